@@ -1,0 +1,1 @@
+"""The vocabulary: the token axis, readers and writers, options, files, publication, errors. Imports numpy only."""

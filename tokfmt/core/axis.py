@@ -1,0 +1,160 @@
+"""The one idea: a dataset is two arrays on a token axis.
+
+    tokens   1-D virtual array of token ids, separators removed
+    offsets  1-D non-decreasing array, one entry per sequence plus one; offsets[0] == 0, offsets[-1] == len(tokens)
+
+`start`/`stop` are always positions on the token axis, `first`/`last` always sequence numbers. A *stored* reader is what
+a format gives: its axis holds what the file holds, separators included, and `Info.separators` says how they lie. The
+views of `tokfmt.views` take them away or put them in; commands see only axes without separators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from tokfmt.core.ragged import Offsets, Ragged, Tokens
+
+WINDOW = 1 << 20
+"""Tokens held at once by anything that walks an axis. 1 Mi stays in cache; larger windows measured slower."""
+
+
+class Layout(Enum):
+    """How a format lays out its rows."""
+
+    DOCUMENTS = "documents"  # both arrays are stored
+    SAMPLES = "samples"  # rows of one length
+    STREAM = "stream"  # one long row
+
+
+class Separators(Enum):
+    """Where the separator lies on a stored axis."""
+
+    NONE = "none"  # sequences are told apart by an index; no separator is stored
+    TRAILING = "trailing"  # by an index, and each sequence usually ends with the separator as well
+    BETWEEN = "between"  # by the separator alone: the stored axis is one stream
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """What is known of a dataset without reading its tokens.
+
+    Attributes:
+        layout: How rows are laid out.
+        dtype: Of `tokens()`: uint8, uint16, uint32 or uint64.
+        sequences: Number of sequences (rows for samples, 1 or 0 for a stream).
+        tokens: Length of the token axis.
+        max_id: Largest id, when the file states it or a scan has found it; a separator may count in.
+        sample_length: Tokens in a row, for samples.
+        separators: Where separators lie on this axis.
+        eos_id: The separator's id, when the dataset itself tells it.
+        eos_from: How that id is known, in words ("format convention", "data_params.json", ...).
+        inferred: Facts that were inferred, each with the option that overrides it.
+        notes: Defects met on opening that do not change a token, each a sentence.
+        extras: Facts of the format's own (variant, byte order, width ...), for people.
+    """
+
+    layout: Layout
+    dtype: np.dtype[np.unsignedinteger]
+    sequences: int
+    tokens: int
+    max_id: int | None = None
+    sample_length: int | None = None
+    separators: Separators = Separators.NONE
+    eos_id: int | None = None
+    eos_from: str = ""
+    inferred: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    extras: Mapping[str, object] = field(default_factory=dict)
+
+
+@runtime_checkable
+class TokenReader(Protocol):
+    """Random access to a token axis.
+
+    Picklable (paths, options and arrays, no open handles) and safe to share by threads.
+    """
+
+    @property
+    def info(self) -> Info: ...
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        """Return the tokens at positions `start <= p < stop`.
+
+        Args:
+            start, stop: Token positions (not bytes); 0 <= start <= stop <= info.tokens.
+
+        Returns:
+            info.dtype[stop - start], native byte order; not to be written to.
+
+        Raises:
+            IndexError: The interval leaves the axis. Never clamped, never negative.
+            FormatError: The file does not hold what its header promised.
+        """
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        """Return the absolute offsets of sequences `first <= i < last`, and the end of the last.
+
+        Args:
+            first, last: Sequence numbers; 0 <= first <= last <= info.sequences.
+
+        Returns:
+            int64[last - first + 1], token positions, non-decreasing.
+
+        Raises:
+            IndexError: The interval leaves the dataset.
+        """
+
+    def close(self) -> None:
+        """Release open files. Reading again re-opens them."""
+
+
+def check_interval(start: int, stop: int, length: int, what: str = "token positions") -> None:
+    """Raise IndexError unless 0 <= start <= stop <= length."""
+    if not 0 <= start <= stop <= length:
+        raise IndexError(f"{what} {start}:{stop} leave 0:{length}")
+
+
+def sequence_at(reader: TokenReader, position: int, shift: int = 0) -> int:
+    """The last sequence i with `offsets[i] + shift * i <= position`, by bisection; 0 when there is none.
+
+    With shift 0 that is the sequence which holds a token position; with shift 1 the one that holds a position of the
+    same axis with one separator after each sequence. O(log sequences) calls of `offsets`.
+    """
+    low, high = 0, reader.info.sequences
+    while high - low > 1:
+        middle = (low + high) // 2
+        if int(reader.offsets(middle, middle)[0]) + shift * middle <= position:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def windows(start: int, stop: int, size: int = WINDOW) -> Iterator[tuple[int, int]]:
+    """Cut an interval into consecutive pieces of at most `size`."""
+    for a in range(start, stop, size):
+        yield a, min(a + size, stop)
+
+
+def batches(reader: TokenReader, first: int, last: int, size: int = WINDOW) -> Iterator[Ragged]:
+    """Walk whole sequences in order, about `size` tokens at a time.
+
+    A batch holds at least one sequence, so one longer than `size` comes alone, whole. At most 64 Ki sequences a batch.
+    """
+    while first < last:
+        offsets = reader.offsets(first, min(last, first + (1 << 16)))
+        count = max(1, int(np.searchsorted(offsets, offsets[0] + size, side="right")) - 1)
+        bounds = offsets[: count + 1]
+        yield Ragged(reader.tokens(int(bounds[0]), int(bounds[-1])), bounds - bounds[0])
+        first += count
+
+
+def frozen(**facts: object) -> Mapping[str, object]:
+    """Extras of an Info, read-only."""
+    return MappingProxyType(facts)

@@ -1,0 +1,241 @@
+"""What can go wrong, as a tree; each error words itself as one sentence that a stranger can act on.
+
+    TokfmtError
+    ├─ FormatError(path, what, offset, expected, found, remedy)      exit code 3
+    │    ├─ TruncatedError      the file ends before it should
+    │    ├─ CorruptError        its parts contradict each other
+    │    ├─ UnsupportedError    a known layout that cannot be read as asked
+    │    ├─ UnsafeError         reading on could execute, escape, or exhaust something
+    │    └─ SourceChangedError  the file changed while it was being read
+    ├─ DetectionError                                                exit code 3
+    │    ├─ UnknownFormatError(path)
+    │    └─ AmbiguousFormatError(path, candidates)
+    ├─ ConversionError                                               exit code 4
+    │    ├─ LossyConversionError(losses)
+    │    ├─ TokenRangeError(token, limit, position)
+    │    ├─ SeparatorUnknownError
+    │    ├─ DestinationExistsError(path)
+    │    ├─ IncompleteWriteError
+    │    └─ VerificationError
+    ├─ OptionError(name, nearest)                                    exit code 2
+    └─ MissingDependencyError(package, extra)                        exit code 2
+
+Every fact in the message is an attribute as well (`facts()` for `--json`). Errors survive pickling, so that a worker
+process may raise them. Context is added with `add_note`, never by wrapping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+Path = str | PathLike[str]
+
+
+class TokfmtError(Exception):
+    """Any failure that tokfmt words itself. `exit_code` is what the command line leaves with."""
+
+    exit_code = 3
+
+    def facts(self) -> Mapping[str, object]:
+        """The attributes behind the message, ready for JSON."""
+        plain = (str, int, float, bool, type(None), list, tuple)
+        return {
+            key: value if isinstance(value, plain) else str(value)
+            for key, value in vars(self).items()
+            if not key.startswith("_")
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, dict(vars(self)))
+
+
+def _rebuild(kind: type[TokfmtError], args: tuple[object, ...], state: dict[str, object]) -> TokfmtError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    vars(error).update(state)
+    return error
+
+
+def printable(text: object) -> str:
+    """Text from a file or a path, safe for a terminal: control characters and bidirectional marks are escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in _utf8_safe(text))
+
+
+def _utf8_safe(text: object) -> str:
+    # os.fsdecode leaves undecodable bytes of a file name as lone surrogates, which no terminal takes
+    return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+class FormatError(TokfmtError):
+    """A file is not what its format says it should be.
+
+    Attributes:
+        path: The file.
+        what: What is wrong, in words.
+        offset: Byte offset in the file, when there is one place to point at.
+        expected, found: The two values that disagree.
+        remedy: What the reader of the message can do.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        what: str,
+        *,
+        offset: int | None = None,
+        expected: object = None,
+        found: object = None,
+        remedy: str | None = None,
+    ) -> None:
+        self.path, self.what, self.offset = str(path), what, offset
+        self.expected, self.found, self.remedy = expected, found, remedy
+        super().__init__(self._sentence())
+
+    def _sentence(self) -> str:
+        text = f"{printable(self.path)}: {self.what}"
+        if self.offset is not None:
+            text += f" at byte {self.offset:,}"
+        text += _contrast(self.expected, self.found)
+        return f"{text}. {self.remedy}" if self.remedy else text
+
+
+def _contrast(expected: object, found: object) -> str:
+    if expected is not None and found is not None:
+        return f": expected {_worded(expected)}, found {_worded(found)}"
+    if expected is not None:
+        return f": expected {_worded(expected)}"
+    return f": found {_worded(found)}" if found is not None else ""
+
+
+def _worded(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else printable(value)
+
+
+class TruncatedError(FormatError):
+    """The file ends before its own header or index says it should."""
+
+
+class CorruptError(FormatError):
+    """Parts of the file contradict each other or its format."""
+
+
+class UnsupportedError(FormatError):
+    """A layout that is recognised but cannot be read as asked."""
+
+
+class UnsafeError(FormatError):
+    """Reading on could execute code, leave the dataset, or exhaust memory."""
+
+
+class SourceChangedError(FormatError):
+    """The file's size, modification time or inode changed while it was being read."""
+
+
+class DetectionError(TokfmtError):
+    """No single format claims the path."""
+
+
+class UnknownFormatError(DetectionError):
+    """No format recognises the content."""
+
+    def __init__(self, path: Path, why: str, remedy: str) -> None:
+        self.path, self.why, self.remedy = str(path), why, remedy
+        super().__init__(f"{printable(path)}: {why}. {remedy}")
+
+
+class AmbiguousFormatError(DetectionError):
+    """Several formats recognise the content equally well."""
+
+    def __init__(self, path: Path, candidates: Sequence[str]) -> None:
+        self.path, self.candidates = str(path), list(candidates)
+        choices = " or ".join(f"--from {name}" for name in candidates)
+        super().__init__(f"{printable(path)}: could be {' or '.join(candidates)}. Say which with {choices}")
+
+
+class ConversionError(TokfmtError):
+    """The source is fine, but the conversion asked for could not be done."""
+
+    exit_code = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Something a target cannot carry.
+
+    Attributes:
+        name: The word that `--drop` accepts, e.g. `empty-sequences`.
+        what: What would be lost, with counts and first position, e.g. `3 empty sequences (first: sequence 7)`.
+    """
+
+    name: str
+    what: str
+
+
+class LossyConversionError(ConversionError):
+    """The target cannot carry everything the source holds, and nobody accepted the loss."""
+
+    def __init__(self, target: str, losses: Sequence[Loss]) -> None:
+        self.target, self.losses = target, [loss.name for loss in losses]
+        what = "; ".join(loss.what for loss in losses)
+        flags = " ".join(f"--drop {loss.name}" for loss in losses)
+        super().__init__(f"{printable(target)}: cannot carry {what}. To accept that, add {flags}")
+
+
+class TokenRangeError(ConversionError):
+    """A token id does not fit where it has to go.
+
+    Attributes:
+        token: The id. limit: The largest id that fits. position: Its position on the token axis.
+    """
+
+    def __init__(self, where: str, token: int, limit: int, position: int, remedy: str = "") -> None:
+        self.where, self.token, self.limit, self.position = where, token, limit, position
+        text = f"{printable(where)}: token id {token:,} at position {position:,} is outside 0..{limit:,}"
+        super().__init__(f"{text}. {remedy}" if remedy else text)
+
+
+class SeparatorUnknownError(ConversionError):
+    """A separator is needed and nothing says which id it is."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        self.path, self.why = str(path), why
+        super().__init__(f"{printable(path)}: {why}. Name its id with --eos ID, or give --tokenizer")
+
+
+class DestinationExistsError(ConversionError):
+    """The destination is there already."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        super().__init__(f"{printable(path)}: already exists. --overwrite replaces it")
+
+
+class IncompleteWriteError(ConversionError):
+    """Not every region of the plan was written; nothing is published."""
+
+
+class VerificationError(ConversionError):
+    """The destination, read back, differs from the source; it was removed."""
+
+
+class OptionError(TokfmtError):
+    """An option, a format or a value that does not exist."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, name: str = "", nearest: str | None = None) -> None:
+        self.name, self.nearest = name, nearest
+        super().__init__(f"{message}. Did you mean {nearest}?" if nearest else message)
+
+
+class MissingDependencyError(TokfmtError):
+    """An optional package is needed."""
+
+    exit_code = 2
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        self.package, self.extra, self.purpose = package, extra, purpose
+        super().__init__(f"{purpose} needs the package {package}: pip install 'tokfmt[{extra}]'")

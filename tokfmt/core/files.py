@@ -1,0 +1,204 @@
+"""Reading files by position, safely.
+
+Only regular files are opened (a FIFO would hang, /dev/zero never ends), with O_NONBLOCK so that the open itself cannot
+hang. Reads are `pread`, never a memory map: a map of a file that shrinks is a SIGBUS without a message. A file whose
+size, modification time or inode changed since it was first seen is an error, not a mixture.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.errors import FormatError, SourceChangedError, TruncatedError
+
+_MOST_OPEN = 256
+"""Descriptors kept open at once; a dataset of more files opens the others for each read."""
+
+
+class _Open:
+    """How many files hold a descriptor."""
+
+    count = 0
+    lock = threading.RLock()  # a garbage collection inside may close another file
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What must not change while a file is read."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+
+
+class File:
+    """A regular file read by position. Picklable; opens lazily; threads may share it.
+
+    Attributes:
+        path: As given.
+        identity: Size in bytes, modification time and inode when it was first seen.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._fd: int | None = None
+        fd = _open_regular(self.path)
+        self.identity = _identity(fd)
+        if not self._keep(fd):
+            os.close(fd)
+
+    @property
+    def size(self) -> int:
+        """Bytes, when the file was first seen."""
+        return self.identity.size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`.
+
+        Raises:
+            TruncatedError: The file ends before.
+        """
+        buffer = bytearray(length)
+        self.read_into(offset, memoryview(buffer))
+        return bytes(buffer)
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        """Fill `buffer` (bytes) from `offset`."""
+        fd = self._fd
+        if fd is not None:
+            self._fill(fd, offset, buffer)
+            return
+        fd = self._reopen()
+        kept = self._keep(fd)
+        try:
+            self._fill(fd, offset, buffer)
+        finally:
+            if not kept:
+                os.close(fd)
+
+    def _fill(self, fd: int, offset: int, buffer: memoryview) -> None:
+        view, done = buffer.cast("B"), 0
+        while done < len(view):
+            try:
+                got = os.preadv(fd, [view[done : done + (1 << 30)]], offset + done)
+            except OSError as error:
+                raise _worded(self.path, error) from error
+            if not got:
+                raise TruncatedError(
+                    self.path,
+                    "the file ends too early",
+                    offset=offset + done,
+                    expected=f"{len(view) - done:,} more bytes",
+                )
+            done += got
+
+    def array(self, offset: int, count: int, dtype: np.dtype[np.generic] | str) -> NDArray[np.generic]:
+        """`count` items of `dtype` from byte `offset`; a fresh array."""
+        out = np.empty(count, dtype)
+        if out.nbytes:
+            self.read_into(offset, out.view(np.uint8).data)
+        return out
+
+    def check_unchanged(self) -> None:
+        """Raise SourceChangedError if the path is no longer the file that was opened."""
+        try:
+            now = os.stat(self.path)
+        except OSError as error:
+            raise SourceChangedError(self.path, "disappeared while it was being read") from error
+        if Identity(now.st_size, now.st_mtime_ns, now.st_ino) != self.identity:
+            raise SourceChangedError(self.path, "changed while it was being read", remedy="Run again when it is still")
+
+    def close(self) -> None:
+        """Close the descriptor; the next read opens it again. Not while another thread reads."""
+        with _Open.lock:
+            fd, self._fd = self._fd, None
+            _Open.count -= fd is not None
+        if fd is not None:
+            os.close(fd)
+
+    def _keep(self, fd: int) -> bool:
+        """Hold on to a descriptor, unless there are enough open or another thread was faster."""
+        with _Open.lock:
+            if self._fd is not None or _Open.count >= _MOST_OPEN:
+                return False
+            self._fd = fd
+            _Open.count += 1
+            return True
+
+    def _reopen(self) -> int:
+        fd = _open_regular(self.path)
+        if _identity(fd) != self.identity:
+            os.close(fd)
+            raise SourceChangedError(self.path, "changed while it was being read", remedy="Run again when it is still")
+        return fd
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"path": self.path, "identity": self.identity}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        self._fd = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", None) is not None:
+            self.close()
+
+
+def _open_regular(path: Path) -> int:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise _worded(path, error) from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise FormatError(path, "is not a regular file", found=kind_of(path))
+    return fd
+
+
+def _identity(fd: int) -> Identity:
+    status = os.fstat(fd)
+    return Identity(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """What a path is, in one word or two: "file", "directory", "FIFO", "socket", "device"."""
+    mode = os.stat(path).st_mode
+    kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket"}
+    return kinds.get(stat.S_IFMT(mode), "device")
+
+
+def _worded(path: Path, error: OSError) -> FormatError:
+    reasons = {
+        errno.ENOENT: "no such file",
+        errno.EACCES: "permission denied",
+        errno.ELOOP: "a loop of symbolic links",
+        errno.EISDIR: "is a directory",
+        errno.ENXIO: "is not a regular file: found a FIFO or socket",
+        errno.EIO: "the disk reports a read error",
+    }
+    return FormatError(path, reasons.get(error.errno or 0, (error.strerror or "cannot be read").lower()))
+
+
+def natural_key(name: str) -> tuple[object, ...]:
+    """Sort key by which `part-2` comes before `part-10`."""
+    parts: list[object] = []
+    digits = ""
+    for char in name:
+        if char.isascii() and char.isdigit():
+            digits += char
+            continue
+        if digits:
+            parts += [(0, int(digits), digits)]
+            digits = ""
+        parts += [(1, char)]
+    if digits:
+        parts += [(0, int(digits), digits)]
+    return tuple(parts)

@@ -1,0 +1,125 @@
+"""Options of formats: frozen dataclasses, parsed against their field types.
+
+A field is `int`, `str`, `bool`, `Literal[...]`, or one of these with `| None`; its help stands in
+`field(metadata={"help": ...})`, which `option()` writes. There are no `**kwargs` and no unknown options.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, field, fields
+from typing import Any, Literal, TypeVar, cast
+
+from tokfmt.core.errors import OptionError
+
+T = TypeVar("T")
+_SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_SUFFIXES |= {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+def option(default: T, text: str) -> T:
+    """A dataclass field with a default and its one-line help."""
+    return field(default=default, metadata={"help": text})
+
+
+def parse_count(text: str) -> int:
+    """A whole number as people write it: `1_000_000`, `1,000,000`, `1e6`, `10M`, `4Ki`.
+
+    Raises:
+        OptionError: It is not a whole number.
+    """
+    plain = text.strip().replace("_", "").replace(",", "")
+    match = re.fullmatch(r"(-?\d+(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([kmgt]i?)?b?", plain, re.IGNORECASE)
+    if match:
+        value = float(match[1]) if re.search(r"[.eE]", match[1]) else int(match[1])
+        scaled = value * _SUFFIXES[(match[2] or "").lower()]
+        if scaled == int(scaled):
+            return int(scaled)
+    raise OptionError(f"{text!r} is not a whole number; write it like 4096, 1_000_000, 1e6, 10M or 4Ki")
+
+
+def nearest(name: str, choices: Iterable[str]) -> str | None:
+    """The choice that somebody who typed `name` may have meant."""
+    return next(iter(difflib.get_close_matches(name, list(choices), n=1)), None)
+
+
+def parse_options(kind: type[T], pairs: Iterable[str] | Mapping[str, object], owner: str) -> T:
+    """Build an options dataclass from `key=value` words, or from a mapping of values.
+
+    Args:
+        kind: A frozen dataclass whose fields all have defaults.
+        pairs: Words such as `layout=A`, or {"layout": "A"}.
+        owner: Whose options they are, for messages ("modalities").
+
+    Raises:
+        OptionError: An unknown option (with the nearest one) or a value of the wrong type.
+    """
+    hints = typing.get_type_hints(kind)
+    known = {f.name: f for f in fields(cast("Any", kind))}
+    given: dict[str, object] = {}
+    for name, value in _items(pairs):
+        key = name.replace("-", "_")
+        if key not in known:
+            listed = ", ".join(known) or "none"
+            raise OptionError(
+                f"{owner} has no option {name!r} (it has: {listed})", name=name, nearest=nearest(key, known)
+            )
+        given[key] = _value(value, hints[key], f"{owner} option {key}") if isinstance(value, str) else value
+    return kind(**given)
+
+
+def _items(pairs: Iterable[str] | Mapping[str, object]) -> Iterable[tuple[str, object]]:
+    if isinstance(pairs, Mapping):
+        yield from pairs.items()
+        return
+    for word in pairs:
+        name, sign, value = word.partition("=")
+        if not sign:
+            raise OptionError(f"{word!r} is not of the form key=value", name=word)
+        yield name.strip(), value.strip()
+
+
+def _value(text: str, hint: Any, what: str) -> object:
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        if text.lower() in ("none", "auto", ""):
+            return None
+        hint = next(a for a in typing.get_args(hint) if a is not type(None))
+    if typing.get_origin(hint) is Literal:
+        return _choice(text, typing.get_args(hint), what)
+    if hint is bool:
+        return _choice(text.lower(), ("true", "false", "yes", "no", "1", "0"), what) in ("true", "yes", "1")
+    return parse_count(text) if hint is int else text
+
+
+def _choice(text: str, choices: tuple[object, ...], what: str) -> object:
+    for choice in choices:
+        if text == str(choice):
+            return choice
+    words = [str(c) for c in choices]
+    raise OptionError(f"{what}: {text!r} is none of {', '.join(words)}", name=text, nearest=nearest(text, words))
+
+
+def described(kind: type) -> list[dict[str, str]]:
+    """Name, type, default and help of each option, for `tokfmt formats NAME`."""
+    hints = typing.get_type_hints(kind)
+    return [
+        {
+            "name": f.name,
+            "type": _type_words(hints[f.name]),
+            "default": "" if f.default is MISSING else ("auto" if f.default is None else str(f.default)),
+            "help": f.metadata.get("help", ""),
+        }
+        for f in fields(kind)
+    ]
+
+
+def _type_words(hint: Any) -> str:
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        return "|".join(_type_words(a) for a in typing.get_args(hint) if a is not type(None))
+    if typing.get_origin(hint) is Literal:
+        return "|".join(str(a) for a in typing.get_args(hint))
+    return str(getattr(hint, "__name__", hint))

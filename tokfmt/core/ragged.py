@@ -1,0 +1,55 @@
+"""A window of sequences: token ids and where each sequence begins.
+
+tokens   [tokens]         unsigned ids, native byte order
+offsets  [sequences + 1]  int64, non-decreasing, offsets[0] == 0, offsets[-1] == len(tokens)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tokens = NDArray[np.unsignedinteger]
+Offsets = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ragged:
+    """Whole sequences side by side; `ragged[i]` is a view, never a copy."""
+
+    tokens: Tokens
+    offsets: Offsets
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> Tokens:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"sequence {index} of {len(self)}")
+        index %= len(self)
+        return self.tokens[int(self.offsets[index]) : int(self.offsets[index + 1])]
+
+    def __iter__(self) -> Iterator[Tokens]:
+        bounds = self.offsets.tolist()
+        return (self.tokens[a:b] for a, b in zip(bounds, bounds[1:], strict=False))
+
+    def tolist(self) -> list[list[int]]:
+        """The sequences as lists of Python integers."""
+        return [sequence.tolist() for sequence in self]
+
+    @staticmethod
+    def of(sequences: Iterable[Sequence[int]], dtype: np.dtype[np.unsignedinteger] | None = None) -> Ragged:
+        """Build from lists; `dtype` defaults to uint32."""
+        kept = [np.asarray(s, dtype=dtype or np.uint32) for s in sequences]
+        tokens = np.concatenate(kept) if kept else np.empty(0, dtype or np.uint32)
+        return Ragged(tokens, offsets_of([len(s) for s in kept]))
+
+
+def offsets_of(lengths: Sequence[int] | NDArray[np.integer]) -> Offsets:
+    """Lengths [sequences] to offsets int64[sequences + 1], starting at 0."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets

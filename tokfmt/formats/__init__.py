@@ -1,0 +1,1 @@
+"""One module (or package) a format: byte table, options, reader, writer, checker, FORMAT."""

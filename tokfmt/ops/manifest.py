@@ -1,0 +1,76 @@
+"""`DST.tokfmt.json`: what was converted, from what, how; written beside each destination.
+
+    {"schema": "tokfmt.manifest/1", "tokfmt": "0.1.0", "format": ..., "eos_id": ..., "eos_from": ..., "sequences": ...,
+     "tokens": ..., "max_id": ..., "sources": [{"path", "format", "bytes", "files", "xxh3_128"}], "output": {...},
+     "tokenizer": {...} | null, "options": {...}, "dropped": {...}, "notes": [...]}
+
+`xxh3_128` of a file is what `xxhsum -H128` prints. Of a directory: the same over lines `relative-path size digest`,
+sorted by path.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tokfmt.core.files import File
+
+SCHEMA = "tokfmt.manifest/1"
+_LIMIT = 1 << 20
+_PIECE = 1 << 23
+
+
+def manifest_path(path: Path) -> Path:
+    """Where the manifest of a dataset stands."""
+    return path.parent / f"{path.name}.tokfmt.json"
+
+
+def read_manifest(path: Path) -> Mapping[str, Any]:
+    """The manifest beside a dataset; empty when there is none, or it is not one of ours."""
+    beside = manifest_path(Path(os.path.abspath(path)))
+    try:
+        if not beside.is_file() or beside.stat().st_size > _LIMIT:
+            return {}
+        content = json.loads(beside.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    ours = isinstance(content, dict) and content.get("schema") == SCHEMA
+    return content if ours else {}
+
+
+def fingerprint(path: Path) -> dict[str, object]:
+    """Size, number of files and checksum of a file or a directory."""
+    import xxhash
+
+    if not path.is_dir():
+        size, digest = _digest(path)
+        return {"bytes": size, "files": 1, "xxh3_128": digest}
+    total, count, tree = 0, 0, xxhash.xxh3_128()
+    for file in _files(path):
+        size, digest = _digest(file)
+        total, count = total + size, count + 1
+        tree.update(f"{file.relative_to(path).as_posix()} {size} {digest}\n".encode("utf-8", "surrogateescape"))
+    return {"bytes": total, "files": count, "xxh3_128": tree.hexdigest()}
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    found = [Path(base, name) for base, _, names in os.walk(directory) for name in names]
+    yield from sorted(found, key=lambda p: p.relative_to(directory).as_posix())
+
+
+def _digest(path: Path) -> tuple[int, str]:
+    import xxhash
+
+    file, state = File(path), xxhash.xxh3_128()
+    buffer = bytearray(min(_PIECE, file.size))
+    try:
+        for offset in range(0, file.size, _PIECE):
+            piece = memoryview(buffer)[: min(_PIECE, file.size - offset)]
+            file.read_into(offset, piece)
+            state.update(piece)
+    finally:
+        file.close()
+    return file.size, state.hexdigest()

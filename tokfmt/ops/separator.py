@@ -1,0 +1,103 @@
+"""Which id separates sequences, how that is known, and the axis without it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from tokfmt.core.axis import Separators, TokenReader
+from tokfmt.core.errors import SeparatorUnknownError
+from tokfmt.ops.manifest import read_manifest
+from tokfmt.views.separated import WithoutTrailing
+from tokfmt.views.split import SplitAt
+
+_LOOKED_AT = 4096
+
+EosChoice = int | Literal["none"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Separator:
+    """A separator and how it is known.
+
+    Attributes:
+        eos_id: The id, or None when there is none.
+        source: In words: "--eos", "tokenizer", "manifest", "stage1 convention", "every sequence ends with it" ...
+        inferred: Nobody said so; the data shows it.
+    """
+
+    eos_id: int | None
+    source: str = ""
+    inferred: bool = False
+
+
+def told(choice: EosChoice, tokenizer_eos: int | None, paths: Sequence[Path]) -> Separator | None:
+    """What is known before a source is opened: --eos, the tokenizer's, a manifest beside the source; else None."""
+    if choice == "none":
+        return Separator(None, "--eos none")
+    if choice is not None:
+        return Separator(choice, "--eos")
+    if tokenizer_eos is not None:
+        return Separator(tokenizer_eos, "tokenizer")
+    for path in paths:
+        eos_id = read_manifest(path).get("eos_id")
+        if isinstance(eos_id, int):
+            return Separator(eos_id, f"manifest of {path.name}")
+    return None
+
+
+def resolve(known: Separator | None, stored: TokenReader) -> Separator:
+    """The separator of an opened source: what was told, else what the format knows, else what the data shows."""
+    info = stored.info
+    if known is not None:
+        return known
+    if info.eos_id is not None:
+        return Separator(info.eos_id, info.eos_from or "format")
+    if info.separators is Separators.TRAILING:
+        last = _last_ids(stored)
+        if last is not None and len(last) == 1:
+            return Separator(int(last[0]), "every sequence ends with it", inferred=True)
+    return Separator(None)
+
+
+def without_separators(stored: TokenReader, separator: Separator, path: Path) -> tuple[TokenReader, list[str]]:
+    """The axis that commands see, and notes on what was decided.
+
+    Raises:
+        SeparatorUnknownError: A stream, and nothing says where its documents end.
+    """
+    info, eos_id = stored.info, separator.eos_id
+    if info.separators is Separators.NONE or not info.tokens:
+        return stored, []
+    if info.separators is Separators.BETWEEN:
+        if eos_id is not None:
+            return SplitAt(stored, eos_id), []
+        if separator.source == "--eos none":
+            return stored, [f"{path.name}: read as one sequence of {info.tokens:,} tokens (--eos none)"]
+        raise SeparatorUnknownError(path, "a stream of tokens, and nothing says which id ends a document")
+    if eos_id is None:
+        return stored, [f"{path.name}: no separator known; sequences are kept as stored"]
+    last = _last_ids(stored)
+    if last is None or len(last) != 1 or int(last[0]) != eos_id:
+        return stored, [f"{path.name}: not every sequence ends with {eos_id}; sequences are kept as stored"]
+    return WithoutTrailing(stored, eos_id, str(path)), []
+
+
+def _last_ids(stored: TokenReader) -> np.ndarray[tuple[int], np.dtype[np.unsignedinteger]] | None:
+    """Distinct last ids of up to 4,096 sequences spread over the dataset; None if one of them is empty.
+
+    What is not looked at here is looked at when it is read: WithoutTrailing raises on the first exception.
+    """
+    count = stored.info.sequences
+    looked = np.unique(np.linspace(0, count - 1, min(count, _LOOKED_AT)).astype(np.int64))
+    last = []
+    for i in looked:
+        a, b = stored.offsets(int(i), int(i) + 1).tolist()
+        if a == b:
+            return None
+        last.append(stored.tokens(b - 1, b)[0])
+    return np.unique(np.asarray(last)) if last else None

@@ -1,0 +1,66 @@
+"""Records to a token axis: run the ingestion on an executor, or into a temporary directory for reading only."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from tokfmt.core.axis import TokenReader
+from tokfmt.core.records import RecordReader
+from tokfmt.run.execute import SerialExecutor, run_tasks
+from tokfmt.run.plan import Workers
+from tokfmt.text.ingest import BLOCK, Encoder, Ingestion, ingest_block
+from tokfmt.text.shards import Shard, ShardReader
+
+
+def ingest(
+    records: RecordReader,
+    encoder: Encoder | None,
+    workers: Workers,
+    *,
+    first: int = 0,
+    last: int | None = None,
+    name: str = "text",
+    progress: Callable[[Shard], None] = lambda shard: None,
+) -> ShardReader:
+    """Tokenise records `first <= i < last` in parallel into shards under `workers.scratch`.
+
+    Args:
+        records: Text or ids.
+        encoder: None for ids.
+        workers: Where to run.
+        first, last: Record numbers; None means to the end.
+        name: A directory name within scratch, one for each source.
+        progress: Called with each finished shard.
+    """
+    home = workers.scratch / name
+    home.mkdir()
+    blocks = list(enumerate(records.blocks(BLOCK, first, last)))
+    shards = []
+    job = Ingestion(records, encoder, home)
+    for shard in run_tasks(ingest_block, job, blocks, workers.executor, workers.jobs, workers.scratch):
+        shards.append(shard)
+        progress(shard)
+    return ShardReader(shards)
+
+
+class _Temporary(ShardReader):
+    """Shards in a temporary directory that goes when the reader does."""
+
+    def __init__(self, reader: ShardReader, home: tempfile.TemporaryDirectory[str]) -> None:
+        super().__init__(reader.shards)
+        self._home = home
+
+
+def tokenized(records: RecordReader, tokenizer: str | None) -> TokenReader:
+    """A token axis of records, for reading: ingested into a temporary directory that goes with the reader."""
+    encoder: Encoder | None = None
+    if records.info.kind == "text":
+        from tokfmt.text.tokenizer import load_tokenizer
+
+        encoder = load_tokenizer(tokenizer or "").encoder()
+    home = tempfile.TemporaryDirectory(prefix="tokfmt-")
+    with SerialExecutor() as executor:
+        reader = ingest(records, encoder, Workers(executor, 1, Path(home.name)))
+    return _Temporary(reader, home)

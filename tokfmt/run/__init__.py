@@ -1,0 +1,1 @@
+"""Plans and how they are carried out: serial, threads, processes."""

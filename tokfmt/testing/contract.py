@@ -1,0 +1,242 @@
+"""The laws that every format keeps, as a test class that each format inherits.
+
+    class TestMine(FormatContract):
+        format = FORMAT
+        filename = "x.mine"
+        eos_id = 50256                  # None for formats that need no separator
+        max_id = 2**31 - 1
+        write_variants = [{}, {"layout": "A"}]
+
+        def oracle(self, path, options):
+            ...                         # read `path` with code that shares nothing with the format: list of lists
+
+Needs pytest and hypothesis. `tree(path)` gives the bytes of a file or of all files of a directory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import tracemalloc
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tokfmt.core.axis import TokenReader
+from tokfmt.core.errors import TokfmtError
+from tokfmt.core.format import Format, Target, look
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.options import parse_options
+from tokfmt.core.ragged import Ragged
+from tokfmt.run.execute import make_executor
+from tokfmt.testing.harness import read, sequences, write, write_shuffled
+from tokfmt.testing.strategies import datasets
+
+_QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+_SLOW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def tree(path: Path) -> dict[str, bytes]:
+    """Relative path and content of every file of a dataset."""
+    if path.is_file():
+        return {path.name: path.read_bytes()}
+    return {p.relative_to(path).as_posix(): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+
+
+class FormatContract:
+    """Inherit, name the format, write the oracle."""
+
+    format: ClassVar[Format]
+    filename: ClassVar[str]
+    eos_id: ClassVar[int | None] = None
+    max_id: ClassVar[int] = 2**31 - 1
+    empty: ClassVar[bool] = True
+    """Whether the format carries empty sequences."""
+    write_variants: ClassVar[Sequence[Mapping[str, object]]] = ({},)
+    region: ClassVar[int] = 16
+    """Tokens a region in the schedule tests: small, so that there are many regions."""
+    long_options: ClassVar[Mapping[str, object]] = {}
+    """Write options for the test with a sequence of 2.5 Mi tokens."""
+    flipped: ClassVar[int] = 64
+    """How many bytes from each end of each file are flipped one by one."""
+
+    def oracle(self, path: Path, options: Mapping[str, object]) -> list[list[int]]:
+        """The sequences of `path`, without separators, read by independent code."""
+        raise NotImplementedError
+
+    def read_options(self, options: Mapping[str, object]) -> Mapping[str, object]:
+        """Read options that belong to these write options."""
+        return {}
+
+    # plumbing
+
+    def _strategy(self) -> st.SearchStrategy[Ragged]:
+        return datasets(self.max_id, empty=self.empty, avoid=self.eos_id)
+
+    def _write(self, path: Path, data: Ragged, options: Mapping[str, object], **how: Any) -> Path:
+        return write(self.format, path, data, eos_id=self.eos_id, options=options, **how)
+
+    def _read(self, path: Path, options: Mapping[str, object]) -> TokenReader:
+        return read(self.format, path, eos_id=self.eos_id, options=self.read_options(options))
+
+    def _cases(self) -> Iterator[tuple[Mapping[str, object], Path]]:
+        for options in self.write_variants:
+            with tempfile.TemporaryDirectory() as directory:
+                yield options, Path(directory) / self.filename
+
+    # the laws
+
+    @_QUICK
+    @given(data=st.data())
+    def test_round_trip_and_oracle(self, data: st.DataObject) -> None:
+        """Laws 2 and 5: what was written is read back, by the reader and by an oracle that shares no code with it."""
+        dataset = data.draw(self._strategy())
+        for options, path in self._cases():
+            self._write(path, dataset, options)
+            assert self.oracle(path, options) == dataset.tolist()
+            reader = self._read(path, options)
+            assert sequences(reader) == dataset.tolist()
+            reader.close()
+
+    @_QUICK
+    @given(data=st.data())
+    def test_axis(self, data: st.DataObject) -> None:
+        """Law 1: offsets are monotone and end at tokens; windows concatenate; out of range raises."""
+        dataset = data.draw(self._strategy())
+        for options, path in self._cases():
+            self._write(path, dataset, options)
+            reader = self._read(path, options)
+            n, total = reader.info.sequences, reader.info.tokens
+            offsets = reader.offsets(0, n)
+            assert offsets.dtype == np.int64
+            assert offsets.tolist() == dataset.offsets.tolist()
+            a, b, c = sorted(data.draw(st.tuples(*[st.integers(0, total)] * 3)))
+            whole = reader.tokens(a, c)
+            assert whole.dtype == reader.info.dtype
+            assert np.array_equal(np.concatenate([reader.tokens(a, b), reader.tokens(b, c)]), whole)
+            i, k = sorted(data.draw(st.tuples(*[st.integers(0, n)] * 2)))
+            assert reader.offsets(i, k).tolist() == dataset.offsets[i : k + 1].tolist()
+            for start, stop in ((-1, 0), (0, total + 1), (1, 0)):
+                with pytest.raises(IndexError):
+                    reader.tokens(start, stop)
+            for first, last in ((-1, 0), (0, n + 1), (1, 0)):
+                with pytest.raises(IndexError):
+                    reader.offsets(first, last)
+            reader.close()
+
+    @_SLOW
+    @given(data=st.data())
+    def test_schedule(self, data: st.DataObject) -> None:
+        """Law 3: any order of tasks, repeats, region sizes and threads give the same bytes."""
+        dataset = data.draw(self._strategy())
+        for options, path in self._cases():
+            expected = tree(self._write(path, dataset, options))
+            shuffled = path.parent / "shuffled" / path.name
+            shuffled.parent.mkdir()
+            write_shuffled(
+                self.format, shuffled, dataset, eos_id=self.eos_id, options=options, size=self.region, seed=7
+            )
+            assert tree(shuffled) == expected
+            with ThreadPoolExecutor(2) as pool:
+                threaded = path.parent / "threaded" / path.name
+                threaded.parent.mkdir()
+                self._write(threaded, dataset, options, size=self.region, executor=pool, jobs=2)
+            assert tree(threaded) == expected
+
+    def test_processes(self, tmp_path: Path) -> None:
+        """Law 3 again: worker processes give the same bytes as this one."""
+        rng = np.random.default_rng(5)
+        lists = [rng.integers(0, min(self.max_id, 255), int(n)).tolist() for n in rng.integers(1, 90, 40)]
+        dataset = Ragged.of([[t for t in s if t != self.eos_id] or [1] for s in lists])
+        expected = tree(self._write(tmp_path / self.filename, dataset, self.write_variants[0]))
+        other = tmp_path / "processes" / self.filename
+        other.parent.mkdir()
+        with make_executor("processes", 2) as pool:
+            self._write(other, dataset, self.write_variants[0], size=512, executor=pool, jobs=2)
+        assert tree(other) == expected
+
+    def test_largest_id_and_one_beyond(self, tmp_path: Path) -> None:
+        """The largest id is carried; the next one is refused, not wrapped."""
+        options = self.write_variants[0]
+        edge = Ragged.of([[self.max_id, 1], [self.max_id]], np.dtype(np.uint64))
+        self._write(tmp_path / self.filename, edge, options)
+        assert sequences(self._read(tmp_path / self.filename, options)) == edge.tolist()
+        beyond = Ragged.of([[1, self.max_id + 1]], np.dtype(np.uint64))
+        with pytest.raises(TokfmtError, match="id"):
+            self._write(tmp_path / f"beyond-{self.filename}", beyond, options)
+
+    def test_sequence_longer_than_window_and_region(self, tmp_path: Path) -> None:
+        """One sequence of 2.5 Mi tokens, in regions of 64 Ki."""
+        options = self.long_options
+        ids = (np.arange(5 << 19) % 251).astype(np.uint32)
+        ids[ids == self.eos_id] = 251
+        dataset = Ragged(ids, np.asarray([0, len(ids)], np.int64))
+        self._write(tmp_path / self.filename, dataset, options, size=1 << 16)
+        reader = self._read(tmp_path / self.filename, options)
+        assert reader.info.sequences == 1
+        assert np.array_equal(reader.tokens(0, len(ids)), ids)
+
+    def test_nothing_written_twice_or_lost_is_counted(self, tmp_path: Path) -> None:
+        """Regions are disjoint, in order, and cover the output; `lost` names empty sequences if they are lost."""
+        dataset = Ragged.of([[1, 2, 3], [4], [], [5, 6]])
+        source = MemoryReader(dataset)
+        writer = self.format.writer(
+            tmp_path / self.filename,
+            parse_options(self.format.write_options, self.write_variants[0], self.format.name),
+            Target(self.eos_id),
+        )
+        assert ("empty-sequences" in [loss.name for loss in writer.lost(source)]) is not self.empty
+        if self.empty:
+            regions = writer.regions(source, 2)
+            assert [region.index for region in regions] == list(range(len(regions)))
+            for before, after in itertools.pairwise(regions):
+                assert before.tokens.stop <= after.tokens.start
+
+    def test_damage_never_crashes(self, tmp_path: Path) -> None:
+        """Law 6: truncated or flipped anywhere near a border, a file gives a TokfmtError or data, and little memory."""
+        options = self.write_variants[0]
+        dataset = Ragged.of([[7, 8, 9], [10, 11], [12]] * 3)
+        good = self._write(tmp_path / self.filename, dataset, options)
+        for name, content in tree(good).items():
+            for damaged in self._damages(content):
+                self._look_at_damaged(good, name, damaged, options)
+
+    def _damages(self, content: bytes) -> Iterator[bytes]:
+        size = len(content)
+        places = sorted({*range(min(size, self.flipped)), *range(max(0, size - self.flipped), size)})
+        for at in places:
+            yield content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :]
+        for at in places[:: max(1, len(places) // 24)]:
+            yield content[:at]
+
+    def _look_at_damaged(self, good: Path, name: str, damaged: bytes, options: Mapping[str, object]) -> None:
+        target = good if good.is_file() else good / name
+        content = target.read_bytes()
+        target.write_bytes(damaged)
+        tracemalloc.start()
+        try:
+            reader = self._read(good, options)
+            sequences(reader)
+            reader.close()
+        except TokfmtError as error:
+            assert "\n" not in str(error)
+        finally:
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            target.write_bytes(content)
+        assert peak < 64 << 20, f"{name}: {peak:,} bytes for {len(damaged):,} damaged bytes"
+
+    def test_sniffs_its_own(self, tmp_path: Path) -> None:
+        """What the writer made, the sniffer claims; an empty file without a name of its own, it does not."""
+        options = self.write_variants[0]
+        path = self._write(tmp_path / self.filename, Ragged.of([[1, 2, 3]] * 4), options)
+        assert self.format.sniff(look(path)) is not None
+        nothing = tmp_path / "nothing"
+        nothing.touch()
+        assert self.format.sniff(look(nothing)) is None

@@ -1,0 +1,1 @@
+"""From text to tokens and back: the tokenizer seam, ingestion into scratch shards."""

@@ -1,0 +1,54 @@
+"""Turn records (text, or lists of ids) into scratch shards: one task a block, any executor, bounded memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from tokfmt.core.dtypes import largest_id
+from tokfmt.core.ragged import Ragged
+from tokfmt.core.records import Block, RecordBatch, RecordReader
+from tokfmt.text.shards import Shard
+
+BLOCK = 1 << 26
+"""Bytes of text a task; a shard of at most as many tokens."""
+
+
+class Encoder(Protocol):
+    """Text to ids. Picklable; loads its tokenizer on first use in a process."""
+
+    def encode(self, texts: list[str]) -> Ragged:
+        """The ids of each text, in order; no special tokens are added."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ingestion:
+    """What every task shares: the records, how to encode them (None for ids), where shards go."""
+
+    records: RecordReader
+    encoder: Encoder | None
+    scratch: Path
+
+
+def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
+    """Write the shard of one block; the task function for `run.execute.run_tasks`."""
+    number, block = item
+    path = job.scratch / f"shard-{number:06d}"
+    sequences, total, top, invalid = 0, 0, -1, 0
+    with open(f"{path}.tokens", "wb") as tokens, open(f"{path}.lengths", "wb") as lengths:
+        for batch in job.records.ids(block) if job.encoder is None else job.records.texts(block):
+            ragged = _ids(job, batch)
+            ragged.tokens.astype(np.uint32, copy=False).tofile(tokens)
+            np.diff(ragged.offsets).tofile(lengths)
+            sequences, total = sequences + len(ragged), total + len(ragged.tokens)
+            top, invalid = max(top, largest_id(ragged.tokens)), invalid + batch.invalid
+    return Shard(number, path, sequences, total, top, invalid)
+
+
+def _ids(job: Ingestion, batch: RecordBatch) -> Ragged:
+    if job.encoder is not None:
+        return job.encoder.encode(list(batch.texts))
+    return batch.ragged if batch.ragged is not None else Ragged.of([])

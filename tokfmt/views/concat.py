@@ -1,0 +1,77 @@
+"""Several readers, one after the other, as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tokfmt.core.axis import Info, TokenReader, check_interval
+from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+
+
+class Concat:
+    """The sequences of all sources, in order. No sequence runs across two sources."""
+
+    def __init__(self, sources: Sequence[TokenReader]) -> None:
+        self.sources = list(sources)
+        infos = [source.info for source in self.sources]
+        self._starts = offsets_of([info.tokens for info in infos])
+        self._firsts = offsets_of([info.sequences for info in infos])
+        known = [info.max_id for info in infos if info.max_id is not None]
+        lengths = {info.sample_length for info in infos}
+        self._info = replace(
+            infos[0],
+            dtype=np.result_type(*(info.dtype for info in infos)),
+            sequences=int(self._firsts[-1]),
+            tokens=int(self._starts[-1]),
+            max_id=max(known) if len(known) == len(infos) else None,
+            sample_length=infos[0].sample_length if len(lengths) == 1 else None,
+            inferred=tuple(fact for info in infos for fact in info.inferred),
+            notes=tuple(note for info in infos for note in info.notes),
+        )
+
+    @property
+    def info(self) -> Info:
+        return self._info
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self._info.tokens)
+        pieces = []
+        for k in _touched(self._starts, start, stop):
+            base = int(self._starts[k])
+            a, b = max(start - base, 0), min(stop, int(self._starts[k + 1])) - base
+            pieces.append(self.sources[k].tokens(a, b).astype(self._info.dtype, copy=False))
+        if len(pieces) == 1:
+            return pieces[0]
+        return np.concatenate(pieces) if pieces else np.empty(0, self._info.dtype)
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self._info.sequences, "sequences")
+        pieces = [np.empty(0, np.int64)]
+        for k in _touched(self._firsts, first, last):
+            base = int(self._firsts[k])
+            a, b = max(first - base, 0), min(last, int(self._firsts[k + 1])) - base
+            pieces.append(self.sources[k].offsets(a, b)[:-1] + self._starts[k])
+        return np.concatenate([*pieces, [self._end_before(last)]])
+
+    def _end_before(self, last: int) -> int:
+        """Offset where sequence `last` begins, or the end of the axis."""
+        if last == self._info.sequences:
+            return self._info.tokens
+        k = int(np.searchsorted(self._firsts, last, side="right")) - 1
+        local = last - int(self._firsts[k])
+        return int(self.sources[k].offsets(local, local)[0]) + int(self._starts[k])
+
+    def close(self) -> None:
+        for source in self.sources:
+            source.close()
+
+
+def _touched(bounds: Offsets, start: int, stop: int) -> range:
+    """Which sources an interval touches; empty ones in between may be among them."""
+    if start == stop:
+        return range(0)
+    first = int(np.searchsorted(bounds, start, side="right")) - 1
+    return range(first, int(np.searchsorted(bounds, stop, side="left")))

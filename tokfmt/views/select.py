@@ -1,0 +1,92 @@
+"""Some of the sequences of a reader: a run of them, or those that are not empty; and facts a scan has found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tokfmt.core.axis import Info, TokenReader, check_interval, windows
+from tokfmt.core.ragged import Offsets, Tokens
+
+
+class Slice:
+    """Sequences `first <= i < last` of a source."""
+
+    def __init__(self, source: TokenReader, first: int, last: int) -> None:
+        check_interval(first, last, source.info.sequences, "sequences")
+        self.source, self.first, self.last = source, first, last
+        self._start = int(source.offsets(first, first)[0])
+        self._stop = int(source.offsets(last, last)[0])
+
+    @property
+    def info(self) -> Info:
+        return replace(self.source.info, sequences=self.last - self.first, tokens=self._stop - self._start, max_id=None)
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self._stop - self._start)
+        return self.source.tokens(start + self._start, stop + self._start)
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self.last - self.first, "sequences")
+        return self.source.offsets(first + self.first, last + self.first) - self._start
+
+    def close(self) -> None:
+        self.source.close()
+
+
+class NonEmpty:
+    """A source without its empty sequences; the token axis stays as it is. Keeps 8 bytes a sequence."""
+
+    def __init__(self, source: TokenReader) -> None:
+        self.source = source
+        parts = [np.empty(0, np.int64)]
+        for a, b in windows(0, source.info.sequences):
+            offsets = source.offsets(a, b)
+            parts.append(offsets[:-1][np.diff(offsets) > 0])
+        self._offsets = np.concatenate([*parts, [source.info.tokens]])
+
+    @property
+    def info(self) -> Info:
+        return replace(self.source.info, sequences=len(self._offsets) - 1)
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        return self.source.tokens(start, stop)
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, len(self._offsets) - 1, "sequences")
+        return self._offsets[first : last + 1]
+
+    def close(self) -> None:
+        self.source.close()
+
+
+def empty_sequences(source: TokenReader) -> tuple[int, int]:
+    """How many sequences are empty, and the number of the first (-1 when none is). Reads offsets only."""
+    count, first = 0, -1
+    for a, b in windows(0, source.info.sequences):
+        empty = np.flatnonzero(np.diff(source.offsets(a, b)) == 0)
+        if len(empty):
+            first = first if count else a + int(empty[0])
+            count += len(empty)
+    return count, first
+
+
+class Known:
+    """A source whose largest id has been found by a scan."""
+
+    def __init__(self, source: TokenReader, max_id: int) -> None:
+        self.source, self.max_id = source, max_id
+
+    @property
+    def info(self) -> Info:
+        return replace(self.source.info, max_id=self.max_id)
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        return self.source.tokens(start, stop)
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        return self.source.offsets(first, last)
+
+    def close(self) -> None:
+        self.source.close()

@@ -1,0 +1,104 @@
+"""Put a separator after every sequence, or take it away where an index already tells the sequences apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tokfmt.core.axis import Info, Separators, TokenReader, check_interval, sequence_at, windows
+from tokfmt.core.dtypes import smallest
+from tokfmt.core.errors import CorruptError
+from tokfmt.core.ragged import Offsets, Tokens
+
+
+class WithSeparators:
+    """The axis of `source` with `eos_id` after each sequence: what a format with separators stores.
+
+    Sequence i, at axis positions a..b of the source, lies at a+i .. b+i here, and its separator at b+i.
+    """
+
+    def __init__(self, source: TokenReader, eos_id: int) -> None:
+        self.source, self.eos_id = source, eos_id
+
+    @property
+    def info(self) -> Info:
+        info = self.source.info
+        return replace(
+            info,
+            tokens=info.tokens + info.sequences,
+            dtype=np.promote_types(info.dtype, smallest(self.eos_id)),
+            max_id=None if info.max_id is None else max(info.max_id, self.eos_id),
+            separators=Separators.TRAILING,
+            eos_id=self.eos_id,
+        )
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        return self.source.offsets(first, last) + np.arange(first, last + 1)
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        info = self.info
+        check_interval(start, stop, info.tokens)
+        out = np.full(stop - start, self.eos_id, info.dtype)
+        if start == stop:
+            return out
+        first = sequence_at(self.source, start, shift=1)
+        last = min(info.sequences, first + (stop - start) + 1)  # each sequence takes at least one position
+        ends = self.offsets(first, last)[1:] - 1
+        ends = ends[(ends >= start) & (ends < stop)]
+        plain = np.ones(stop - start, np.bool_)
+        plain[ends - start] = False
+        out[plain] = self.source.tokens(start - first, stop - first - len(ends))
+        return out
+
+    def close(self) -> None:
+        self.source.close()
+
+
+class WithoutTrailing:
+    """A stored axis whose every sequence ends with `eos_id`, without these separators.
+
+    Every separator that is taken away is looked at first: a sequence that ends otherwise raises CorruptError.
+    """
+
+    def __init__(self, stored: TokenReader, eos_id: int, path: str) -> None:
+        self.stored, self.eos_id, self.path = stored, eos_id, path
+
+    @property
+    def info(self) -> Info:
+        info = self.stored.info
+        return replace(info, tokens=info.tokens - info.sequences, separators=Separators.NONE, eos_id=self.eos_id)
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        return self.stored.offsets(first, last) - np.arange(first, last + 1)
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        info = self.info
+        check_interval(start, stop, info.tokens)
+        if start == stop:
+            return np.empty(0, info.dtype)
+        first, last = sequence_at(self, start), sequence_at(self, stop - 1)
+        pieces = [self._without(a, b) for a, b in windows(start + first, stop + last)]
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+    def _without(self, start: int, stop: int) -> Tokens:
+        tokens = self.stored.tokens(start, stop)
+        first = sequence_at(self.stored, start)
+        last = min(self.stored.info.sequences, first + (stop - start) + 1)
+        ends = self.stored.offsets(first, last)[1:] - 1
+        ends = ends[(ends >= start) & (ends < stop)]
+        wrong = tokens[ends - start] != self.eos_id
+        if wrong.any():
+            at = int(ends[np.argmax(wrong)])
+            raise CorruptError(
+                self.path,
+                f"sequence {sequence_at(self.stored, at):,} does not end with the separator {self.eos_id}",
+                found=int(tokens[at - start]),
+                remedy="--eos none reads the sequences as they are stored, with whatever ends them",
+            )
+        plain = np.ones(stop - start, np.bool_)
+        plain[ends - start] = False
+        return tokens[plain]
+
+    def close(self) -> None:
+        self.stored.close()

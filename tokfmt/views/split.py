@@ -1,0 +1,102 @@
+"""Split a stream at its separator: documents are what lies between; runs of separators are padding."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import Info, Layout, Separators, TokenReader, check_interval, windows
+from tokfmt.core.dtypes import largest_id
+from tokfmt.core.errors import IncompleteWriteError
+from tokfmt.core.ragged import Offsets, Tokens
+
+_SCAN = 1 << 22
+
+
+class SplitAt:
+    """The documents of a stored stream: its tokens without `eos_id`, cut where it stood.
+
+    Empty pieces (runs of separators, one at the start) cannot be told from padding and are not sequences. One parallel
+    scan of the stream finds the separators; 8 bytes a sequence are kept. A window is read with its separators, which
+    are removed by mask.
+    """
+
+    def __init__(self, stored: TokenReader, eos_id: int) -> None:
+        self.stored, self.eos_id = stored, eos_id
+        separators, max_id = _scan(stored, eos_id)
+        total = stored.info.tokens
+        starts = np.concatenate(([0], separators + 1))
+        kept = np.flatnonzero(np.append(separators, total) > starts)
+        self._offsets: Offsets = np.empty(len(kept) + 1, np.int64)
+        self._offsets[:-1] = starts[kept] - kept  # piece j starts after j separators
+        self._offsets[-1] = total - len(separators)
+        # how many separators lie before a sequence beyond one for each earlier sequence: a step function
+        extra = kept - np.arange(len(kept))
+        steps = np.flatnonzero(np.diff(extra, prepend=0))
+        self._step_at, self._step_to = steps, extra[steps]
+        self._info = replace(
+            stored.info,
+            layout=Layout.DOCUMENTS,
+            sequences=len(kept),
+            tokens=int(self._offsets[-1]),
+            max_id=max_id,
+            sample_length=None,
+            separators=Separators.NONE,
+            eos_id=eos_id,
+        )
+
+    @property
+    def info(self) -> Info:
+        return self._info
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self._info.sequences, "sequences")
+        return self._offsets[first : last + 1]
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self._info.tokens)
+        if start == stop:
+            return np.empty(0, self._info.dtype)
+        pieces = []
+        for a, b in windows(start + self._before(start), stop + self._before(stop - 1)):
+            window = self.stored.tokens(a, b)
+            pieces.append(window[window != self.eos_id])
+        found = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        if len(found) != stop - start:
+            raise IncompleteWriteError("the stream changed since its separators were counted. Run again")
+        return found
+
+    def _before(self, position: int) -> int:
+        """Separators in the stream before the token at an axis position."""
+        sequence = int(np.searchsorted(self._offsets, position, side="right")) - 1
+        step = int(np.searchsorted(self._step_at, sequence, side="right")) - 1
+        return sequence + (int(self._step_to[step]) if step >= 0 else 0)
+
+    def close(self) -> None:
+        self.stored.close()
+
+
+def _scan(stored: TokenReader, eos_id: int) -> tuple[NDArray[np.int64], int]:
+    """Positions of all separators, int64[n], and the largest id."""
+
+    def look(interval: tuple[int, int]) -> tuple[NDArray[np.int64], int]:
+        found, top = [], -1
+        for a, b in windows(*interval):
+            window = stored.tokens(a, b)
+            found.append(np.flatnonzero(window == eos_id) + a)
+            top = max(top, largest_id(window))
+        return np.concatenate(found), top
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = list(pool.map(look, windows(0, stored.info.tokens, _SCAN)))
+    separators = np.empty(sum(len(part) for part, _ in results), np.int64)
+    at, top = len(separators), -1
+    while results:  # from the back, each part freed as soon as it is copied
+        part, part_top = results.pop()
+        separators[at - len(part) : at] = part
+        at, top = at - len(part), max(top, part_top)
+    return separators, top
