@@ -54,6 +54,7 @@ class Info:
         separators: Where separators lie on this axis.
         eos_id: The separator's id, when the dataset itself tells it.
         eos_from: How that id is known, in words ("format convention", "data_params.json", ...).
+        free_of: An id that no sequence contains, by construction (the separator that it was split at).
         inferred: Facts that were inferred, each with the option that overrides it.
         notes: Defects met on opening that do not change a token, each a sentence.
         extras: Facts of the format's own (variant, byte order, width ...), for people.
@@ -68,6 +69,7 @@ class Info:
     separators: Separators = Separators.NONE
     eos_id: int | None = None
     eos_from: str = ""
+    free_of: int | None = None
     inferred: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     extras: Mapping[str, object] = field(default_factory=dict)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -57,3 +59,39 @@ class Output:
         except OSError as error:
             raise write_error(self.path, error) from error
         self.written += done
+
+
+def concatenate(parts: Sequence[Path], destination: Path) -> None:
+    """Write the bytes of all parts, in order, to a new file, and remove each part once it is copied.
+
+    The kernel copies (`copy_file_range`), so memory does not grow with the parts.
+    """
+    try:
+        with open(destination, "xb") as out:
+            for part in parts:
+                with open(part, "rb") as source:
+                    _append(source.fileno(), out.fileno(), os.fstat(source.fileno()).st_size)
+                os.unlink(part)
+    except OSError as error:
+        raise write_error(destination, error) from error
+
+
+def _append(source: int, out: int, size: int) -> None:
+    left = size
+    while left:
+        try:
+            copied = os.copy_file_range(source, out, min(left, 1 << 30))
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+                raise
+            copied = _write_all(out, os.read(source, 1 << 20))
+        if not copied:
+            raise OSError(errno.EIO, "a part is shorter than it was written")
+        left -= copied
+
+
+def _write_all(fd: int, data: bytes) -> int:
+    done = 0
+    while done < len(data):
+        done += os.write(fd, data[done:])
+    return done

@@ -12,11 +12,12 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tokfmt.core.errors import OptionError
+from tokfmt.core.errors import ConversionError, OptionError
 from tokfmt.core.options import nearest
 from tokfmt.run.transport import Parcel, receive
 
@@ -88,6 +89,10 @@ def run_tasks(
         while pending:
             done, pending = wait(pending, return_when=FIRST_COMPLETED)
             yield from (future.result() for future in done)
+    except BrokenProcessPool as error:
+        raise ConversionError(
+            "a worker process ended abruptly: killed, or out of memory. If memory is short, run with fewer --jobs"
+        ) from error
     finally:
         for future in pending:
             future.cancel()

@@ -45,7 +45,7 @@ def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
             np.diff(ragged.offsets).tofile(lengths)
             sequences, total = sequences + len(ragged), total + len(ragged.tokens)
             top, invalid = max(top, largest_id(ragged.tokens)), invalid + batch.invalid
-    return Shard(number, path, sequences, total, top, invalid)
+    return Shard(number, path, sequences, total, top, invalid, block.stop - block.start)
 
 
 def _ids(job: Ingestion, batch: RecordBatch) -> Ragged:

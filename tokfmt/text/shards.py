@@ -30,6 +30,7 @@ class Shard:
         sequences, tokens: How many.
         max_id: Largest id, -1 if none.
         invalid: Records left out.
+        size: Bytes of the block it came from.
     """
 
     number: int
@@ -38,6 +39,7 @@ class Shard:
     tokens: int
     max_id: int
     invalid: int
+    size: int
 
 
 class ShardReader:

@@ -20,6 +20,7 @@ class Concat:
         self._starts = offsets_of([info.tokens for info in infos])
         self._firsts = offsets_of([info.sequences for info in infos])
         known = [info.max_id for info in infos if info.max_id is not None]
+        free_of = {info.free_of for info in infos}
         lengths = {info.sample_length for info in infos}
         self._info = replace(
             infos[0],
@@ -28,6 +29,7 @@ class Concat:
             tokens=int(self._starts[-1]),
             max_id=max(known) if len(known) == len(infos) else None,
             sample_length=infos[0].sample_length if len(lengths) == 1 else None,
+            free_of=infos[0].free_of if len(free_of) == 1 else None,
             inferred=tuple(fact for info in infos for fact in info.inferred),
             notes=tuple(note for info in infos for note in info.notes),
         )

@@ -31,6 +31,7 @@ class WithSeparators:
             max_id=None if info.max_id is None else max(info.max_id, self.eos_id),
             separators=Separators.TRAILING,
             eos_id=self.eos_id,
+            free_of=None,
         )
 
     def offsets(self, first: int, last: int) -> Offsets:

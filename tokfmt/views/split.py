@@ -47,6 +47,7 @@ class SplitAt:
             sample_length=None,
             separators=Separators.NONE,
             eos_id=eos_id,
+            free_of=eos_id,
         )
 
     @property

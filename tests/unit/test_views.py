@@ -1,0 +1,165 @@
+"""Views: each against plain lists."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tokfmt.core.axis import Info, Layout, Separators, sequence_at
+from tokfmt.core.errors import CorruptError
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
+from tokfmt.testing.harness import sequences
+from tokfmt.testing.strategies import datasets
+from tokfmt.views import separated, split
+from tokfmt.views.concat import Concat
+from tokfmt.views.select import Known, NonEmpty, Slice, empty_sequences
+from tokfmt.views.separated import WithoutTrailing, WithSeparators
+from tokfmt.views.split import SplitAt
+
+EOS = 9
+quick = settings(max_examples=60, deadline=None)
+
+
+def stored_stream(lists):
+    """A reader of one stream: the separator after each list."""
+    flat = [t for s in lists for t in [*s, EOS]]
+    return MemoryReader(Ragged.of([flat] if flat else []))
+
+
+def check_windows(reader, flat, data):
+    n = len(flat)
+    assert reader.info.tokens == n
+    a, b = sorted(data.draw(st.tuples(st.integers(0, n), st.integers(0, n))))
+    assert reader.tokens(a, b).tolist() == flat[a:b]
+    assert reader.tokens(0, n).dtype == reader.info.dtype
+
+
+@quick
+@given(st.data(), datasets(20))
+def test_with_separators(data, ragged):
+    view = WithSeparators(MemoryReader(ragged), EOS)
+    lists = ragged.tolist()
+    check_windows(view, [t for s in lists for t in [*s, EOS]], data)
+    assert sequences(view) == [[*s, EOS] for s in lists]
+
+
+@quick
+@given(st.data(), datasets(20))
+def test_without_trailing_is_the_inverse(data, ragged):
+    view = WithoutTrailing(MemoryReader(Ragged.of([[*s, EOS] for s in ragged.tolist()])), EOS, "x")
+    check_windows(view, ragged.tokens.tolist(), data)
+    assert sequences(view) == ragged.tolist()
+
+
+def test_without_trailing_looks_at_what_it_takes_away():
+    view = WithoutTrailing(MemoryReader(Ragged.of([[1, EOS], [2, 3], [4, EOS]])), EOS, "x.pbin")
+    with pytest.raises(CorruptError, match=r"sequence 1 does not end with the separator 9: found 3\. --eos none"):
+        sequences(view)
+
+
+def test_widens_for_the_separator():
+    view = WithSeparators(MemoryReader(Ragged.of([[1]], np.dtype(np.uint8))), 50256)
+    assert view.info.dtype == np.uint16
+    assert view.tokens(0, 2).tolist() == [1, 50256]
+
+
+@quick
+@given(st.data(), datasets(20))
+def test_split(data, ragged):
+    lists = ragged.tolist()
+    flat = [t for s in lists for t in [*s, EOS]]
+    pieces, current = [], []
+    for token in flat:
+        if token == EOS:
+            pieces, current = pieces + ([current] if current else []), []
+        else:
+            current.append(token)
+    view = SplitAt(stored_stream(lists), EOS)
+    assert sequences(view) == pieces
+    check_windows(view, [t for t in flat if t != EOS], data)
+    assert view.info.free_of == EOS
+
+
+def test_split_without_a_last_separator():
+    assert sequences(SplitAt(MemoryReader(Ragged.of([[EOS, 1, 2, EOS, EOS, 3]])), EOS)) == [[1, 2], [3]]
+
+
+def test_split_in_many_scan_pieces(monkeypatch):
+    monkeypatch.setattr(split, "_SCAN", 7)
+    lists = [[1] * (i % 5) for i in range(50)]
+    assert sequences(SplitAt(stored_stream(lists), EOS)) == [s for s in lists if s]
+
+
+def test_long_runs_of_separators_come_in_windows(monkeypatch):
+    asked = []
+    reader = stored_stream([[1]] + [[]] * 5000 + [[2]])
+    view = SplitAt(reader, EOS)
+    original = reader.tokens
+    monkeypatch.setattr(reader, "tokens", lambda a, b: asked.append(b - a) or original(a, b))
+    for module in (split, separated):
+        monkeypatch.setattr(module, "windows", lambda a, b: ((x, min(x + 64, b)) for x in range(a, b, 64)))
+    assert view.tokens(0, 2).tolist() == [1, 2]
+    assert max(asked) == 64
+
+
+@quick
+@given(st.data(), st.lists(datasets(20, max_sequences=4), min_size=1, max_size=4))
+def test_concat(data, parts):
+    view = Concat([MemoryReader(part) for part in parts])
+    lists = [s for part in parts for s in part.tolist()]
+    assert sequences(view) == lists
+    check_windows(view, [t for s in lists for t in s], data)
+    i, k = sorted(data.draw(st.tuples(*[st.integers(0, len(lists))] * 2)))
+    lengths = [len(s) for s in lists]
+    assert view.offsets(i, k).tolist() == [sum(lengths[:j]) for j in range(i, k + 1)]
+
+
+@quick
+@given(st.data(), datasets(20))
+def test_slice_and_nonempty(data, ragged):
+    lists = ragged.tolist()
+    i, k = sorted(data.draw(st.tuples(*[st.integers(0, len(lists))] * 2)))
+    assert sequences(Slice(MemoryReader(ragged), i, k)) == lists[i:k]
+    assert sequences(NonEmpty(MemoryReader(ragged))) == [s for s in lists if s]
+    empties = [j for j, s in enumerate(lists) if not s]
+    assert empty_sequences(MemoryReader(ragged)) == (len(empties), empties[0] if empties else -1)
+
+
+@quick
+@given(datasets(20), st.integers(0, 30))
+def test_sequence_at(ragged, position):
+    reader = MemoryReader(ragged)
+    starts = ragged.offsets[:-1].tolist()
+    before = [i for i, a in enumerate(starts) if a <= position]
+    assert sequence_at(reader, position) == (max(before) if before else 0)
+    shifted = [i for i, a in enumerate(starts) if a + i <= position]
+    assert sequence_at(reader, position, shift=1) == (max(shifted) if shifted else 0)
+
+
+def test_views_of_nothing_and_errors():
+    nothing = MemoryReader(Ragged.of([]))
+    for view in (WithSeparators(nothing, EOS), WithoutTrailing(nothing, EOS, "x"), SplitAt(nothing, EOS), NonEmpty(nothing)):
+        assert (view.info.sequences, view.info.tokens) == (0, 0)
+        assert view.tokens(0, 0).tolist() == []
+        assert view.offsets(0, 0).tolist() == [0]
+        with pytest.raises(IndexError):
+            view.tokens(0, 1)
+    with pytest.raises(IndexError):
+        Slice(nothing, 0, 1)
+
+
+def test_views_travel():
+    view = Known(SplitAt(stored_stream([[1, 2], [3]]), EOS), 3)
+    again = pickle.loads(pickle.dumps(view))
+    assert sequences(again) == [[1, 2], [3]]
+    assert again.info.max_id == 3
+
+
+def test_info_is_a_value():
+    info = Info(Layout.STREAM, np.dtype(np.uint8), 1, 2)
+    assert info.separators is Separators.NONE
+    with pytest.raises(AttributeError):
+        info.tokens = 3

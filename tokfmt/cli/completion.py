@@ -1,0 +1,21 @@
+"""`tokfmt completion`."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from tokfmt.cli.parameters import Words
+
+
+@click.command(
+    "completion", epilog="Example:  tokfmt completion bash > ~/.local/share/bash-completion/completions/tokfmt"
+)
+@click.argument("shell", type=Words(["bash", "zsh", "fish"]))
+@click.pass_context
+def command(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of a shell."""
+    completion = get_completion_class(shell)
+    if completion is None:
+        raise click.UsageError(f"no completion for {shell}")
+    click.echo(completion(ctx.find_root().command, {}, "tokfmt", "_TOKFMT_COMPLETE").source())

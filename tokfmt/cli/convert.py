@@ -1,0 +1,100 @@
+"""`tokfmt convert`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from typing import Any
+
+import click
+
+from tokfmt.cli.parameters import Count, Words, common, reading
+
+_EPILOG = """\b
+Examples:
+  tokfmt convert fixtures/text/corpus.jsonl out.pbin --tokenizer fixtures/tokenizer
+  tokfmt convert out.pbin out.zarr
+  tokfmt convert out.zarr samples/ --to hdf5 --seq-len 512 --eos 4095
+  tokfmt convert out.pbin text.jsonl --tokenizer fixtures/tokenizer
+"""
+
+
+@click.command("convert", epilog=_EPILOG, no_args_is_help=True)
+@click.argument("sources", nargs=-1, required=True, metavar="SRC...")
+@click.argument("destination", metavar="DST")
+@click.option("--to", "to_format", metavar="FORMAT", help="Format of DST. Default: by its name.")
+@click.option("--to-opt", "to_options", multiple=True, metavar="KEY=VALUE", help="An option of DST's format.")
+@reading
+@click.option("--tokenizer", metavar="NAME|DIR|FILE", help="Encodes text sources; decodes ids for jsonl.")
+@click.option("--special-tokens", type=Words(["text", "parse"]), default="text", show_default=True,
+              help="Literal special tokens in text: plain text, or the token.")  # fmt: skip
+@click.option("--engine", type=Words(["auto", "fastokens", "tokenizers"]), default="auto", show_default=True,
+              help="What encodes text; both give the same ids.")  # fmt: skip
+@click.option("--seq-len", type=Count(), help="Tokens in a sample, for formats with samples.")
+@click.option("--select", metavar="A:B", help="Only these sequences.")
+@click.option("--drop", multiple=True, metavar="NAME", help="Accept a loss by its name; the refusal prints it.")
+@click.option("--jobs", "-j", type=Count(), help="Workers. Default: one a core. The output does not depend on it.")
+@click.option("--executor", type=Words(["threads", "processes", "serial"]), default="threads", show_default=True,
+              help="Where tasks run.")  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace DST, once the new one is whole.")
+@click.option("--verify", is_flag=True, help="Read DST back and compare it with the source before it appears.")
+@click.option("--dry-run", is_flag=True, help="Print the plan; write nothing.")
+@click.option("--no-manifest", is_flag=True, help="Do not write DST.tokfmt.json.")
+@common
+def command(sources: tuple[str, ...], destination: str, **given: Any) -> None:
+    """Convert SRC... to DST: any format to any format.
+
+    Formats are told by content (sources) and by name (DST). Several sources are concatenated in order. DST appears
+    whole or not at all; nothing is dropped, repeated or changed unless --drop says so.
+    """
+    from tokfmt.cli.console import Watcher
+    from tokfmt.ops.convert import convert
+
+    quiet, as_json, no_manifest = given.pop("quiet"), given.pop("as_json"), given.pop("no_manifest")
+    given.pop("debug")
+    began = time.monotonic()
+    with Watcher(quiet=quiet) as watcher:
+        done = convert(sources, destination, manifest=not no_manifest, progress=watcher, **given)
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(done), indent=2))
+    elif done.dry_run:
+        click.echo(_plan(done))
+    elif not quiet:
+        click.echo(_summary(done, time.monotonic() - began), err=True)
+
+
+def _summary(done: Any, seconds: float) -> str:
+    from tokfmt.cli.console import counted
+    from tokfmt.core.errors import printable
+
+    what = [counted(done.sequences, "sequence" if done.tokens is not None else "record")]
+    if done.tokens is not None:
+        what.append(counted(done.tokens, "token"))
+    if done.separator["eos_id"] is not None:
+        what.append(f"separator {done.separator['eos_id']} ({done.separator['from']})")
+    lines = [f"dropped {name}: {what_}" for name, what_ in done.dropped.items()]
+    verified = ", verified" if done.verified else ""
+    lines.append(f"{printable(done.destination)} ({done.format}): {', '.join(what)}{verified}, {seconds:.1f} s")
+    return "\n".join(lines)
+
+
+def _plan(done: Any) -> str:
+    from tokfmt.core.errors import printable
+
+    separator = done.separator
+    known = "none" if separator["eos_id"] is None else f"{separator['eos_id']} ({separator['from']})"
+    size = "text, counted when it is tokenized"
+    if done.sequences is not None:
+        size = f"{done.sequences:,} sequences, {done.tokens:,} tokens"
+    rows = [(source["path"], source["format"]) for source in done.sources]
+    lines = [f"source       {printable(path)} ({name})" for path, name in rows]
+    lines += [
+        f"destination  {printable(done.destination)} ({done.format})",
+        f"holds        {size}",
+        f"separator    {known}{', inferred' if separator['inferred'] else ''}",
+        f"tasks        {done.plan['tasks'] or 'planned after tokenizing'}",
+        f"runs in      {done.plan['jobs']} {done.plan['executor']}",
+        "dry run: nothing was written",
+    ]
+    return "\n".join(lines)

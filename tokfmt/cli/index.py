@@ -1,0 +1,47 @@
+"""`tokfmt index`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import click
+
+from tokfmt.cli.parameters import common
+
+
+@click.command("index", epilog="Example:  tokfmt index fixtures/text/corpus.jsonl -o corpus.idx")
+@click.argument("source", metavar="FILE.jsonl")
+@click.option("-o", "--output", metavar="FILE.idx", help="Where to write it. Default: beside the source.")
+@click.option("--drop-invalid", is_flag=True, help="Leave lines that are not JSON out of the index.")
+@click.option("--no-validate", is_flag=True, help="Only find lines; do not parse them.")
+@click.option("--overwrite", is_flag=True, help="Replace an index that exists.")
+@common
+def command(
+    source: str,
+    output: str | None,
+    *,
+    drop_invalid: bool,
+    no_validate: bool,
+    overwrite: bool,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+) -> None:
+    """Write the raw index (.idx) that Modalities reads: offset and length of each line."""
+    from pathlib import Path
+
+    from tokfmt.cli.console import counted
+    from tokfmt.core.errors import printable
+    from tokfmt.ops.index import write_index
+
+    destination = Path(output) if output else None
+    report = write_index(
+        Path(source), destination, validate=not no_validate, drop_invalid=drop_invalid, overwrite=overwrite
+    )
+    if as_json:
+        facts = {k: str(v) if isinstance(v, Path) else v for k, v in dataclasses.asdict(report).items()}
+        click.echo(json.dumps({"schema": "tokfmt.index/1", **facts}, indent=2))
+    elif not quiet:
+        left_out = f", {counted(report.dropped, 'invalid line')} left out" if report.dropped else ""
+        click.echo(f"{printable(report.destination)}: {counted(report.entries, 'line')}{left_out}", err=True)

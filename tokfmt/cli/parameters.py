@@ -1,0 +1,78 @@
+"""Options that several commands share, and the types of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Count(click.ParamType):
+    """A whole number as people write it: 4096, 1_000_000, 1e6, 10M, 4Ki."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from tokfmt.core.errors import OptionError
+        from tokfmt.core.options import parse_count
+
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_count(value)
+        except OptionError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Eos(Count):
+    """A token id, or `none`."""
+
+    name = "id|none"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "none":
+            return value
+        number = super().convert(value, param, ctx)
+        if number < 0:
+            self.fail(f"a token id is not negative: {value}", param, ctx)
+        return number
+
+
+class Words(click.Choice[str]):
+    """A choice with a did-you-mean."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        from difflib import get_close_matches
+
+        message = super().get_invalid_choice_message(value, ctx)
+        near = get_close_matches(str(value), [str(choice) for choice in self.choices], 1)
+        return f"{message} Did you mean {near[0]}?" if near else message
+
+
+def common(function: F) -> F:
+    """--json, --quiet and --debug."""
+    for option in (
+        click.option("--debug", is_flag=True, help="Show the traceback of an error."),
+        click.option("-q", "--quiet", is_flag=True, help="No progress, no notes."),
+        click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout."),
+    ):
+        function = option(function)
+    return function
+
+
+def reading(function: F) -> F:
+    """How to read a source: --from, --from-opt, --eos, --split, --text-field."""
+    for option in (
+        click.option("--text-field", metavar="PATH", help="Dotted path of the text in JSON records (default: text)."),
+        click.option("--split", metavar="NAME", help="Split to read or write, where a format has splits."),
+        click.option("--eos", type=Eos(), help="Id of the separator, or none. Default: found out, and said."),
+        click.option(
+            "--from-opt", "from_options", multiple=True, metavar="KEY=VALUE", help="A source format's option."
+        ),
+        click.option("--from", "from_format", metavar="FORMAT", help="Format of the sources. Default: by content."),
+    ):
+        function = option(function)
+    return function

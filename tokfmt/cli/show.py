@@ -1,0 +1,109 @@
+"""`tokfmt show`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import sys
+from typing import Any
+
+import click
+
+from tokfmt.cli.parameters import common, reading
+
+_EPILOG = """\b
+Examples:
+  tokfmt show fixtures/modalities/D_2byte_gpt2.pbin
+  tokfmt show fixtures/modalities/D_2byte_gpt2.pbin 3 --ids
+  tokfmt show fixtures/text/corpus.jsonl 0:3 --tokenizer fixtures/tokenizer
+"""
+_LINES = 3  # of a sequence on a terminal; everything when piped or with --full
+
+
+@click.command("show", epilog=_EPILOG, no_args_is_help=True)
+@click.argument("path")
+@click.argument("selection", required=False, metavar="[SEL]")
+@click.option("--tokenizer", metavar="NAME|DIR|FILE", help="Shows text beside ids; tokenizes text sources.")
+@click.option("--ids", "only_ids", is_flag=True, help="Ids only.")
+@click.option("--text", "only_text", is_flag=True, help="Text only.")
+@click.option("--full", is_flag=True, help="Do not shorten on a terminal.")
+@reading
+@common
+def command(path: str, selection: str | None, **given: Any) -> None:
+    """Print sequences: SEL is one number (5, -1) or a range (0:10, -3:); default the first five."""
+    from tokfmt.ops.show import show
+
+    only_ids, only_text, full = given.pop("only_ids"), given.pop("only_text"), given.pop("full")
+    quiet, as_json = given.pop("quiet"), given.pop("as_json")
+    given.pop("debug")
+    if only_text and not given["tokenizer"] and not _may_be_text(path):
+        raise click.UsageError("--text needs --tokenizer")
+    preview = show(path, selection, **given)
+    if as_json:
+        _as_json(preview)
+        return
+    if not quiet:
+        click.echo(_heading(preview), err=True)
+        for note in preview.notes:
+            click.echo(f"note: {note}", err=True)
+    short = sys.stdout.isatty() and not full
+    for shown in preview.shown:
+        click.echo(_lines(shown, only_ids, only_text, short))
+
+
+def _may_be_text(path: str) -> bool:
+    from tokfmt import registry
+
+    return registry.detect(path).name == "jsonl"
+
+
+def _as_json(preview: Any) -> None:
+    facts = {f.name: getattr(preview, f.name) for f in dataclasses.fields(preview) if f.name != "shown"}
+    facts["shown"] = [dataclasses.asdict(shown) for shown in preview.shown]
+    click.echo(json.dumps({"schema": "tokfmt.show/1", **facts}, default=str, indent=2))
+
+
+def _heading(preview: Any) -> str:
+    from tokfmt.cli.console import counted
+    from tokfmt.core.errors import printable
+
+    parts = [counted(preview.sequences, "sequence" if preview.tokens is not None else "record")]
+    if preview.tokens is not None:
+        parts.append(counted(preview.tokens, "token"))
+    if preview.eos_id is not None:
+        parts.append(f"separator {preview.eos_id} ({preview.eos_from})")
+    detail = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in preview.extras.items())
+    return f"{printable(preview.path)}: {preview.format}{f' ({detail})' if detail else ''}: {', '.join(parts)}"
+
+
+def _lines(shown: Any, only_ids: bool, only_text: bool, short: bool) -> str:
+    """One sequence: bare when one kind was asked for (pipes), else headed and indented."""
+    ids = " ".join(map(str, shown.ids)) if shown.ids is not None else ""
+    text = _visible(shown.text) if shown.text is not None else ""
+    if only_ids:
+        return _shortened(ids, short)
+    if only_text:
+        return _shortened(text, short)
+    unit = "tokens" if shown.ids is not None else "characters"
+    blocks = [click.style(f"#{shown.index}", bold=True) + click.style(f"  {shown.length:,} {unit}", dim=True)]
+    if shown.ids is not None:
+        blocks.append(_shortened(ids, short))
+    if shown.text is not None:
+        blocks.append(click.style(_shortened(text, short), fg="green"))
+    return "\n".join(block for block in blocks if block) + "\n"
+
+
+def _visible(text: str) -> str:
+    """Text from a file, with control characters escaped; line breaks and tabs stay."""
+    from tokfmt.core.errors import printable
+
+    return "\n".join("\t".join(printable(part) for part in line.split("\t")) for line in text.split("\n"))
+
+
+def _shortened(text: str, short: bool) -> str:
+    room = (shutil.get_terminal_size().columns - 2) * _LINES
+    if not short or (len(text) <= room and text.count("\n") < _LINES):
+        return text
+    kept = "\n".join(text[:room].split("\n")[:_LINES])
+    return f"{kept} … (+{len(text) - len(kept):,} characters; --full)"

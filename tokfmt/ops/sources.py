@@ -1,0 +1,213 @@
+"""The sources of a conversion: opened, tokenised if they are text, concatenated, cut to the selection."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tokfmt import registry
+from tokfmt.core.axis import TokenReader
+from tokfmt.core.errors import ConversionError, OptionError, SourceChangedError
+from tokfmt.core.format import Format
+from tokfmt.core.options import nearest, parse_count
+from tokfmt.core.records import RecordReader
+from tokfmt.ops.open import Options, Source, open_source
+from tokfmt.ops.progress import Progress
+from tokfmt.ops.separator import EosChoice, Separator
+from tokfmt.ops.tokenize import ingest
+from tokfmt.run.plan import Workers
+from tokfmt.views.concat import Concat
+from tokfmt.views.select import Slice
+
+if TYPE_CHECKING:
+    from tokfmt.text.tokenizer import TokenizerHandle
+
+Path_ = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRequest:
+    """What a user says of the sources.
+
+    Attributes:
+        paths: Files and directories, in order.
+        format: A format's name, or None to detect each.
+        eos: The separator's id, "none", or None to find out.
+        options: The formats' own read options.
+        text_field: Dotted path of the text in JSON records.
+        split: Which split to read, for formats that have them.
+        drop: What may be given up.
+    """
+
+    paths: tuple[Path_, ...]
+    format: str | None = None
+    eos: EosChoice = None
+    options: Options = ()
+    text_field: str | None = None
+    split: str | None = None
+    drop: frozenset[str] = frozenset()
+
+
+def option_names(kind: type) -> set[str]:
+    """Names of the fields of an options dataclass."""
+    return {field.name for field in fields(kind)}
+
+
+def pairs(options: Options) -> list[str]:
+    """Options as `key=value` words."""
+    return [f"{k}={v}" for k, v in options.items()] if isinstance(options, Mapping) else list(options)
+
+
+def open_sources(request: SourceRequest, tokenizer_eos: int | None) -> list[Source]:
+    """Open every source; files of one format that join (blocks, samples, JSONL) are opened together.
+
+    Raises:
+        DetectionError, FormatError, OptionError, SeparatorUnknownError.
+    """
+    chosen = [registry.get(request.format) if request.format else registry.detect(path) for path in request.paths]
+    together = len(chosen) > 1 and chosen[0].joins and all(format_ is chosen[0] for format_ in chosen)
+    groups: Iterable[Sequence[Path_]] = [request.paths] if together else [[path] for path in request.paths]
+    return [
+        open_source(
+            group,
+            format=format_.name,
+            eos=request.eos,
+            tokenizer_eos=tokenizer_eos,
+            options=_read_options(request, format_),
+            drop=request.drop,
+        )
+        for group, format_ in zip(groups, chosen, strict=False)
+    ]
+
+
+def _read_options(request: SourceRequest, format_: Format) -> list[str]:
+    known, words = option_names(format_.read_options), pairs(request.options)
+    if request.text_field and "text_field" in known:
+        words.append(f"text_field={request.text_field}")
+    if request.split and "split" in known:
+        words.append(f"split={request.split}")
+    return words
+
+
+def agreed_separator(sources: Sequence[Source], choice: EosChoice, tokenizer_eos: int | None) -> Separator:
+    """The separator that the target will use: what the user said, else what all sources agree on.
+
+    Raises:
+        ConversionError: Sources have different separators and nobody chose.
+    """
+    known = {source.separator.eos_id: source.separator for source in sources if source.separator.eos_id is not None}
+    if choice is not None and choice != "none":
+        return Separator(choice, "--eos")
+    if tokenizer_eos is not None and choice is None:
+        return Separator(tokenizer_eos, "tokenizer")
+    if len(known) > 1:
+        listed = ", ".join(f"{s.separator.eos_id} in {s.paths[0].name}" for s in sources)
+        raise ConversionError(f"the sources have different separators ({listed}). Choose the target's with --eos ID")
+    return next(iter(known.values()), sources[0].separator)
+
+
+def token_axis(
+    sources: Sequence[Source],
+    tokenizer: TokenizerHandle | None,
+    selection: str | None,
+    workers: Workers,
+    progress: Progress,
+) -> tuple[TokenReader, int]:
+    """All sources as one token axis without separators, and how many invalid records were left out."""
+    readers: list[TokenReader] = []
+    invalid = 0
+    for number, source in enumerate(sources):
+        if not isinstance(source.reader, RecordReader):
+            readers.append(source.reader)
+            continue
+        first, last = 0, None
+        if selection is not None and len(sources) == 1:
+            first, last = parse_selection(selection, source.reader.count())
+            selection = None
+        shards = _tokenise(source.reader, tokenizer, workers, progress, (number, first, last))
+        invalid += sum(shard.invalid for shard in shards.shards)
+        readers.append(shards)
+    axis = readers[0] if len(readers) == 1 else Concat(readers)
+    if selection is not None:
+        axis = Slice(axis, *parse_selection(selection, axis.info.sequences))
+    return axis, invalid
+
+
+def _tokenise(
+    records: RecordReader,
+    tokenizer: TokenizerHandle | None,
+    workers: Workers,
+    progress: Progress,
+    part: tuple[int, int, int | None],
+) -> Any:
+    number, first, last = part
+    text = records.info.kind == "text"
+    progress.phase("tokenizing" if text else "reading ids", records.info.size, "bytes")
+    encoder = tokenizer.encoder() if text and tokenizer is not None else None
+    return ingest(
+        records,
+        encoder,
+        workers,
+        first=first,
+        last=last,
+        name=f"source-{number}",
+        progress=lambda shard: progress.advance(shard.size),
+    )
+
+
+def parse_selection(text: str, count: int) -> tuple[int, int]:
+    """`A:B` as sequence numbers, like a Python slice: `5`, `0:10`, `-3:`, `:1e6`.
+
+    Raises:
+        OptionError: It is no selection, or leaves the dataset.
+    """
+    first, colon, last = text.strip().partition(":")
+    a = parse_count(first) if first.strip() else 0
+    b = parse_count(last) if last.strip() else count
+    if not colon:
+        a, b = (a + count if a < 0 else a), (a + count if a < 0 else a) + 1
+    a, b = (a + count if a < 0 else a), (b + count if b < 0 else b)
+    if not 0 <= a <= b <= count:
+        raise OptionError(f"selection {text!r} leaves the {count:,} sequences there are (0:{count})")
+    return a, b
+
+
+def snapshot(paths: Iterable[Path_]) -> dict[Path, tuple[int, int, int]]:
+    """Size, modification time and inode of every file of the sources."""
+    found = {}
+    for path in map(Path, paths):
+        files = (Path(base, name) for base, _, names in os.walk(path) for name in names) if path.is_dir() else [path]
+        for file in files:
+            status = os.stat(file)
+            found[file] = (status.st_size, status.st_mtime_ns, status.st_ino)
+    return found
+
+
+def check_unchanged(before: Mapping[Path, tuple[int, int, int]], paths: Iterable[Path_]) -> None:
+    """Raise SourceChangedError if a file of the sources changed since the snapshot."""
+    try:
+        now = snapshot(paths)
+    except OSError as error:
+        raise SourceChangedError(error.filename, "disappeared while it was being read") from error
+    for file in sorted(before.keys() | now.keys()):
+        if before.get(file) != now.get(file):
+            raise SourceChangedError(file, "changed while it was being read", remedy="Run again when it is still")
+
+
+def check_drops(names: Iterable[str]) -> frozenset[str]:
+    """The words of --drop.
+
+    Raises:
+        OptionError: A word that means nothing; names the nearest.
+    """
+    known = (
+        "embedded-separators", "empty-sequences", "loss-mask", "invalid-lines", "invalid-utf8", "fields", "splits",
+        "order", "tail",
+    )  # fmt: skip
+    for name in names:
+        if name not in known:
+            raise OptionError(f"--drop {name}: is none of {', '.join(known)}", name=name, nearest=nearest(name, known))
+    return frozenset(names)
