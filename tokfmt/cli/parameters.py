@@ -10,7 +10,7 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Count(click.ParamType):
+class Count(click.ParamType[Any]):
     """A whole number as people write it: 4096, 1_000_000, 1e6, 10M, 4Ki."""
 
     name = "number"

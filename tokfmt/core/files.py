@@ -13,6 +13,7 @@ import stat
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,7 +101,7 @@ class File:
                 )
             done += got
 
-    def array(self, offset: int, count: int, dtype: np.dtype[np.generic] | str) -> NDArray[np.generic]:
+    def array(self, offset: int, count: int, dtype: np.dtype[np.generic] | str) -> NDArray[Any]:
         """`count` items of `dtype` from byte `offset`; a fresh array."""
         out = np.empty(count, dtype)
         if out.nbytes:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import Loss
 from tokfmt.core.files import File, natural_key
+from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 
 REGION = 1 << 24
@@ -110,7 +111,7 @@ class Hints:
 class Decoder(Protocol):
     """Token ids to text. Picklable."""
 
-    def decode(self, tokens: Sequence[int]) -> str:
+    def decode(self, tokens: Tokens | Sequence[int]) -> str:
         """The text of one sequence.
 
         Raises:

@@ -1,0 +1,254 @@
+"""The command line as users meet it: in subprocesses, on real files, every line that it prints."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+from paths import CORPUS, FIXTURES, ROOT, TOKENIZER
+
+from tokfmt.cli.main import COMMANDS
+
+PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+BLOCK = FIXTURES / "stage1" / "in.bin"
+
+
+def tokfmt(*words, cwd=None, env=None, check=None, **how):
+    done = subprocess.run(
+        [sys.executable, "-m", "tokfmt", *map(str, words)],
+        capture_output=True, text=True, cwd=cwd, env={**os.environ, "NO_COLOR": "1", **(env or {})}, timeout=120, **how,
+    )  # fmt: skip
+    if check is not None:
+        assert done.returncode == check, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_help_and_version_import_nothing_heavy():
+    """`--help`, `--version` and completion start light: no numpy, no zarr, h5py, rich, textual, transformers."""
+    script = (
+        "import sys\n"
+        "from tokfmt.cli.main import run\n"
+        "try:\n    run(sys.argv[1:])\n"
+        "except SystemExit as leave:\n    assert leave.code == 0, leave.code\n"
+        "heavy = {'numpy', 'zarr', 'h5py', 'textual', 'transformers', 'rich', 'tokenizers', 'fastokens', 'msgspec'}\n"
+        "print('HEAVY', sorted(heavy & set(sys.modules)))\n"
+    )
+    for words in (["--help"], ["--version"], ["convert", "--help"], ["completion", "bash"]):
+        done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=60)
+        assert done.stdout.splitlines()[-1:] == ["HEAVY []"], (words, done.stdout, done.stderr)
+
+
+def test_as_a_new_user_in_an_empty_directory(tmp_path):
+    """`tokfmt convert in.bin out.zarr`, exactly so."""
+    shutil.copy(BLOCK, tmp_path / "in.bin")
+    done = tokfmt("convert", "in.bin", "out.zarr", cwd=tmp_path, check=0)
+    expected = json.loads((FIXTURES / "stage1" / "expected.json").read_bytes())["in.bin"]
+    tokens = sum(map(len, expected))
+    assert done.stdout == ""
+    assert re.fullmatch(
+        rf"out\.zarr \(flat-tokens\): {len(expected):,} sequences, {tokens:,} tokens, separator 50256 \(stage1 convention\), "
+        r"\d+\.\d s\n",
+        done.stderr,
+    )
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.bin", "out.zarr", "out.zarr.tokfmt.json"]
+    shown = json.loads(tokfmt("show", "out.zarr", ":", "--json", cwd=tmp_path, check=0).stdout)
+    assert [s["ids"] for s in shown["shown"]] == expected
+
+
+def test_an_existing_destination_is_refused_then_replaced(tmp_path):
+    out = tmp_path / "out.pbin"
+    tokfmt("convert", PACK, out, check=0)
+    before = out.read_bytes()
+    done = tokfmt("convert", BLOCK, out, check=4)
+    assert done.stderr == f"tokfmt: error: {out}: already exists. --overwrite replaces it\n"
+    assert out.read_bytes() == before
+    tokfmt("convert", BLOCK, out, "--overwrite", check=0)
+    assert out.read_bytes() != before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.pbin", "out.pbin.tokfmt.json"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["convrt"], 2, "no command 'convrt'. Did you mean convert?"),
+        (["convert", PACK, "o.zarr", "--tokeniser", "x"], 2, "--tokenizer"),
+        (["convert", PACK, "o.zarr", "--executor", "thread"], 2, "Did you mean threads?"),
+        (["convert", PACK, "o.zarr", "--from", "modality"], 2, "no format 'modality' (known: jsonl, modalities,"),
+        (["convert", PACK, "o.bin"], 2, "cannot tell the format of 'o.bin' from its name. Use --to NAME"),
+        (["convert", PACK, "o.zarr", "--to-opt", "chunks=4"], 2, "flat-tokens has no option 'chunks' "),
+        (["convert", PACK, "o.zarr", "--drop", "field"], 2, "Did you mean fields?"),
+        (["convert", PACK, "o.zarr", "--seq-len", "many"], 2, "'many' is not a whole number"),
+        (["convert", PACK, "o.zarr", "--seq-len", "5"], 2, "flat-tokens has no samples"),
+        (["convert", PACK, "o.zarr", "--select", "0:1000"], 2, "leaves the 42 sequences there are (0:42)"),
+        (["convert", "missing.pbin", "o.zarr"], 3, "missing.pbin: no such file"),
+        (["convert", "/dev/null", "o.zarr"], 3, "/dev/null: is not a regular file"),
+        (["convert", PACK, "no/such/o.zarr"], 4, "the directory it should go to does not exist"),
+        (["convert", CORPUS, "o.pbin"], 2, "holds text"),
+        (["convert", CORPUS, "o.pbin", "--tokenizer", "./nowhere"], 2, "nowhere"),
+        (["show", PACK, "99"], 2, "leaves the 42 sequences"),
+    ],
+)
+def test_one_line_and_an_exit_code(tmp_path, words, code, says):
+    done = tokfmt(*words, cwd=tmp_path, check=code)
+    lines = done.stderr.splitlines()
+    assert lines[-1].startswith("tokfmt: error: "), done.stderr
+    assert says in lines[-1], lines[-1]
+    assert len([line for line in lines if not line.startswith("note: ")]) == 1
+    assert list(tmp_path.iterdir()) == []
+    with_json = tokfmt(*words, "--json", cwd=tmp_path)
+    assert json.loads(with_json.stdout)["error"]["exit_code"] == code
+
+
+def test_a_source_is_never_the_destination(tmp_path):
+    shutil.copy(PACK, tmp_path / "a.pbin")
+    done = tokfmt("convert", "a.pbin", "./a.pbin", "--overwrite", cwd=tmp_path, check=4)
+    assert "is also a source" in done.stderr
+    (tmp_path / "keep").mkdir()
+    (tmp_path / "keep" / "thesis.txt").write_text("three years")
+    done = tokfmt("convert", "a.pbin", "keep", "--to", "flat-tokens", "--overwrite", cwd=tmp_path, check=4)
+    assert "holds no dataset; --overwrite would delete it" in done.stderr
+    assert (tmp_path / "keep" / "thesis.txt").exists()
+
+
+def test_json_is_one_document(tmp_path):
+    done = tokfmt("convert", PACK, tmp_path / "o.zarr", "--json", "--verify", check=0)
+    said = json.loads(done.stdout)
+    assert (said["schema"], said["sequences"], said["verified"]) == ("tokfmt.convert/1", 42, True)
+    assert said["separator"] == {"eos_id": 50256, "from": "every sequence ends with it", "inferred": True}
+    assert "note: separator 50256 inferred" in done.stderr
+    assert tokfmt("convert", PACK, tmp_path / "p.zarr", "-q", check=0).stderr == ""
+
+
+def test_dry_run_writes_nothing(tmp_path):
+    done = tokfmt("convert", PACK, "o.h5", "--dry-run", cwd=tmp_path, check=0)
+    assert "destination  o.h5 (hdf5)" in done.stdout
+    assert "separator    50256 (every sequence ends with it), inferred" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_manifest_says_what_was_converted(tmp_path):
+    tokfmt("convert", CORPUS, "o.pbin", "--tokenizer", TOKENIZER, cwd=tmp_path, check=0)
+    manifest = json.loads((tmp_path / "o.pbin.tokfmt.json").read_bytes())
+    import xxhash
+
+    assert manifest["output"]["xxh3_128"] == xxhash.xxh3_128((tmp_path / "o.pbin").read_bytes()).hexdigest()
+    assert manifest["sources"][0]["bytes"] == CORPUS.stat().st_size
+    assert manifest["tokenizer"]["eos_id"] == manifest["eos_id"]
+    tokfmt("convert", "o.pbin", "p.pbin", "--no-manifest", cwd=tmp_path, check=0)
+    assert not (tmp_path / "p.pbin.tokfmt.json").exists()
+    assert (tmp_path / "p.pbin").read_bytes() == (tmp_path / "o.pbin").read_bytes()
+    # the separator of a store that does not hold one is known from its manifest
+    tokfmt("convert", "o.pbin", "o.zarr", cwd=tmp_path, check=0)
+    tokfmt("convert", "o.zarr", "q.pbin", cwd=tmp_path, check=0)
+    assert (tmp_path / "q.pbin").read_bytes() == (tmp_path / "o.pbin").read_bytes()
+    (tmp_path / "o.zarr.tokfmt.json").unlink()
+    done = tokfmt("convert", "o.zarr", "r.pbin", cwd=tmp_path, check=4)
+    assert "Name its id with --eos ID" in done.stderr
+
+
+def test_text_and_back(tmp_path):
+    tokfmt("convert", CORPUS, "o.h5", "--tokenizer", TOKENIZER, "--seq-len", "64", "--verify", cwd=tmp_path, check=0)
+    tokfmt("convert", "o.h5", "back.jsonl", "--tokenizer", TOKENIZER, "--verify", cwd=tmp_path, check=0)
+    said, back = ([json.loads(line)["text"] for line in p.open()] for p in (CORPUS, tmp_path / "back.jsonl"))
+    assert back == [text for text in said if text]
+
+
+def test_lines_to_lines_stay_as_they_are(tmp_path):
+    tokfmt("convert", CORPUS, "o.jsonl", "--select", "3:8", "--verify", cwd=tmp_path, check=0)
+    assert (tmp_path / "o.jsonl").read_bytes().splitlines() == CORPUS.read_bytes().splitlines()[3:8]
+    tokfmt("convert", CORPUS, "o.jsonl", "p.jsonl", cwd=tmp_path, check=0)
+    assert (tmp_path / "p.jsonl").read_bytes() == CORPUS.read_bytes() + (tmp_path / "o.jsonl").read_bytes()
+
+
+def test_one_bad_document_never_truncates_the_output(tmp_path):
+    """Upstream's packer drops everything after it and exits 0."""
+    lines = ['{"text": "one"}', '{"text": "two"}', '{"text": 3}', '{"text": "four"}', "{broken", '{"text": "six"}']
+    (tmp_path / "c.jsonl").write_text("\n".join(lines) + "\n")
+    done = tokfmt("convert", "c.jsonl", "o.pbin", "--tokenizer", TOKENIZER, cwd=tmp_path, check=3)
+    assert re.search(r"c\.jsonl: .*line 3.*byte 32.*--drop invalid-lines", done.stderr), done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["c.jsonl"]
+    done = tokfmt("convert", "c.jsonl", "o.pbin", "--tokenizer", TOKENIZER, "--drop", "invalid-lines", cwd=tmp_path, check=0)
+    assert "dropped invalid-lines: 2 invalid lines" in done.stderr
+    shown = json.loads(tokfmt("show", "o.pbin", ":", "--tokenizer", TOKENIZER, "--json", cwd=tmp_path, check=0).stdout)
+    assert [s["text"] for s in shown["shown"]] == ["one", "two", "four", "six"]
+
+
+def test_fields_beside_the_text_are_not_lost_silently(tmp_path):
+    source = FIXTURES / "text" / "with_fields.jsonl"
+    done = tokfmt("convert", source, tmp_path / "o.pbin", "--tokenizer", TOKENIZER, check=4)
+    assert "--drop fields" in done.stderr
+    tokfmt("convert", source, tmp_path / "o.pbin", "--tokenizer", TOKENIZER, "--drop", "fields", check=0)
+
+
+def test_several_sources_in_order(tmp_path):
+    tokfmt("convert", PACK, BLOCK, tmp_path / "o.zarr", check=0)
+    both = json.loads(tokfmt("show", tmp_path / "o.zarr", ":", "--json", check=0).stdout)["shown"]
+    parts = [json.loads(tokfmt("show", p, ":", "--json", check=0).stdout)["shown"] for p in (PACK, BLOCK)]
+    assert [s["ids"] for s in both] == [s["ids"] for part in parts for s in part]
+
+
+def test_formats_lists_and_explains():
+    listed = json.loads(tokfmt("formats", "--json", check=0).stdout)
+    names = [f["name"] for f in listed["formats"]]
+    assert names[:5] == ["jsonl", "modalities", "stage1", "hdf5", "flat-tokens"]
+    for name in names:
+        page = tokfmt("formats", name, check=0).stdout
+        for facts in (f for f in listed["formats"] if f["name"] == name):
+            for option in facts["read_options"] + facts["write_options"]:
+                assert f"{option['name']}=" in page
+                assert option["help"], f"{name} {option['name']} is not documented"
+    assert "what it is" in tokfmt("formats", check=0).stdout
+
+
+def test_show_pipes(tmp_path):
+    ids = tokfmt("show", PACK, "0:2", "--ids", check=0)
+    assert len(ids.stdout.splitlines()) == 2
+    assert all(word.isdigit() for word in ids.stdout.split())
+    piped = subprocess.run(
+        f"{shlex.quote(sys.executable)} -m tokfmt show {PACK} : | head -n 1", shell=True, capture_output=True, text=True
+    )
+    assert "Traceback" not in piped.stderr
+    assert "Broken" not in piped.stderr
+
+
+def test_text_from_a_file_cannot_reach_the_terminal(tmp_path):
+    (tmp_path / "evil.jsonl").write_text(json.dumps({"text": "a\x1b]0;owned\x07b\u202ec\x9b31m"}) + "\n")
+    out = tokfmt("show", "evil.jsonl", "0", cwd=tmp_path, check=0).stdout
+    assert not set("\x1b\x07\u202e\x9b") & set(out)
+    assert "\\x1b]0;owned" in out
+
+
+def test_index(tmp_path):
+    tokfmt("index", FIXTURES / "jsonl" / "corpus.jsonl", "-o", "c.idx", cwd=tmp_path, check=0)
+    assert (tmp_path / "c.idx").read_bytes() == (FIXTURES / "jsonl" / "corpus.idx").read_bytes()
+
+
+def test_completion():
+    for shell in ("bash", "zsh", "fish"):
+        assert "_TOKFMT_COMPLETE" in tokfmt("completion", shell, check=0).stdout
+
+
+def examples():
+    for name in ("", *COMMANDS):
+        page = tokfmt(*filter(None, [name]), "--help", check=0).stdout
+        found = re.findall(r"^(?:Example:)?\s+(tokfmt .+)$", page, re.MULTILINE)
+        assert found, f"no example in tokfmt {name} --help"
+        yield from found
+
+
+def test_examples_work_when_pasted(tmp_path):
+    (tmp_path / "fixtures").symlink_to(FIXTURES)
+    (tmp_path / "home").mkdir()
+    for line in examples():
+        words = line.split(" > ")[0]
+        tokfmt(*shlex.split(words)[1:], cwd=tmp_path, check=0)
+
+
+def test_readme_shows_the_two_commands():
+    readme = (ROOT / "README.md").read_text()
+    assert readme.index("make demo") < readme.index("make test")

@@ -1,0 +1,108 @@
+"""Every fixture of every format has exactly one winner, and the corpus of fixtures is here."""
+
+import json
+
+import pytest
+from paths import FIXTURES, golden
+
+from tokfmt import registry
+from tokfmt.core.errors import OptionError, UnknownFormatError
+from tokfmt.core.format import look
+
+PACKS = sorted(p for p in (FIXTURES / "modalities").glob("**/*.pbin") if "P0" not in p.name)
+LINES = sorted((FIXTURES / "jsonl").glob("*.jsonl")) + sorted((FIXTURES / "text").glob("*.jsonl"))
+SAMPLES = sorted(p for p in (FIXTURES / "hdf5").iterdir() if p.is_dir()) + sorted((FIXTURES / "hdf5").glob("*/*.h5"))
+STORES = sorted((FIXTURES / "flat-tokens").glob("*.zarr"))
+BLOCKS = sorted((FIXTURES / "stage1").iterdir()) if (FIXTURES / "stage1").exists() else []
+
+CASES = [
+    *((p, "modalities") for p in PACKS),
+    *((p, "jsonl") for p in LINES),
+    *((p, "hdf5") for p in SAMPLES),
+    *((p, "flat-tokens") for p in STORES),
+    *((p, "stage1") for p in BLOCKS if p.suffix == ".bin" or p.is_dir()),
+]
+
+
+def test_the_corpus_is_here():
+    assert [len(PACKS) >= 40, len(LINES) >= 14, len(SAMPLES) >= 70, len(STORES) >= 11, len(BLOCKS) >= 3] == [True] * 5
+
+
+@pytest.mark.parametrize(("path", "name"), CASES, ids=lambda v: v if isinstance(v, str) else v.name)
+def test_one_winner(path, name):
+    claims = registry.candidates(look(path))
+    assert registry.detect(path).name == name
+    assert sorted(claims.values())[-1:] == [claims[name]]
+    assert list(claims.values()).count(claims[name]) == 1
+
+
+def test_content_wins_over_a_name(tmp_path):
+    pack = (FIXTURES / "modalities" / "D_2byte_gpt2.pbin").read_bytes()
+    for name in ("in.bin", "data", "x.jsonl", "x.h5", "x.zarr", "stage1_block_0000.bin"):
+        (tmp_path / name).write_bytes(pack)
+        assert registry.detect(tmp_path / name).name == "modalities"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("x", b"", "an empty file"),
+        ("x.bin", b"", "an empty file"),
+        ("x.txt", b"some words\nand more\n", "no format recognises its content"),
+        ("x.bin", bytes(range(256)) * 3, "no format recognises its content"),
+        ("x.idx", b"\x80\x04]\x94.", "no format recognises its content"),
+        ("x.npy", b"\x93NUMPY\x01\x00v\x00{'descr': '<u2'}", "no format recognises its content"),
+        ("x.csv", b"a,b\n1,2\n", "no format recognises its content"),
+    ],
+)
+def test_what_nobody_recognises(tmp_path, name, content, says):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UnknownFormatError, match=rf"{name}: {says}\. --from NAME says what it is: jsonl, modalities"):
+        registry.detect(tmp_path / name)
+
+
+def test_directories_nobody_recognises(tmp_path):
+    with pytest.raises(UnknownFormatError, match="an empty directory"):
+        registry.detect(tmp_path)
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(UnknownFormatError, match="a directory that no format recognises"):
+        registry.detect(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "format_"),
+    [("a.jsonl", "jsonl"), ("a.pbin", "modalities"), ("a.h5", "hdf5"), ("a.zarr", "flat-tokens"), ("a.zarr/", "flat-tokens"),
+     ("stage1_block_0007.bin", "stage1")],
+)  # fmt: skip
+def test_destinations_by_name(name, format_):
+    assert registry.for_destination(name).name == format_
+
+
+def test_destinations_without_a_meaning():
+    with pytest.raises(OptionError, match=r"cannot tell the format of 'out\.bin' from its name\. Use --to NAME"):
+        registry.for_destination("some/out.bin")
+    with pytest.raises(OptionError, match=r"no format 'modalites' .*Did you mean modalities\?"):
+        registry.get("modalites")
+
+
+def test_goldens_of_others():
+    for name in ("wild_repo_C_lorem_ipsum.pbin", "wild_repo_D_lorem_ipsum.pbin"):
+        assert registry.detect(golden("modalities", name)).name == "modalities"
+
+
+def test_sniffers_never_raise(tmp_path):
+    """Any 300 bytes, under any of the names formats look at."""
+    import random
+
+    rng = random.Random(5)
+    heads = [b"", b"{", b'{"text"', b"\x89HDF\r\n\x1a\n", b"\x80\x04", b"\x0c\0\0\0\0\0\0\0\x02\0\0\0", b"PK\x03\x04", b"\x1f\x8b\x08"]
+    for number in range(120):
+        name = rng.choice(["x.bin", "x.pbin", "x.h5", "x.zarr", "x.jsonl", "x.jsonl.gz", "x.zip", "stage1_block_0001.bin"])
+        path = tmp_path / f"{number}-{name}"
+        path.write_bytes(heads[number % len(heads)] + rng.randbytes(rng.randrange(300)))
+        registry.candidates(look(path))
+
+
+def test_expected_json_is_json():
+    for path in FIXTURES.glob("*/expected.json"):
+        assert json.loads(path.read_bytes())

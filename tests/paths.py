@@ -1,0 +1,19 @@
+"""Where fixtures are, and the goldens that may not be copied (others' data), which may be absent."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FIXTURES = ROOT / "fixtures"
+GOLDEN = ROOT.parent / "shared" / "golden"
+TOKENIZER = FIXTURES / "tokenizer"
+CORPUS = FIXTURES / "text" / "corpus.jsonl"
+
+
+def golden(*parts):
+    """A path of a golden that stays where it is; skips the test when it is absent."""
+    path = GOLDEN.joinpath(*parts)
+    if not path.exists():
+        pytest.skip(f"golden {'/'.join(parts)} is not here")
+    return path

@@ -1,0 +1,125 @@
+"""Reads stage-1 blocks: one stream over all files, or its samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tokfmt.core.axis import Info, Layout, Separators, check_interval, frozen
+from tokfmt.core.dtypes import U32, unsigned
+from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
+from tokfmt.core.files import File, natural_key
+from tokfmt.core.format import Hints
+from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.formats.stage1.options import BLOCK_NAME, GPT2_EOS, ReadOptions
+
+_LOOKED_AT = 1 << 14
+_MOST = 0.9
+
+
+class Stage1Reader:
+    """The stored stream of one or more blocks, or its samples."""
+
+    def __init__(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> None:
+        self.files = [File(path) for path in _blocks(paths)]
+        notes = []
+        tokens = []
+        for file in self.files:
+            if file.size % 4 and "tail" not in hints.drop:
+                raise TruncatedError(
+                    file.path,
+                    "a block is whole int32 tokens, but the file ends inside one",
+                    offset=file.size - file.size % 4,
+                    expected="a size that is a multiple of 4",
+                    found=file.size,
+                    remedy="--drop tail reads up to the last whole token",
+                )
+            tokens.append(file.size // 4)
+            if tokens[-1] % options.seq_len:
+                rest = tokens[-1] % options.seq_len
+                notes.append(f"{file.path.name} ends with a partial sample of {rest:,} of {options.seq_len:,} tokens")
+            notes += _suspicions(file)
+        self._starts = offsets_of(tokens)
+        total = int(self._starts[-1])
+        self._samples = options.seq_len if options.view == "samples" else None
+        if self._samples and total % self._samples and "tail" not in hints.drop:
+            raise TruncatedError(
+                self.files[-1].path, f"the last sample has {total % self._samples:,} tokens", expected=self._samples,
+                remedy="--drop tail leaves it out",
+            )  # fmt: skip
+        rows = total // self._samples if self._samples else int(total > 0)
+        self._info = Info(
+            layout=Layout.SAMPLES if self._samples else Layout.STREAM,
+            dtype=U32,
+            sequences=rows,
+            tokens=rows * self._samples if self._samples else total,
+            sample_length=self._samples,
+            separators=Separators.NONE if self._samples else Separators.BETWEEN,
+            eos_id=GPT2_EOS,
+            eos_from="stage1 convention",
+            notes=tuple(notes),
+            extras=frozen(blocks=len(self.files)),
+        )
+
+    @property
+    def info(self) -> Info:
+        return self._info
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self._info.tokens)
+        out = np.empty(stop - start, np.uint32)
+        first = int(np.searchsorted(self._starts, start, side="right")) - 1
+        for k in range(first, int(np.searchsorted(self._starts, stop, side="left"))):
+            base = int(self._starts[k])
+            a, b = max(start - base, 0), min(stop, int(self._starts[k + 1])) - base
+            raw = self.files[k].array(a * 4, b - a, np.dtype("<i4"))
+            out[base + a - start : base + b - start] = unsigned(raw, str(self.files[k].path), a)
+        return out
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self._info.sequences, "sequences")
+        return np.arange(first, last + 1, dtype=np.int64) * (self._samples or self._info.tokens)
+
+    def close(self) -> None:
+        for file in self.files:
+            file.close()
+
+
+def _suspicions(file: File) -> Iterator[str]:
+    """Notes on content that is not int32 as it should be. Only said, never acted on; too short a file says nothing."""
+    looked = min(_LOOKED_AT, file.size // 4)
+    if looked < _LOOKED_AT // 4:
+        return
+    ids = file.array(0, looked, np.dtype("<u4"))
+    if float(np.mean(ids >= 1 << 24)) > _MOST and int(ids.byteswap().max()) < 1 << 24:
+        yield f"{file.path.name} looks big-endian: most of its ids are 2^24 or more as they stand"
+    elif float(np.mean(ids >= 1 << 16)) > _MOST:
+        yield f"{file.path.name} looks like uint16 ids read as int32: most of its ids are 65,536 or more"
+    elif not ids.any():
+        yield f"{file.path.name} begins with {looked:,} zeros: a sparse or unfinished copy?"
+
+
+def _blocks(paths: Sequence[Path]) -> list[Path]:
+    """The block files of a directory in numeric order, or the files given, in the order given."""
+    if len(paths) != 1 or not paths[0].is_dir():
+        return list(paths)
+    found = sorted((p for p in paths[0].iterdir() if BLOCK_NAME.fullmatch(p.name)), key=lambda p: natural_key(p.name))
+    if not found:
+        raise FormatError(paths[0], "holds no stage1_block_NNNN.bin")
+    for finding in _numbering(found):
+        raise CorruptError(
+            paths[0], finding, remedy="Find the missing block, or name the blocks as sources to read them as they are"
+        )
+    return found
+
+
+def _numbering(blocks: Sequence[Path]) -> Iterator[str]:
+    """What is wrong with the numbers of blocks sorted in numeric order."""
+    numbers = [int(match[1]) for path in blocks if (match := BLOCK_NAME.fullmatch(path.name))]
+    for before, after in zip(numbers, numbers[1:], strict=False):
+        if after == before:
+            yield f"two blocks have the number {after}"
+        elif after != before + 1:
+            yield f"block {before + 1} is missing between {before} and {after}"
