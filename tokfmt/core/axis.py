@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -158,5 +157,5 @@ def batches(reader: TokenReader, first: int, last: int, size: int = WINDOW) -> I
 
 
 def frozen(**facts: object) -> Mapping[str, object]:
-    """Extras of an Info, read-only."""
-    return MappingProxyType(facts)
+    """Extras of an Info."""
+    return facts

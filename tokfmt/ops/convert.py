@@ -206,7 +206,9 @@ class _Run:
         request = self.request
         _guard(request)
         before = snapshot(request.source.paths)
-        sources = open_sources(request.source, self.tokenizer.eos_id if self.tokenizer else None)
+        sources = open_sources(
+            request.source, self.tokenizer.eos_id if self.tokenizer else None, request.jobs, self.progress
+        )
         for source in sources:
             for note in source.notes:
                 self._note(f"{source.paths[0]}: {note}" if str(source.paths[0]) not in note else note)

@@ -12,7 +12,8 @@ from tokfmt.ops.progress import Progress
 from tokfmt.ops.sources import parse_selection
 from tokfmt.run.execute import run_tasks
 from tokfmt.run.plan import Workers
-from tokfmt.text.ingest import BLOCK
+
+_BLOCK = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +37,14 @@ class _Part:
 def selected_blocks(readers: Sequence[RecordReader], selection: str | None) -> list[tuple[int, Block]]:
     """Blocks of all readers, in order, that hold the selected records; each with the number of its reader."""
     if selection is None:
-        return [(k, block) for k, reader in enumerate(readers) for block in reader.blocks(BLOCK)]
+        return [(k, block) for k, reader in enumerate(readers) for block in reader.blocks(_BLOCK)]
     counts = [reader.count() for reader in readers]
     first, last = parse_selection(selection, sum(counts))
     found, base = [], 0
     for k, (reader, count) in enumerate(zip(readers, counts, strict=True)):
         a, b = max(first - base, 0), min(last - base, count)
         if a < b:
-            found += [(k, block) for block in reader.blocks(BLOCK, a, b)]
+            found += [(k, block) for block in reader.blocks(_BLOCK, a, b)]
         base += count
     return found
 

@@ -15,6 +15,7 @@ from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.options import parse_options
 from tokfmt.core.records import RecordReader
+from tokfmt.ops.progress import Progress
 from tokfmt.ops.separator import EosChoice, Separator, resolve, told, without_separators
 
 Options = Iterable[str] | Mapping[str, object]
@@ -47,6 +48,8 @@ def open_source(
     tokenizer_eos: int | None = None,
     options: Options = (),
     drop: Iterable[str] = (),
+    jobs: int | None = None,
+    progress: Progress | None = None,
 ) -> Source:
     """Open one dataset (several paths only for formats whose files join).
 
@@ -62,7 +65,7 @@ def open_source(
         info = stored.info
         return Source(places, chosen, stored, known or Separator(None), info.inferred + info.notes)
     separator = resolve(known, stored)
-    reader, decided = without_separators(stored, separator, places[0])
+    reader, decided = without_separators(stored, separator, places[0], jobs, progress)
     notes = (*stored.info.inferred, *stored.info.notes, *decided)
     return Source(places, chosen, reader, separator, notes)
 

@@ -12,6 +12,7 @@ import numpy as np
 from tokfmt.core.axis import Separators, TokenReader
 from tokfmt.core.errors import SeparatorUnknownError
 from tokfmt.ops.manifest import read_manifest
+from tokfmt.ops.progress import Progress, Silent
 from tokfmt.views.separated import WithoutTrailing
 from tokfmt.views.split import SplitAt
 
@@ -64,8 +65,10 @@ def resolve(known: Separator | None, stored: TokenReader) -> Separator:
     return Separator(None)
 
 
-def without_separators(stored: TokenReader, separator: Separator, path: Path) -> tuple[TokenReader, list[str]]:
-    """The axis that commands see, and notes on what was decided.
+def without_separators(
+    stored: TokenReader, separator: Separator, path: Path, jobs: int | None = None, progress: Progress | None = None
+) -> tuple[TokenReader, list[str]]:
+    """The axis that commands see, and notes on what was decided. Streams are scanned, by `jobs` threads.
 
     Raises:
         SeparatorUnknownError: A stream, and nothing says where its documents end.
@@ -75,7 +78,9 @@ def without_separators(stored: TokenReader, separator: Separator, path: Path) ->
         return stored, []
     if info.separators is Separators.BETWEEN:
         if eos_id is not None:
-            return SplitAt(stored, eos_id), []
+            watched = progress or Silent()
+            watched.phase("finding separators", info.tokens, "tokens")
+            return SplitAt(stored, eos_id, jobs=jobs, scanned=watched.advance), []
         if separator.source == "--eos none":
             return stored, [f"{path.name}: read as one sequence of {info.tokens:,} tokens (--eos none)"]
         raise SeparatorUnknownError(path, "a stream of tokens, and nothing says which id ends a document")

@@ -61,14 +61,18 @@ def pairs(options: Options) -> list[str]:
     return [f"{k}={v}" for k, v in options.items()] if isinstance(options, Mapping) else list(options)
 
 
-def open_sources(request: SourceRequest, tokenizer_eos: int | None) -> list[Source]:
+def open_sources(
+    request: SourceRequest, tokenizer_eos: int | None, jobs: int | None = None, progress: Progress | None = None
+) -> list[Source]:
     """Open every source; files of one format that join (blocks, samples, JSONL) are opened together.
 
     Raises:
         DetectionError, FormatError, OptionError, SeparatorUnknownError.
     """
     chosen = [registry.get(request.format) if request.format else registry.detect(path) for path in request.paths]
-    together = len(chosen) > 1 and chosen[0].joins and all(format_ is chosen[0] for format_ in chosen)
+    # files of one dataset join; directories are datasets of their own, one after the other
+    same = all(format_ is chosen[0] for format_ in chosen) and not any(os.path.isdir(path) for path in request.paths)
+    together = len(chosen) > 1 and chosen[0].joins and same
     groups: Iterable[Sequence[Path_]] = [request.paths] if together else [[path] for path in request.paths]
     return [
         open_source(
@@ -78,6 +82,8 @@ def open_sources(request: SourceRequest, tokenizer_eos: int | None) -> list[Sour
             tokenizer_eos=tokenizer_eos,
             options=_read_options(request, format_),
             drop=request.drop,
+            jobs=jobs,
+            progress=progress,
         )
         for group, format_ in zip(groups, chosen, strict=False)
     ]

@@ -10,7 +10,7 @@ from tokfmt.core.axis import TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.run.execute import SerialExecutor, run_tasks
 from tokfmt.run.plan import Workers
-from tokfmt.text.ingest import BLOCK, Encoder, Ingestion, ingest_block
+from tokfmt.text.ingest import Encoder, Ingestion, block_size, ingest_block
 from tokfmt.text.shards import Shard, ShardReader
 
 
@@ -36,7 +36,7 @@ def ingest(
     """
     home = workers.scratch / name
     home.mkdir()
-    blocks = list(enumerate(records.blocks(BLOCK, first, last)))
+    blocks = list(enumerate(records.blocks(block_size(records.info.size, workers.jobs), first, last)))
     shards = []
     job = Ingestion(records, encoder, home)
     for shard in run_tasks(ingest_block, job, blocks, workers.executor, workers.jobs, workers.scratch):

@@ -13,8 +13,12 @@ from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import Block, RecordBatch, RecordReader
 from tokfmt.text.shards import Shard
 
-BLOCK = 1 << 26
-"""Bytes of text a task; a shard of at most as many tokens."""
+_SMALLEST, _LARGEST = 1 << 22, 1 << 26
+
+
+def block_size(total: int, jobs: int) -> int:
+    """Bytes of text a task: some tasks for each worker, yet no more shards than needed. Ids do not depend on it."""
+    return min(max(total // (8 * jobs), _SMALLEST), _LARGEST)
 
 
 class Encoder(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -17,6 +18,10 @@ from tokfmt.core.ragged import Offsets, Tokens
 _SCAN = 1 << 22
 
 
+def _ignore(amount: int) -> None:
+    """Nobody is watching."""
+
+
 class SplitAt:
     """The documents of a stored stream: its tokens without `eos_id`, cut where it stood.
 
@@ -25,9 +30,19 @@ class SplitAt:
     are removed by mask.
     """
 
-    def __init__(self, stored: TokenReader, eos_id: int) -> None:
+    def __init__(
+        self, stored: TokenReader, eos_id: int, *, jobs: int | None = None, scanned: Callable[[int], None] = _ignore
+    ) -> None:
+        """Scan the stream.
+
+        Args:
+            stored: A stream; its own offsets are not looked at.
+            eos_id: Where to split.
+            jobs: Threads that scan; by default one a core.
+            scanned: Told how many more tokens were scanned.
+        """
         self.stored, self.eos_id = stored, eos_id
-        separators, max_id = _scan(stored, eos_id)
+        separators, max_id = _scan(stored, eos_id, jobs or os.cpu_count() or 1, scanned)
         total = stored.info.tokens
         starts = np.concatenate(([0], separators + 1))
         kept = np.flatnonzero(np.append(separators, total) > starts)
@@ -81,7 +96,7 @@ class SplitAt:
         self.stored.close()
 
 
-def _scan(stored: TokenReader, eos_id: int) -> tuple[NDArray[np.int64], int]:
+def _scan(stored: TokenReader, eos_id: int, jobs: int, scanned: Callable[[int], None]) -> tuple[NDArray[np.int64], int]:
     """Positions of all separators, int64[n], and the largest id."""
 
     def look(interval: tuple[int, int]) -> tuple[NDArray[np.int64], int]:
@@ -92,8 +107,13 @@ def _scan(stored: TokenReader, eos_id: int) -> tuple[NDArray[np.int64], int]:
             top = max(top, largest_id(window))
         return np.concatenate(found), top
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = list(pool.map(look, windows(0, stored.info.tokens, _SCAN)))
+    results = []
+    with ThreadPoolExecutor(jobs) as pool:
+        for result, (a, b) in zip(
+            pool.map(look, windows(0, stored.info.tokens, _SCAN)), windows(0, stored.info.tokens, _SCAN), strict=True
+        ):
+            results.append(result)
+            scanned(b - a)
     separators = np.empty(sum(len(part) for part, _ in results), np.int64)
     at, top = len(separators), -1
     while results:  # from the back, each part freed as soon as it is copied

@@ -1,0 +1,40 @@
+"""flat-tokens under the laws of every format; the oracle is zarr-python and numpy."""
+
+import numpy as np
+import zarr
+
+from tokfmt.formats.flat_tokens import FORMAT
+from tokfmt.testing.contract import FormatContract
+
+
+def sequences_of(group):
+    """The specification in seven lines, through zarr-python."""
+    tokens, starts = group["encoded_tokens"], group["seq_starts"]
+    assert (tokens.dtype, starts.dtype) == (np.dtype("u4"), np.dtype("u8"))
+    encoded, bounds = tokens[:], starts[:].astype(np.int64)
+    assert bounds[0] == 0
+    assert bounds[-1] == len(encoded)
+    assert np.flatnonzero(encoded & 1).tolist() == np.unique(bounds[bounds < len(encoded)]).tolist()
+    top = group.attrs["max_token_id"]
+    assert type(top) is int
+    assert top == (int(encoded.max()) >> 1 if len(encoded) else 0)
+    return [(encoded[a:b] >> 1).tolist() for a, b in zip(bounds[:-1], bounds[1:])]
+
+
+class TestFlatTokens(FormatContract):
+    format = FORMAT
+    filename = "x.zarr"
+    write_variants = (
+        {"chunk": 8, "starts_chunk": 4},
+        {"split": "none", "chunk": 16},
+        {"zarr_format": 3, "chunk": 8},
+        {"codec": "zstd", "chunk": 8},
+        {"codec": "gzip", "starts_chunk": 2, "split": "validation"},
+        {"codec": "none", "chunk": 5, "zarr_format": 3},
+    )
+
+    def oracle(self, path, options):
+        zarr_format = options.get("zarr_format", 2)
+        root = zarr.open_group(path, mode="r", zarr_format=zarr_format, use_consolidated=False)
+        split = options.get("split", "train")
+        return sequences_of(root if split == "none" else root[split])

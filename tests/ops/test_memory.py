@@ -1,0 +1,56 @@
+"""Peak memory does not grow with tokens: 4 GB of stage-1 blocks, sparse, under 300 MB."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+LIMIT = 300 << 20
+BLOCK = 62_500 * 8192
+
+
+def peak_of(words, cwd):
+    """Exit code, stderr, and the largest resident set of the process or of any one of its children."""
+    script = (
+        "import resource, subprocess, sys\n"
+        "done = subprocess.run(sys.argv[1:])\n"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10)\n"
+        "sys.exit(done.returncode)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, sys.executable, "-m", "tokfmt", *words], cwd=cwd, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout.split()[-1])
+
+
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory):
+    """Two full blocks, 4,096,000,000 bytes, sparse: 1,024,000,000 tokens in five documents."""
+    home = tmp_path_factory.mktemp("sparse")
+    (home / "blocks").mkdir()
+    for number in range(2):
+        with open(home / "blocks" / f"stage1_block_{number:04d}.bin", "wb") as file:
+            file.truncate(BLOCK * 4)
+            for at in (1000, BLOCK - 7):
+                file.seek(at * 4)
+                file.write(np.array([50256], "<i4").tobytes())
+    return home
+
+
+@pytest.mark.parametrize("words", [["out.zarr"], ["out", "--to", "hdf5", "--seq-len", "8192"]], ids=["flat-tokens", "hdf5"])
+def test_four_gigabytes(blocks, words):
+    peak = peak_of(["convert", "blocks", *words, "--no-manifest", "-q"], blocks)
+    assert peak < LIMIT, f"{peak >> 20} MB"
+    assert (blocks / words[0]).exists()
+
+
+def test_ten_million_sequences(tmp_path):
+    """Ten million documents of three tokens: offsets take 8 bytes a sequence, nothing else grows."""
+    ids = np.tile(np.array([7, 8, 9, 50256], "<i4"), 10_000_000)
+    ids.tofile(tmp_path / "in.bin")
+    os.truncate(tmp_path / "in.bin", len(ids) * 4 // 32768 * 32768)
+    peak = peak_of(["convert", "in.bin", "out.pbin", "-q", "--no-manifest"], tmp_path)
+    assert peak < LIMIT, f"{peak >> 20} MB"
