@@ -49,12 +49,11 @@ def _table(formats: list[dict[str, Any]]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("format", style="bold", no_wrap=True)
     table.add_column("destination", no_wrap=True)
-    for heading in ("what it is", "cannot carry"):
-        table.add_column(heading, overflow="fold")
+    table.add_column("what it is", overflow="fold")
     for facts in formats:
-        table.add_row(facts["name"], ", ".join(facts["destinations"]), facts["title"], facts["cannot"])
+        table.add_row(facts["name"], ", ".join(facts["destinations"]), facts["title"])
     Console().print(table)
-    click.echo("tokfmt formats NAME lists a format's options.")
+    click.echo("tokfmt formats NAME says what a format can carry, and lists its options.")
 
 
 def _page(facts: dict[str, Any]) -> list[str]:

@@ -73,7 +73,9 @@ def _heading(preview: Any) -> str:
         parts.append(counted(preview.tokens, "token"))
     if preview.eos_id is not None:
         parts.append(f"separator {preview.eos_id} ({preview.eos_from})")
-    detail = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in preview.extras.items())
+    detail = ", ".join(
+        f"{key.replace('_', ' ')} {value}" for key, value in preview.extras.items() if value or value == 0
+    )
     return f"{printable(preview.path)}: {preview.format}{f' ({detail})' if detail else ''}: {', '.join(parts)}"
 
 

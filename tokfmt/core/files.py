@@ -91,7 +91,7 @@ class File:
             try:
                 got = os.preadv(fd, [view[done : done + (1 << 30)]], offset + done)
             except OSError as error:
-                raise _worded(self.path, error) from error
+                raise reading_error(self.path, error) from error
             if not got:
                 raise TruncatedError(
                     self.path,
@@ -157,7 +157,7 @@ def _open_regular(path: Path) -> int:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise _worded(path, error) from error
+        raise reading_error(path, error) from error
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise FormatError(path, "is not a regular file", found=kind_of(path))
@@ -176,7 +176,8 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     return kinds.get(stat.S_IFMT(mode), "device")
 
 
-def _worded(path: Path, error: OSError) -> FormatError:
+def reading_error(path: str | os.PathLike[str], error: OSError) -> FormatError:
+    """An operating system's error while reading, as a sentence."""
     reasons = {
         errno.ENOENT: "no such file",
         errno.EACCES: "permission denied",

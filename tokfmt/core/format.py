@@ -102,10 +102,12 @@ class Hints:
     Attributes:
         eos_id: The separator, when --eos, a tokenizer or a manifest tells it.
         drop: What the user said may be given up.
+        no_eos: `--eos none`: nothing is a separator, whatever the dataset itself says.
     """
 
     eos_id: int | None = None
     drop: frozenset[str] = frozenset()
+    no_eos: bool = False
 
 
 class Decoder(Protocol):

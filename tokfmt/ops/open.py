@@ -60,7 +60,8 @@ def open_source(
     places = tuple(Path(path) for path in paths)
     parsed: Any = parse_options(chosen.read_options, options, chosen.name)
     known = told(eos, tokenizer_eos, places)
-    stored = chosen.open(places, parsed, Hints(known.eos_id if known else None, frozenset(drop)))
+    no_eos = known is not None and known.eos_id is None
+    stored = chosen.open(places, parsed, Hints(known.eos_id if known else None, frozenset(drop), no_eos))
     if isinstance(stored, RecordReader):
         info = stored.info
         return Source(places, chosen, stored, known or Separator(None), info.inferred + info.notes)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tokfmt import registry
 from tokfmt.core.axis import TokenReader
-from tokfmt.core.errors import ConversionError, OptionError, SourceChangedError
+from tokfmt.core.errors import ConversionError, FormatError, OptionError, SourceChangedError
+from tokfmt.core.files import reading_error
 from tokfmt.core.format import Format
 from tokfmt.core.options import nearest, parse_count
 from tokfmt.core.records import RecordReader
@@ -187,7 +188,10 @@ def snapshot(paths: Iterable[Path_]) -> dict[Path, tuple[int, int, int]]:
     for path in map(Path, paths):
         files = (Path(base, name) for base, _, names in os.walk(path) for name in names) if path.is_dir() else [path]
         for file in files:
-            status = os.stat(file)
+            try:
+                status = os.stat(file)
+            except OSError as error:
+                raise reading_error(file, error) from error
             found[file] = (status.st_size, status.st_mtime_ns, status.st_ino)
     return found
 
@@ -196,8 +200,8 @@ def check_unchanged(before: Mapping[Path, tuple[int, int, int]], paths: Iterable
     """Raise SourceChangedError if a file of the sources changed since the snapshot."""
     try:
         now = snapshot(paths)
-    except OSError as error:
-        raise SourceChangedError(error.filename, "disappeared while it was being read") from error
+    except FormatError as error:
+        raise SourceChangedError(error.path, "disappeared while it was being read") from error
     for file in sorted(before.keys() | now.keys()):
         if before.get(file) != now.get(file):
             raise SourceChangedError(file, "changed while it was being read", remedy="Run again when it is still")

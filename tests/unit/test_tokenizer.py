@@ -1,0 +1,471 @@
+"""Finding, describing and using tokenizers: files, directories, names; special tokens; decoding, exact and lenient."""
+
+import json
+import pickle
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_tokenizers import TEXTS, sentencepiece_like
+from paths import FIXTURES, ROOT, TOKENIZER, golden
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from tokfmt.core.errors import CorruptError, FormatError, TokfmtError
+from tokfmt.text import hub
+from tokfmt.text.decoding import DecodeError
+from tokfmt.text.tokenizer import TokenizerError, load_tokenizer
+
+END = "<|endoftext|>"
+
+
+@pytest.fixture(scope="module")
+def own():
+    return load_tokenizer(str(TOKENIZER))
+
+
+@pytest.fixture(scope="module")
+def spm(tmp_path_factory):
+    file = tmp_path_factory.mktemp("spm") / "tokenizer.json"
+    sentencepiece_like().save(str(file))
+    return load_tokenizer(str(file))
+
+
+def copy(tmp_path, **files):
+    """Our tokenizer.json in a directory with other files beside it."""
+    shutil.copy(TOKENIZER / "tokenizer.json", tmp_path)
+    for name, content in files.items():
+        (tmp_path / f"{name}.json").write_text(content if isinstance(content, str) else json.dumps(content))
+    return load_tokenizer(str(tmp_path))
+
+
+# what a handle says
+
+
+def test_handle(own):
+    assert own.name == str(TOKENIZER)
+    assert own.kind == "BPE (byte-level)"
+    assert own.vocab_size == 4096
+    assert own.eos_id == 4095
+    assert own.notes == ()
+    printed = subprocess.run(
+        [sys.executable, "-c", "import sys, xxhash; print(xxhash.xxh3_128_hexdigest(open(sys.argv[1], 'rb').read()))"]
+        + [str(TOKENIZER / "tokenizer.json")],
+        capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    assert own.digest == printed
+    assert own.describe() == {
+        "name": str(TOKENIZER),
+        "digest": own.digest,
+        "vocab_size": 4096,
+        "eos_id": 4095,
+        "engine": own.engine,
+        "special_tokens": "text",
+    }
+    assert json.loads(json.dumps(own.describe())) == own.describe()
+
+
+def test_a_file_is_as_good_as_its_directory(own):
+    handle = load_tokenizer(str(TOKENIZER / "tokenizer.json"))
+    assert (handle.eos_id, handle.digest) == (own.eos_id, own.digest)
+
+
+@pytest.mark.parametrize(
+    ("files", "eos_id"),
+    [
+        ({}, None),
+        ({"tokenizer_config": {"eos_token": END}}, 4095),
+        ({"tokenizer_config": {"eos_token": {"content": END, "special": True}}}, 4095),
+        ({"tokenizer_config": {"eos_token": None}, "special_tokens_map": {"eos_token": END}}, 4095),
+        ({"special_tokens_map": {"eos_token": {"content": "a"}}}, "a"),
+        ({"tokenizer_config": {}, "generation_config": {"eos_token_id": 7}}, 7),
+        ({"generation_config": {"eos_token_id": [7, 8]}}, None),
+        ({"generation_config": {"eos_token_id": 4096}}, None),
+        ({"generation_config": {"eos_token_id": -1}}, None),
+        ({"tokenizer_config": [1], "generation_config": "7"}, None),
+    ],
+)
+def test_eos(tmp_path, files, eos_id):
+    handle = copy(tmp_path, **files)
+    expected = (
+        Tokenizer.from_file(str(TOKENIZER / "tokenizer.json")).token_to_id(eos_id)
+        if isinstance(eos_id, str)
+        else eos_id
+    )
+    assert handle.eos_id == expected
+    assert handle.notes == ()
+
+
+def test_what_is_odd_beside_it_is_said(tmp_path):
+    handle = copy(
+        tmp_path, tokenizer_config={"eos_token": "</s>", "added_tokens_decoder": {"4096": {"content": "<pad>"}}}
+    )
+    assert handle.eos_id is None
+    assert handle.vocab_size == 4096
+    assert len(handle.notes) == 2
+    assert "<pad> with id 4096" in handle.notes[0]
+    assert "</s> is not in the vocabulary" in handle.notes[1]
+
+
+def test_a_damaged_configuration_is_an_error(tmp_path):
+    with pytest.raises(CorruptError, match="tokenizer_config.json: is not JSON"):
+        copy(tmp_path, tokenizer_config="{")
+
+
+# where it is found
+
+
+def test_a_local_directory_wins_over_a_name(tmp_path, monkeypatch):
+    shutil.copytree(TOKENIZER, tmp_path / "gpt2")
+    monkeypatch.chdir(tmp_path)
+    assert load_tokenizer("gpt2").vocab_size == 4096
+
+
+def test_a_directory_without_tokenizer_json(tmp_path):
+    model = json.loads((TOKENIZER / "tokenizer.json").read_text("utf-8"))["model"]
+    vocab = {**model["vocab"], END: 4095}
+    (tmp_path / "vocab.json").write_text(json.dumps(vocab))
+    merges = "\n".join(" ".join(pair) for pair in model["merges"])
+    (tmp_path / "merges.txt").write_text(f"#version: 0.2\n{merges}\n", encoding="utf-8")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "GPT2Tokenizer", "eos_token": END}))
+    handle = load_tokenizer(str(tmp_path))
+    assert (handle.vocab_size, handle.eos_id, handle.kind) == (4096, 4095, "BPE (byte-level)")
+    assert (
+        handle.encoder().encode(TEXTS[:50]).tolist()
+        == load_tokenizer(str(TOKENIZER)).encoder().encode(TEXTS[:50]).tolist()
+    )
+
+
+def test_a_python_class_without_tokenizer_json(tmp_path):
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "ByT5Tokenizer"}))
+    handle = load_tokenizer(str(tmp_path))
+    assert (handle.kind, handle.eos_id) == ("ByT5Tokenizer", 1)
+    assert handle.engine.startswith("transformers ")
+    encoder, decoder = (pickle.loads(pickle.dumps(part)) for part in (handle.encoder(), handle.decoder()))
+    text = "naïve </s> 漢"
+    found = encoder.encode([text, ""])
+    assert found.tokens.dtype == np.uint32
+    assert found.tolist() == [[byte + 3 for byte in text.encode()], []]
+    assert decoder.decode(found[0]) == text
+    assert encoder.encode([]).tolist() == []
+    assert load_tokenizer(str(tmp_path), special_tokens="parse").encoder().encode(["a</s>"]).tolist() == [[100, 1]]
+    with pytest.raises(DecodeError, match="vocabulary of 384"):
+        decoder.decode([100, 5000])
+    assert handle.decoder(lenient=True).decode([100, 5000]) == "a⟨5000⟩"
+    with pytest.raises(TokenizerError, match="no tokenizer.json"):
+        load_tokenizer(str(tmp_path), engine="fastokens")
+
+
+def test_an_empty_directory(tmp_path):
+    with pytest.raises(TokenizerError, match="transformers cannot load it") as caught:
+        load_tokenizer(str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_code_in_a_repository_never_runs(tmp_path):
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["evil.Evil", None]}})
+    )
+    (tmp_path / "evil.py").write_text("open('ran', 'w').close()\nclass Evil: pass\n")
+    with pytest.raises(TokenizerError):
+        load_tokenizer(str(tmp_path))
+    assert not (tmp_path / "ran").exists()
+    assert not Path("ran").exists()
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    import huggingface_hub.constants as constants
+    import huggingface_hub.file_download as download
+
+    for module in (constants, download):
+        if hasattr(module, "HF_HUB_CACHE"):
+            monkeypatch.setattr(module, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("HF_HUB_OFFLINE", "HF_ENDPOINT", "http_proxy", "https_proxy", "all_proxy", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_name_without_network(empty_cache, monkeypatch):
+    asked = []
+    monkeypatch.setattr(hub, "connect_trouble", lambda *gate: asked.append(gate) or "no route")
+    with pytest.raises(TokenizerError) as caught:
+        load_tokenizer("gpt2")
+    assert str(caught.value) == (
+        "tokenizer gpt2: is neither a file nor a directory here and is not in the local Hugging Face cache, and "
+        "huggingface.co cannot be reached (no route). Give a directory or a tokenizer.json, or fetch it once where there "
+        "is network"
+    )
+    assert asked == [("huggingface.co", 443)]
+
+
+@pytest.mark.parametrize(
+    ("variables", "gate"),
+    [
+        ({"HF_ENDPOINT": "http://mirror.example:8080/hf"}, ("mirror.example", 8080)),
+        ({"HF_ENDPOINT": "mirror.example"}, ("mirror.example", 443)),
+        ({"https_proxy": "http://proxy.example:3128"}, ("proxy.example", 3128)),
+        ({"https_proxy": "http://proxy.example:3128", "no_proxy": "huggingface.co"}, ("huggingface.co", 443)),
+    ],
+)
+def test_endpoint_and_proxy_are_honoured(empty_cache, monkeypatch, variables, gate):
+    asked = []
+    monkeypatch.setattr(hub, "connect_trouble", lambda *gate: asked.append(gate) or "no route")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(TokenizerError):
+        load_tokenizer("some/name")
+    assert asked == [gate]
+
+
+def test_offline_asks_nobody(empty_cache, monkeypatch):
+    monkeypatch.setattr(hub, "connect_trouble", lambda *gate: pytest.fail("asked"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(TokenizerError, match="HF_HUB_OFFLINE forbids"):
+        load_tokenizer("some/name")
+
+
+def test_a_hub_that_does_not_answer_costs_three_seconds(monkeypatch):
+    monkeypatch.setattr(hub, "_PATIENCE", 0.2)
+    done = threading.Event()
+    monkeypatch.setattr(socket, "create_connection", lambda *args: done.wait(20))  # a resolver that hangs
+    begun = time.monotonic()
+    assert hub.connect_trouble("hub.example", 443) == "no answer within 0.2 s"
+    assert time.monotonic() - begun < 5
+    done.set()
+
+
+def test_a_port_that_nobody_listens_on_and_one_that_somebody_does():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert hub.connect_trouble("127.0.0.1", port) == ""
+    assert "refused" in hub.connect_trouble("127.0.0.1", port)
+
+
+def test_a_cached_name_needs_no_network(empty_cache, tmp_path, monkeypatch):
+    monkeypatch.setattr(hub, "connect_trouble", lambda *gate: pytest.fail("asked"))
+    home = tmp_path / "cache" / "models--somebody--small"
+    (home / "refs").mkdir(parents=True)
+    (home / "refs" / "main").write_text("0" * 40)
+    snapshot = home / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+        shutil.copy(TOKENIZER / name, snapshot)
+    handle = load_tokenizer("somebody/small")
+    assert (handle.name, handle.vocab_size, handle.eos_id) == ("somebody/small", 4096, 4095)
+    assert (
+        handle.encoder().encode(["of the"]).tolist()
+        == load_tokenizer(str(TOKENIZER)).encoder().encode(["of the"]).tolist()
+    )
+
+
+def test_a_mistyped_path_gets_a_nearest(tmp_path):
+    shutil.copytree(TOKENIZER, tmp_path / "tokenizer")
+    with pytest.raises(TokenizerError, match=r"is neither a file, a directory, nor .* Did you mean .*/tokenizer\?"):
+        load_tokenizer(str(tmp_path / "tokeniser"))
+
+
+def test_no_tokenizer_and_not_a_regular_file(tmp_path):
+    with pytest.raises(TokenizerError, match="no tokenizer given"):
+        load_tokenizer("")
+    with pytest.raises(FormatError, match="is not a regular file"):
+        load_tokenizer("/dev/zero")
+    with pytest.raises(TokenizerError, match="vocab.txt is not a tokenizer.json"):
+        (tmp_path / "vocab.txt").write_text("a\nb\n")
+        load_tokenizer(str(tmp_path / "vocab.txt"))
+
+
+# text to ids and back
+
+
+def test_round_trip_is_exact(own):
+    encoder, decoder = own.encoder(), own.decoder()
+    texts = [*TEXTS, "", END, f"a{END}b", "\x00\x7f\u0085\u2028\ufeff", "\r\n \t ", "🏴‍☠️" * 9]
+    assert [decoder.decode(sequence) for sequence in encoder.encode(texts)] == texts
+
+
+def test_special_tokens_are_text_or_parsed(own):
+    texts = [f"one{END}two", END, f"{END}{END}"]
+    as_text = own.encoder().encode(texts)
+    assert 4095 not in as_text.tokens
+    assert own.decoder().decode(as_text[0]) == texts[0]
+    parsed = load_tokenizer(str(TOKENIZER), special_tokens="parse").encoder().encode(texts)
+    assert parsed[1].tolist() == [4095]
+    assert parsed[2].tolist() == [4095, 4095]
+    assert parsed[0].tolist().count(4095) == 1
+    assert own.decoder().decode(parsed[0]) == texts[0]
+
+
+def test_auto_tokenizer_agrees(own):
+    from transformers import AutoTokenizer
+
+    auto = AutoTokenizer.from_pretrained(str(TOKENIZER))
+    assert (len(auto), auto.eos_token_id) == (own.vocab_size, own.eos_id)
+    texts = [*TEXTS, f"a{END}b"]
+    assert auto(texts, add_special_tokens=False)["input_ids"] == (
+        load_tokenizer(str(TOKENIZER), special_tokens="parse").encoder().encode(texts).tolist()
+    )
+    assert (
+        auto(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        == own.encoder().encode(texts).tolist()
+    )
+    ids = own.encoder().encode(TEXTS)
+    assert [auto.decode(s, clean_up_tokenization_spaces=False) for s in ids.tolist()] == TEXTS
+
+
+def test_auto_tokenizer_agrees_on_gpt2():
+    gpt2 = str(golden("gpt2"))
+    from transformers import AutoTokenizer
+
+    auto = AutoTokenizer.from_pretrained(gpt2)
+    texts = [*TEXTS, f"a{END}b"]
+    handle = load_tokenizer(gpt2, special_tokens="parse")
+    assert handle.eos_id == 50256
+    assert handle.encoder().encode(texts).tolist() == auto(texts)["input_ids"]
+
+
+def test_byte_table_agrees_with_tokenizers(own):
+    reference = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
+    ids = np.concatenate([own.encoder().encode(TEXTS).tokens, [4095, 0, 4095]])
+    assert own.decoder().decode(ids) == reference.decode(ids.tolist(), skip_special_tokens=False)
+    random.seed(2)
+    lenient = own.decoder(lenient=True)
+    for _ in range(300):  # any ids: what is not UTF-8 shows as U+FFFD, as tokenizers has it
+        some = [random.randrange(4096) for _ in range(random.randrange(12))]
+        assert lenient.decode(some) == reference.decode(some, skip_special_tokens=False)
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32, np.uint64, np.int64, list])
+def test_ids_of_any_kind(own, dtype):
+    ids = own.encoder().encode(["a naïve text"])[0].tolist()
+    given = ids if dtype is list else np.asarray(ids, dtype)
+    decoder = pickle.loads(pickle.dumps(own.decoder()))
+    assert decoder.decode(given) == "a naïve text"
+    assert b"".join(decoder.pieces(given)) == "a naïve text".encode()
+    assert decoder.decode(given[:0]) == ""
+
+
+def test_an_id_beyond_the_vocabulary(own):
+    for wrong in (4096, 2**32 - 1, -1):
+        with pytest.raises(DecodeError) as caught:
+            own.decoder().decode([5, 6, wrong])
+        assert (caught.value.position, caught.value.token) == (2, wrong)
+        assert f"id {wrong:,}) is not in the tokenizer's vocabulary of 4,096 tokens" in str(caught.value)
+        lenient = own.decoder(lenient=True)
+        assert lenient.decode([70, wrong, 71]) == f"{lenient.decode([70])}⟨{wrong}⟩{lenient.decode([71])}"
+        assert own.decoder().pieces([70, wrong])[1] == f"⟨{wrong}⟩"
+    with pytest.raises(DecodeError):
+        own.decoder().decode(np.asarray([2**64 - 1], np.uint64))
+
+
+def test_bytes_that_are_not_utf8(own):
+    table = own.decoder().pieces(range(4096))
+    lead, letter = table.index(b"\xe2"), table.index(b"a")
+    with pytest.raises(DecodeError) as caught:
+        own.decoder().decode([letter, letter, lead, letter])
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert (error.position, error.token, error.found, error.exit_code) == (2, lead, "e2 61", 4)
+    assert str(error) == (
+        f"token 2 of the sequence (id {lead}) gives bytes that are not UTF-8 here (e2 61). "
+        "--drop invalid-utf8 writes U+FFFD in their place"
+    )
+    assert isinstance(error, TokfmtError)
+    assert own.decoder(lenient=True).decode([letter, lead, letter]) == "a\ufffda"
+    assert own.decoder().decode([table.index(bytes([b])) for b in "\ufffd".encode()]) == "\ufffd"
+
+
+def test_an_added_token_stands_for_its_own_text(tmp_path):
+    tokenizer = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
+    tokenizer.add_tokens([AddedToken("é", normalized=False), AddedToken("two words", normalized=False), "<|fin|>"])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    handle = load_tokenizer(str(tmp_path))
+    text = "caf\u00e9 two words <|fin|>"
+    ids = handle.encoder().encode([text])[0]
+    assert {4096, 4097, 4098} <= set(ids.tolist())
+    assert handle.decoder().decode(ids) == text
+
+
+def test_holes_in_the_vocabulary(tmp_path):
+    alphabet = {c: 2 * i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    tokenizer = Tokenizer(models.BPE(alphabet, []))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    handle = load_tokenizer(str(tmp_path))
+    assert handle.vocab_size == 256
+    ids = handle.encoder().encode(["hé"])[0]
+    assert handle.decoder().decode(ids) == "hé"
+    with pytest.raises(DecodeError, match=r"id 3\) is not in the tokenizer's vocabulary of 256 tokens"):
+        handle.decoder().decode([2 * 33, 3])
+
+
+def test_byte_fallback(spm):
+    assert spm.kind == "BPE (byte fallback)"
+    text = "The harbour, \ufffd 漢 🦜"
+    ids = spm.encoder().encode([text])[0].tolist()
+    decoder = pickle.loads(pickle.dumps(spm.decoder()))
+    assert decoder.decode(ids) == text
+    pieces = decoder.pieces(ids)
+    assert "".join(p if isinstance(p, str) else p.decode("latin-1") for p in pieces).startswith(" The harbour")
+    assert "🦜".encode() in b"".join(p for p in pieces if isinstance(p, bytes))
+    cut = [*ids[:-1], ids[1]]
+    with pytest.raises(DecodeError, match="not UTF-8") as caught:
+        decoder.decode(cut)
+    assert caught.value.position == len(ids) - 4
+    assert caught.value.found == "f0 9f a6"
+    assert "\ufffd" in spm.decoder(lenient=True).decode(cut)
+
+
+def test_byte_fallback_beyond_the_vocabulary(spm):
+    ids = spm.encoder().encode(["The harbour"])[0].tolist()
+    with pytest.raises(DecodeError, match="id 999,999"):
+        spm.decoder().decode([*ids, 999_999])
+    assert spm.decoder(lenient=True).decode([*ids, 999_999]) == "The harbour⟨999999⟩"
+    assert spm.decoder().pieces([999_999]) == ["⟨999999⟩"]
+    assert spm.decoder().decode([]) == ""
+
+
+# the repository's own
+
+
+def test_importing_loads_no_tokenizer_library():
+    code = "import sys, tokfmt.text.tokenizer; print([m for m in sys.argv[1:] if m in sys.modules])"
+    names = ["transformers", "tokenizers", "fastokens", "huggingface_hub", "zarr", "h5py", "requests"]
+    run = subprocess.run([sys.executable, "-c", code, *names], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert run.stdout.strip() == "[]"
+
+
+def test_a_local_tokenizer_needs_no_transformers():
+    code = (
+        "import sys; from tokfmt.text.tokenizer import load_tokenizer as load; h = load(sys.argv[1]);"
+        "h.decoder().decode(h.encoder().encode(['a'])[0]); print('transformers' in sys.modules, 'socket' in sys.modules)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(TOKENIZER)], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert run.stdout.split()[0] == "False"
+    assert run.stderr == ""
+
+
+def test_corpus_is_what_its_generator_makes(tmp_path):
+    shutil.copy(FIXTURES / "make_text.py", tmp_path)
+    subprocess.run([sys.executable, str(tmp_path / "make_text.py")], check=True)
+    for name in ("corpus.jsonl", "with_fields.jsonl"):
+        assert (tmp_path / "text" / name).read_bytes() == (FIXTURES / "text" / name).read_bytes()
+    records = [json.loads(line) for line in (FIXTURES / "text" / "corpus.jsonl").read_text("utf-8").splitlines()]
+    assert all(set(record) == {"text"} for record in records)
+
+
+def test_training_again_gives_the_same_tokenizer(tmp_path):
+    (tmp_path / "text").mkdir()
+    (tmp_path / "tokenizer").mkdir()
+    shutil.copy(FIXTURES / "text" / "corpus.jsonl", tmp_path / "text")
+    shutil.copy(TOKENIZER / "train.py", tmp_path / "tokenizer")
+    subprocess.run([sys.executable, str(tmp_path / "tokenizer" / "train.py")], check=True)
+    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+        assert (tmp_path / "tokenizer" / name).read_bytes() == (TOKENIZER / name).read_bytes(), name

@@ -1,0 +1,95 @@
+"""Flat tokens: a zarr store of encoded ids and where each sequence begins, as MatX's seqax trains on.
+
+    X.zarr/.zgroup                        {"zarr_format": 2}
+    X.zarr/train, X.zarr/validation       each split is a flat-tokens array, a group; a store may have one only,
+                                          or be such a group itself (a bare array)
+    .../.zattrs                           {"max_token_id": m}; no id is above m, 0 <= m <= 2^31-1
+    .../encoded_tokens/.zarray, 0, 1, ... <u4 [tokens], fill_value null or 0
+    .../seq_starts/.zarray, 0, 1, ...     <u8 [sequences + 1], fill_value 0, filter delta of <i8
+
+    item               type   content
+    encoded_tokens[i]  u4 LE  2 * id + 1 for the first token of a sequence, else 2 * id; ids up to 2^31-1
+    seq_starts[i]      u8 LE  position of the first token of sequence i; [0] == 0, non-decreasing, [-1] == tokens
+
+- Both arrays: compressor blosc (lz4, level 5, bit shuffle, block size 0), order C.
+- A chunk file always decodes to a whole chunk; what lies beyond the shape is padding, 0.
+- Delta works in a chunk: the first item of every chunk is absolute, the others are differences, padding included.
+- An empty sequence repeats an entry of seq_starts and has no start bit: seq_starts alone says what sequences there
+  are. Set bits are the distinct entries below the number of tokens.
+- No separator, padding or begin mark is stored. There is no checksum.
+- An absent chunk reads as the fill value if that is a number; with null its content is undefined, and refused here.
+- Also read: zarr v3 (`zarr.json`, sharding), zips of a store; zstd, lz4, gzip, zlib or no compressor; big-endian items.
+
+Source: the format's documentation (docs/flat-tokens.md) and reference code in the public repository of seqax, and the
+zarr v2 and v3 specifications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tokfmt.core.errors import TokfmtError
+from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, look
+from tokfmt.formats.flat_tokens.reader import FlatTokensReader, ReadOptions
+from tokfmt.formats.flat_tokens.writer import FlatTokensWriter, WriteOptions
+
+_ARRAYS = {"encoded_tokens", "seq_starts"}
+_MARKS = {".zgroup", ".zattrs", ".zmetadata", "zarr.json"}
+_CHILDREN = 16
+
+
+class FlatTokens:
+    """Flat tokens in zarr."""
+
+    name = "flat-tokens"
+    title = "Flat tokens: a zarr store of encoded_tokens and seq_starts, as seqax trains on (X.zarr)"
+    extensions = (".zarr",)
+    joins = False
+    carries = "sequences in order, empty ones too; ids up to 2^31-1"
+    cannot = "ids above 2^31-1"
+    read_options = ReadOptions
+    write_options = WriteOptions
+
+    def sniff(self, probe: Probe) -> Confidence | None:
+        if not probe.is_directory:
+            zipped = probe.head.startswith(b"PK\x03\x04") and any(
+                f"{name}/".encode() in text for name in _ARRAYS for text in (probe.head, probe.tail)
+            )
+            return Confidence.CERTAIN if zipped else None
+        names = set(probe.entries)
+        if not names & _MARKS:
+            return None
+        if names & _ARRAYS:
+            return Confidence.CERTAIN
+        example = "tokens" in names
+        for child in [name for name in probe.entries if not name.startswith(".")][:_CHILDREN]:
+            inside = _entries(probe.path / child)
+            if inside & _ARRAYS:
+                return Confidence.CERTAIN
+            example = example or "tokens" in inside
+        if example:
+            return Confidence.STRUCTURE
+        return Confidence.NAME if probe.path.suffix == ".zarr" else None
+
+    def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader:  # noqa: ARG002
+        return FlatTokensReader(paths[0], options)
+
+    def writer(self, path: Path, options: WriteOptions, target: Target) -> FlatTokensWriter:  # noqa: ARG002
+        return FlatTokensWriter(path, options)
+
+    def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
+        from tokfmt.formats.flat_tokens.check import findings
+
+        return findings(path, options.split)
+
+
+def _entries(path: Path) -> set[str]:
+    """Names in a directory; nothing when it is none, or cannot be read."""
+    try:
+        return set(look(path).entries) if path.is_dir() else set()
+    except (TokfmtError, OSError):
+        return set()
+
+
+FORMAT = FlatTokens()

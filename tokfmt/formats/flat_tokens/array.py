@@ -1,0 +1,215 @@
+"""One array of a store: which chunks there are, and any run of its items. Unsigned, one dimension."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.errors import CorruptError, UnsafeError
+from tokfmt.formats.flat_tokens import blosc, codecs
+from tokfmt.formats.flat_tokens.metadata import Shard, read_layout
+from tokfmt.formats.flat_tokens.store import Blob, Store
+
+Items = NDArray[np.unsignedinteger]
+
+_KEPT = 1 << 26
+"""Bytes of decoded chunks that are kept, and of shard indexes."""
+
+_ABSENT = 1 << 20
+"""So many items may lie in absent chunks for nothing; beyond, at most 16 for each item in a chunk that is there."""
+
+_NOWHERE = (1 << 64) - 1
+
+
+class Array:
+    """A checked array. Picklable; threads may share it.
+
+    Attributes:
+        layout: How it is stored.
+        key: Its place in the store.
+        absent: int64[n], chunk files that are not there and read as the fill value.
+        extra: Numbers of chunk files beyond the shape, which mean nothing.
+    """
+
+    def __init__(self, store: Store, key: str, itemsize: int, zarr_format: int) -> None:
+        self.layout = read_layout(store, key, itemsize, zarr_format)
+        self.key, self._store = key, store
+        present = self._present()
+        files = self.layout.files
+        self.extra = present[present >= files]
+        self.absent = self._missing(present[present < files])
+        self._kept = _Kept()
+
+    @property
+    def path(self) -> Path:
+        """The array's directory, for messages."""
+        return self._store.root / self.key
+
+    @property
+    def dtype(self) -> np.dtype[np.unsignedinteger]:
+        """Of `read`: native byte order."""
+        return np.dtype(f"u{self.layout.itemsize}")
+
+    def _present(self) -> NDArray[np.int64]:
+        """Numbers of the chunk files there are, ascending."""
+        prefix = self.layout.prefix
+        if prefix.endswith("/"):
+            names, prefix = self._store.names(f"{self.key}/{prefix[:-1]}"), ""
+        else:
+            names = self._store.names(self.key)
+        plain = (name[len(prefix) :] for name in names if name.startswith(prefix))
+        numbers = (int(n) for n in plain if n.isascii() and n.isdigit() and len(n) < 18 and (n[0] != "0" or n == "0"))
+        return np.sort(np.fromiter(numbers, np.int64))
+
+    def _missing(self, present: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Chunk files that are not there, after checking that they may be absent and are not too many."""
+        layout, there = self.layout, len(present)
+        if there == layout.files:
+            return np.empty(0, np.int64)
+        gaps = np.flatnonzero(present != np.arange(there))
+        first = int(gaps[0]) if len(gaps) else there
+        if layout.fill is None:
+            raise CorruptError(
+                self._store.root / self._chunk_key(first),
+                f"is missing: {layout.files - there:,} of {layout.files:,} chunks of {self.key} are not there, and its "
+                "fill_value says nothing of what they held", remedy="Copy the store again",
+            )  # fmt: skip
+        declared = min((layout.files - there) * layout.file_items, layout.length)
+        if declared > _ABSENT + 16 * there * layout.file_items:
+            raise UnsafeError(
+                layout.where, f"declares {layout.length:,} items in {layout.files:,} chunks, but few of them are there",
+                expected=f"at least {-(-layout.files // 17):,} chunks", found=there, remedy="Copy the store again",
+            )  # fmt: skip
+        return np.setdiff1d(np.arange(layout.files), present, assume_unique=True)
+
+    def _chunk_key(self, number: int) -> str:
+        return f"{self.key}/{self.layout.prefix}{number}"
+
+    def stored_bytes(self) -> int:
+        """Bytes of all chunk files."""
+        numbers = np.setdiff1d(np.arange(self.layout.files), self.absent, assume_unique=True)
+        return sum(self._file(number).size for number in numbers.tolist())
+
+    def read(self, start: int, stop: int) -> Items:
+        """Items `start <= i < stop`, a fresh array; 0 <= start <= stop <= layout.length."""
+        out = np.empty(stop - start, self.dtype)
+        size = self.layout.chunk
+        for number in range(start // size, -(-stop // size)):
+            base = number * size
+            a, b = max(start, base), min(stop, base + size)
+            self._part(number, a - base, b - base, out[a - start : b - start])
+        return out
+
+    def _part(self, number: int, a: int, b: int, out: Items) -> None:
+        """Items a..b of a chunk, into `out`."""
+        layout = self.layout
+        kept = self._kept.get(("chunk", number))
+        if kept is None:
+            blob = self.blob(number)
+            if blob is None:
+                out[:] = layout.fill or 0
+                return
+            if layout.codecs == ("blosc",) and not layout.delta and self._directly(blob, a, b, out):
+                return
+            kept = self.decoded(blob)
+            self._kept.put(("chunk", number), kept)
+        out[:] = kept[a:b]
+
+    def _directly(self, blob: Blob, a: int, b: int, out: Items) -> bool:
+        """Decode a whole chunk to where it goes, or only the blocks that hold a smaller part; else False."""
+        layout, size = self.layout, self.layout.itemsize
+        if b - a == layout.chunk and not layout.big_endian:
+            blosc.decode(blob, size, out.view(np.uint8))
+            return True
+        if 2 * (b - a) > layout.chunk:  # a reader in order comes for the rest next
+            return False
+        raw = blosc.decode_part(blob, layout.chunk * size, size, a * size, b * size)
+        if raw is None:
+            return False
+        out[:] = self._native(raw)
+        return True
+
+    def decoded(self, blob: Blob) -> Items:
+        """All items of a chunk."""
+        layout = self.layout
+        raw = codecs.decode(blob, layout.codecs, layout.chunk * layout.itemsize, layout.itemsize)
+        items = self._native(raw)
+        return np.cumsum(items, dtype=self.dtype) if layout.delta else items
+
+    def _native(self, raw: NDArray[np.uint8]) -> Items:
+        items: Items = raw.view(self.dtype.newbyteorder(">" if self.layout.big_endian else "<"))
+        return items.astype(self.dtype, copy=False)
+
+    def blob(self, number: int) -> Blob | None:
+        """A chunk as stored, None when it is absent and reads as the fill value."""
+        shard = self.layout.shard
+        if shard is None:
+            return None if self._is_absent(number) else self._file(number)
+        home, within = divmod(number, shard.chunks)
+        if self._is_absent(home):
+            return None
+        file = self._file(home)
+        offset, size = (int(v) for v in self._shard_index(file, home, shard)[within])
+        if offset == size == _NOWHERE:
+            return None
+        if offset + size > file.size:
+            raise CorruptError(
+                file.path, f"has a shard index whose chunk {within:,} ends outside of the file",
+                expected=f"at most {file.size:,}", found=offset + size, remedy="Copy it again",
+            )  # fmt: skip
+        return file.part(offset, size)
+
+    def _shard_index(self, file: Blob, number: int, shard: Shard) -> NDArray[np.uint64]:
+        """[chunks, 2]: offset and size in bytes of each chunk."""
+        index = self._kept.get(("index", number))
+        if index is None:
+            size = shard.index_bytes
+            if file.size < size:
+                raise CorruptError(file.path, "is too short for its shard index", expected=size, found=file.size)
+            raw = file.read(file.size - size if shard.at_end else 0, size)
+            if shard.checksum:
+                codecs.check_crc32c(file.path, raw)
+            index = np.frombuffer(raw, "<u8", 2 * shard.chunks).reshape(-1, 2)
+            self._kept.put(("index", number), index)
+        return index
+
+    def _is_absent(self, number: int) -> bool:
+        at = int(np.searchsorted(self.absent, number))
+        return at < len(self.absent) and int(self.absent[at]) == number
+
+    def _file(self, number: int) -> Blob:
+        blob = self._store.blob(self._chunk_key(number))
+        if blob is None:
+            raise CorruptError(self._store.root / self._chunk_key(number), "disappeared while the store was being read")
+        return blob
+
+    def close(self) -> None:
+        """Forget decoded chunks."""
+        self._kept = _Kept()
+
+
+class _Kept:
+    """The arrays used last, up to a number of bytes, and the last one whatever its size. Not pickled."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._arrays: OrderedDict[tuple[str, int], NDArray[np.unsignedinteger]] = OrderedDict()
+
+    def get(self, key: tuple[str, int]) -> NDArray[np.unsignedinteger] | None:
+        with self._lock:
+            if key in self._arrays:
+                self._arrays.move_to_end(key)
+            return self._arrays.get(key)
+
+    def put(self, key: tuple[str, int], array: NDArray[np.unsignedinteger]) -> None:
+        with self._lock:
+            self._arrays[key] = array
+            while len(self._arrays) > 1 and sum(a.nbytes for a in self._arrays.values()) > _KEPT:
+                self._arrays.popitem(last=False)
+
+    def __reduce__(self) -> tuple[type[_Kept], tuple[()]]:
+        return _Kept, ()

@@ -1,0 +1,250 @@
+"""Where the files of a store lie: a directory, or a zip of one. Only regular files inside the store are read."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
+from tokfmt.core.files import File
+
+_MEMBER = 1 << 28
+"""Bytes of a zip member at most: twice the largest chunk."""
+
+_RATIO = 1100
+"""Deflate cannot shrink by more than about 1,032."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A run of bytes: a part of a file, or what was inflated from a zip.
+
+    Attributes:
+        path: For messages.
+        start, size: Where it lies in `source`, in bytes.
+    """
+
+    path: Path
+    source: File | bytes
+    start: int
+    size: int
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes; the caller keeps within `size`."""
+        if isinstance(self.source, File):
+            return self.source.read(self.start + offset, length)
+        return self.source[self.start + offset : self.start + offset + length]
+
+    def array(self, offset: int, length: int) -> NDArray[np.uint8]:
+        """The same as uint8[length], with one copy less."""
+        if isinstance(self.source, File):
+            return self.source.array(self.start + offset, length, np.dtype(np.uint8)).view(np.uint8)
+        return np.frombuffer(self.source, np.uint8, length, self.start + offset)
+
+    def part(self, offset: int, length: int) -> Blob:
+        """A blob inside this one; the caller keeps within `size`."""
+        return Blob(self.path, self.source, self.start + offset, length)
+
+
+class Store(Protocol):
+    """Files by key ("train/encoded_tokens/0"). Picklable, no open handles."""
+
+    @property
+    def root(self) -> Path: ...
+
+    def names(self, key: str) -> frozenset[str]:
+        """What a directory holds; nothing when it is none."""
+
+    def blob(self, key: str) -> Blob | None:
+        """A regular file, None when there is none of that name.
+
+        Raises:
+            FormatError: It is no regular file, cannot be read, or lies outside of the store.
+        """
+
+
+def open_store(path: Path) -> Store:
+    """The store at a path: a directory, or a zip file."""
+    return Directory(path) if path.is_dir() else Zipped(path)
+
+
+class Directory:
+    """A store as zarr usually lays it out."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def names(self, key: str) -> frozenset[str]:
+        path = self._inside(key)
+        if not path.is_dir():
+            return frozenset()
+        try:
+            return frozenset(os.listdir(path))
+        except OSError as error:
+            raise FormatError(path, (error.strerror or "cannot be read").lower()) from error
+
+    def blob(self, key: str) -> Blob | None:
+        path = self._inside(key)
+        if not os.path.lexists(path):
+            return None
+        file = File(path)
+        return Blob(path, file, 0, file.size)
+
+    def _inside(self, key: str) -> Path:
+        """The path of a key, after a look at every symbolic link on the way from the root."""
+        path = self.root
+        for name in key.split("/"):
+            path /= name
+            if not os.path.islink(path):
+                continue
+            real, home = os.path.realpath(path), os.path.realpath(self.root)
+            if os.path.commonpath([real, home]) != home:
+                raise UnsafeError(
+                    path,
+                    "is a symbolic link that leaves the store",
+                    remedy="Copy what it points to into the store, if it is to be trusted",
+                )
+        return path
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    header: int
+    stored: int
+    size: int
+    crc: int
+    deflated: bool
+
+
+class Zipped:
+    """A zip of a store. Members are usually stored as they are; of several with one name the last counts."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self._file = root, File(root)
+        self._members: dict[str, _Member] = {}
+        self._names: dict[str, set[str]] = {"": set()}
+        for entry in self._entries():
+            parts = entry.filename.split("/")
+            if ".." in parts or entry.filename.startswith("/") or "\\" in entry.filename:
+                raise UnsafeError(root, f"holds a member with the name {entry.filename!r}, which leaves the store")
+            for depth in range(len(parts)):
+                self._names.setdefault("/".join(parts[:depth]), set()).add(parts[depth])
+            if parts[-1]:
+                self._members[entry.filename] = self._member(entry)
+
+    def names(self, key: str) -> frozenset[str]:
+        return frozenset(self._names.get(key, ()))
+
+    def blob(self, key: str) -> Blob | None:
+        member = self._members.get(key)
+        if member is None:
+            return None
+        content = self._content(member, key)
+        return Blob(self.root / key, content, 0, len(content))
+
+    def _entries(self) -> list[zipfile.ZipInfo]:
+        try:
+            with zipfile.ZipFile(io.BufferedReader(_Positioned(self._file))) as archive:
+                return archive.infolist()
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, struct.error, OSError) as error:
+            raise CorruptError(
+                self.root, "is not a directory, and not a zip that can be read", found=str(error)
+            ) from error
+
+    def _member(self, entry: zipfile.ZipInfo) -> _Member:
+        where = self.root / entry.filename
+        if entry.flag_bits & 1:
+            raise UnsupportedError(where, "is encrypted")
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise UnsupportedError(where, "is compressed by a method other than deflate", found=entry.compress_type)
+        if entry.file_size > min(_MEMBER, entry.compress_size * _RATIO + 64):
+            raise UnsafeError(
+                where, f"says that its {entry.compress_size:,} bytes inflate to {entry.file_size:,}",
+                remedy="Unpack the zip by other means, if it is to be trusted",
+            )  # fmt: skip
+        return _Member(entry.header_offset, entry.compress_size, entry.file_size, entry.CRC, entry.compress_type != 0)
+
+    def _content(self, member: _Member, key: str) -> bytes:
+        where = self.root / key
+        head = self._file.read(member.header, 30)
+        if head[:4] != b"PK\x03\x04":
+            raise CorruptError(where, "has no header where the zip's directory says", offset=member.header)
+        names, extra = struct.unpack("<2H", head[26:30])
+        raw = self._file.read(member.header + 30 + names + extra, member.stored)
+        if member.deflated:
+            try:
+                raw = zlib.decompressobj(-15).decompress(raw, member.size + 1)
+            except zlib.error as error:
+                raise CorruptError(where, "cannot be inflated", found=str(error)) from error
+        if len(raw) != member.size:
+            raise CorruptError(
+                where, "is not as long as the zip's directory says", expected=member.size, found=len(raw)
+            )
+        if zlib.crc32(raw) != member.crc:
+            raise CorruptError(where, "does not fit its checksum in the zip", remedy="Copy the zip again")
+        return raw
+
+
+class _Positioned(io.RawIOBase):
+    """A File as a seekable stream, for zipfile."""
+
+    def __init__(self, file: File) -> None:
+        self._file, self._at = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.size}[whence]
+        if at < 0:
+            raise ValueError("negative position")
+        self._at = at
+        return at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        count = max(0, min(len(buffer), self._file.size - self._at))
+        self._file.read_into(self._at, memoryview(buffer)[:count])
+        self._at += count
+        return count
+
+
+def json_of(store: Store, key: str) -> Mapping[str, object] | None:
+    """A small JSON object of the store, None when the file is not there.
+
+    Raises:
+        UnsafeError: More than 1 MiB.
+        CorruptError: Not a JSON object.
+    """
+    import json
+
+    blob = store.blob(key)
+    if blob is None:
+        return None
+    if blob.size > 1 << 20:
+        raise UnsafeError(
+            blob.path, "is too large for metadata", expected="at most 1 MiB", found=f"{blob.size:,} bytes"
+        )
+    try:
+        value = json.loads(blob.read(0, blob.size).decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise CorruptError(blob.path, "is not valid JSON", found=why) from error
+    if not isinstance(value, dict):
+        raise CorruptError(blob.path, "is not a JSON object", found=type(value).__name__)
+    return value

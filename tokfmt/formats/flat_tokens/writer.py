@@ -1,0 +1,187 @@
+"""Write flat tokens: one split, or a bare array."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import WINDOW, TokenReader, sequence_at, windows
+from tokfmt.core.dtypes import INT32_MAX, check_ids
+from tokfmt.core.errors import Loss, OptionError
+from tokfmt.core.format import Receipt, Region
+from tokfmt.core.options import option
+from tokfmt.core.publish import write_error
+from tokfmt.formats.flat_tokens.codecs import CHUNK_BYTES, GZIP_LEVEL, ZSTD_LEVEL, Codec, encode
+from tokfmt.formats.flat_tokens.group import STARTS, TOKENS
+
+_SPLIT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_SEQUENCES = 1 << 16
+
+Json = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to write flat tokens."""
+
+    split: str | None = option("train", "split to write: train, validation ...; none writes a bare array")
+    chunk: int = option(1 << 20, "tokens in a chunk; the default is what seqax reads at once")
+    starts_chunk: int = option(1 << 20, "entries of seq_starts in a chunk")
+    codec: Codec = option("blosc", "blosc (lz4, bit shuffle), zstd, gzip or none")  # noqa: RUF009 - as the others
+    zarr_format: Literal[2, 3] = option(2, "2 is what seqax writes; 3 is read by newer tools only")
+
+
+class FlatTokensWriter:
+    """Writes a new store. A region is some whole chunks of tokens; `seq_starts` and metadata come at the end."""
+
+    needs_eos = False
+    separated = False
+    needs_max_id = False
+
+    def __init__(self, path: Path, options: WriteOptions) -> None:
+        for name, value, size in (("chunk", options.chunk, 4), ("starts_chunk", options.starts_chunk, 8)):
+            if not 1 <= value <= CHUNK_BYTES // size:
+                raise OptionError(f"flat-tokens option {name}: {value:,} is outside 1..{CHUNK_BYTES // size:,}")
+        if options.split is not None and not _SPLIT.fullmatch(options.split):
+            raise OptionError(f"flat-tokens option split: {options.split!r} is not a plain name")
+        self.path, self.options = path, options
+        self.group = path / options.split if options.split else path
+
+    def lost(self, source: TokenReader) -> Sequence[Loss]:  # noqa: ARG002 - nothing is lost
+        return []
+
+    def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
+        step = max(1, size // self.options.chunk) * self.options.chunk
+        cuts = windows(0, source.info.tokens, step)
+        return [Region(index, range(0), range(a, b)) for index, (a, b) in enumerate(cuts)]
+
+    def create(self, source: TokenReader) -> None:  # noqa: ARG002 - sizes come with the metadata
+        for name in (TOKENS, STARTS):
+            directory = self._chunk(name, 0).parent
+            try:
+                directory.mkdir(parents=True)
+            except OSError as error:
+                raise write_error(directory, error) from error
+
+    def _chunk(self, name: str, number: int) -> Path:
+        array = self.group / name
+        return array / str(number) if self.options.zarr_format == 2 else array / "c" / str(number)
+
+    def write(self, region: Region, source: TokenReader) -> Receipt:
+        chunk, top, written = self.options.chunk, -1, 0
+        step = max(1, WINDOW // chunk) * chunk
+        buffer = np.empty(min(step, -(-len(region.tokens) // chunk) * chunk), np.dtype("<u4"))
+        for a, b in windows(region.tokens.start, region.tokens.stop, step):
+            items = buffer[: -(-(b - a) // chunk) * chunk]
+            items[b - a :] = 0
+            for c, d in windows(a, b):
+                top = max(top, _encoded(source, c, d, items[c - a : d - a]))
+            for c in range(0, len(items), chunk):
+                data = encode(items[c : c + chunk], self.options.codec)
+                written += self._put(self._chunk(TOKENS, (a + c) // chunk), data)
+        return Receipt(region.index, top, written)
+
+    def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:
+        info, size = source.info, self.options.starts_chunk
+        entries = info.sequences + 1
+        for a, b in windows(0, entries, size) if info.sequences else ():
+            starts = np.zeros(size, np.dtype("<i8"))
+            starts[: b - a] = source.offsets(a, b - 1)
+            if (
+                self.options.zarr_format == 2
+            ):  # the filter is a part of the v2 layout; nothing but zarr-python has it in v3
+                starts[1:] -= starts[:-1].copy()
+            self._put(self._chunk(STARTS, a // size), encode(starts, self.options.codec))
+        top = max((receipt.max_id for receipt in receipts), default=0)
+        for path, content in self._metadata(info.tokens, entries, top):
+            self._put(path, json.dumps(content, indent=4, sort_keys=True).encode())
+
+    def _metadata(self, tokens: int, entries: int, top: int) -> list[tuple[Path, Json]]:
+        """Files of metadata; the arrays' own last, so that what is not whole cannot be read."""
+        attributes, options = {"max_token_id": top}, self.options
+        arrays = ((TOKENS, tokens, options.chunk, 4), (STARTS, entries, options.starts_chunk, 8))
+        if options.zarr_format == 3:
+            plain: Json = {"zarr_format": 3, "node_type": "group"}
+            files = [(self.path / "zarr.json", plain)] if options.split else []
+            files.append((self.group / "zarr.json", {**plain, "attributes": attributes}))
+            made = [(self.group / a[0] / "zarr.json", _v3_array(*a[1:], options.codec)) for a in arrays]
+            return [*files, *made]
+        group: Json = {"zarr_format": 2}
+        files = [(self.path / ".zgroup", group)]
+        if options.split:
+            files.append((self.group / ".zgroup", group))
+        files.append((self.group / ".zattrs", attributes))
+        return [*files, *((self.group / a[0] / ".zarray", _v2_array(*a[1:], options.codec)) for a in arrays)]
+
+    def _put(self, path: Path, data: bytes) -> int:
+        """Write a file whole. The store is hidden until it is published, and bytes never differ: no temporary name."""
+        try:
+            path.write_bytes(data)
+        except OSError as error:
+            raise write_error(path, error) from error
+        return len(data)
+
+
+def _encoded(source: TokenReader, start: int, stop: int, out: NDArray[np.uint32]) -> int:
+    """Fill `out`, uint32[stop - start], with 2 * id + start bit; return the largest id."""
+    ids = source.tokens(start, stop)
+    top = check_ids(ids, INT32_MAX, start, "flat-tokens", "Ids above 2^31-1 have no room for the start bit")
+    np.left_shift(ids, 1, out=out, dtype=np.uint32, casting="unsafe")
+    first, last = sequence_at(source, start), source.info.sequences
+    while first < last:
+        begins = source.offsets(first, min(last, first + _SEQUENCES))
+        first += _SEQUENCES
+        inside = begins[np.searchsorted(begins, start) : np.searchsorted(begins, stop)]
+        out[inside - start] |= 1
+        if begins[-1] >= stop:
+            break
+    return top
+
+
+def _v2_array(length: int, chunk: int, itemsize: int, codec: Codec) -> Json:
+    compressors: dict[Codec, Json | None] = {
+        "blosc": {"blocksize": 0, "clevel": 5, "cname": "lz4", "id": "blosc", "shuffle": 2},
+        "zstd": {"id": "zstd", "level": ZSTD_LEVEL},
+        "gzip": {"id": "gzip", "level": GZIP_LEVEL},
+        "none": None,
+    }
+    delta = [{"astype": "<i8", "dtype": "<i8", "id": "delta"}]
+    return {
+        "chunks": [chunk],
+        "compressor": compressors[codec],
+        "dimension_separator": ".",
+        "dtype": f"<u{itemsize}",
+        "fill_value": 0,
+        "filters": delta if itemsize == 8 else None,
+        "order": "C",
+        "shape": [length],
+        "zarr_format": 2,
+    }
+
+
+def _v3_array(length: int, chunk: int, itemsize: int, codec: Codec) -> Json:
+    blosc = {"blocksize": 0, "clevel": 5, "cname": "lz4", "shuffle": "bitshuffle", "typesize": itemsize}
+    settings: dict[Codec, Json] = {
+        "blosc": blosc,
+        "zstd": {"level": ZSTD_LEVEL, "checksum": False},
+        "gzip": {"level": GZIP_LEVEL},
+    }
+    behind = [{"name": codec, "configuration": settings[codec]}] if codec != "none" else []
+    return {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [length],
+        "data_type": f"uint{itemsize * 8}",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [chunk]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 0,
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, *behind],
+        "attributes": {},
+    }

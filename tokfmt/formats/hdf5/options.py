@@ -1,0 +1,35 @@
+"""What can be told to the reader and to the writer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tokfmt.core.options import option
+
+Order = Literal["writer", "trainer", "given"]
+Stride = Literal["auto", "overlap", "disjoint", "bos", "per-document"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read HDF5 samples."""
+
+    view: Literal["documents", "samples"] = option("documents", "documents as they were, or input_ids of each sample")
+    order: Order = option("writer", "files in the order of writing, as trainers sort them, or as given")
+    stride: Stride = option("auto", "how neighbouring samples continue each other; auto finds out")
+    mask: Literal["auto", "loss", "inverted"] = option("auto", "what 1 in the mask row means: counted, or padding")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to write HDF5 samples."""
+
+    seq_len: int = option(2048, "tokens in a sample")
+    stride: Literal["overlap", "disjoint"] = option(
+        "overlap", "a sample starts with the last label of the one before it (overlap), or after it (disjoint)"
+    )
+    samples: int = option(65_536, "most samples in a file of a directory")
+    pad: int | None = option(None, "id that fills up the last sample; the separator when left out")
+    layout: Literal["samples", "corpus"] = option("samples", "samples [n, 3, seq_len], or one plain array of tokens")
+    shuffle: bool | None = option(None, "byte-shuffle before compressing; on from 4,064 tokens when left out")

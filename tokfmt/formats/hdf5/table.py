@@ -1,0 +1,177 @@
+"""The rows of the dataset `data` of one file, read without the HDF5 library.
+
+    kind         how a row is found
+    contiguous   offset + row * bytes of a row
+    chunked      a map of all chunks, taken once on opening: place (8 bytes), size and skipped filters (4 bytes)
+
+A rank-3 dataset has rows [fields, width]; a rank-1 dataset has rows of one value.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.errors import CorruptError
+from tokfmt.core.files import File
+from tokfmt.formats.hdf5.filters import DamagedChunkError, Pipeline
+
+SKIPPED_AT = 28
+"""Bit of `sizes` from which on the filter mask stands; a stored chunk is smaller than 2^28 bytes."""
+_SPAN = 1 << 22
+_GAP = 1 << 12
+_KEPT_BYTES = 1 << 26
+
+Values = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkMap:
+    """Where the chunks of a dataset lie, in row-major order of the chunk grid.
+
+    Attributes:
+        shape: Of a chunk, [rows, fields, width].
+        grid: Chunks along each dimension.
+        places: int64[chunks], byte offsets in the file.
+        sizes: uint32[chunks]: stored bytes, and the filter mask from bit SKIPPED_AT on.
+        pipeline: How they are stored.
+    """
+
+    shape: tuple[int, int, int]
+    grid: tuple[int, int, int]
+    places: NDArray[np.int64]
+    sizes: NDArray[np.uint32]
+    pipeline: Pipeline
+
+    def stored(self, chunk: int) -> int:
+        """Stored bytes of a chunk."""
+        return int(self.sizes[chunk]) & (1 << SKIPPED_AT) - 1
+
+
+class Table:
+    """Rows of one file by number. Picklable, shared by threads.
+
+    Attributes:
+        file: The file.
+        shape: [rows, fields, width]; [values, 1, 1] for rank 1.
+        dtype: As stored, byte order included.
+    """
+
+    def __init__(
+        self, file: File, shape: tuple[int, int, int], dtype: np.dtype[np.integer[Any]], where: int | ChunkMap
+    ) -> None:
+        self.file, self.shape, self.dtype, self._where = file, shape, dtype, where
+        self._kept: OrderedDict[int, Values] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def rows_together(self) -> int:
+        """Rows that are decoded at once."""
+        return 1 if isinstance(self._where, int) else self._where.shape[0]
+
+    def offset(self, row: int) -> int:
+        """Byte offset at which the row, or the first chunk with it, is stored."""
+        if isinstance(self._where, int):
+            return self._where + row * self.shape[1] * self.shape[2] * self.dtype.itemsize
+        chunks = self._where
+        return int(chunks.places[row // chunks.shape[0] * chunks.grid[1] * chunks.grid[2]])
+
+    def read(self, first: int, last: int) -> Values:
+        """Rows `first <= i < last`: native [last - first, fields, width].
+
+        Raises:
+            CorruptError: A chunk does not decode.
+            TruncatedError: The file is shorter than it was.
+        """
+        out = np.empty((last - first, *self.shape[1:]), self.dtype)
+        if not out.size:
+            pass
+        elif isinstance(self._where, int):
+            self.file.read_into(self.offset(first), out.reshape(-1).view(np.uint8).data)
+        elif self._where.shape == (1, *self.shape[1:]):
+            self._read_rows(self._where, first, out)
+        else:
+            self._read_chunks(self._where, first, out)
+        return out.astype(self.dtype.newbyteorder("="), copy=False)
+
+    def _read_rows(self, chunks: ChunkMap, first: int, out: Values) -> None:
+        """One chunk a row, as documented: neighbours in the file are read together."""
+        for chunk, stored in self._spans(chunks, first, first + len(out)):
+            out[chunk - first] = self._decoded(chunks, chunk, stored)[0]
+
+    def _read_chunks(self, chunks: ChunkMap, first: int, out: Values) -> None:
+        """Any other chunk shape: what each chunk has of the rows asked for."""
+        last, (deep, fields, width) = first + len(out), chunks.shape
+        for band in range(first // deep, -(-last // deep)):
+            a, b = max(first, band * deep), min(last, (band + 1) * deep)
+            for f in range(chunks.grid[1]):
+                for w in range(chunks.grid[2]):
+                    piece = self._chunk(chunks, (band * chunks.grid[1] + f) * chunks.grid[2] + w)
+                    target = out[a - first : b - first, f * fields : (f + 1) * fields, w * width : (w + 1) * width]
+                    target[...] = piece[a - band * deep : b - band * deep, : target.shape[1], : target.shape[2]]
+
+    def _chunk(self, chunks: ChunkMap, chunk: int) -> Values:
+        """A decoded chunk; those of many rows are kept for the next call, 64 MiB of them."""
+        with self._lock:
+            if chunk in self._kept:
+                self._kept.move_to_end(chunk)
+                return self._kept[chunk]
+        raw = self.file.array(int(chunks.places[chunk]), chunks.stored(chunk), np.dtype(np.uint8))
+        values = self._decoded(chunks, chunk, raw)
+        with self._lock:
+            self._kept[chunk] = values
+            while len(self._kept) > 1 and len(self._kept) * values.nbytes > _KEPT_BYTES:
+                self._kept.popitem(last=False)
+        return values
+
+    def _decoded(self, chunks: ChunkMap, chunk: int, stored: NDArray[Any]) -> Values:
+        try:
+            data = chunks.pipeline.decode(stored, int(chunks.sizes[chunk]) >> SKIPPED_AT)
+        except DamagedChunkError as error:
+            row = chunk // (chunks.grid[1] * chunks.grid[2]) * chunks.shape[0]
+            raise CorruptError(
+                self.file.path, f"the chunk of sample {row:,} is damaged: {error},",
+                offset=int(chunks.places[chunk]), remedy="Copy the file again, or write it again",
+            ) from error  # fmt: skip
+        return data.view(self.dtype).reshape(chunks.shape)
+
+    def _spans(self, chunks: ChunkMap, first: int, last: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        """Each chunk's number and stored bytes; those that lie side by side come from one read."""
+        places = chunks.places[first:last].tolist()
+        ends = (chunks.places[first:last] + (chunks.sizes[first:last] & ((1 << SKIPPED_AT) - 1))).tolist()
+        k = 0
+        while k < len(places):
+            stop = k + 1
+            while (
+                stop < len(places)
+                and ends[stop - 1] <= places[stop] <= ends[stop - 1] + _GAP
+                and ends[stop] - places[k] <= _SPAN
+            ):
+                stop += 1
+            span = np.empty(ends[stop - 1] - places[k], np.uint8)
+            self.file.read_into(places[k], span.data)
+            for chunk in range(k, stop):
+                yield first + chunk, span[places[chunk] - places[k] : ends[chunk] - places[k]]
+            k = stop
+
+    def close(self) -> None:
+        """Close the file; reading again opens it."""
+        self.file.close()
+
+    def __getstate__(self) -> dict[str, object]:
+        kept = ("file", "shape", "dtype", "_where")
+        return {name: vars(self)[name] for name in kept}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        self._kept = OrderedDict()
+        self._lock = threading.Lock()

@@ -1,0 +1,155 @@
+"""Finding lines: newlines with numpy, a bounded piece of text at a time.
+
+Only a line feed ends a line. A carriage return before it belongs to the line end; U+2028, NEL and the like stand inside
+strings and split nothing. A UTF-8 byte order mark at the start of a file belongs to no line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.errors import UnsafeError
+from tokfmt.formats.jsonl.streams import TextFile
+
+BOM = b"\xef\xbb\xbf"
+_NEWLINE, _RETURN, _OPEN, _CLOSE = 10, 13, 123, 125
+
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lines:
+    """Consecutive whole lines of one file, or some of them.
+
+    Attributes:
+        data: The text they stand in.
+        starts, ends: int64[lines], where each begins and ends in `data`, without line end and byte order mark.
+        offset: Where `data` begins in the file.
+        contiguous: No line of `data` between the first and the last is left out.
+    """
+
+    data: bytes
+    starts: Positions
+    ends: Positions
+    offset: int
+    contiguous: bool = True
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, index: int) -> bytes:
+        return self.data[int(self.starts[index]) : int(self.ends[index])]
+
+    def take(self, chosen: NDArray[np.bool_] | Positions | slice) -> Lines:
+        """Some of the lines."""
+        starts = self.starts[chosen]
+        whole = self.contiguous and (isinstance(chosen, slice) or len(starts) == len(self.starts))
+        return Lines(self.data, starts, self.ends[chosen], self.offset, contiguous=whole)
+
+    def tolist(self) -> list[bytes]:
+        """The lines as bytes."""
+        return [self.data[a:b] for a, b in zip(self.starts.tolist(), self.ends.tolist(), strict=True)]
+
+    def joined(self) -> memoryview | bytes:
+        """The lines with line ends between them, and nothing else."""
+        if not len(self):
+            return b""
+        if self.contiguous:
+            return memoryview(self.data)[int(self.starts[0]) : int(self.ends[-1])]
+        return b"\n".join(self.tolist())
+
+    def braced(self) -> bool:
+        """Whether every line begins with an opening and ends with a closing brace.
+
+        Then a JSON parser that ignores line ends finds exactly one object a line, or else an error or another number of
+        objects: after a closing brace that ends a line, an opening one can only begin the next object.
+        """
+        if not len(self) or int((self.ends - self.starts).min()) < 2:
+            return False
+        raw = np.frombuffer(self.data, np.uint8)
+        return bool((raw[self.starts] == _OPEN).all() and (raw[self.ends - 1] == _CLOSE).all())
+
+
+def lines_of(data: bytes, offset: int) -> Lines:
+    """The lines of `data`, which begins at a line's start and ends at a line's end or the file's."""
+    raw = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(raw == _NEWLINE)
+    if len(data) and data[-1] != _NEWLINE:
+        ends = np.append(ends, len(data))
+    starts = np.empty(len(ends), np.int64)
+    if len(ends):
+        starts[0] = len(BOM) if not offset and data.startswith(BOM) else 0
+        starts[1:] = ends[:-1] + 1
+    nonempty = ends > starts
+    ends[nonempty] -= raw[ends[nonempty] - 1] == _RETURN
+    return Lines(data, starts, np.maximum(starts, ends), offset)
+
+
+def walk(text: TextFile, start: int, stop: int | None, longest: int) -> Iterator[Lines]:
+    """The lines from byte `start`, which begins one, to byte `stop`, which ends one; about 1 MiB at a time.
+
+    Raises:
+        UnsafeError: A line is longer than `longest` bytes.
+    """
+    held: list[bytes] = []
+    size, offset = 0, start
+    for piece in text.pieces(start, stop):
+        cut = piece.rfind(b"\n") + 1
+        held.append(piece[:cut] if cut else piece)
+        size += len(held[-1])
+        if not cut:
+            if size > longest:
+                raise _too_long(text, offset, longest)
+            continue
+        yield _bounded(text, lines_of(b"".join(held), offset), longest)
+        offset += size
+        held, size = ([piece[cut:]], len(piece) - cut) if cut < len(piece) else ([], 0)
+    if size:
+        yield _bounded(text, lines_of(b"".join(held), offset), longest)
+
+
+def _bounded(text: TextFile, lines: Lines, longest: int) -> Lines:
+    long = lines.ends - lines.starts > longest
+    if long.any():
+        raise _too_long(text, lines.offset + int(lines.starts[np.argmax(long)]), longest)
+    return lines
+
+
+def _too_long(text: TextFile, offset: int, longest: int) -> UnsafeError:
+    return UnsafeError(
+        text.path, f"line {line_number(text, offset):,} is longer than {longest:,} bytes",
+        offset=offset, remedy="--from-opt max_line=BYTES accepts longer ones; they are held in memory whole",
+    )  # fmt: skip
+
+
+def line_number(text: TextFile, offset: int) -> int:
+    """Number of the line at byte `offset`, counted from 1. Reads the text before it."""
+    count, at = 1, 0
+    for piece in text.pieces(0, offset):
+        if at >= offset:
+            break
+        count += piece[: offset - at].count(b"\n")
+        at += len(piece)
+    return count
+
+
+def border(text: TextFile, at: int) -> int:
+    """The first byte >= `at` of a plain file that begins a line, or the end of the file."""
+    if at <= 0:
+        return 0
+    position = at - 1
+    for piece in text.pieces(position):
+        found = piece.find(b"\n")
+        if found >= 0:
+            return position + found + 1
+        position += len(piece)
+    return text.size
+
+
+def count_lines(lines: Iterable[Lines]) -> int:
+    """How many lines there are."""
+    return sum(len(some) for some in lines)

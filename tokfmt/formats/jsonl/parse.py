@@ -1,0 +1,253 @@
+"""From lines to records: the text or the ids of each, or what is wrong with it.
+
+A chunk of lines that are all plain objects is decoded in one call by msgspec; anything it refuses is looked at line by
+line, in the end by Python's json, which has the last word:
+
+- Bytes are strict UTF-8 (Python's json alone accepts encoded surrogates), also in the fields that nobody reads.
+- Of a duplicate key the last one counts, as in every JSON library in use.
+- `NaN`, `Infinity` and lone surrogate escapes are accepted in the fields that nobody reads. A text that holds a lone
+  surrogate is invalid: it has no UTF-8, and what trained on it lost it, and with it whatever followed.
+- Values nested more than 512 deep are refused, whatever the parser's own limit is today.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+
+from tokfmt.core.errors import UnsafeError
+from tokfmt.formats.jsonl.lines import Lines
+from tokfmt.formats.jsonl.problems import DROP, LARGEST_ID, Fault, IdTooLarge, OtherFields, Problem
+
+DEEPEST = 512
+"""Levels of lists and objects in one another."""
+
+
+Kind = Literal["text", "ids"]
+
+# possessive, and a string need not end: linear in any text
+_BRACKETS = re.compile(rb'"(?:[^"\\]+|\\.)*+"?|([\[{])|[\]}]', re.DOTALL)
+_BEYOND = 1 << 80  # stands for any integer of more digits than an id can have
+_REFUSED = (msgspec.DecodeError, ValueError, RecursionError)
+
+
+Value = str | list[int]
+
+
+class Parsed(NamedTuple):
+    """The records of some lines.
+
+    Attributes:
+        values: Of the lines without problem, in order.
+        kept: Their indexes among the lines; None when all lines are fine.
+        problems: The other lines' indexes, and what is wrong with each.
+    """
+
+    values: Sequence[Any]
+    kept: list[int] | None
+    problems: list[tuple[int, Problem]]
+
+
+@dataclass(frozen=True)
+class Parser:
+    """Decodes records of one kind.
+
+    Attributes:
+        kind: Texts or ids.
+        path: The keys that lead to the value.
+        others: Other fields are not looked at; else a record with any is a problem.
+    """
+
+    kind: Kind
+    path: tuple[str, ...]
+    others: bool
+    _decoder: msgspec.json.Decoder[Any] = field(init=False)
+    _value: Callable[[Any], Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        value: Any = str if self.kind == "text" else list[Annotated[int, msgspec.Meta(ge=0, le=LARGEST_ID)]]
+        for key in reversed(self.path):
+            value = msgspec.defstruct(
+                "Record", [("value", value)], rename={"value": key}, forbid_unknown_fields=not self.others
+            )
+        object.__setattr__(self, "_decoder", msgspec.json.Decoder(value))
+        object.__setattr__(self, "_value", operator.attrgetter(".".join(["value"] * len(self.path))))
+
+    def __call__(self, lines: Lines) -> Parsed:
+        """The records of a chunk of lines."""
+        records = self._at_once(lines)
+        if records is not None:
+            return Parsed(list(map(self._value, records)), None, [])
+        values, kept, problems = [], [], []
+        for index, line in enumerate(lines.tolist()):
+            value = self.one(line)
+            if isinstance(value, (str, list)):
+                values.append(value)
+                kept.append(index)
+            else:
+                problems.append((index, value))
+        return Parsed(values, kept if problems else None, problems)
+
+    def _at_once(self, lines: Lines) -> list[Any] | None:
+        """The records of lines that are all in order; None when that is not sure."""
+        if not lines.braced():
+            return None
+        text = lines.joined()
+        if self.others and not skippable(bytes(text), len(lines)):
+            return None
+        try:
+            records = self._decoder.decode_lines(text)
+        except _REFUSED:
+            return None
+        return records if len(records) == len(lines) else None
+
+    def one(self, line: bytes) -> Value | Problem:
+        """The record of one line, or what is wrong with it."""
+        if not self.others or skippable(line, 1):
+            try:
+                value: Value = self._value(self._decoder.decode(line))
+            except _REFUSED:
+                pass
+            else:
+                return value
+        document = load(line)
+        return document if isinstance(document, Fault) else self._extract(document.value)
+
+    def _extract(self, document: object) -> Value | Problem:
+        others: list[str] = []
+        name = ".".join(self.path)
+        for depth, key in enumerate(self.path):
+            if not isinstance(document, dict):
+                where = f'field "{".".join(self.path[:depth])}"' if depth else "the line"
+                return Fault(f"is no record: {where} is not a JSON object", found=kind_of(document))
+            if key not in document:
+                remedy = f"--{self.kind}-field NAME reads another one; {DROP}"
+                if self.kind == "ids":
+                    remedy = f"--from-opt ids_field=NAME reads another one; {DROP}"
+                return Fault(f'has no field "{name}"', found=_fields_of(document, self.path[:depth]), remedy=remedy)
+            others += [".".join((*self.path[:depth], other)) for other in document if other != key]
+            document = document[key]
+        value = self._checked(document, name)
+        return OtherFields(name, tuple(others)) if others and not self.others and isinstance(value, (str, list)) else value
+
+    def _checked(self, value: object, name: str) -> Value | Problem:
+        if self.kind == "ids":
+            return _ids(value, name)
+        if not isinstance(value, str):
+            return Fault(f'has a field "{name}" that is not a string', found=kind_of(value))
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            found = f"\\u{ord(value[error.start]):04x}"
+            return Fault(f'has a lone surrogate in field "{name}", which is no character', found=found)
+        return value
+
+
+def _ids(value: object, name: str) -> Value | Problem:
+    if not isinstance(value, list):
+        return Fault(f'has a field "{name}" that is not a list of token ids', found=kind_of(value))
+    for position, token in enumerate(value):
+        if type(token) is not int:
+            return Fault(f'has a field "{name}" that is not a list of token ids', found=f"{kind_of(token)} in it")
+        if token < 0:
+            return Fault(f'has a negative token id in field "{name}"', found=_shortened(token))
+        if token > LARGEST_ID:
+            return IdTooLarge(token, position)
+    return value
+
+
+def _shortened(token: int) -> str:
+    return f"{token:,}" if token > -_BEYOND else "one of more than 24 digits"
+
+
+class Document(NamedTuple):
+    """Any JSON value, wrapped so that it is not taken for a Fault."""
+
+    value: object
+
+
+def load(line: bytes) -> Document | Fault:
+    """Any JSON value, as Python's json reads it from strict UTF-8; integers of more than 24 digits become 2^80."""
+    try:
+        text = str(line, "utf-8")
+    except UnicodeDecodeError as error:
+        return Fault("is not UTF-8", error.start, found=f"byte 0x{line[error.start]:02x}", remedy=_encoding_remedy(line))
+    if not text.strip(" \t\r\n"):
+        return Fault("holds only white space" if text else "is empty", remedy=f"Remove it; {DROP}")
+    if depth_of(line) > DEEPEST:
+        return Fault(f"is nested more than {DEEPEST} levels deep", kind=UnsafeError, remedy=f"Flatten it; {DROP}")
+    if text[0] == "\ufeff":
+        return Fault("begins with a byte order mark, which only the first line of a file may", remedy=f"Remove it; {DROP}")
+    try:
+        return Document(json.loads(text, parse_int=_bounded_int))
+    except json.JSONDecodeError as error:
+        return _syntax(text, error)
+    except RecursionError:  # called from very deep
+        return Fault("is nested too deep to be parsed here", kind=UnsafeError, remedy=f"Flatten it; {DROP}")
+
+
+def _encoding_remedy(line: bytes) -> str:
+    if line.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "The file is UTF-16: convert it with iconv -f UTF-16 -t UTF-8"
+    return f"Convert the file to UTF-8; {DROP}"
+
+
+def _bounded_int(digits: str) -> int:
+    if len(digits) <= 24:
+        return int(digits)
+    return -_BEYOND if digits[0] == "-" else _BEYOND
+
+
+def _syntax(text: str, error: json.JSONDecodeError) -> Fault:
+    why = error.msg[0].lower() + error.msg[1:].removesuffix(" at").removesuffix(" starting")
+    found = f"the character {text[error.pos]}" if error.pos < len(text) else "the end of the line"
+    return Fault(f"is not valid JSON ({why})", len(text[: error.pos].encode()), found=found)
+
+
+def depth_of(text: bytes) -> int:
+    """How many lists and objects stand in one another, brackets inside strings not counted; 0 when clearly harmless."""
+    if text.count(b"[") + text.count(b"{") <= DEEPEST:
+        return 0
+    depth = deepest = 0
+    for match in _BRACKETS.finditer(text):
+        if match[1]:
+            depth += 1
+            deepest = max(deepest, depth)
+        elif match[0] in b"]}":
+            depth -= 1
+    return deepest
+
+
+def skippable(text: bytes, lines: int) -> bool:
+    """Whether values may be skipped unseen: strict UTF-8, and surely not nested beyond the cap."""
+    try:
+        str(text, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    if text.count(b"[") + text.count(b"{") - lines < DEEPEST:
+        return True
+    return all(depth_of(line) <= DEEPEST for line in text.split(b"\n"))
+
+
+def kind_of(value: object) -> str:
+    """What a JSON value is, with its article."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    names = {str: "a string", list: "a list", dict: "an object"}
+    return names.get(type(value), "a number")
+
+
+def _fields_of(document: dict[str, object], path: tuple[str, ...]) -> str:
+    names = [f'"{".".join((*path, name))}"' for name in document]
+    if not names:
+        return "no field at all"
+    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    return f"the field{'s' if len(names) > 1 else ''} {shown}"

@@ -1,0 +1,164 @@
+"""The raw index `X.idx` beside `X.jsonl`: which of its lines are documents.
+
+A pickled list of (offset, length), one entry a line. Every writer in its history got the offsets right, in bytes; what
+the lengths count changed several times (see the package's docstring). So an offset is trusted, once the byte before it
+is a line end, and a line is read to its own end; of the lengths only 0 means something: no document.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tokfmt.core.errors import CorruptError, FormatError
+from tokfmt.core.files import File
+from tokfmt.formats.jsonl.lines import Lines, Positions
+from tokfmt.formats.jsonl.streams import TextFile
+from tokfmt.formats.pickled_index import read_entries
+
+REMEDY = "tokfmt index makes a new one; --from-opt index=none reads every line without it"
+_LOOKED_AT = 64  # entries compared with the lines on opening; reading compares each
+_GAPS = 4096  # gaps between entries that are looked into, to count the lines left out
+_GAP_BYTES = 1 << 24
+_OTHER_TOOLS = b"MMIDIDX"  # an .idx of another toolkit, which belongs to a .bin
+
+
+@dataclass(frozen=True, eq=False)
+class RawIndex:
+    """The entries of an index that belongs to a text file.
+
+    Attributes:
+        path: Of the index.
+        offsets: int64[documents], where each begins in the text; increasing.
+        notes: What a person should know.
+    """
+
+    path: Path
+    offsets: Positions
+    notes: tuple[str, ...]
+
+    def documents(self, lines: Lines) -> Lines:
+        """Those lines that have an entry.
+
+        Raises:
+            CorruptError: An entry points into a line.
+        """
+        stop = lines.offset + len(lines.data)
+        first, last = np.searchsorted(self.offsets, [lines.offset, stop]).tolist()
+        wanted = self.offsets[first:last] - lines.offset
+        starts = lines.starts.copy()
+        if len(starts) and not lines.offset:
+            starts[0] = 0  # an entry begins before the byte order mark
+        at = np.searchsorted(starts, wanted)
+        hit = at < len(starts)
+        hit[hit] = starts[at[hit]] == wanted[hit]
+        if not hit.all():
+            miss = int(np.argmin(hit))
+            raise stale(self.path, first + miss, int(self.offsets[first + miss]))
+        return lines if len(at) == len(lines) else lines.take(at)
+
+
+def index_path(text: Path) -> Path:
+    """Where the index of a text file is looked for: `X.idx` beside `X.jsonl`."""
+    return text.with_suffix(".idx")
+
+
+def load_index(text: TextFile) -> RawIndex | None:
+    """The index beside a plain text file; None when there is none.
+
+    Raises:
+        FormatError: It is not an index of this file, or damaged.
+    """
+    path = index_path(text.path)
+    if text.compression is not None or path == text.path or not os.path.lexists(path):
+        return None
+    file = File(path)
+    if file.read(0, min(file.size, len(_OTHER_TOOLS))) == _OTHER_TOOLS:
+        return None
+    try:
+        offsets, lengths = entries_of(file, text.size)
+    except FormatError as error:
+        kind = type(error)
+        facts = {"offset": error.offset, "expected": error.expected, "found": error.found}
+        raise kind(error.path, error.what, **facts, remedy=REMEDY) from error
+    finally:
+        file.close()
+    real = lengths > 0
+    offsets, lengths = offsets[real], lengths[real]
+    _check(path, offsets, text)
+    return RawIndex(path, offsets, tuple(_left_out(path, offsets, lengths, text)))
+
+
+def entries_of(file: File, size: int) -> tuple[Positions, Positions]:
+    """All entries of an index of a text of `size` bytes, those of length 0 included.
+
+    Returns:
+        Offsets and lengths, int64[entries] each.
+    """
+    offsets, lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for some_offsets, some_lengths in read_entries(file, 0, file.size, size + 1):
+        offsets.append(some_offsets)
+        lengths.append(some_lengths)
+    return np.concatenate(offsets), np.concatenate(lengths)
+
+
+def _check(path: Path, offsets: Positions, text: TextFile) -> None:
+    falling = np.flatnonzero(np.diff(offsets) <= 0)
+    if len(falling):
+        at = int(falling[0]) + 1
+        raise CorruptError(
+            path, f"entry {at:,} begins at or before the one before it",
+            expected=f"an offset above {int(offsets[at - 1]):,}", found=int(offsets[at]), remedy=REMEDY,
+        )  # fmt: skip
+    if len(offsets) and int(offsets[-1]) >= text.size:
+        at = int(np.searchsorted(offsets, text.size))
+        raise CorruptError(
+            path, f"entry {at:,} lies outside {text.path.name}: this is the index of another file or an older one",
+            expected=f"an offset below {text.size:,}", found=int(offsets[at]), remedy=REMEDY,
+        )  # fmt: skip
+    for at in np.unique(np.linspace(0, len(offsets) - 1, min(len(offsets), _LOOKED_AT)).astype(np.int64)).tolist():
+        check_start(path, at, int(offsets[at]), text)
+
+
+def check_start(path: Path, entry: int, offset: int, text: TextFile) -> None:
+    """Raise CorruptError unless `offset` begins a line."""
+    if offset and text.file.read(offset - 1, 1) != b"\n":
+        raise stale(path, entry, offset)
+
+
+def stale(path: Path, entry: int, offset: int) -> CorruptError:
+    """The error for an entry that points into a line."""
+    return CorruptError(
+        path, f"entry {entry:,} points to byte {offset:,}, where no line begins: this is the index of another file or "
+        "an older one", remedy=REMEDY,
+    )  # fmt: skip
+
+
+def _left_out(path: Path, offsets: Positions, lengths: Positions, text: TextFile) -> Iterator[str]:
+    """A note on lines without an entry, with their number if it takes but a look at few places."""
+    ends = offsets + np.minimum(lengths, text.size - offsets)
+    starts = np.concatenate(([0], ends))
+    gaps = np.concatenate((offsets, [text.size])) - starts
+    gaps[1:] -= 1  # the line feed
+    wide = np.flatnonzero(gaps > 0)
+    if len(wide) > _GAPS or int(gaps[wide].sum()) > _GAP_BYTES:
+        yield f"{path.name} decides which lines are documents; lines without an entry are left out"
+        return
+    count = 0
+    for k in wide.tolist():
+        start, stop = int(starts[k]), int(starts[k] + gaps[k]) + (k > 0)
+        count += _lines_between(text.file.read(start, stop - start), first=k == 0, last=k == len(offsets))
+    if count:
+        yield f"{path.name} leaves out {count:,} {'lines' if count > 1 else 'line'}; --from-opt index=none reads all"
+
+
+def _lines_between(gap: bytes, *, first: bool, last: bool) -> int:
+    """Lines that begin in a gap: it begins in a line unless it is the first, and only the last may end in one."""
+    begun = gap.count(b"\n") - (not first)
+    unended = last and (first or b"\n" in gap) and not gap.endswith(b"\n") and len(gap) > 0
+    return max(0, begun) + unended
+

@@ -1,0 +1,100 @@
+"""What a pack's first bytes say, and where they say the index lies. No two headers can both be right for one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tokfmt.core.format import Confidence, Probe
+
+LONGEST = 16
+"""Bytes of a file to look at for a header."""
+
+_MEGATRON = b"MMIDIDX\x00\x00"
+_WIDTHS = (1, 2, 3, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A header, if the file has one of this kind.
+
+    Attributes:
+        size: 12 (layouts B, C, D, E), 8 (A) or 4 (P1, P2, P3) bytes.
+        big: Header and tokens are big-endian.
+        length: Bytes of the data section, as the header says.
+        width: Bytes a token; None where the header has no room for it.
+    """
+
+    size: int
+    big: bool
+    length: int
+    width: int | None = None
+
+    @property
+    def index_start(self) -> int:
+        """Where the index begins, if the header is right."""
+        return self.size + self.length
+
+    @property
+    def order(self) -> str:
+        """Byte order in a word."""
+        return "big" if self.big else "little"
+
+
+def headers(head: bytes, layout: str = "auto") -> Iterator[Header]:
+    """The headers that the first bytes may be, likeliest first; only those of `layout` when it is not "auto"."""
+    kinds = {"auto": (12, 8, 4), "A": (8,), "B": (12,), "C": (12,), "D": (12,)}.get(layout, (4,))
+    for size in kinds:
+        if size == 12 and (header := twelve(head)) and (layout == "auto" or header.big == (layout == "B")):
+            yield header
+        elif size < 12 <= len(head) or size == 8 <= len(head):
+            yield Header(size, big=True, length=int.from_bytes(head[:size], "big"))
+
+
+def twelve(head: bytes) -> Header | None:
+    """The header of 12 bytes, if bytes 8..11 are a token width; the byte order follows from it."""
+    if len(head) < 12:
+        return None
+    for big in (False, True):
+        order = "big" if big else "little"
+        width = int.from_bytes(head[8:12], order)
+        if width in _WIDTHS:
+            return Header(12, big, int.from_bytes(head[:8], order), width)
+    return None
+
+
+def begins_index(lead: bytes) -> bool:
+    """Whether these bytes (12 or more) may be the first of a pickled list."""
+    if len(lead) < 3 or lead[0] != 0x80 or not 2 <= lead[1] <= 5:
+        return False
+    return lead[2] == 0x5D or (lead[2] == 0x95 and len(lead) > 11 and lead[11] == 0x5D)
+
+
+def is_megatron(head: bytes) -> bool:
+    """Whether it is an index of Megatron-LM."""
+    return head.startswith(_MEGATRON)
+
+
+def multimodal(head: bytes) -> Header | None:
+    """The header of a multimodal pack: two big-endian lengths; `length` is the first."""
+    return Header(16, big=True, length=int.from_bytes(head[:8], "big")) if len(head) >= 16 else None
+
+
+def sniff(probe: Probe) -> Confidence | None:
+    """How surely a file is a pack: its header must point at what begins like a pickled list, and the file end like one.
+
+    Packs that disagree with their own header are claimed by name alone, so that reading them explains what is wrong.
+    """
+    if probe.is_directory:
+        return None
+    named = Confidence.NAME if probe.path.suffix == ".pbin" else None
+    if is_megatron(probe.head):
+        return Confidence.STRUCTURE  # to be refused by name
+    if probe.tail[-1:] != b".":
+        return named
+    if any(begins_index(probe.read(header.index_start, 12)) for header in headers(probe.head[:LONGEST])):
+        return Confidence.CERTAIN
+    other = multimodal(probe.head[:LONGEST])
+    if other and begins_index(probe.read(other.index_start, 12)):
+        return Confidence.STRUCTURE  # to be refused by name
+    return named

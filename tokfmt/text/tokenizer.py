@@ -1,0 +1,241 @@
+"""Tokenizers by name, directory or file: which one it is, and the encoder and decoder made of it.
+
+    handle = load_tokenizer("gpt2")            # or a directory, or a tokenizer.json
+    handle.encoder().encode(["some text"])     # Ragged of uint32
+    handle.decoder().decode([464, 3290])       # "The dog"
+
+A file or a directory with tokenizer.json is read by `tokenizers` alone: no network, no `transformers`, which takes more
+than a second to import. Importing this module imports neither.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from xxhash import xxh3_128_hexdigest
+
+from tokfmt.core.errors import CorruptError, printable
+from tokfmt.core.files import File
+from tokfmt.text.classes import ClassMaker
+from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder, VocabularyDecoder
+from tokfmt.text.engine import EngineChoice, EngineName, TextEncoder, choose, engine_title
+from tokfmt.text.hub import TokenizerError, pretrained
+from tokfmt.text.ingest import Encoder
+from tokfmt.text.vocabulary import Content, byte_table, decoder_kinds, guarded, plain_tokenizer
+
+__all__ = ["EngineChoice", "SpecialTokens", "TokenizerError", "TokenizerHandle", "load_tokenizer"]
+
+SpecialTokens = Literal["text", "parse"]
+
+
+class Maker(Protocol):
+    """Makes encoders and decoders; engine and note are found out on first use."""
+
+    @property
+    def engine(self) -> str: ...
+    @property
+    def note(self) -> str: ...
+    def encoder(self) -> Encoder: ...
+    def decoder(self, *, lenient: bool) -> TextDecoder: ...
+    def tried_on(self, texts: Sequence[str]) -> Maker: ...
+
+
+@dataclass(frozen=True)
+class TokenizerHandle:
+    """A tokenizer. Picklable.
+
+    Attributes:
+        name: As the user gave it.
+        kind: "BPE (byte-level)", "BPE (byte fallback)", "Unigram", ...
+        vocab_size: Number of tokens, added ones included.
+        eos_id: Of the end-of-text token, when its configuration names one.
+        digest: xxh3_128 of tokenizer.json.
+        special_tokens: Whether the literal text of a special token is text, or parsed as its id.
+        maker: What makes encoders and decoders.
+        remarks: What was found odd in its files, each a sentence.
+    """
+
+    name: str
+    kind: str
+    vocab_size: int
+    eos_id: int | None
+    digest: str
+    special_tokens: SpecialTokens
+    maker: Maker
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def engine(self) -> str:
+        """The engine that encodes, with its version: "fastokens 0.3.5". Asking loads and compares the engines."""
+        return self.maker.engine
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The remarks, and why another engine than hoped for is used. Asking loads and compares the engines."""
+        return self.remarks + ((f"tokenizer {printable(self.name)}: {self.maker.note}",) if self.maker.note else ())
+
+    def encoder(self) -> Encoder:
+        """Text to ids.
+
+        Raises:
+            ConversionError: The engine fastokens was asked for and cannot be used.
+        """
+        return self.maker.encoder()
+
+    def decoder(self, *, lenient: bool = False) -> TextDecoder:
+        """Ids to text; `lenient` shows what is no text as U+FFFD or ⟨id⟩ instead of raising."""
+        return self.maker.decoder(lenient=lenient)
+
+    def tried_on(self, texts: Sequence[str]) -> TokenizerHandle:
+        """This tokenizer, whose engines are compared on these texts too (the first of a run) before one is chosen."""
+        return replace(self, maker=self.maker.tried_on(texts))
+
+    def describe(self) -> dict[str, object]:
+        """What a manifest says of it."""
+        keys = ("name", "digest", "vocab_size", "eos_id", "engine", "special_tokens")
+        return {key: getattr(self, key) for key in keys}
+
+
+@dataclass(frozen=True)
+class JsonMaker:
+    """Makes encoders and decoders from a tokenizer.json."""
+
+    content: Content
+    choice: EngineChoice
+    parse: bool
+    byte_level: bool
+    first: tuple[str, ...] = ()
+
+    @cached_property
+    def _chosen(self) -> tuple[EngineName, str]:
+        return choose(self.choice, self.content, self.first, parse=self.parse, byte_level=self.byte_level)
+
+    @property
+    def engine(self) -> str:
+        return engine_title(self._chosen[0])
+
+    @property
+    def note(self) -> str:
+        return self._chosen[1]
+
+    def encoder(self) -> TextEncoder:
+        return TextEncoder(self.content, self._chosen[0], parse=self.parse, strict=self.choice == "fastokens")
+
+    def decoder(self, *, lenient: bool) -> ByteLevelDecoder | VocabularyDecoder:
+        if self.byte_level:
+            return ByteLevelDecoder(byte_table(plain_tokenizer(self.content.json.tobytes())), lenient=lenient)
+        return VocabularyDecoder(self.content, lenient=lenient)
+
+    def tried_on(self, texts: Sequence[str]) -> JsonMaker:
+        return replace(self, first=tuple(texts))
+
+
+def load_tokenizer(
+    spec: str, *, special_tokens: SpecialTokens = "text", engine: EngineChoice = "auto"
+) -> TokenizerHandle:
+    """Find and load a tokenizer.
+
+    Args:
+        spec: A directory, a tokenizer.json, or a name on the Hugging Face hub; what is there on disk wins.
+        special_tokens: "text": a literal `<|endoftext|>` in a text is just text; "parse": it becomes the special id.
+        engine: "auto": fastokens where it agrees with tokenizers; else the one named.
+
+    Raises:
+        TokenizerError: There is none, or it cannot be loaded.
+        FormatError: A file of it cannot be read.
+    """
+    if not spec:
+        raise TokenizerError(spec, "no tokenizer given. Give a name, a directory or a tokenizer.json")
+    path = Path(spec)
+    file = path / "tokenizer.json" if path.is_dir() else path
+    if not file.exists():
+        return _from_transformers(spec, special_tokens, engine)
+    source = _read(file)
+    remedy = "Give tokenizer.json or the directory that holds it"
+    tokenizer = guarded(
+        lambda: plain_tokenizer(source),
+        lambda why: TokenizerError(spec, f"{printable(file.name)} is not a tokenizer.json ({why}). {remedy}"),
+    )
+    eos_id, remarks = _beside(spec, file.parent, tokenizer)
+    handle = _handle(spec, tokenizer, xxh3_128_hexdigest(source), special_tokens, engine)
+    return replace(handle, eos_id=eos_id, remarks=remarks)
+
+
+def _from_transformers(spec: str, special_tokens: SpecialTokens, engine: EngineChoice) -> TokenizerHandle:
+    found = pretrained(spec)
+    if hasattr(found, "backend_tokenizer"):
+        source = found.backend_tokenizer.to_str().encode()
+        handle = _handle(spec, plain_tokenizer(source), xxh3_128_hexdigest(source), special_tokens, engine)
+        return replace(handle, eos_id=found.eos_token_id)
+    if engine != "auto":
+        raise TokenizerError(spec, f"{type(found).__name__} has no tokenizer.json, which the engine {engine} needs")
+    maker = ClassMaker(spec, special_tokens == "parse")
+    digest = xxh3_128_hexdigest(json.dumps(sorted(found.get_vocab().items())).encode())
+    return TokenizerHandle(spec, type(found).__name__, len(found), found.eos_token_id, digest, special_tokens, maker)
+
+
+def _handle(
+    spec: str, tokenizer: Any, digest: str, special_tokens: SpecialTokens, engine: EngineChoice
+) -> TokenizerHandle:
+    """What a `tokenizers.Tokenizer` tells of itself; it knows no end-of-text token."""
+    kind, parts = type(tokenizer.model).__name__, decoder_kinds(tokenizer)
+    byte_level = parts == {"ByteLevel"}
+    if byte_level or "ByteFallback" in parts:
+        kind += " (byte-level)" if byte_level else " (byte fallback)"
+    content = Content(np.frombuffer(tokenizer.to_str().encode(), np.uint8), digest)
+    maker = JsonMaker(content, engine, special_tokens == "parse", byte_level)
+    size = tokenizer.get_vocab_size(with_added_tokens=True)
+    return TokenizerHandle(spec, kind, size, None, digest, special_tokens, maker)
+
+
+def _beside(spec: str, directory: Path, tokenizer: Any) -> tuple[int | None, tuple[str, ...]]:
+    """The end-of-text id that the files beside a tokenizer.json name, and what is odd about them."""
+    remarks = []
+    config = _config(directory / "tokenizer_config.json")
+    for number, added in _mapping(config.get("added_tokens_decoder")).items():
+        content = _mapping(added).get("content")
+        if isinstance(content, str) and str(tokenizer.token_to_id(content)) != number:
+            remarks.append(
+                f"tokenizer {printable(spec)}: tokenizer_config.json has the token {printable(content)} with id "
+                f"{printable(number)}, tokenizer.json has not; only tokenizer.json counts"
+            )
+            break
+    for settings in (config, _config(directory / "special_tokens_map.json")):
+        told = settings.get("eos_token")
+        eos = _mapping(told).get("content", told)
+        if isinstance(eos, str):
+            eos_id = tokenizer.token_to_id(eos)
+            if eos_id is not None:
+                return eos_id, tuple(remarks)
+            remarks.append(f"tokenizer {printable(spec)}: its eos_token {printable(eos)} is not in the vocabulary")
+    told = _config(directory / "generation_config.json").get("eos_token_id")
+    known = isinstance(told, int) and told >= 0 and tokenizer.id_to_token(told) is not None
+    return told if known else None, tuple(remarks)
+
+
+def _config(path: Path) -> Mapping[str, Any]:
+    """A configuration file; empty when there is none."""
+    if not path.exists():
+        return {}
+    try:
+        return _mapping(json.loads(_read(path)))
+    except (ValueError, RecursionError) as error:
+        raise CorruptError(path, "is not JSON", remedy="Mend or remove it") from error
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _read(path: Path) -> bytes:
+    file = File(path)
+    try:
+        return file.read(0, file.size)
+    finally:
+        file.close()
