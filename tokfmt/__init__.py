@@ -27,16 +27,17 @@ __all__ = ["TokfmtError", "__version__", "convert", "formats", "open"]
 _HOMES = {
     "TokfmtError": "tokfmt.core.errors",
     "convert": "tokfmt.ops.convert",
-    "formats": "tokfmt.registry",
     "open": "tokfmt.ops.open",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        from importlib import import_module
+    from importlib import import_module
 
+    if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
+    if name == "formats":  # the package of that name, which is callable
+        return import_module("tokfmt.formats")
     raise AttributeError(f"module 'tokfmt' has no attribute {name!r}")
 
 

@@ -154,7 +154,9 @@ def test_manifest_says_what_was_converted(tmp_path):
 def test_text_and_back(tmp_path):
     tokfmt("convert", CORPUS, "o.h5", "--tokenizer", TOKENIZER, "--seq-len", "64", "--verify", cwd=tmp_path, check=0)
     tokfmt("convert", "o.h5", "back.jsonl", "--tokenizer", TOKENIZER, "--verify", cwd=tmp_path, check=0)
-    said, back = ([json.loads(line)["text"] for line in p.open()] for p in (CORPUS, tmp_path / "back.jsonl"))
+    said, back = (
+        [json.loads(line)["text"] for line in p.read_bytes().splitlines()] for p in (CORPUS, tmp_path / "back.jsonl")
+    )
     assert back == [text for text in said if text]
 
 
@@ -172,7 +174,9 @@ def test_one_bad_document_never_truncates_the_output(tmp_path):
     done = tokfmt("convert", "c.jsonl", "o.pbin", "--tokenizer", TOKENIZER, cwd=tmp_path, check=3)
     assert re.search(r"c\.jsonl: .*line 3.*byte 32.*--drop invalid-lines", done.stderr), done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["c.jsonl"]
-    done = tokfmt("convert", "c.jsonl", "o.pbin", "--tokenizer", TOKENIZER, "--drop", "invalid-lines", cwd=tmp_path, check=0)
+    done = tokfmt(
+        "convert", "c.jsonl", "o.pbin", "--tokenizer", TOKENIZER, "--drop", "invalid-lines", cwd=tmp_path, check=0
+    )
     assert "dropped invalid-lines: 2 invalid lines" in done.stderr
     shown = json.loads(tokfmt("show", "o.pbin", ":", "--tokenizer", TOKENIZER, "--json", cwd=tmp_path, check=0).stdout)
     assert [s["text"] for s in shown["shown"]] == ["one", "two", "four", "six"]
@@ -236,15 +240,14 @@ def test_completion():
 def examples():
     for name in ("", *COMMANDS):
         page = tokfmt(*filter(None, [name]), "--help", check=0).stdout
-        found = re.findall(r"^(?:Example:)?\s+(tokfmt .+)$", page, re.MULTILINE)
+        found = re.findall(r"^\s+(tokfmt .+)$", page, re.MULTILINE)
         assert found, f"no example in tokfmt {name} --help"
         yield from found
 
 
 def test_examples_work_when_pasted(tmp_path):
     (tmp_path / "fixtures").symlink_to(FIXTURES)
-    (tmp_path / "home").mkdir()
-    for line in examples():
+    for line in dict.fromkeys(examples()):
         words = line.split(" > ")[0]
         tokfmt(*shlex.split(words)[1:], cwd=tmp_path, check=0)
 

@@ -67,8 +67,10 @@ def test_signals_clean_up(blocks, flags, number):
 
 def test_a_full_disk_is_one_line(blocks):
     """RLIMIT_FSIZE stands in for the disk: the same path, without root."""
-    limited = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);" \
+    limited = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)); from tokfmt.cli.main import run; run(sys.argv[1:])"
+    )
     for out in ("out.pbin", "out.zarr", "out.h5", "out.jsonl"):
         done = subprocess.run(
             [sys.executable, "-c", limited, "convert", "in.bin", out, "-q"], cwd=blocks, capture_output=True, text=True

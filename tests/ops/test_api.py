@@ -73,5 +73,7 @@ def test_public_names_are_those_listed():
 
 
 def test_importing_the_package_imports_nothing_heavy():
-    script = "import sys, tokfmt; print([m for m in ('numpy', 'zarr', 'h5py', 'transformers', 'click') if m in sys.modules])"
+    script = (
+        "import sys, tokfmt; print([m for m in ('numpy', 'zarr', 'h5py', 'transformers', 'click') if m in sys.modules])"
+    )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "[]\n"

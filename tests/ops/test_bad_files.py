@@ -14,7 +14,9 @@ from tokfmt.testing.harness import sequences
 
 BAD = FIXTURES / "bad"
 FORMATS = sorted(p.parent.name for p in BAD.glob("*/expected.json"))
-EXPECTED = {(f, name): case for f in FORMATS for name, case in json.loads((BAD / f / "expected.json").read_bytes()).items()}
+EXPECTED = {
+    (f, name): case for f in FORMATS for name, case in json.loads((BAD / f / "expected.json").read_bytes()).items()
+}
 
 
 def read_all(format_, name, case):

@@ -95,9 +95,20 @@ def test_sniffers_never_raise(tmp_path):
     import random
 
     rng = random.Random(5)
-    heads = [b"", b"{", b'{"text"', b"\x89HDF\r\n\x1a\n", b"\x80\x04", b"\x0c\0\0\0\0\0\0\0\x02\0\0\0", b"PK\x03\x04", b"\x1f\x8b\x08"]
+    heads = [
+        b"",
+        b"{",
+        b'{"text"',
+        b"\x89HDF\r\n\x1a\n",
+        b"\x80\x04",
+        b"\x0c\0\0\0\0\0\0\0\x02\0\0\0",
+        b"PK\x03\x04",
+        b"\x1f\x8b\x08",
+    ]
     for number in range(120):
-        name = rng.choice(["x.bin", "x.pbin", "x.h5", "x.zarr", "x.jsonl", "x.jsonl.gz", "x.zip", "stage1_block_0001.bin"])
+        name = rng.choice(
+            ["x.bin", "x.pbin", "x.h5", "x.zarr", "x.jsonl", "x.jsonl.gz", "x.zip", "stage1_block_0001.bin"]
+        )
         path = tmp_path / f"{number}-{name}"
         path.write_bytes(heads[number % len(heads)] + rng.randbytes(rng.randrange(300)))
         registry.candidates(look(path))

@@ -40,7 +40,9 @@ def blocks(tmp_path_factory):
     return home
 
 
-@pytest.mark.parametrize("words", [["out.zarr"], ["out", "--to", "hdf5", "--seq-len", "8192"]], ids=["flat-tokens", "hdf5"])
+@pytest.mark.parametrize(
+    "words", [["out.zarr"], ["out", "--to", "hdf5", "--seq-len", "8192"]], ids=["flat-tokens", "hdf5"]
+)
 def test_four_gigabytes(blocks, words):
     peak = peak_of(["convert", "blocks", *words, "--no-manifest", "-q"], blocks)
     assert peak < LIMIT, f"{peak >> 20} MB"

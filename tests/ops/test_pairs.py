@@ -104,7 +104,9 @@ def test_embedded_separators_are_carried_or_refused(one, other, tmp_path):
     if other not in BY_SEPARATOR:
         assert content(other, convert(source, tmp_path / "there", other)) == lists
         return
-    says = r"4 separators \(50256\) inside sequences \(first: sequence 0, token position 1\).*--drop embedded-separators"
+    says = (
+        r"4 separators \(50256\) inside sequences \(first: sequence 0, token position 1\).*--drop embedded-separators"
+    )
     with pytest.raises(LossyConversionError, match=says):
         convert(source, tmp_path / "there", other)
     there = convert(source, tmp_path / "there", other, drop=["embedded-separators"], verify=True)

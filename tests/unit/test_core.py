@@ -286,7 +286,10 @@ def test_dead_leftovers_go_and_living_ones_stay(tmp_path):
 
 
 def test_no_directory_to_write_to(tmp_path):
-    with pytest.raises(ConversionError, match="the directory it should go to does not exist"), Staging(tmp_path / "no" / "out"):
+    with (
+        pytest.raises(ConversionError, match="the directory it should go to does not exist"),
+        Staging(tmp_path / "no" / "out"),
+    ):
         pass
 
 

@@ -23,6 +23,7 @@ from tokfmt.text.decoding import DecodeError
 from tokfmt.text.tokenizer import TokenizerError, load_tokenizer
 
 END = "<|endoftext|>"
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +89,8 @@ def test_a_file_is_as_good_as_its_directory(own):
         ({"generation_config": {"eos_token_id": [7, 8]}}, None),
         ({"generation_config": {"eos_token_id": 4096}}, None),
         ({"generation_config": {"eos_token_id": -1}}, None),
+        ({"generation_config": {"eos_token_id": 2**70}}, None),
+        ({"generation_config": {"eos_token_id": True}}, None),
         ({"tokenizer_config": [1], "generation_config": "7"}, None),
     ],
 )
@@ -111,6 +114,13 @@ def test_what_is_odd_beside_it_is_said(tmp_path):
     assert len(handle.notes) == 2
     assert "<pad> with id 4096" in handle.notes[0]
     assert "</s> is not in the vocabulary" in handle.notes[1]
+
+
+def test_a_configuration_may_spell_what_is_no_text(tmp_path):
+    config = {"eos_token": "\ud800", "added_tokens_decoder": {"7": {"content": "\udfff"}, "8": 5}}
+    handle = copy(tmp_path, tokenizer_config=json.dumps(config))
+    assert handle.eos_id is None
+    assert [note.encode() for note in handle.notes]
 
 
 def test_a_damaged_configuration_is_an_error(tmp_path):
@@ -234,7 +244,12 @@ def test_offline_asks_nobody(empty_cache, monkeypatch):
 def test_a_hub_that_does_not_answer_costs_three_seconds(monkeypatch):
     monkeypatch.setattr(hub, "_PATIENCE", 0.2)
     done = threading.Event()
-    monkeypatch.setattr(socket, "create_connection", lambda *args: done.wait(20))  # a resolver that hangs
+
+    def hang(*args):  # as a resolver may
+        done.wait(20)
+        raise OSError("too late")
+
+    monkeypatch.setattr(socket, "create_connection", hang)
     begun = time.monotonic()
     assert hub.connect_trouble("hub.example", 443) == "no answer within 0.2 s"
     assert time.monotonic() - begun < 5
@@ -248,27 +263,75 @@ def test_a_port_that_nobody_listens_on_and_one_that_somebody_does():
     assert "refused" in hub.connect_trouble("127.0.0.1", port)
 
 
-def test_a_cached_name_needs_no_network(empty_cache, tmp_path, monkeypatch):
-    monkeypatch.setattr(hub, "connect_trouble", lambda *gate: pytest.fail("asked"))
+def cache(tmp_path, *files):
+    """The hub's cache, with a repository in it."""
     home = tmp_path / "cache" / "models--somebody--small"
     (home / "refs").mkdir(parents=True)
     (home / "refs" / "main").write_text("0" * 40)
     snapshot = home / "snapshots" / ("0" * 40)
     snapshot.mkdir(parents=True)
-    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+    for name in files:
         shutil.copy(TOKENIZER / name, snapshot)
+    return snapshot
+
+
+def test_a_cached_name_needs_no_network(empty_cache, tmp_path, monkeypatch, own):
+    monkeypatch.setattr(hub, "connect_trouble", lambda *gate: pytest.fail("asked"))
+    cache(tmp_path, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
     handle = load_tokenizer("somebody/small")
     assert (handle.name, handle.vocab_size, handle.eos_id) == ("somebody/small", 4096, 4095)
-    assert (
-        handle.encoder().encode(["of the"]).tolist()
-        == load_tokenizer(str(TOKENIZER)).encoder().encode(["of the"]).tolist()
-    )
+    assert handle.encoder().encode(["of the"]).tolist() == own.encoder().encode(["of the"]).tolist()
+
+
+def test_a_cached_configuration_is_enough_when_the_hub_is_gone(empty_cache, tmp_path, monkeypatch):
+    monkeypatch.setattr(hub, "connect_trouble", lambda *gate: "no route")
+    (cache(tmp_path) / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "ByT5Tokenizer"}))
+    handle = load_tokenizer("somebody/small")
+    assert pickle.loads(pickle.dumps(handle.encoder())).encode(["a"]).tolist() == [[100]]
+
+
+def test_a_name_is_fetched_once(empty_cache, tmp_path, monkeypatch):
+    import huggingface_hub
+
+    fetched = []
+
+    def fetch(name, allow_patterns):
+        fetched.append(name)
+        return str(cache(tmp_path, "tokenizer.json", "tokenizer_config.json"))
+
+    monkeypatch.setattr(hub, "connect_trouble", lambda *gate: "")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
+    assert load_tokenizer("somebody/small").eos_id == load_tokenizer("somebody/small").eos_id == 4095
+    assert fetched == ["somebody/small"]
+
+
+def test_the_hub_may_refuse(empty_cache, monkeypatch):
+    import huggingface_hub
+
+    def fetch(name, allow_patterns):
+        raise OSError("404 Client Error\nRepository Not Found")
+
+    monkeypatch.setattr(hub, "connect_trouble", lambda *gate: "")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
+    with pytest.raises(
+        TokenizerError, match=r"tokenizer some/name: the Hugging Face hub does not give it \(404 Client Error\)$"
+    ):
+        load_tokenizer("some/name")
 
 
 def test_a_mistyped_path_gets_a_nearest(tmp_path):
     shutil.copytree(TOKENIZER, tmp_path / "tokenizer")
     with pytest.raises(TokenizerError, match=r"is neither a file, a directory, nor .* Did you mean .*/tokenizer\?"):
         load_tokenizer(str(tmp_path / "tokeniser"))
+
+
+def test_a_mistyped_path_that_could_be_a_name(empty_cache, tmp_path, monkeypatch):
+    monkeypatch.setattr(hub, "connect_trouble", lambda *gate: "no route")
+    shutil.copytree(TOKENIZER, tmp_path / "home" / "tokenizer")
+    with pytest.raises(TokenizerError, match=r"Did you mean home/tokenizer\?$"):
+        load_tokenizer("home/tokeniser")
+    with pytest.raises(TokenizerError, match="is neither a file, a directory"):
+        load_tokenizer("a\0b/c")
 
 
 def test_no_tokenizer_and_not_a_regular_file(tmp_path):
@@ -348,6 +411,7 @@ def test_ids_of_any_kind(own, dtype):
     decoder = pickle.loads(pickle.dumps(own.decoder()))
     assert decoder.decode(given) == "a naïve text"
     assert b"".join(decoder.pieces(given)) == "a naïve text".encode()
+    assert len(pickle.dumps(decoder, protocol=5, buffer_callback=lambda buffer: None)) < 1000
     assert decoder.decode(given[:0]) == ""
 
 
@@ -382,10 +446,10 @@ def test_bytes_that_are_not_utf8(own):
 
 def test_an_added_token_stands_for_its_own_text(tmp_path):
     tokenizer = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
-    tokenizer.add_tokens([AddedToken("é", normalized=False), AddedToken("two words", normalized=False), "<|fin|>"])
+    tokenizer.add_tokens([AddedToken("naïve", normalized=False), AddedToken("two words", normalized=False), "<|fin|>"])
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     handle = load_tokenizer(str(tmp_path))
-    text = "caf\u00e9 two words <|fin|>"
+    text = "café, naïve two words <|fin|>"
     ids = handle.encoder().encode([text])[0]
     assert {4096, 4097, 4098} <= set(ids.tolist())
     assert handle.decoder().decode(ids) == text
@@ -402,6 +466,16 @@ def test_holes_in_the_vocabulary(tmp_path):
     assert handle.decoder().decode(ids) == "hé"
     with pytest.raises(DecodeError, match=r"id 3\) is not in the tokenizer's vocabulary of 256 tokens"):
         handle.decoder().decode([2 * 33, 3])
+
+
+def test_a_vocabulary_with_an_absurd_id(tmp_path):
+    alphabet = {c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    content = {"model": {"type": "BPE", "vocab": {**alphabet, "ab": 2**32 - 1}, "merges": []}, "decoder": BYTE_LEVEL}
+    for dropout in (None, 0.5):
+        content["model"]["dropout"] = dropout
+        (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+        with pytest.raises(TokfmtError, match="has the id 4,294,967,295; at most"):
+            load_tokenizer(str(tmp_path)).decoder()
 
 
 def test_byte_fallback(spm):

@@ -141,7 +141,12 @@ def test_sequence_at(ragged, position):
 
 def test_views_of_nothing_and_errors():
     nothing = MemoryReader(Ragged.of([]))
-    for view in (WithSeparators(nothing, EOS), WithoutTrailing(nothing, EOS, "x"), SplitAt(nothing, EOS), NonEmpty(nothing)):
+    for view in (
+        WithSeparators(nothing, EOS),
+        WithoutTrailing(nothing, EOS, "x"),
+        SplitAt(nothing, EOS),
+        NonEmpty(nothing),
+    ):
         assert (view.info.sequences, view.info.tokens) == (0, 0)
         assert view.tokens(0, 0).tolist() == []
         assert view.offsets(0, 0).tolist() == [0]

@@ -5,12 +5,10 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from tokfmt.cli.parameters import Words
+from tokfmt.cli.parameters import Words, examples
 
 
-@click.command(
-    "completion", epilog="Example:  tokfmt completion bash > ~/.local/share/bash-completion/completions/tokfmt"
-)
+@click.command("completion", epilog=examples("tokfmt completion bash > tokfmt.bash"))
 @click.argument("shell", type=Words(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:

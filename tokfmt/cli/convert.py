@@ -9,15 +9,14 @@ from typing import Any
 
 import click
 
-from tokfmt.cli.parameters import Count, Words, common, reading
+from tokfmt.cli.parameters import Count, Words, common, examples, reading
 
-_EPILOG = """\b
-Examples:
-  tokfmt convert fixtures/text/corpus.jsonl out.pbin --tokenizer fixtures/tokenizer
-  tokfmt convert out.pbin out.zarr
-  tokfmt convert out.zarr samples/ --to hdf5 --seq-len 512 --eos 4095
-  tokfmt convert out.pbin text.jsonl --tokenizer fixtures/tokenizer
-"""
+_EPILOG = examples(
+    "tokfmt convert fixtures/text/corpus.jsonl out.pbin --tokenizer fixtures/tokenizer",
+    "tokfmt convert out.pbin out.zarr",
+    "tokfmt convert out.zarr samples/ --to hdf5 --seq-len 512 --eos 4095",
+    "tokfmt convert out.pbin text.jsonl --tokenizer fixtures/tokenizer",
+)
 
 
 @click.command("convert", epilog=_EPILOG, no_args_is_help=True)

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from tokfmt.cli.parameters import common
+from tokfmt.cli.parameters import common, examples
 
 
-@click.command("formats", epilog="Example:  tokfmt formats hdf5")
+@click.command("formats", epilog=examples("tokfmt formats hdf5"))
 @click.argument("name", required=False)
 @common
 def command(name: str | None, *, as_json: bool, quiet: bool, debug: bool) -> None:

@@ -7,10 +7,10 @@ import json
 
 import click
 
-from tokfmt.cli.parameters import common
+from tokfmt.cli.parameters import common, examples
 
 
-@click.command("index", epilog="Example:  tokfmt index fixtures/text/corpus.jsonl -o corpus.idx")
+@click.command("index", epilog=examples("tokfmt index fixtures/text/corpus.jsonl -o corpus.idx"))
 @click.argument("source", metavar="FILE.jsonl")
 @click.option("-o", "--output", metavar="FILE.idx", help="Where to write it. Default: beside the source.")
 @click.option("--drop-invalid", is_flag=True, help="Leave lines that are not JSON out of the index.")

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import click
 
 import tokfmt
+from tokfmt.cli.parameters import examples
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "convert": ("tokfmt.cli.convert", "Convert any format to any format."),
@@ -67,7 +68,7 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Example:  tokfmt convert fixtures/text/corpus.jsonl out.pbin --tokenizer fixtures/tokenizer",
+    epilog=examples("tokfmt convert fixtures/text/corpus.jsonl out.pbin --tokenizer fixtures/tokenizer"),
 )
 @click.version_option(tokfmt.__version__, "-V", "--version", message="tokfmt %(version)s")
 def cli() -> None:

@@ -10,6 +10,11 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def examples(*lines: str) -> str:
+    """An epilog of lines to paste, which click does not wrap."""
+    return "\b\n" + "\n".join(("Examples:" if len(lines) > 1 else "Example:", *(f"  {line}" for line in lines)))
+
+
 class Count(click.ParamType[Any]):
     """A whole number as people write it: 4096, 1_000_000, 1e6, 10M, 4Ki."""
 

@@ -10,14 +10,13 @@ from typing import Any
 
 import click
 
-from tokfmt.cli.parameters import common, reading
+from tokfmt.cli.parameters import common, examples, reading
 
-_EPILOG = """\b
-Examples:
-  tokfmt show fixtures/modalities/D_2byte_gpt2.pbin
-  tokfmt show fixtures/modalities/D_2byte_gpt2.pbin 3 --ids
-  tokfmt show fixtures/text/corpus.jsonl 0:3 --tokenizer fixtures/tokenizer
-"""
+_EPILOG = examples(
+    "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin",
+    "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin 3 --ids",
+    "tokfmt show fixtures/text/corpus.jsonl 0:3 --tokenizer fixtures/tokenizer",
+)
 _LINES = 3  # of a sequence on a terminal; everything when piped or with --full
 
 

@@ -29,6 +29,7 @@ from tokfmt.ops.sources import (
     agreed_separator,
     check_drops,
     check_unchanged,
+    first_texts,
     open_sources,
     option_names,
     pairs,
@@ -212,13 +213,16 @@ class _Run:
         for source in sources:
             for note in source.notes:
                 self._note(f"{source.paths[0]}: {note}" if str(source.paths[0]) not in note else note)
+        copies = self._copies_records(sources)
+        if not copies:
+            self._need_tokenizer(sources)
+        self._try_tokenizer(sources)
         with ExitStack() as stack:
             if request.dry_run:
                 return self._dry_run(sources)
             staging = stack.enter_context(Staging(request.destination, overwrite=request.overwrite))
             executor = stack.enter_context(make_executor(request.executor, request.jobs))
             workers = Workers(executor, request.jobs, staging.scratch)
-            copies = self._copies_records(sources)
             done = self._copy(sources, staging, workers) if copies else self._write(sources, staging, workers)
             check_unchanged(before, request.source.paths)
             manifest = self._manifest(done, sources, staging) if request.manifest else None
@@ -228,6 +232,23 @@ class _Run:
             else:
                 manifest_path(staging.destination).unlink(missing_ok=True)
             return done
+
+    def _need_tokenizer(self, sources: Sequence[Source]) -> None:
+        for source in sources:
+            text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
+            if text and self.tokenizer is None:
+                raise OptionError(
+                    f"{printable(source.paths[0])}: holds text, and {self.format.name} holds token ids. "
+                    "Say how to encode it with --tokenizer NAME|DIR|FILE"
+                )
+
+    def _try_tokenizer(self, sources: Sequence[Source]) -> None:
+        """Compare the engines on the first texts of the run, and say why the faster one is not used, if so."""
+        texts = first_texts(sources)
+        if self.tokenizer is not None and texts:
+            self.tokenizer = self.tokenizer.tried_on(texts)
+        for note in self.tokenizer.notes if self.tokenizer and texts else ():
+            self._note(note)
 
     def _note(self, text: str) -> None:
         self.notes.append(printable(text))

@@ -165,6 +165,16 @@ def _tokenise(
     )
 
 
+def first_texts(sources: Sequence[Source], most: int = 64) -> list[str]:
+    """Some texts from the beginning of the first source that holds text."""
+    for source in sources:
+        if isinstance(source.reader, RecordReader) and source.reader.info.kind == "text":
+            for block in source.reader.blocks(1 << 16)[:1]:
+                for batch in source.reader.texts(block):
+                    return list(batch.texts[:most])
+    return []
+
+
 def parse_selection(text: str, count: int) -> tuple[int, int]:
     """`A:B` as sequence numbers, like a Python slice: `5`, `0:10`, `-3:`, `:1e6`.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,11 +48,14 @@ def ingest(
 
 
 class _Temporary(ShardReader):
-    """Shards in a temporary directory that goes when the reader does."""
+    """Shards in a temporary directory that goes when this reader does; copies in other processes only read it."""
 
-    def __init__(self, reader: ShardReader, home: tempfile.TemporaryDirectory[str]) -> None:
+    def __init__(self, reader: ShardReader, home: Path) -> None:
         super().__init__(reader.shards)
-        self._home = home
+        self._home = weakref.finalize(self, shutil.rmtree, home, ignore_errors=True)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {key: value for key, value in vars(self).items() if key != "_home"}
 
 
 def tokenized(records: RecordReader, tokenizer: str | None) -> TokenReader:
@@ -60,7 +65,10 @@ def tokenized(records: RecordReader, tokenizer: str | None) -> TokenReader:
         from tokfmt.text.tokenizer import load_tokenizer
 
         encoder = load_tokenizer(tokenizer or "").encoder()
-    home = tempfile.TemporaryDirectory(prefix="tokfmt-")
-    with SerialExecutor() as executor:
-        reader = ingest(records, encoder, Workers(executor, 1, Path(home.name)))
-    return _Temporary(reader, home)
+    home = Path(tempfile.mkdtemp(prefix="tokfmt-"))
+    try:
+        with SerialExecutor() as executor:
+            return _Temporary(ingest(records, encoder, Workers(executor, 1, home)), home)
+    except BaseException:
+        shutil.rmtree(home, ignore_errors=True)
+        raise

@@ -22,7 +22,7 @@ _loaded = lru_cache(maxsize=2)(pretrained)
 class ClassMaker:
     """Makes encoders and decoders that load the class anew in each process."""
 
-    spec: str
+    directory: str
     parse: bool
     note: str = ""
 
@@ -31,10 +31,10 @@ class ClassMaker:
         return engine_title("transformers")
 
     def encoder(self) -> ClassEncoder:
-        return ClassEncoder(self.spec, self.parse)
+        return ClassEncoder(self.directory, self.parse)
 
     def decoder(self, *, lenient: bool) -> ClassDecoder:
-        return ClassDecoder(self.spec, lenient)
+        return ClassDecoder(self.directory, lenient)
 
     def tried_on(self, _texts: Sequence[str]) -> ClassMaker:
         return self
@@ -44,14 +44,14 @@ class ClassMaker:
 class ClassEncoder:
     """Text to ids."""
 
-    spec: str
+    directory: str
     parse: bool
 
     def encode(self, texts: list[str]) -> Ragged:
         """The ids of each text, in order, no special tokens added: Ragged of uint32."""
         if not texts:
             return Ragged.of([])
-        tokenizer = _loaded(self.spec)
+        tokenizer = _loaded(self.directory)
         settings = {"add_special_tokens": False, "padding": False, "truncation": False, "verbose": False}
         return Ragged.of(tokenizer(texts, split_special_tokens=not self.parse, **settings)["input_ids"])
 
@@ -60,12 +60,12 @@ class ClassEncoder:
 class ClassDecoder:
     """Ids to text. A class replaces bytes that are not UTF-8 on its own terms; nothing tells them apart."""
 
-    spec: str
+    directory: str
     lenient: bool
 
     def decode(self, tokens: Sequence[int] | NDArray[np.integer]) -> str:
         ids = np.asarray(tokens).tolist()
-        tokenizer = _loaded(self.spec)
+        tokenizer = _loaded(self.directory)
         beyond = next((i for i, token in enumerate(ids) if not 0 <= token < len(tokenizer)), None)
         if beyond is None:
             text: str = tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
@@ -75,7 +75,7 @@ class ClassDecoder:
         raise DecodeError.unknown(beyond, ids[beyond], len(tokenizer))
 
     def pieces(self, tokens: Sequence[int] | NDArray[np.integer]) -> list[bytes | str]:
-        tokenizer: Any = _loaded(self.spec)
+        tokenizer: Any = _loaded(self.directory)
         size = len(tokenizer)
         return [
             tokenizer.decode([token], skip_special_tokens=False) if 0 <= token < size else marker(token)

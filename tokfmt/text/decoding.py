@@ -8,15 +8,16 @@ for display and for `--drop invalid-utf8`: bytes that are no UTF-8 become U+FFFD
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from io import BytesIO
+from itertools import accumulate, groupby
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import ConversionError
-from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.text.vocabulary import Content, decoder_kinds, plain_tokenizer, vocabulary_of
 
 
@@ -73,50 +74,52 @@ class ByteLevelDecoder:
     """
 
     def __init__(self, table: Mapping[int, bytes], *, lenient: bool = False) -> None:
-        self.size = max(table, default=-1) + 1
-        entries = [table.get(token, b"") for token in range(self.size)]
-        self.blob = np.frombuffer(b"".join(entries), np.uint8)
-        self.bounds: Offsets = offsets_of([len(entry) for entry in entries])
-        self.known = np.zeros(self.size, np.bool_)
-        self.known[list(table)] = True
+        size = max(table, default=-1) + 1
+        # arrays travel to worker processes once, and fast
+        self._lengths = np.full(size, -1, np.int32)
+        self._lengths[list(table)] = [len(entry) for entry in table.values()]
+        self._blob = np.frombuffer(b"".join(table[token] for token in sorted(table)), np.uint8)
+        self._built: list[bytes | None] | None = None
         self.lenient = lenient
-        self._entries: list[bytes] | None = entries
 
     def decode(self, tokens: Sequence[int] | NDArray[np.integer]) -> str:
-        ids = np.asarray(tokens)
-        if not len(ids):
-            return ""
-        if self.lenient and len(_unknown(ids, self.known)):
-            return b"".join(_as_bytes(piece) for piece in self.pieces(ids)).decode("utf-8", "replace")
-        _check_known(ids, self.known)
-        data = b"".join(map(self._table().__getitem__, ids.tolist()))
+        ids = np.asarray(tokens).tolist()
+        try:
+            data = b"".join(map(self._table().__getitem__, ids))  # type: ignore[arg-type]
+            negative = min(ids, default=0) < 0
+        except (IndexError, TypeError):  # beyond the table, or None in it
+            negative = True
+        if negative:
+            data = self._with_unknown(ids)
         if self.lenient:
             return data.decode("utf-8", "replace")
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise self._not_utf8(ids, data, error.start) from None
+            ends = list(accumulate(int(self._lengths[token]) for token in ids))
+            position = bisect_right(ends, error.start)
+            raise DecodeError.not_utf8(position, ids[position], data[error.start : error.start + 4]) from None
 
-    def _not_utf8(self, ids: NDArray[np.integer], data: bytes, at: int) -> DecodeError:
-        ends = np.cumsum(np.diff(self.bounds)[ids])
-        position = int(np.searchsorted(ends, at, side="right"))
-        return DecodeError.not_utf8(position, int(ids[position]), data[at : at + 4])
+    def _with_unknown(self, ids: list[int]) -> bytes:
+        pieces = self.pieces(ids)
+        if self.lenient:
+            return b"".join(piece if isinstance(piece, bytes) else piece.encode() for piece in pieces)
+        position = next(i for i, piece in enumerate(pieces) if isinstance(piece, str))
+        raise DecodeError.unknown(position, ids[position], int((self._lengths >= 0).sum()))
 
     def pieces(self, tokens: Sequence[int] | NDArray[np.integer]) -> list[bytes | str]:
-        table, known, size = self._table(), self.known, self.size
-        return [
-            table[token] if 0 <= token < size and known[token] else marker(token)
-            for token in np.asarray(tokens).tolist()
-        ]
+        table = self._table()
+        found = ((token, table[token] if 0 <= token < len(table) else None) for token in np.asarray(tokens).tolist())
+        return [marker(token) if piece is None else piece for token, piece in found]
 
-    def _table(self) -> list[bytes]:
-        if self._entries is None:
-            blob, bounds = self.blob.tobytes(), self.bounds.tolist()
-            self._entries = [blob[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
-        return self._entries
+    def _table(self) -> list[bytes | None]:
+        if self._built is None:
+            lengths, blob = self._lengths.tolist(), BytesIO(self._blob.tobytes())
+            self._built = [None if length < 0 else blob.read(length) for length in lengths]
+        return self._built
 
     def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "_entries": None}
+        return {**vars(self), "_built": None}
 
 
 class VocabularyDecoder:
@@ -132,26 +135,16 @@ class VocabularyDecoder:
         self._loaded: _Vocabulary | None = None
 
     def decode(self, tokens: Sequence[int] | NDArray[np.integer]) -> str:
-        ids = np.asarray(tokens)
-        if not len(ids):
-            return ""
+        ids = np.asarray(tokens).tolist()
         vocabulary = self._vocabulary()
-        if self.lenient and len(_unknown(ids, vocabulary.known)):
-            return self._around_unknown(ids, vocabulary)
-        _check_known(ids, vocabulary.known)
-        plain = ids.tolist()
-        text: str = vocabulary.tokenizer.decode(plain, skip_special_tokens=False)
+        if not vocabulary.spelled.keys() >= set(ids):
+            if self.lenient:
+                return _around_unknown(ids, vocabulary)
+            position = next(i for i, token in enumerate(ids) if token not in vocabulary.spelled)
+            raise DecodeError.unknown(position, ids[position], len(vocabulary.spelled))
+        text: str = vocabulary.tokenizer.decode(ids, skip_special_tokens=False)
         if not self.lenient and "\ufffd" in text:
-            _check_runs(plain, vocabulary.byte_of)
-        return text
-
-    def _around_unknown(self, ids: NDArray[np.integer], vocabulary: _Vocabulary) -> str:
-        """Decode the runs between ids without a token, and show these."""
-        unknown = set(ids[_unknown(ids, vocabulary.known)].tolist())
-        text = ""
-        for strange, run in groupby(ids.tolist(), unknown.__contains__):
-            several = list(run)
-            text += "".join(map(marker, several)) if strange else vocabulary.tokenizer.decode(several, False)
+            _check_runs(ids, vocabulary.byte_of)
         return text
 
     def pieces(self, tokens: Sequence[int] | NDArray[np.integer]) -> list[bytes | str]:
@@ -168,13 +161,11 @@ class VocabularyDecoder:
 
 
 class _Vocabulary:
-    """A loaded tokenizer and what its decoding needs: which ids have a token, which stand for a single byte."""
+    """A loaded tokenizer and what its decoding needs: how ids are spelled, which stand for a single byte."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         vocabulary = vocabulary_of(tokenizer)
-        self.known = np.zeros(max(vocabulary, default=-1) + 1, np.bool_)
-        self.known[list(vocabulary)] = True
         added = tokenizer.get_added_tokens_decoder()
         falls_back = "ByteFallback" in decoder_kinds(tokenizer)
         self.byte_of = {
@@ -182,29 +173,21 @@ class _Vocabulary:
             for token, text in vocabulary.items()
             if falls_back and token not in added and len(text) == 6 and text.startswith("<0x") and text.endswith(">")
         }
-        self._spelled = {
-            token: text if token in added else text.replace("▁", " ") for token, text in vocabulary.items()
-        }
+        self.spelled = {token: text if token in added else text.replace("▁", " ") for token, text in vocabulary.items()}
 
     def piece(self, token: int) -> bytes | str:
         if token in self.byte_of:
             return bytes([self.byte_of[token]])
-        return self._spelled.get(token, marker(token))
+        return self.spelled.get(token, marker(token))
 
 
-def _unknown(ids: NDArray[np.integer], known: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Positions of ids that have no token, int64[n]."""
-    outside = (ids < 0) | (ids >= len(known))
-    if outside.any():
-        return np.flatnonzero(outside | ~known[np.where(outside, 0, ids)]) if len(known) else np.arange(len(ids))
-    return np.flatnonzero(~known[ids])
-
-
-def _check_known(ids: NDArray[np.integer], known: NDArray[np.bool_]) -> None:
-    unknown = _unknown(ids, known)
-    if len(unknown):
-        position = int(unknown[0])
-        raise DecodeError.unknown(position, int(ids[position]), int(known.sum()))
+def _around_unknown(ids: list[int], vocabulary: _Vocabulary) -> str:
+    """Decode the runs between ids without a token, and show these."""
+    text = ""
+    for known, run in groupby(ids, vocabulary.spelled.__contains__):
+        several = list(run)
+        text += vocabulary.tokenizer.decode(several, False) if known else "".join(map(marker, several))
+    return text
 
 
 def _check_runs(ids: list[int], byte_of: Mapping[int, int]) -> None:
@@ -224,7 +207,3 @@ def _byte_runs(ids: list[int], byte_of: Mapping[int, int]) -> Iterator[tuple[int
         if is_byte:
             yield at, bytes(byte_of[token] for token in run)
         at += len(run)
-
-
-def _as_bytes(piece: bytes | str) -> bytes:
-    return piece if isinstance(piece, bytes) else piece.encode()

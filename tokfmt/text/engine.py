@@ -16,7 +16,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from importlib.metadata import version
 from itertools import chain
 from typing import Literal, Protocol
 
@@ -51,7 +50,7 @@ class EngineDifferenceError(ConversionError):
         self.text, self.position, self.fast, self.reference = text[:60], position, fast, reference
         super().__init__(
             f"fastokens and tokenizers disagree on the text that begins {printable(repr(self.text))}: at token "
-            f"{position:,}, {fast} instead of {reference}. Choose the engine tokenizers, which is the reference"
+            f"{position:,}, {fast} instead of {reference}. --engine tokenizers takes the reference"
         )
 
 
@@ -107,6 +106,8 @@ class Reference:
 
 def engine_title(name: str) -> str:
     """An engine and its version, as manifests have it: "fastokens 0.3.5"."""
+    from importlib.metadata import version  # slow to import
+
     return f"{name} {version(name)}"
 
 
@@ -212,22 +213,32 @@ class TextEncoder:
         if fast is reference:
             parts = [reference.encode(text) for text in texts]
         else:
-            parts = [self._encode_compared(text, fast, reference) for text in texts]
+            parts = self._encode_fast(texts, fast, reference)
+            self._compare(texts, parts, fast, reference)
         return Ragged(_ids(b"".join(parts)), offsets_of([len(part) // 4 for part in parts]))
 
-    def _encode_compared(self, text: str, fast: Engine, reference: Engine) -> bytes:
+    def _encode_fast(self, texts: list[str], fast: Engine, reference: Engine) -> list[bytes]:
         try:
-            ids = guarded(lambda: fast.encode(text), ValueError)
+            return guarded(lambda: [fast.encode(text) for text in texts], ValueError)
         except ValueError as error:
+            if len(texts) > 1:
+                return [ids for text in texts for ids in self._encode_fast([text], fast, reference)]
             if self.strict:
-                raise EngineDifferenceError(text, 0, f"the failure {str(error)!r}", "ids") from error
-            return reference.encode(text)
-        if self._compared < _FIRST or not xxh3_64_intdigest(ids) & _SAMPLED:
+                raise EngineDifferenceError(texts[0], 0, f"the failure {str(error)!r}", "ids") from error
+            return [reference.encode(texts[0])]
+
+    def _compare(self, texts: list[str], parts: list[bytes], fast: Engine, reference: Engine) -> None:
+        first = min(len(texts), max(0, _FIRST - self._compared))
+        sampled = (i for i in range(first, len(texts)) if not xxh3_64_intdigest(parts[i]) & _SAMPLED)
+        for i in chain(range(first), sampled):
             self._compared += 1
-            difference = first_difference(fast, reference, (text,))
-            if difference:
-                raise difference
-        return ids
+            sample, found = texts[i], parts[i]
+            if len(sample) > _COMPARED:
+                sample = sample[:_COMPARED]
+                found = self._encode_fast([sample], fast, reference)[0]
+            expected = reference.encode(sample)
+            if found != expected:
+                raise _difference(sample, found, expected)
 
     def _load(self) -> tuple[Engine, Engine]:
         reference = reference_engine(self.content, parse=self.parse)

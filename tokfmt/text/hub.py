@@ -1,7 +1,8 @@
-"""Tokenizers that only `transformers` can load: by name, from the local cache or the hub, and from odd directories.
+"""Tokenizers that are not simply a tokenizer.json: names on the Hugging Face hub, and directories for `transformers`.
 
-Without network, `transformers` takes most of a minute to say that it found nothing. So the cache is looked at first,
-and a name that is not there is asked for only when the hub answers a TCP connection within three seconds.
+A name is a directory too, once it is in the hub's local cache: that is looked at first, and what is there is used as it
+is. Libraries take most of a minute to find out that there is no network, so the hub is asked only when it answers a TCP
+connection within three seconds.
 """
 
 from __future__ import annotations
@@ -20,7 +21,17 @@ from tokfmt.text.vocabulary import guarded
 
 _PATIENCE = 3.0
 """Seconds for the hub to answer; resolving its name counts in."""
-_SIGNS = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer.model", "spiece.model", "vocab.txt")
+_VOCABULARIES = ("tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
+_CONFIG = "tokenizer_config.json"
+_FETCHED = [
+    "tokenizer*",
+    "vocab*",
+    "merges.txt",
+    "spiece.model",
+    "*config.json",
+    "special_tokens_map.json",
+    "added_*.json",
+]
 
 
 class TokenizerError(TokfmtError):
@@ -37,54 +48,77 @@ class TokenizerError(TokfmtError):
         super().__init__(f"tokenizer {printable(tokenizer) or '(none)'}: {why}")
 
 
-def pretrained(spec: str) -> Any:
-    """The tokenizer that `transformers.AutoTokenizer` has for a directory or a name. Never runs code of a repository.
+def pretrained(directory: str) -> Any:
+    """The tokenizer that `transformers.AutoTokenizer` finds in a directory. Never runs code of a repository.
 
     Raises:
-        TokenizerError: Nothing of that name here, in the cache or on the hub, or it cannot be loaded.
+        TokenizerError: There is none, or it cannot be loaded.
     """
-    local = os.path.isdir(spec) or _in_cache(spec)
-    if not local:
-        _check_reachable(spec)
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # else it remarks on stderr that PyTorch is absent
     from transformers import AutoTokenizer
 
     return guarded(
-        lambda: AutoTokenizer.from_pretrained(spec, local_files_only=local, trust_remote_code=False),
-        lambda why: TokenizerError(spec, f"transformers cannot load it ({why}). Give a directory with tokenizer.json"),
+        lambda: AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=False),
+        lambda why: TokenizerError(
+            directory, f"transformers cannot load it ({why}). Give a directory with tokenizer.json"
+        ),
     )
 
 
-def _in_cache(name: str) -> bool:
-    """Whether the local cache of the hub holds a tokenizer of that name."""
+def snapshot(name: str) -> str:
+    """The directory in the hub's local cache that holds the tokenizer of that name; fetched when it is not there.
+
+    Raises:
+        TokenizerError: There is none, or the hub cannot be asked.
+    """
+    cached = _cached(name, _VOCABULARIES)
+    if cached:
+        return cached
+    trouble = _unreachable()
+    if not trouble:
+        from huggingface_hub import snapshot_download
+
+        return guarded(
+            lambda: snapshot_download(name, allow_patterns=_FETCHED),
+            lambda why: TokenizerError(name, f"the Hugging Face hub does not give it ({why}){_meant(name)}"),
+        )
+    cached = _cached(name, (_CONFIG,))  # enough for the few that have no vocabulary
+    if cached:
+        return cached
+    remedy = "Give a directory or a tokenizer.json, or fetch it once where there is network"
+    here = "is neither a file nor a directory here and is not in the local Hugging Face cache"
+    raise TokenizerError(name, f"{here}, and {trouble}. {remedy}{_meant(name)}")
+
+
+def _cached(name: str, signs: tuple[str, ...]) -> str:
+    """The directory in the local cache that holds one of the files; empty when there is none."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
     try:
-        return any(isinstance(try_to_load_from_cache(name, sign), str) for sign in _SIGNS)
+        found = (try_to_load_from_cache(name, sign) for sign in signs)
+        return next((os.path.dirname(path) for path in found if isinstance(path, str)), "")
     except HFValidationError:
-        raise _no_such_path(name) from None
+        why = "is neither a file, a directory, nor a name that the Hugging Face hub allows"
+        raise TokenizerError(name, why + _meant(name)) from None
 
 
-def _no_such_path(spec: str) -> TokenizerError:
-    """For what can only be a path."""
+def _meant(spec: str) -> str:
+    """What somebody who mistyped a path may have meant, as a sentence to append; empty when nothing is near."""
     path = Path(spec)
-    close = None
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         close = nearest(path.name, os.listdir(path.parent))
-    meant = f". Did you mean {printable(path.parent / close)}?" if close else ""
-    return TokenizerError(spec, f"is neither a file, a directory, nor a name that the Hugging Face hub allows{meant}")
+        return f". Did you mean {printable(path.parent / close)}?" if close else ""
+    return ""
 
 
-def _check_reachable(name: str) -> None:
-    here = "is neither a file nor a directory here and is not in the local Hugging Face cache"
-    remedy = "Give a directory or a tokenizer.json, or fetch it once where there is network"
+def _unreachable() -> str:
+    """Why the hub cannot be asked; empty when it can."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        raise TokenizerError(name, f"{here}, and HF_HUB_OFFLINE forbids to ask the hub. {remedy}")
+        return "HF_HUB_OFFLINE forbids to ask the hub"
     host, port = _gate(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
     trouble = connect_trouble(host, port)
-    if trouble:
-        raise TokenizerError(name, f"{here}, and {printable(host)} cannot be reached ({printable(trouble)}). {remedy}")
+    return f"{printable(host)} cannot be reached ({printable(trouble)})" if trouble else ""
 
 
 def _gate(endpoint: str) -> tuple[str, int]:

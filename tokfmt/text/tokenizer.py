@@ -10,7 +10,9 @@ than a second to import. Importing this module imports neither.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,9 +27,9 @@ from tokfmt.core.files import File
 from tokfmt.text.classes import ClassMaker
 from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder, VocabularyDecoder
 from tokfmt.text.engine import EngineChoice, EngineName, TextEncoder, choose, engine_title
-from tokfmt.text.hub import TokenizerError, pretrained
+from tokfmt.text.hub import TokenizerError, pretrained, snapshot
 from tokfmt.text.ingest import Encoder
-from tokfmt.text.vocabulary import Content, byte_table, decoder_kinds, guarded, plain_tokenizer
+from tokfmt.text.vocabulary import Content, byte_table, decoder_kinds, guarded, plain_tokenizer, without_dropout
 
 __all__ = ["EngineChoice", "SpecialTokens", "TokenizerError", "TokenizerHandle", "load_tokenizer"]
 
@@ -152,46 +154,49 @@ def load_tokenizer(
     """
     if not spec:
         raise TokenizerError(spec, "no tokenizer given. Give a name, a directory or a tokenizer.json")
-    path = Path(spec)
+    path = Path(spec) if os.path.exists(spec) else Path(snapshot(spec))
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.exists():
-        return _from_transformers(spec, special_tokens, engine)
+        return _from_transformers(spec, str(path), special_tokens, engine)
     source = _read(file)
     remedy = "Give tokenizer.json or the directory that holds it"
-    tokenizer = guarded(
-        lambda: plain_tokenizer(source),
+    plain, tokenizer = guarded(
+        lambda: without_dropout(source),
         lambda why: TokenizerError(spec, f"{printable(file.name)} is not a tokenizer.json ({why}). {remedy}"),
     )
     eos_id, remarks = _beside(spec, file.parent, tokenizer)
-    handle = _handle(spec, tokenizer, xxh3_128_hexdigest(source), special_tokens, engine)
+    content = Content(np.frombuffer(plain, np.uint8), xxh3_128_hexdigest(source))
+    handle = _handle(spec, tokenizer, content, special_tokens, engine)
     return replace(handle, eos_id=eos_id, remarks=remarks)
 
 
-def _from_transformers(spec: str, special_tokens: SpecialTokens, engine: EngineChoice) -> TokenizerHandle:
-    found = pretrained(spec)
+def _from_transformers(
+    spec: str, directory: str, special_tokens: SpecialTokens, engine: EngineChoice
+) -> TokenizerHandle:
+    found = pretrained(directory)
     if hasattr(found, "backend_tokenizer"):
         source = found.backend_tokenizer.to_str().encode()
-        handle = _handle(spec, plain_tokenizer(source), xxh3_128_hexdigest(source), special_tokens, engine)
+        content = Content(np.frombuffer(source, np.uint8), xxh3_128_hexdigest(source))
+        handle = _handle(spec, plain_tokenizer(source), content, special_tokens, engine)
         return replace(handle, eos_id=found.eos_token_id)
     if engine != "auto":
         raise TokenizerError(spec, f"{type(found).__name__} has no tokenizer.json, which the engine {engine} needs")
-    maker = ClassMaker(spec, special_tokens == "parse")
+    maker = ClassMaker(directory, special_tokens == "parse")
     digest = xxh3_128_hexdigest(json.dumps(sorted(found.get_vocab().items())).encode())
     return TokenizerHandle(spec, type(found).__name__, len(found), found.eos_token_id, digest, special_tokens, maker)
 
 
 def _handle(
-    spec: str, tokenizer: Any, digest: str, special_tokens: SpecialTokens, engine: EngineChoice
+    spec: str, tokenizer: Any, content: Content, special_tokens: SpecialTokens, engine: EngineChoice
 ) -> TokenizerHandle:
     """What a `tokenizers.Tokenizer` tells of itself; it knows no end-of-text token."""
     kind, parts = type(tokenizer.model).__name__, decoder_kinds(tokenizer)
     byte_level = parts == {"ByteLevel"}
     if byte_level or "ByteFallback" in parts:
         kind += " (byte-level)" if byte_level else " (byte fallback)"
-    content = Content(np.frombuffer(tokenizer.to_str().encode(), np.uint8), digest)
     maker = JsonMaker(content, engine, special_tokens == "parse", byte_level)
     size = tokenizer.get_vocab_size(with_added_tokens=True)
-    return TokenizerHandle(spec, kind, size, None, digest, special_tokens, maker)
+    return TokenizerHandle(spec, kind, size, None, content.digest, special_tokens, maker)
 
 
 def _beside(spec: str, directory: Path, tokenizer: Any) -> tuple[int | None, tuple[str, ...]]:
@@ -200,7 +205,7 @@ def _beside(spec: str, directory: Path, tokenizer: Any) -> tuple[int | None, tup
     config = _config(directory / "tokenizer_config.json")
     for number, added in _mapping(config.get("added_tokens_decoder")).items():
         content = _mapping(added).get("content")
-        if isinstance(content, str) and str(tokenizer.token_to_id(content)) != number:
+        if isinstance(content, str) and str(_id_of(tokenizer, content)) != number:
             remarks.append(
                 f"tokenizer {printable(spec)}: tokenizer_config.json has the token {printable(content)} with id "
                 f"{printable(number)}, tokenizer.json has not; only tokenizer.json counts"
@@ -210,13 +215,20 @@ def _beside(spec: str, directory: Path, tokenizer: Any) -> tuple[int | None, tup
         told = settings.get("eos_token")
         eos = _mapping(told).get("content", told)
         if isinstance(eos, str):
-            eos_id = tokenizer.token_to_id(eos)
+            eos_id = _id_of(tokenizer, eos)
             if eos_id is not None:
                 return eos_id, tuple(remarks)
             remarks.append(f"tokenizer {printable(spec)}: its eos_token {printable(eos)} is not in the vocabulary")
     told = _config(directory / "generation_config.json").get("eos_token_id")
-    known = isinstance(told, int) and told >= 0 and tokenizer.id_to_token(told) is not None
+    known = type(told) is int and 0 <= told < 1 << 32 and tokenizer.id_to_token(told) is not None
     return told if known else None, tuple(remarks)
+
+
+def _id_of(tokenizer: Any, token: str) -> int | None:
+    with contextlib.suppress(UnicodeEncodeError):  # JSON can spell lone surrogates, which no token has
+        found: int | None = tokenizer.token_to_id(token)
+        return found
+    return None
 
 
 def _config(path: Path) -> Mapping[str, Any]:

@@ -10,9 +10,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import printable
+from tokfmt.core.errors import ConversionError, printable
 
 T = TypeVar("T")
+
+_MOST_IDS = 1 << 24
+"""Four times more than any tokenizer in use has. Some of what is done with a vocabulary takes 8 bytes an id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +47,45 @@ def guarded(call: Callable[[], T], worded: Callable[[str], Exception]) -> T:
         raise worded(printable(lines[0][:200]) if lines else type(error).__name__) from error
 
 
-def plain_tokenizer(content: bytes) -> Any:
-    """A `tokenizers.Tokenizer` from a tokenizer.json, by which ids depend on the text alone.
+def plain_tokenizer(source: bytes) -> Any:
+    """A `tokenizers.Tokenizer` from a tokenizer.json, without its padding and truncation.
 
     Raises:
         ValueError: It is not one. A panic of the library is possible too; see `guarded`.
     """
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_buffer(content)
+    tokenizer = Tokenizer.from_buffer(source)
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    if getattr(tokenizer.model, "dropout", None) is not None:
-        tokenizer.model.dropout = None
     return tokenizer
 
 
+def without_dropout(source: bytes) -> tuple[bytes, Any]:
+    """A tokenizer.json by which the ids of a text are always the same, and its `plain_tokenizer`.
+
+    Raises:
+        ValueError: It is not one.
+    """
+    tokenizer = plain_tokenizer(source)
+    if getattr(tokenizer.model, "dropout", None) is None:
+        return source, tokenizer
+    vocabulary_of(tokenizer)  # only for its check: writing steps through every number up to the largest id
+    tokenizer.model.dropout = None
+    return tokenizer.to_str().encode(), tokenizer
+
+
 def vocabulary_of(tokenizer: Any) -> dict[int, str]:
-    """Id to token of a `tokenizers.Tokenizer`, added tokens by their content."""
+    """Id to token of a `tokenizers.Tokenizer`, added tokens by their content.
+
+    Raises:
+        ConversionError: It has an id that no vocabulary has.
+    """
     found = {token: text for text, token in tokenizer.get_vocab(with_added_tokens=True).items()}
     found.update({token: added.content for token, added in tokenizer.get_added_tokens_decoder().items()})
+    top = max(found, default=0)
+    if top >= _MOST_IDS:
+        raise ConversionError(f"the tokenizer's vocabulary has the id {top:,}; at most {_MOST_IDS - 1:,} is supported")
     return found
 
 
@@ -83,13 +105,13 @@ def _kinds(part: Any) -> set[str]:
 def byte_table(tokenizer: Any) -> dict[int, bytes]:
     """Bytes of each id of a byte-level `tokenizers.Tokenizer`.
 
-    Byte-level vocabularies spell each byte as a visible character. A token with any other character, and an added
-    token, stands for its own UTF-8.
+    Byte-level vocabularies spell each byte as a visible character. A token with any other character stands for its own
+    UTF-8; so does an added token, unless the model has it too.
     """
     spelled = _spelling()
-    added = tokenizer.get_added_tokens_decoder()
+    own = set(tokenizer.get_vocab(with_added_tokens=False).values())
     return {
-        token: text.encode("utf-8", "replace") if token in added else _bytes_of(text, spelled)
+        token: _bytes_of(text, spelled) if token in own else text.encode("utf-8", "replace")
         for token, text in vocabulary_of(tokenizer).items()
     }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError, UnsafeError
+from tokfmt.core.errors import CorruptError, SourceChangedError, UnsafeError
 from tokfmt.formats.flat_tokens import blosc, codecs
 from tokfmt.formats.flat_tokens.metadata import Shard, read_layout
 from tokfmt.formats.flat_tokens.store import Blob, Store
@@ -78,13 +78,18 @@ class Array:
                 f"is missing: {layout.files - there:,} of {layout.files:,} chunks of {self.key} are not there, and its "
                 "fill_value says nothing of what they held", remedy="Copy the store again",
             )  # fmt: skip
-        declared = min((layout.files - there) * layout.file_items, layout.length)
-        if declared > _ABSENT + 16 * there * layout.file_items:
-            raise UnsafeError(
-                layout.where, f"declares {layout.length:,} items in {layout.files:,} chunks, but few of them are there",
-                expected=f"at least {-(-layout.files // 17):,} chunks", found=there, remedy="Copy the store again",
-            )  # fmt: skip
+        absent = min((layout.files - there) * layout.file_items, layout.length)
+        self._bounded(layout.where, absent, there * layout.file_items)
         return np.setdiff1d(np.arange(layout.files), present, assume_unique=True)
+
+    def _bounded(self, path: Path, absent: int, present: int) -> None:
+        """Raise when far more items lie in absent chunks than in those that are there."""
+        if absent > _ABSENT + 16 * present:
+            raise UnsafeError(
+                path, f"declares {absent + present:,} items of {self.key}, but almost all of its chunks are absent",
+                expected=f"at least {absent // 17:,} items in chunks that are there", found=present,
+                remedy="Copy the store again",
+            )  # fmt: skip
 
     def _chunk_key(self, number: int) -> str:
         return f"{self.key}/{self.layout.prefix}{number}"
@@ -169,11 +174,15 @@ class Array:
         if index is None:
             size = shard.index_bytes
             if file.size < size:
-                raise CorruptError(file.path, "is too short for its shard index", expected=size, found=file.size)
+                what = "is too short for its shard index"
+                raise CorruptError(file.path, what, expected=f"{size:,} bytes", found=file.size, remedy=blosc.AGAIN)
             raw = file.read(file.size - size if shard.at_end else 0, size)
             if shard.checksum:
                 codecs.check_crc32c(file.path, raw)
             index = np.frombuffer(raw, "<u8", 2 * shard.chunks).reshape(-1, 2)
+            used = index[: self.layout.chunks - number * shard.chunks]
+            there = int(np.count_nonzero(used[:, 1] != _NOWHERE))
+            self._bounded(file.path, (len(used) - there) * self.layout.chunk, there * self.layout.chunk)
             self._kept.put(("index", number), index)
         return index
 
@@ -184,7 +193,7 @@ class Array:
     def _file(self, number: int) -> Blob:
         blob = self._store.blob(self._chunk_key(number))
         if blob is None:
-            raise CorruptError(self._store.root / self._chunk_key(number), "disappeared while the store was being read")
+            raise SourceChangedError(self._store.root / self._chunk_key(number), "disappeared while it was being read")
         return blob
 
     def close(self) -> None:

@@ -30,6 +30,7 @@ from tokfmt.formats.flat_tokens.store import Blob
 blosc.use_threads = False
 
 HEADER = 16
+AGAIN = "Copy it again"
 _LOOK = 512
 _STORED = 2
 
@@ -63,19 +64,19 @@ def frame(blob: Blob, nbytes: int, itemsize: int) -> Frame:
     """
     if blob.size < HEADER:
         raise TruncatedError(
-            blob.path, "is too short for a blosc header", expected="at least 16 bytes", found=blob.size
+            blob.path, "is too short for a blosc header", expected="at least 16 bytes", found=blob.size, remedy=AGAIN
         )
     raw = blob.read(0, min(blob.size, _LOOK))
     version, _, flags, typesize, decoded, blocksize, cbytes = struct.unpack("<4B3I", raw[:HEADER])
     if version != 2:
-        raise _wrong(blob, "is not blosc data: version", 0, 2, version)
+        raise _wrong(blob, "is not blosc data of version 2", 0, None, version)
     if cbytes != blob.size:
-        what = "says in its blosc header how many bytes it has"
         if cbytes > blob.size:
-            raise TruncatedError(blob.path, what, offset=12, expected=cbytes, found=blob.size, remedy="Copy it again")
-        raise _wrong(blob, what, 12, cbytes, blob.size)
+            what = "ends before its blosc data does"
+            raise TruncatedError(blob.path, what, expected=f"{cbytes:,} bytes", found=blob.size, remedy=AGAIN)
+        raise _wrong(blob, "goes on behind its blosc data", cbytes, f"{cbytes:,} bytes", blob.size)
     if decoded != nbytes:
-        raise _wrong(blob, "does not decode to a full chunk: bytes", 4, nbytes, decoded)
+        raise _wrong(blob, "does not decode to a whole chunk", 4, f"{nbytes:,} bytes", decoded)
     if typesize not in (1, itemsize):
         raise _wrong(blob, "holds items of another size", 3, itemsize, typesize)
     if not 0 < blocksize <= nbytes:
@@ -123,7 +124,7 @@ def _reframed(blob: Blob, head: Frame, first: int, last: int, nbytes: int) -> by
     # blocks may lie in the order in which a writer's threads finished them: the last ends where any other begins
     stop = int(starts.min(where=starts > high, initial=head.cbytes))
     if low < index or high >= stop or stop > head.cbytes:
-        raise CorruptError(blob.path, "has blosc blocks outside of the file", offset=HEADER, remedy="Copy it again")
+        raise CorruptError(blob.path, "has blosc blocks outside of the file", offset=HEADER, remedy=AGAIN)
     moved = wanted - np.uint32(low - HEADER - 4 * len(wanted))
     header = raw[:4] + struct.pack("<3I", nbytes, head.blocksize, HEADER + 4 * len(wanted) + stop - low)
     return b"".join((header, moved.astype("<u4").tobytes(), blob.array(low, stop - low).data))
@@ -133,7 +134,7 @@ def _decompress(blob: Blob, data: bytes | NDArray[np.uint8], out: NDArray[np.uin
     try:
         blosc.decompress(data, out)
     except (RuntimeError, ValueError) as error:
-        raise CorruptError(blob.path, "is damaged: blosc cannot decode it", remedy="Copy it again") from error
+        raise CorruptError(blob.path, "is damaged: blosc cannot decode it", remedy=AGAIN) from error
 
 
 def encode(items: NDArray[np.generic]) -> bytes:
@@ -142,4 +143,4 @@ def encode(items: NDArray[np.generic]) -> bytes:
 
 
 def _wrong(blob: Blob, what: str, offset: int, expected: object, found: object) -> FormatError:
-    return CorruptError(blob.path, what, offset=offset, expected=expected, found=found, remedy="Copy it again")
+    return CorruptError(blob.path, what, offset=offset, expected=expected, found=found, remedy=AGAIN)

@@ -56,9 +56,12 @@ def findings(path: Path, split: str | None) -> Iterator[Finding]:
     except FormatError as error:
         yield _of("TF401", error)
         return
+    seen = set[Finding]()
     for group in groups:
-        if split in (None, group.split):
-            yield from _group(store, group)
+        for finding in _group(store, group) if split in (None, group.split) else ():
+            if finding not in seen:  # a chunk whose header is wrong is met again when its tokens are read
+                seen.add(finding)
+                yield finding
 
 
 def _of(code: str, error: FormatError, severity: str = "error") -> Finding:
@@ -157,7 +160,7 @@ def _semantics(store: Store, group: Group, tokens: Array, starts: Array, bound: 
         return
     step = max(WINDOW, -(-total // _WINDOWS))
     looked_at = sorted({*range(0, total, step), max(0, total - WINDOW)})
-    top, seen = -1, set[str]()
+    top, seen, whole = -1, set[str](), total <= WINDOW * _WINDOWS
     for start in looked_at if total else ():
         stop = min(start + WINDOW, total)
         try:
@@ -165,6 +168,7 @@ def _semantics(store: Store, group: Group, tokens: Array, starts: Array, bound: 
             ids >>= 1
         except FormatError as error:
             yield _of("TF409", error)
+            whole = False
             continue
         if bound is not None and largest_id(ids) > bound and "TF406" not in seen:
             seen.add("TF406")
@@ -172,7 +176,7 @@ def _semantics(store: Store, group: Group, tokens: Array, starts: Array, bound: 
         top = max(top, largest_id(ids))
         if sound and "TF405" not in seen:
             yield from _bits(tokens, offsets, start, stop, seen)
-    if bound is not None and top < bound and total <= WINDOW * _WINDOWS and total:
+    if bound is not None and top < bound and whole and total:
         yield Finding("TF407", "info", str(attributes_path(store, group)), f"max_token_id is {bound:,}, the largest id "
                       f"is {top:,}: legal, but a trainer may ask for a larger vocabulary")  # fmt: skip
 

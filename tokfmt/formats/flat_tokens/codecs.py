@@ -15,8 +15,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError, TruncatedError, UnsafeError
+from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
 from tokfmt.formats.flat_tokens import blosc
+from tokfmt.formats.flat_tokens.blosc import AGAIN
 from tokfmt.formats.flat_tokens.store import Blob
 
 Codec = Literal["blosc", "zstd", "gzip", "none"]
@@ -49,7 +50,8 @@ def decode(blob: Blob, codecs: Sequence[str], nbytes: int, itemsize: int) -> NDA
         blosc.decode(blob, itemsize, out)
         return out
     if blob.size > 2 * CHUNK_BYTES:
-        raise UnsafeError(blob.path, "is too large for a chunk", expected=f"{nbytes:,} bytes decoded", found=blob.size)
+        what = "is too large for a chunk"
+        raise UnsafeError(blob.path, what, expected=f"{nbytes:,} bytes decoded", found=blob.size, remedy=AGAIN)
     data = blob.read(0, blob.size)
     for number, name in enumerate(codecs):
         size = nbytes + 4 * list(codecs[number + 1 :]).count("crc32c")
@@ -63,28 +65,27 @@ def decode(blob: Blob, codecs: Sequence[str], nbytes: int, itemsize: int) -> NDA
         else:
             data = _DECODERS[name](blob.path, data, size)
     if len(data) < nbytes:
-        raise TruncatedError(blob.path, "is a short chunk: bytes", expected=nbytes, found=len(data), remedy=_AGAIN)
+        what = "is shorter than a chunk"
+        raise TruncatedError(blob.path, what, expected=f"{nbytes:,} bytes", found=len(data), remedy=AGAIN)
     if len(data) > nbytes:
-        raise CorruptError(blob.path, "is longer than a chunk: bytes", expected=nbytes, found=len(data))
+        what = "is longer than a chunk"
+        raise CorruptError(blob.path, what, expected=f"{nbytes:,} bytes", found=len(data), remedy=AGAIN)
     return np.frombuffer(data, np.uint8)
 
 
-_AGAIN = "Copy it again"
-
-
 def _inflate(path: Path, data: bytes, size: int, wbits: int) -> bytes:
-    out = b""
-    while data or not out:
-        stream = zlib.decompressobj(wbits)
-        try:
-            out += stream.decompress(data, size + 1 - len(out))
-        except zlib.error as error:
-            raise CorruptError(path, "is damaged: zlib cannot decode it", remedy=_AGAIN) from error
-        if len(out) > size:
-            raise UnsafeError(path, "decodes to more than a chunk", expected=f"{size:,} bytes")
-        if not stream.eof:
-            raise TruncatedError(path, "ends inside its compressed data", remedy=_AGAIN)
-        data = stream.unused_data
+    stream = zlib.decompressobj(wbits)
+    try:
+        out = stream.decompress(data, size + 1)
+    except zlib.error as error:
+        raise CorruptError(path, "is damaged: zlib cannot decode it", remedy=AGAIN) from error
+    if len(out) > size:
+        raise UnsafeError(path, "decodes to more than a chunk", expected=f"{size:,} bytes", remedy=AGAIN)
+    if not stream.eof:
+        raise TruncatedError(path, "ends inside its compressed data", remedy=AGAIN)
+    if stream.unused_data:
+        at = len(data) - len(stream.unused_data)
+        raise CorruptError(path, "goes on behind its compressed data", offset=at, remedy=AGAIN)
     return out
 
 
@@ -101,7 +102,7 @@ def _lz4(path: Path, data: bytes, size: int) -> bytes:
 
     said = struct.unpack("<i", data[:4])[0] if len(data) >= 4 else 0
     if said != size:
-        raise CorruptError(path, "does not decode to a full chunk: bytes", offset=0, expected=size, found=said)
+        raise _other_size(path, size, said)
     return _decompressed(path, lz4.decompress, data, "lz4")
 
 
@@ -110,23 +111,29 @@ def _zstd(path: Path, data: bytes, size: int) -> bytes:
 
     said, most = _zstd_sizes(path, data)
     if said is not None and said != size:
-        raise CorruptError(path, "does not decode to a full chunk: bytes", expected=size, found=said)
+        raise _other_size(path, size, said)
     if said is None and most > 2 * size + (1 << 20):  # a writer that streams leaves the size out; blocks bound it
-        raise UnsafeError(path, "could decode to more than a chunk", expected=f"{size:,} bytes", found=most)
+        what = "could decode to far more than a chunk"
+        raise UnsafeError(path, what, expected=f"{size:,} bytes", found=most, remedy="Write the array again with zarr")
     return _decompressed(path, zstd.decompress, data, "zstd")
+
+
+def _other_size(path: Path, size: int, said: int) -> FormatError:
+    what = "does not decode to a whole chunk"
+    return CorruptError(path, what, expected=f"{size:,} bytes", found=said, remedy=AGAIN)
 
 
 def _decompressed(path: Path, decompress: Callable[[bytes], bytes], data: bytes, name: str) -> bytes:
     try:
         return bytes(decompress(data))
     except (RuntimeError, ValueError) as error:
-        raise CorruptError(path, f"is damaged: {name} cannot decode it", remedy=_AGAIN) from error
+        raise CorruptError(path, f"is damaged: {name} cannot decode it", remedy=AGAIN) from error
 
 
 def _zstd_sizes(path: Path, data: bytes) -> tuple[int | None, int]:
     """Of the one frame that `data` is: the decoded size it states, if it does, and an upper bound from its blocks."""
     if len(data) < 6 or struct.unpack("<I", data[:4])[0] != _ZSTD_MAGIC:
-        raise CorruptError(path, "is not zstd data", offset=0)
+        raise CorruptError(path, "is not zstd data", offset=0, remedy=AGAIN)
     flags = data[4]
     single = bool(flags & 32)
     at = 5 + (not single) + (0, 1, 2, 4)[flags & 3]
@@ -139,10 +146,10 @@ def _zstd_sizes(path: Path, data: bytes) -> tuple[int | None, int]:
         most += size if kind < 2 else _ZSTD_BLOCK
         at += 3 + (1 if kind == 1 else size)
         if at > len(data):
-            raise TruncatedError(path, "ends inside its zstd data", remedy=_AGAIN)
+            raise TruncatedError(path, "ends inside its zstd data", remedy=AGAIN)
     at += 4 if flags & 4 else 0
     if at != len(data):
-        raise CorruptError(path, "is not one zstd frame", offset=at, expected=at, found=len(data))
+        raise CorruptError(path, "goes on behind its zstd data", offset=at, remedy=AGAIN)
     return said, most
 
 
@@ -151,9 +158,9 @@ def check_crc32c(path: Path, data: bytes) -> None:
     import google_crc32c
 
     if len(data) < 4:
-        raise TruncatedError(path, "is too short for its checksum", expected="at least 4 bytes", found=len(data))
+        raise TruncatedError(path, "is too short for a checksum", expected="4 bytes", found=len(data), remedy=AGAIN)
     if google_crc32c.value(data[:-4]) != struct.unpack("<I", data[-4:])[0]:
-        raise CorruptError(path, "does not fit its CRC-32C checksum", offset=len(data) - 4, remedy=_AGAIN)
+        raise CorruptError(path, "does not fit its CRC-32C checksum", offset=len(data) - 4, remedy=AGAIN)
 
 
 _DECODERS: dict[str, Callable[[Path, bytes, int], bytes]] = {

@@ -55,7 +55,7 @@ def groups_of(store: Store) -> list[Group]:
             store.root, "holds an array tokens, the name in the documentation's example", expected=TOKENS,
             remedy=f"If its ids are encoded (2 * id + start bit), rename it to {TOKENS}",
         )  # fmt: skip
-    raise CorruptError(store.root, f"holds no {TOKENS} and no group with one", expected="flat tokens in zarr")
+    raise CorruptError(store.root, f"holds no {TOKENS}, and no split that does", remedy="Name a store of flat tokens")
 
 
 def _zarr_format(store: Store, names: frozenset[str]) -> int:

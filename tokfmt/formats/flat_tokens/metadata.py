@@ -22,6 +22,8 @@ _V3_NAMES = {name: name for name in ("blosc", "zstd", "gzip", "crc32c")}
 _V3_NAMES |= {f"numcodecs.{name}": name for name in ("blosc", "zstd", "lz4", "gzip", "zlib")}
 _V3_KEYS = {"zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value",
             "codecs", "attributes", "storage_transformers", "dimension_names", "consolidated_metadata"}  # fmt: skip
+_PLAIN = "Write the array again with zarr and without it"
+_COPY = "Copy the store again, or write it again as flat tokens"
 _REWRITE = "Write the array again with zarr and one of these"
 
 
@@ -146,14 +148,14 @@ def _compressor(where: Path, value: object) -> str:
 
 def _filters(where: Path, value: object, itemsize: int) -> bool:
     filters = value if isinstance(value, list) else [] if value is None else [value]
-    for number, entry in enumerate(filters):
-        name = entry.get("id") if isinstance(entry, dict) else entry
-        if name != "delta" or number:
-            raise UnsafeError(
-                where, "names a filter that is not read", expected="delta or none", found=name,
-                remedy="Write the array again with zarr and without it",
-            )  # fmt: skip
-        _delta(where, entry, itemsize)
+    names = [entry.get("id") if isinstance(entry, dict) else entry for entry in filters]
+    if names not in ([], ["delta"]):
+        raise UnsafeError(
+            where, "names filters that are not read", expected="one delta or none",
+            found=", ".join(str(name) for name in names)[:60], remedy=_PLAIN,
+        )  # fmt: skip
+    for entry in filters:
+        _delta(where, entry if isinstance(entry, dict) else {}, itemsize)
     return bool(filters)
 
 
@@ -161,19 +163,22 @@ def _delta(where: Path, settings: Json, itemsize: int) -> None:
     stored = settings.get("astype", settings.get("dtype"))
     for dtype in (settings.get("dtype"), stored):
         if dtype not in (f"<i{itemsize}", f"<u{itemsize}"):
-            raise UnsupportedError(where, "has a delta filter of another type", expected=f"<i{itemsize}", found=dtype)
+            raise UnsupportedError(
+                where, "has a delta filter of another type", expected=f"<i{itemsize}", found=str(dtype)[:60],
+                remedy=_PLAIN,
+            )  # fmt: skip
 
 
 def _v3(where: Path, raw: Json, itemsize: int) -> Layout:
     for key, value in raw.items():
         if key not in _V3_KEYS and not (isinstance(value, dict) and value.get("must_understand") is False):
-            raise UnsupportedError(where, "has an extension that is not read", found=key)
+            raise UnsupportedError(where, "has an extension that is not read", found=key[:60], remedy=_PLAIN)
     if raw.get("node_type") != "array":
         raise _wrong(where, "node_type", "array", raw.get("node_type"))
     if raw.get("data_type") != f"uint{itemsize * 8}":
         raise _wrong(where, "data_type", f"uint{itemsize * 8}", raw.get("data_type"))
     if raw.get("storage_transformers"):
-        raise UnsupportedError(where, "has storage transformers, which are not read")
+        raise UnsupportedError(where, "has storage transformers, which are not read", remedy=_PLAIN)
     grid, settings = _named(where, "chunk_grid", raw.get("chunk_grid"))
     if grid != "regular":
         raise _wrong(where, "chunk_grid", "regular", grid)
@@ -207,7 +212,7 @@ def _sharding(where: Path, settings: Json, size: int) -> tuple[int, Shard, Seque
     names = [name for name, _ in index]
     if names not in (["bytes"], ["bytes", "crc32c"]) or index[0][1].get("endian", "little") != "little":
         raise UnsupportedError(
-            where, "has a shard index that is not read", expected="bytes, crc32c", found=", ".join(names)
+            where, "has a shard index that is not read", expected="bytes, crc32c", found=", ".join(names), remedy=_PLAIN
         )
     location = settings.get("index_location", "end")
     if location not in ("start", "end"):
@@ -235,7 +240,9 @@ def _chain(where: Path, codecs: Sequence[object], itemsize: int) -> tuple[bool, 
             raise _refused(where, name, ", ".join(_V3_NAMES))
         names.append(_V3_NAMES[name])
     if sum(name != "crc32c" for name in names) > 1:
-        raise UnsupportedError(where, "compresses chunks twice, which is not read", found=", ".join(names))
+        raise UnsupportedError(
+            where, "compresses chunks twice, which is not read", found=", ".join(names), remedy=_PLAIN
+        )
     return endian == "big", delta, tuple(reversed(names))
 
 
@@ -270,7 +277,9 @@ def _list(where: Path, what: str, value: object) -> list[object]:
 def _length(where: Path, raw: Json) -> int:
     length = _one(where, "shape", raw.get("shape"), least=0)
     if length > _LENGTH:
-        raise UnsafeError(where, "declares more items than a disk holds", expected=f"at most {_LENGTH:,}", found=length)
+        raise UnsafeError(
+            where, "declares more items than a disk holds", expected=f"at most {_LENGTH:,}", found=length, remedy=_COPY
+        )
     return length
 
 
@@ -291,4 +300,4 @@ def _fill(where: Path, raw: Json, itemsize: int) -> int | None:
 def _wrong(where: Path, what: str, expected: object, found: object) -> FormatError:
     said = "nothing" if found is None else str(found)
     shown = said if len(said) <= 60 else said[:57] + "..."
-    return CorruptError(where, f"has a wrong {what}", expected=str(expected), found=shown)
+    return CorruptError(where, f"has a wrong value of {what}", expected=str(expected), found=shown, remedy=_COPY)

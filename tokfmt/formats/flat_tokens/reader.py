@@ -158,7 +158,8 @@ def starts_errors(starts: Array, total: int, out: Offsets) -> Iterator[FormatErr
         last = int(window[-1])
     if decreases:
         yield CorruptError(
-            path, f"decreases {decreases:,} times, first at entry {first[0]:,}", expected=f"at least {first[1]:,}",
+            path, f"decreases at entry {first[0]:,}" + (f" and {decreases - 1:,} times after" if decreases > 1 else ""),
+            expected=f"at least {first[1]:,}",
             found=first[2], remedy=_COPY,
         )  # fmt: skip
     if last != total:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import struct
 import zipfile
@@ -20,6 +21,8 @@ from tokfmt.core.files import File
 
 _MEMBER = 1 << 28
 """Bytes of a zip member at most: twice the largest chunk."""
+
+_JSON_BYTES, _JSON_DEPTH = 1 << 20, 100
 
 _RATIO = 1100
 """Deflate cannot shrink by more than about 1,032."""
@@ -136,7 +139,8 @@ class Zipped:
         for entry in self._entries():
             parts = entry.filename.split("/")
             if ".." in parts or entry.filename.startswith("/") or "\\" in entry.filename:
-                raise UnsafeError(root, f"holds a member with the name {entry.filename!r}, which leaves the store")
+                raise UnsafeError(root, f"holds a member with the name {entry.filename!r}, which leaves the store",
+                                  remedy="Make the zip again from a store")  # fmt: skip
             for depth in range(len(parts)):
                 self._names.setdefault("/".join(parts[:depth]), set()).add(parts[depth])
             if parts[-1]:
@@ -158,15 +162,16 @@ class Zipped:
                 return archive.infolist()
         except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, struct.error, OSError) as error:
             raise CorruptError(
-                self.root, "is not a directory, and not a zip that can be read", found=str(error)
+                self.root, "is neither a zarr directory nor a zip that can be read", remedy="Copy it again"
             ) from error
 
     def _member(self, entry: zipfile.ZipInfo) -> _Member:
         where = self.root / entry.filename
         if entry.flag_bits & 1:
-            raise UnsupportedError(where, "is encrypted")
+            raise UnsupportedError(where, "is encrypted", remedy="Make the zip again without a password")
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise UnsupportedError(where, "is compressed by a method other than deflate", found=entry.compress_type)
+            raise UnsupportedError(where, "is compressed by a method other than deflate", found=entry.compress_type,
+                                   remedy="Make the zip again")  # fmt: skip
         if entry.file_size > min(_MEMBER, entry.compress_size * _RATIO + 64):
             raise UnsafeError(
                 where, f"says that its {entry.compress_size:,} bytes inflate to {entry.file_size:,}",
@@ -178,18 +183,20 @@ class Zipped:
         where = self.root / key
         head = self._file.read(member.header, 30)
         if head[:4] != b"PK\x03\x04":
-            raise CorruptError(where, "has no header where the zip's directory says", offset=member.header)
+            raise CorruptError(where, "has no header where the zip's directory says", offset=member.header,
+                               remedy="Copy the zip again")  # fmt: skip
         names, extra = struct.unpack("<2H", head[26:30])
         raw = self._file.read(member.header + 30 + names + extra, member.stored)
         if member.deflated:
             try:
                 raw = zlib.decompressobj(-15).decompress(raw, member.size + 1)
             except zlib.error as error:
-                raise CorruptError(where, "cannot be inflated", found=str(error)) from error
+                raise CorruptError(where, "cannot be inflated", remedy="Copy the zip again") from error
         if len(raw) != member.size:
             raise CorruptError(
-                where, "is not as long as the zip's directory says", expected=member.size, found=len(raw)
-            )
+                where, "is not as long as the zip's directory says", expected=f"{member.size:,} bytes",
+                remedy="Copy the zip again",
+            )  # fmt: skip
         if zlib.crc32(raw) != member.crc:
             raise CorruptError(where, "does not fit its checksum in the zip", remedy="Copy the zip again")
         return raw
@@ -228,23 +235,29 @@ def json_of(store: Store, key: str) -> Mapping[str, object] | None:
     """A small JSON object of the store, None when the file is not there.
 
     Raises:
-        UnsafeError: More than 1 MiB.
+        UnsafeError: More than 1 MiB, or nested too deeply.
         CorruptError: Not a JSON object.
     """
-    import json
-
     blob = store.blob(key)
     if blob is None:
         return None
-    if blob.size > 1 << 20:
+    if blob.size > _JSON_BYTES:
         raise UnsafeError(
             blob.path, "is too large for metadata", expected="at most 1 MiB", found=f"{blob.size:,} bytes"
         )
+    raw = blob.read(0, blob.size)
+    # how deep Python's parser goes before it gives up depends on its version; brackets in strings hardly matter
+    opened = np.isin(np.frombuffer(raw, np.uint8), (ord("["), ord("{"))).astype(np.int32)
+    opened -= np.isin(np.frombuffer(raw, np.uint8), (ord("]"), ord("}")))
+    if len(raw) and int(np.cumsum(opened).max()) > _JSON_DEPTH:
+        raise UnsafeError(blob.path, "is nested too deeply for metadata", expected=f"at most {_JSON_DEPTH} levels")
     try:
-        value = json.loads(blob.read(0, blob.size).decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise CorruptError(blob.path, "is not valid JSON", found=why) from error
+        value = json.loads(raw.decode("utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        at = error.pos if isinstance(error, json.JSONDecodeError) else error.start
+        raise CorruptError(blob.path, "is not valid JSON", offset=at, remedy="Copy the store again") from error
+    except ValueError as error:  # a number of thousands of digits
+        raise CorruptError(blob.path, "is not valid JSON", remedy="Copy the store again") from error
     if not isinstance(value, dict):
-        raise CorruptError(blob.path, "is not a JSON object", found=type(value).__name__)
+        raise CorruptError(blob.path, "is not a JSON object", found=type(value).__name__, remedy="Copy the store again")
     return value

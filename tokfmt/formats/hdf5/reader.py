@@ -220,7 +220,9 @@ def _own_samples(opening: Opening, rows: Rows, own: list[facts.Own]) -> TokenRea
     ends = [one.stream_tokens - one.first_token for one in own]
     pieces = chained(rows.starts, rows.width, rows.width + (own[0].stride == "disjoint"), ends, opens)
     if not whole or int(pieces.lengths.sum()) != own[0].stream_tokens:
-        opening.notes.append("these files are only a part of what was written; documents are cut where others are missing")
+        opening.notes.append(
+            "these files are only a part of what was written; documents are cut where others are missing"
+        )
     separator = opening.separator(own[0])
     told = opening.told(Layout.STREAM, separator, variant="samples", stride=own[0].stride, mask="loss")
     return _split_later(Runs(rows, pieces, ignored=None, plain=True, told=told))
@@ -234,7 +236,9 @@ def _check_labels(opening: Opening, rows: Rows, scan: Scan) -> None:
             f"(first: sample {local:,})", offset=offset, remedy=AS_SAMPLES,
         )  # fmt: skip
     if scan.masked_end.count:
-        opening.notes.append(f"{scan.masked_end.count:,} samples have tokens after the last one that counts; they are kept")
+        opening.notes.append(
+            f"{scan.masked_end.count:,} samples have tokens after the last one that counts; they are kept"
+        )
 
 
 def _verdict(opening: Opening, scan: Scan, groups: NDArray[np.int64], width: int) -> Verdict:

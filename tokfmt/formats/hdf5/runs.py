@@ -41,9 +41,18 @@ class Told:
     def info(self, dtype: np.dtype[Any], sequences: int, tokens: int) -> Info:
         """With what the rows have shown."""
         return Info(
-            self.layout, dtype, sequences, tokens, None, self.sample_length, self.separators, self.eos_id,
-            self.eos_from, self.inferred, self.notes, self.extras,
-        )  # fmt: skip
+            layout=self.layout,
+            dtype=dtype,
+            sequences=sequences,
+            tokens=tokens,
+            sample_length=self.sample_length,
+            separators=self.separators,
+            eos_id=self.eos_id,
+            eos_from=self.eos_from,
+            inferred=self.inferred,
+            notes=self.notes,
+            extras=self.extras,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@
 - Written lines have json.dumps' spacing: `{"input_ids": [1, 2, 3]}`, `{"text": "..."}`, LF, no byte order mark, and
   non-ASCII characters as they are.
 
-The raw index `X.idx` beside `X.jsonl`, which Modalities reads: a pickled list of (offset, length), one entry a document.
+The raw index `X.idx` beside `X.jsonl`, which Modalities reads: a pickled list of (offset, length), one a document.
 
     id   written                   offset   length              peculiarities
     I0   2023-11-03                bytes    bytes               an entry (size, 0) after the last line feed; CR counted

@@ -6,7 +6,7 @@ strings and split nothing. A UTF-8 byte order mark at the start of a file belong
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,12 +26,14 @@ class Lines:
     """Consecutive whole lines of one file, or some of them.
 
     Attributes:
-        data: The text they stand in.
+        text: Their file.
+        data: The part of it they stand in.
         starts, ends: int64[lines], where each begins and ends in `data`, without line end and byte order mark.
         offset: Where `data` begins in the file.
         contiguous: No line of `data` between the first and the last is left out.
     """
 
+    text: TextFile
     data: bytes
     starts: Positions
     ends: Positions
@@ -48,11 +50,18 @@ class Lines:
         """Some of the lines."""
         starts = self.starts[chosen]
         whole = self.contiguous and (isinstance(chosen, slice) or len(starts) == len(self.starts))
-        return Lines(self.data, starts, self.ends[chosen], self.offset, contiguous=whole)
+        return Lines(self.text, self.data, starts, self.ends[chosen], self.offset, contiguous=whole)
 
     def tolist(self) -> list[bytes]:
         """The lines as bytes."""
         return [self.data[a:b] for a, b in zip(self.starts.tolist(), self.ends.tolist(), strict=True)]
+
+    def stretches(self) -> tuple[Positions, Positions]:
+        """Where each line lies in the file and how long it is, carriage return and byte order mark included."""
+        starts = self.starts.copy()
+        starts[:1] = 0
+        ends = np.append(starts[1:] - 1, len(self.data) - self.data.endswith(b"\n"))
+        return starts + self.offset, ends - starts
 
     def joined(self) -> memoryview | bytes:
         """The lines with line ends between them, and nothing else."""
@@ -74,7 +83,7 @@ class Lines:
         return bool((raw[self.starts] == _OPEN).all() and (raw[self.ends - 1] == _CLOSE).all())
 
 
-def lines_of(data: bytes, offset: int) -> Lines:
+def lines_of(text: TextFile, data: bytes, offset: int) -> Lines:
     """The lines of `data`, which begins at a line's start and ends at a line's end or the file's."""
     raw = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(raw == _NEWLINE)
@@ -86,7 +95,7 @@ def lines_of(data: bytes, offset: int) -> Lines:
         starts[1:] = ends[:-1] + 1
     nonempty = ends > starts
     ends[nonempty] -= raw[ends[nonempty] - 1] == _RETURN
-    return Lines(data, starts, np.maximum(starts, ends), offset)
+    return Lines(text, data, starts, np.maximum(starts, ends), offset)
 
 
 def walk(text: TextFile, start: int, stop: int | None, longest: int) -> Iterator[Lines]:
@@ -105,17 +114,17 @@ def walk(text: TextFile, start: int, stop: int | None, longest: int) -> Iterator
             if size > longest:
                 raise _too_long(text, offset, longest)
             continue
-        yield _bounded(text, lines_of(b"".join(held), offset), longest)
+        yield _bounded(lines_of(text, b"".join(held), offset), longest)
         offset += size
         held, size = ([piece[cut:]], len(piece) - cut) if cut < len(piece) else ([], 0)
     if size:
-        yield _bounded(text, lines_of(b"".join(held), offset), longest)
+        yield _bounded(lines_of(text, b"".join(held), offset), longest)
 
 
-def _bounded(text: TextFile, lines: Lines, longest: int) -> Lines:
+def _bounded(lines: Lines, longest: int) -> Lines:
     long = lines.ends - lines.starts > longest
     if long.any():
-        raise _too_long(text, lines.offset + int(lines.starts[np.argmax(long)]), longest)
+        raise _too_long(lines.text, lines.offset + int(lines.starts[np.argmax(long)]), longest)
     return lines
 
 
@@ -148,8 +157,3 @@ def border(text: TextFile, at: int) -> int:
             return position + found + 1
         position += len(piece)
     return text.size
-
-
-def count_lines(lines: Iterable[Lines]) -> int:
-    """How many lines there are."""
-    return sum(len(some) for some in lines)

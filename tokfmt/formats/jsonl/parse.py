@@ -53,6 +53,11 @@ class Parsed(NamedTuple):
     kept: list[int] | None
     problems: list[tuple[int, Problem]]
 
+    def some(self, first: int, last: int, lines: int) -> Parsed:
+        """Only values `first <= i < last`, of a chunk of so many lines."""
+        kept = list(range(lines)) if self.kept is None else self.kept
+        return Parsed(self.values[first:last], kept[first:last], self.problems)
+
 
 @dataclass(frozen=True)
 class Parser:
@@ -134,7 +139,9 @@ class Parser:
             others += [".".join((*self.path[:depth], other)) for other in document if other != key]
             document = document[key]
         value = self._checked(document, name)
-        return OtherFields(name, tuple(others)) if others and not self.others and isinstance(value, (str, list)) else value
+        return (
+            OtherFields(name, tuple(others)) if others and not self.others and isinstance(value, (str, list)) else value
+        )
 
     def _checked(self, value: object, name: str) -> Value | Problem:
         if self.kind == "ids":
@@ -145,7 +152,7 @@ class Parser:
             value.encode()
         except UnicodeEncodeError as error:
             found = f"\\u{ord(value[error.start]):04x}"
-            return Fault(f'has a lone surrogate in field "{name}", which is no character', found=found)
+            return Fault(f'has a lone surrogate in field "{name}", which is no character', found=found, code="TF504")
         return value
 
 
@@ -177,19 +184,27 @@ def load(line: bytes) -> Document | Fault:
     try:
         text = str(line, "utf-8")
     except UnicodeDecodeError as error:
-        return Fault("is not UTF-8", error.start, found=f"byte 0x{line[error.start]:02x}", remedy=_encoding_remedy(line))
+        return Fault(
+            "is not UTF-8", error.start, found=f"byte 0x{line[error.start]:02x}", remedy=_encoding_remedy(line)
+        )
     if not text.strip(" \t\r\n"):
         return Fault("holds only white space" if text else "is empty", remedy=f"Remove it; {DROP}")
     if depth_of(line) > DEEPEST:
-        return Fault(f"is nested more than {DEEPEST} levels deep", kind=UnsafeError, remedy=f"Flatten it; {DROP}")
+        return Fault(
+            f"is nested more than {DEEPEST} levels deep", kind=UnsafeError, remedy=f"Flatten it; {DROP}", code="TF505"
+        )
     if text[0] == "\ufeff":
-        return Fault("begins with a byte order mark, which only the first line of a file may", remedy=f"Remove it; {DROP}")
+        return Fault(
+            "begins with a byte order mark, which only the first line of a file may", remedy=f"Remove it; {DROP}"
+        )
     try:
         return Document(json.loads(text, parse_int=_bounded_int))
     except json.JSONDecodeError as error:
         return _syntax(text, error)
     except RecursionError:  # called from very deep
-        return Fault("is nested too deep to be parsed here", kind=UnsafeError, remedy=f"Flatten it; {DROP}")
+        return Fault(
+            "is nested too deep to be parsed here", kind=UnsafeError, remedy=f"Flatten it; {DROP}", code="TF505"
+        )
 
 
 def _encoding_remedy(line: bytes) -> str:
@@ -241,8 +256,11 @@ def kind_of(value: object) -> str:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
-    names = {str: "a string", list: "a list", dict: "an object"}
-    return names.get(type(value), "a number")
+    if isinstance(value, str):
+        return "a string"
+    if isinstance(value, list):
+        return "a list"
+    return "an object" if isinstance(value, dict) else "a number"
 
 
 def _fields_of(document: dict[str, object], path: tuple[str, ...]) -> str:

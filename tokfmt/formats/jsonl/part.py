@@ -64,7 +64,7 @@ class Part:
         return self.census(valid).records
 
     def span(self, first: int, last: int, valid: Parser | None) -> tuple[int, int]:
-        """From the first byte of record `first` to the first byte of the line after record `last - 1`, of a plain file."""
+        """Where record `first` begins, and where the line after record `last - 1` does, in a plain file."""
         if self.index is not None and valid is None:
             entries = self.index.offsets
             check_start(self.index.path, first, int(entries[first]), self.text)

@@ -21,6 +21,7 @@ class Fault:
         at: Byte in the line.
         found, remedy: As in FormatError.
         kind: The error to raise.
+        code: Of the finding; see `check`.
     """
 
     what: str
@@ -28,6 +29,7 @@ class Fault:
     found: str | None = None
     remedy: str = f"Correct it; {DROP}"
     kind: type[FormatError] = CorruptError
+    code: str = "TF501"
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,24 +67,33 @@ def index_path(text: Path) -> Path:
     return text.with_suffix(".idx")
 
 
+def has_index(text: TextFile) -> bool:
+    """Whether an index stands beside a plain text file; an .idx of another toolkit is none."""
+    path = index_path(text.path)
+    if text.compression is not None or path == text.path or not os.path.lexists(path):
+        return False
+    file = File(path)
+    head = file.read(0, min(file.size, len(_OTHER_TOOLS)))
+    file.close()
+    return head != _OTHER_TOOLS
+
+
 def load_index(text: TextFile) -> RawIndex | None:
     """The index beside a plain text file; None when there is none.
 
     Raises:
         FormatError: It is not an index of this file, or damaged.
     """
+    if not has_index(text):
+        return None
     path = index_path(text.path)
-    if text.compression is not None or path == text.path or not os.path.lexists(path):
-        return None
     file = File(path)
-    if file.read(0, min(file.size, len(_OTHER_TOOLS))) == _OTHER_TOOLS:
-        return None
     try:
         offsets, lengths = entries_of(file, text.size)
     except FormatError as error:
-        kind = type(error)
-        facts = {"offset": error.offset, "expected": error.expected, "found": error.found}
-        raise kind(error.path, error.what, **facts, remedy=REMEDY) from error
+        raise type(error)(
+            error.path, error.what, offset=error.offset, expected=error.expected, found=error.found, remedy=REMEDY
+        ) from error
     finally:
         file.close()
     real = lengths > 0
@@ -161,4 +170,3 @@ def _lines_between(gap: bytes, *, first: bool, last: bool) -> int:
     begun = gap.count(b"\n") - (not first)
     unended = last and (first or b"\n" in gap) and not gap.endswith(b"\n") and len(gap) > 0
     return max(0, begun) + unended
-

@@ -65,8 +65,8 @@ class JsonlReader:
 
     def _kind(self) -> tuple[Kind, tuple[str, ...]]:
         """What the first record holds, and what was inferred from it; "ids" when there is no record at all."""
-        parser = self._parser("text", others=True)
-        for part, lines in ((part, lines) for part in self.parts for lines in part.lines(0, None)):
+        parser = Parser("text", self._keys["text"], others=True)
+        for lines in itertools.chain.from_iterable(part.lines(0, None) for part in self.parts):
             for index, line in enumerate(lines.tolist()):
                 ids, text = _at(load(line), self._keys["ids"]), parser.one(line)
                 if isinstance(ids, list) and all(type(token) is int for token in ids):
@@ -75,12 +75,13 @@ class JsonlReader:
                     return "text", ()
                 if ids is not None:
                     return "ids", ()
-                if "invalid-lines" not in self.drop:
-                    raise _error(part, lines, index, text)
+                if "invalid-lines" not in self.drop and isinstance(text, Fault):
+                    raise _error(lines, index, text)
         return "ids", ()
 
-    def _parser(self, kind: Kind, *, others: bool) -> Parser:
-        return Parser(kind, self._keys[kind], others)
+    def parser(self, *, others: bool) -> Parser:
+        """What decodes these records; `others`: without a look at their other fields."""
+        return Parser(self.kind, self._keys[self.kind], others)
 
     # counting and cutting
 
@@ -95,7 +96,7 @@ class JsonlReader:
 
     def _valid(self) -> Parser | None:
         """What tells a record from a line that is left out; None when every line is a record."""
-        return self._parser(self.kind, others=True) if "invalid-lines" in self.drop else None
+        return self.parser(others=True) if "invalid-lines" in self.drop else None
 
     def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
         if first == 0 and last is None:
@@ -150,16 +151,16 @@ class JsonlReader:
             yield RecordBatch(lines=kept.tolist(), invalid=invalid)
 
     def _parsed(self, block: Block, *, others: bool) -> Iterator[tuple[Lines, Parsed, int]]:
-        part, parser = self.parts[block.file], self._parser(self.kind, others=others)
+        part, parser = self.parts[block.file], self.parser(others=others)
         skip, take = self._window(block)
         for lines in part.lines(block.start, None if part.text.compression else block.stop):
             parsed = parser(lines)
-            self._raise(part, lines, parsed)
+            self._raise(lines, parsed)
             count = len(parsed.values)
-            if skip or (0 <= take < count):
-                lines, parsed = _some(lines, parsed, skip, count if take < 0 else skip + take)
-            skip, take = max(0, skip - count), take - len(parsed.values) if take >= 0 else -1
-            yield lines, parsed, len(parsed.problems)
+            first, last = min(skip, count), count if take < 0 else min(count, skip + take)
+            yield lines, parsed if last - first == count else parsed.some(first, last, len(lines)), len(parsed.problems)
+            skip -= first
+            take = take if take < 0 else take - (last - first)
             if take == 0:
                 return
 
@@ -169,10 +170,10 @@ class JsonlReader:
             return 0, -1
         return block.first - sum(self._counted()[: block.file]), block.records
 
-    def _raise(self, part: Part, lines: Lines, parsed: Parsed) -> None:
+    def _raise(self, lines: Lines, parsed: Parsed) -> None:
         for index, problem in parsed.problems:
             if "invalid-lines" not in self.drop or not isinstance(problem, Fault):
-                raise _error(part, lines, index, problem)
+                raise _error(lines, index, problem)
 
     def record(self, index: int) -> str | list[int]:
         block = self.blocks(1, index, index + 1)[0]
@@ -195,14 +196,8 @@ def _at(document: Document | Fault, keys: tuple[str, ...]) -> object:
     return value
 
 
-def _error(part: Part, lines: Lines, index: int, problem: Problem) -> TokfmtError:
-    return line_error(part.text, lines.offset + int(lines.starts[index]), problem)
-
-
-def _some(lines: Lines, parsed: Parsed, first: int, last: int) -> tuple[Lines, Parsed]:
-    """Records `first <= i < last` of a chunk."""
-    kept = parsed.kept if parsed.kept is not None else range(len(lines))
-    return lines, Parsed(parsed.values[first:last], list(kept[first:last]), parsed.problems)
+def _error(lines: Lines, index: int, problem: Problem) -> TokfmtError:
+    return line_error(lines.text, lines.offset + int(lines.starts[index]), problem)
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:

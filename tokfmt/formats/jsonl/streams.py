@@ -85,22 +85,25 @@ class TextFile:
     def _gzip(self) -> Iterator[bytes]:
         from isal import isal_zlib
 
+        damaged: Any = isal_zlib.error
         member: Any = None
         for at, data in self._compressed(_GZIP_INPUT):
-            full = False  # the last piece was cut at its limit: more may come without any input
-            while data or full:
+            rest, full = data, False  # full: the last piece was cut at its limit, more may come without any input
+            while rest or full:
                 if member is None:
-                    data = data.lstrip(b"\0")  # gzip(1) takes the zeros that a tape pads its last block with
-                    if not data:
+                    rest = rest.lstrip(b"\0")  # gzip(1) takes the zeros that a tape pads its last block with
+                    if not rest:
                         break
+                    if not rest.startswith(_MAGIC["gzip"][: len(rest)]):
+                        raise self._damaged("gzip", at + len(data) - len(rest))
                     member = isal_zlib.decompressobj(wbits=31)
                 try:
-                    piece = member.decompress(data, PIECE)
-                except isal_zlib.error as error:
+                    piece = member.decompress(rest, PIECE)
+                except damaged as error:
                     raise self._damaged("gzip", at) from error
                 yield piece
                 full = not member.eof and len(piece) == PIECE
-                data = member.unused_data if member.eof else member.unconsumed_tail
+                rest = member.unused_data if member.eof else member.unconsumed_tail
                 member = None if member.eof else member
         if member is not None:
             raise self._cut("gzip")
@@ -112,13 +115,14 @@ class TextFile:
             raise MissingDependencyError("zstandard", "zstd", f"reading {self.path.name}") from error
         frame: Any = None
         for at, data in self._compressed(_ZSTD_INPUT):
-            while data:
+            rest = data
+            while rest:
                 frame = zstandard.ZstdDecompressor().decompressobj() if frame is None else frame
                 try:
-                    yield frame.decompress(data)
+                    yield frame.decompress(rest)
                 except zstandard.ZstdError as error:
                     raise self._damaged("zstandard", at) from error
-                data = frame.unused_data if frame.eof else b""
+                rest = frame.unused_data if frame.eof else b""
                 frame = None if frame.eof else frame
         if frame is not None:
             raise self._cut("zstandard")

@@ -99,8 +99,8 @@ class JsonlWriter:
         if self.decoder is None:
             out.write(ids_lines(tokens, offsets - start, self._before, self._after))
             return top
-        for number, (a, b) in enumerate(zip(offsets.tolist(), offsets[1:].tolist(), strict=False), first):
-            out.write(self._text(number, tokens[a - start : b - start]))
+        bounds = (offsets - start).tolist()
+        out.writelines(self._text(first + k, tokens[bounds[k] : bounds[k + 1]]) for k in range(last - first))
         return top
 
     def _write_long(self, out: BinaryIO, start: int, stop: int, source: TokenReader) -> int:

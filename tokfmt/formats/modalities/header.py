@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from tokfmt.core.format import Confidence, Probe
 
@@ -43,11 +44,11 @@ class Header:
 
 def headers(head: bytes, layout: str = "auto") -> Iterator[Header]:
     """The headers that the first bytes may be, likeliest first; only those of `layout` when it is not "auto"."""
-    kinds = {"auto": (12, 8, 4), "A": (8,), "B": (12,), "C": (12,), "D": (12,)}.get(layout, (4,))
-    for size in kinds:
-        if size == 12 and (header := twelve(head)) and (layout == "auto" or header.big == (layout == "B")):
-            yield header
-        elif size < 12 <= len(head) or size == 8 <= len(head):
+    header = twelve(head)
+    if header and layout in ({"auto", "B"} if header.big else {"auto", "C", "D"}):
+        yield header
+    for size, layouts in ((8, {"auto", "A"}), (4, {"auto", "P1", "P2", "P3"})):
+        if layout in layouts and len(head) >= size:
             yield Header(size, big=True, length=int.from_bytes(head[:size], "big"))
 
 
@@ -56,7 +57,7 @@ def twelve(head: bytes) -> Header | None:
     if len(head) < 12:
         return None
     for big in (False, True):
-        order = "big" if big else "little"
+        order: Literal["big", "little"] = "big" if big else "little"
         width = int.from_bytes(head[8:12], order)
         if width in _WIDTHS:
             return Header(12, big, int.from_bytes(head[:8], order), width)

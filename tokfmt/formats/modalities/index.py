@@ -181,7 +181,7 @@ class _Survey:
         """
         begins, ends = [self.base, self.least + self.total], [self.total + self.last_shift, self.least]
         hashes = _mixed(np.array(begins + ends)).tolist()
-        return (self.balance + hashes[0] + hashes[1] - hashes[2] - hashes[3]) % 2**64 == 0
+        return bool((self.balance + hashes[0] + hashes[1] - hashes[2] - hashes[3]) % 2**64 == 0)
 
 
 def _mixed(places: Ints) -> NDArray[np.uint64]:

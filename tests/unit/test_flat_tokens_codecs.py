@@ -1,0 +1,150 @@
+"""Chunks of hostile bytes: a FormatError or the right number of bytes, never more memory than a chunk."""
+
+import struct
+import zlib
+from pathlib import Path
+
+import numcodecs
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
+from tokfmt.formats.flat_tokens import blosc, codecs
+from tokfmt.formats.flat_tokens.metadata import _chain
+from tokfmt.formats.flat_tokens.store import Blob
+
+ITEMS = np.arange(4096, dtype="<u4") * 7 % 1000
+SIZE = ITEMS.nbytes
+
+
+def blob(data):
+    return Blob(Path("c"), data, 0, len(data))
+
+
+def decode(data, *names):
+    return codecs.decode(blob(data), names, SIZE, 4)
+
+
+ENCODED = {
+    "blosc": numcodecs.Blosc("lz4", 5, 2, 1024).encode(ITEMS),
+    "zstd": numcodecs.Zstd(3, checksum=True).encode(ITEMS),
+    "lz4": numcodecs.LZ4().encode(ITEMS),
+    "gzip": numcodecs.GZip(3).encode(ITEMS),
+    "zlib": numcodecs.Zlib(3).encode(ITEMS),
+}
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_right(name):
+    assert np.array_equal(decode(ENCODED[name], name).view("<u4"), ITEMS)
+
+
+@pytest.mark.parametrize("name", ENCODED)
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_damaged(name, data):
+    raw = bytearray(ENCODED[name])
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    raw = bytes(raw[: data.draw(st.sampled_from([len(raw), len(raw), len(raw) // 2, 20, 3]))])
+    try:
+        assert len(decode(raw, name)) == SIZE
+    except FormatError as error:
+        assert "\n" not in str(error)
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_damaged_blocks(data):
+    raw = bytearray(ENCODED["blosc"])
+    for _ in range(data.draw(st.integers(0, 3))):
+        raw[data.draw(st.integers(0, 100))] = data.draw(st.integers(0, 255))
+    start, stop = sorted((data.draw(st.integers(0, SIZE)), data.draw(st.integers(1, SIZE))))
+    try:
+        part = blosc.decode_part(blob(bytes(raw)), SIZE, 4, min(start, stop - 1), stop)
+        assert part is None or len(part) == stop - min(start, stop - 1)
+    except FormatError as error:
+        assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("blocksize", [1 << 10, 5000, 1 << 13, 1 << 15])
+@pytest.mark.parametrize("random", [False, True])
+def test_every_part(blocksize, random):
+    items = np.random.default_rng(0).integers(0, 2**32, 70_001).astype("<u4") if random else np.resize(ITEMS, 70_001)
+    raw = items.view(np.uint8)
+    chunk = blob(numcodecs.Blosc("lz4", 5, 2, blocksize).encode(items))
+    assert blosc.frame(chunk, len(raw), 4).blocks > 1
+    for start in [*range(0, len(raw), 3331), len(raw) - 1]:
+        for stop in (start + 1, start + 9999, len(raw)):
+            part = blosc.decode_part(chunk, len(raw), 4, start, min(stop, len(raw)))
+            assert part is not None
+            assert np.array_equal(part, raw[start:stop])
+
+
+def test_zstd_of_a_writer_that_streams():
+    """No size in the frame: the blocks bound it."""
+    stream = zstandard.ZstdCompressor(write_content_size=False).compressobj()
+    raw = stream.compress(ITEMS.tobytes()) + stream.flush()
+    assert zstandard.get_frame_parameters(raw).content_size == zstandard.CONTENTSIZE_UNKNOWN
+    assert np.array_equal(decode(raw, "zstd").view("<u4"), ITEMS)
+    bomb = zstandard.ZstdCompressor(write_content_size=False).compressobj()
+    raw = bomb.compress(bytes(50 << 20)) + bomb.flush()
+    with pytest.raises(UnsafeError, match="far more than a chunk"):
+        decode(raw, "zstd")
+    with pytest.raises(CorruptError, match="goes on behind"):
+        decode(ENCODED["zstd"] * 2, "zstd")
+
+
+@pytest.mark.parametrize("size", [256, 65_791, 65_792, 1 << 20])
+def test_sizes_of_zstd_frames(size):
+    """Each width of the size field."""
+    data = bytes(range(256)) * (size // 256 + 1)
+    raw = numcodecs.Zstd(1).encode(data[:size])
+    assert len(codecs.decode(blob(raw), ("zstd",), size, 1)) == size
+
+
+@pytest.mark.parametrize("name", ["gzip", "zlib", "zstd", "blosc"])
+def test_something_behind(name):
+    with pytest.raises(CorruptError, match=f"goes on behind .* at byte {len(ENCODED[name]):,}"):
+        decode(ENCODED[name] + b"\0", name)
+
+
+def test_a_bomb_in_gzip():
+    with pytest.raises(UnsafeError, match="more than a chunk"):
+        decode(zlib.compress(bytes(100 << 20)), "zlib")
+
+
+def test_crc32c():
+    raw = ITEMS.tobytes()
+    good = raw + struct.pack("<I", numcodecs.checksum32.CRC32C().checksum(np.frombuffer(raw, np.uint8)))
+    assert np.array_equal(decode(good, "crc32c").view("<u4"), ITEMS)
+    assert np.array_equal(decode(zlib.compress(good), "zlib", "crc32c").view("<u4"), ITEMS)
+    with pytest.raises(CorruptError, match="CRC-32C"):
+        decode(b"\1" + good[1:], "crc32c")
+    with pytest.raises(TruncatedError):
+        decode(b"\1", "crc32c")
+
+
+def test_names_that_are_never_decoded():
+    plain = {"name": "bytes", "configuration": {"endian": "little"}}
+    for name in (
+        "numcodecs.pickle",
+        "pickle",
+        "numcodecs.msgpack2",
+        "numcodecs.json2",
+        "vlen-utf8",
+        "numcodecs.blosc2",
+    ):
+        with pytest.raises(UnsafeError):
+            _chain(Path("x"), [plain, {"name": name, "configuration": {}}], 4)
+    assert codecs.COMPRESSORS == {"blosc", "zstd", "lz4", "gzip", "zlib"}
+
+
+@pytest.mark.parametrize("codec", ["blosc", "zstd", "gzip", "none"])
+def test_written_chunks_are_the_same_each_time(codec):
+    first = codecs.encode(ITEMS, codec)
+    assert codecs.encode(ITEMS.copy(), codec) == first
+    assert np.array_equal(codecs.decode(blob(first), () if codec == "none" else (codec,), SIZE, 4).view("<u4"), ITEMS)

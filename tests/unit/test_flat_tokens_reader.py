@@ -1,0 +1,294 @@
+"""flat-tokens as others write it: seqax' own stores, zarr-python's v2 and v3, zips; splits, threads, limits."""
+
+import json
+import pickle
+import shutil
+import warnings
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+
+import numcodecs
+import numpy as np
+import pytest
+import zarr
+from paths import FIXTURES
+
+from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TokfmtError, UnsafeError
+from tokfmt.core.format import Confidence, look
+from tokfmt.core.ragged import Ragged
+from tokfmt.formats.flat_tokens import FORMAT
+from tokfmt.testing.harness import read, sequences, write
+
+GOLDEN = FIXTURES / "flat-tokens"
+EXPECTED = {k: v for k, v in json.loads((GOLDEN / "expected.json").read_bytes()).items() if k.endswith(".zarr")}
+CASES = [(name, split) for name, case in EXPECTED.items() for split in case.get("splits", [None])]
+DATA = [[7, 8], [], [9], [1] * 37, [], [2147483647, 0, 0], [50256] * 90, []]
+
+
+def wanted(name, split):
+    return EXPECTED[name]["splits"][split] if split else EXPECTED[name]["sequences"]
+
+
+def encoded(lists):
+    ragged = Ragged.of(lists)
+    tokens = ragged.tokens.astype("u4") << 1
+    starts = ragged.offsets.astype("u8")
+    tokens[np.unique(starts[starts < len(tokens)])] |= 1
+    return tokens, starts
+
+
+def by_zarr(path, lists=DATA, zarr_format=3, store=None, tokens_in={}, starts_in={}, **both):
+    """A bare array written by zarr-python."""
+    tokens, starts = encoded(lists)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        group = zarr.create_group(store or path, zarr_format=zarr_format, attributes={"max_token_id": 2**31 - 1})
+        for name, values, options in (("encoded_tokens", tokens, tokens_in), ("seq_starts", starts, starts_in)):
+            group.create_array(name, **({"data": values, "chunks": (16,)} | both | options))
+    return path
+
+
+@pytest.mark.parametrize(("name", "split"), CASES)
+def test_goldens(name, split):
+    reader = read(FORMAT, GOLDEN / name, options={"split": split} if split else {})
+    assert sequences(reader) == wanted(name, split)
+    others = {s for s in EXPECTED[name].get("splits", ()) if s != split}
+    assert set(reader.info.extras["other_splits"]) == others
+    stated = EXPECTED[name]["max_token_id"]
+    assert reader.info.extras["max_token_id"] == (stated[split] if split else stated)
+    assert not reader.info.notes
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_sniff(name):
+    assert FORMAT.sniff(look(GOLDEN / name)) is Confidence.CERTAIN
+
+
+def test_the_default_split_is_train_or_the_only_one(tmp_path):
+    assert sequences(read(FORMAT, GOLDEN / "doc_example.zarr")) == wanted("doc_example.zarr", "train")
+    shutil.copytree(GOLDEN / "doc_example.zarr", tmp_path / "x.zarr")
+    shutil.rmtree(tmp_path / "x.zarr/train")
+    assert sequences(read(FORMAT, tmp_path / "x.zarr")) == wanted("doc_example.zarr", "validation")
+
+
+def test_several_splits_and_none_called_train(tmp_path):
+    shutil.copytree(GOLDEN / "doc_example.zarr", tmp_path / "x.zarr")
+    (tmp_path / "x.zarr/train").rename(tmp_path / "x.zarr/test")
+    with pytest.raises(OptionError, match=r"several splits \(test, validation\)"):
+        read(FORMAT, tmp_path / "x.zarr")
+    assert sequences(read(FORMAT, tmp_path / "x.zarr", options={"split": "test"})) == [[1, 2], [3, 4, 5], [6, 7, 8]]
+
+
+@pytest.mark.parametrize("split", ["../train", "nothing", "/", ".zgroup", "train/encoded_tokens"])
+def test_a_split_that_is_not_there(split):
+    with pytest.raises(OptionError, match=r"train, validation"):
+        read(FORMAT, GOLDEN / "doc_example.zarr", options={"split": split})
+
+
+def test_a_bare_array_has_no_split():
+    with pytest.raises(OptionError, match="without splits"):
+        read(FORMAT, GOLDEN / "doc_example_bare.zarr", options={"split": "train"})
+
+
+V2 = {
+    "blosc": numcodecs.Blosc("lz4", 5, 2),
+    "blosc zstd": numcodecs.Blosc("zstd", 3, 1),
+    "blosc unshuffled": numcodecs.Blosc("blosclz", 9, 0),
+    "blosc zlib": numcodecs.Blosc("zlib", 1, 1, 256),
+    "zstd": numcodecs.Zstd(3),
+    "zstd checksum": numcodecs.Zstd(3, checksum=True),
+    "lz4": numcodecs.LZ4(),
+    "gzip": numcodecs.GZip(1),
+    "zlib": numcodecs.Zlib(1),
+    "none": None,
+}
+
+
+@pytest.mark.parametrize("codec", V2)
+@pytest.mark.parametrize("dtype", ["<", ">"])
+def test_zarr_v2_of_zarr_python(tmp_path, codec, dtype):
+    tokens, starts = encoded(DATA)
+    group = zarr.create_group(tmp_path / "x.zarr", zarr_format=2, attributes={"max_token_id": 2**31 - 1})
+    for name, values in (("encoded_tokens", tokens.astype(f"{dtype}u4")), ("seq_starts", starts.astype(f"{dtype}u8"))):
+        group.create_array(name, data=values, chunks=(16,), compressors=V2[codec], config={"write_empty_chunks": True})
+    reader = read(FORMAT, tmp_path / "x.zarr")
+    assert sequences(reader) == DATA
+    assert ("big-endian" in "".join(reader.info.notes)) is (dtype == ">")
+
+
+def test_zarr_v2_with_slashes_between_numbers_and_delta(tmp_path):
+    filters = {"filters": [numcodecs.Delta("<i8")]}
+    by_zarr(tmp_path / "x.zarr", zarr_format=2, starts_in=filters, chunk_key_encoding={"name": "v2", "separator": "/"})
+    assert json.loads((tmp_path / "x.zarr/seq_starts/.zarray").read_bytes())["filters"]
+    assert sequences(read(FORMAT, tmp_path / "x.zarr")) == DATA
+
+
+V3 = {
+    "default": {},
+    "blosc": {"compressors": zarr.codecs.BloscCodec(cname="zstd", shuffle="shuffle")},
+    "gzip": {"compressors": zarr.codecs.GzipCodec()},
+    "crc32c": {"compressors": [zarr.codecs.ZstdCodec(), zarr.codecs.Crc32cCodec()]},
+    "crc32c alone": {"compressors": zarr.codecs.Crc32cCodec()},
+    "none": {"compressors": None},
+    "big-endian": {"serializer": zarr.codecs.BytesCodec(endian="big")},
+    "points": {"chunk_key_encoding": {"name": "default", "separator": "."}},
+    "v2 keys": {"chunk_key_encoding": {"name": "v2"}},
+    "shards": {"shards": (64,)},
+    "one shard": {"shards": (256,)},
+}
+
+
+@pytest.mark.parametrize("how", V3)
+def test_zarr_v3_of_zarr_python(tmp_path, how):
+    by_zarr(tmp_path / "x.zarr", **V3[how])
+    reader = read(FORMAT, tmp_path / "x.zarr")
+    assert sequences(reader) == DATA
+    reader.close()
+    assert [reader.tokens(p, p + 1).tolist() for p in range(reader.info.tokens)] == [[t] for s in DATA for t in s]
+
+
+def test_zarr_v3_delta_and_index_at_the_start(tmp_path):
+    from zarr.codecs import numcodecs as wrapped
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        delta = wrapped.Delta(dtype="<i8")
+    shards = {"shards": {"shape": (64,), "index_location": "start"}, "compressors": zarr.codecs.ZstdCodec()}
+    by_zarr(tmp_path / "x.zarr", tokens_in=shards, starts_in={"filters": [delta]})
+    assert "numcodecs.delta" in (tmp_path / "x.zarr/seq_starts/zarr.json").read_text()
+    assert '"start"' in (tmp_path / "x.zarr/encoded_tokens/zarr.json").read_text()
+    assert sequences(read(FORMAT, tmp_path / "x.zarr")) == DATA
+
+
+def test_chunks_that_zarr_3_leaves_out(tmp_path):
+    """Without write_empty_chunks a chunk of zeros is no file; an integer fill value says what it held."""
+    data = [[], [], [], [], [5, *[0] * 30, 6]]
+    by_zarr(tmp_path / "x.zarr", data, chunks=(4,), zarr_format=2)
+    assert len(list((tmp_path / "x.zarr/encoded_tokens").iterdir())) < 9
+    assert not (tmp_path / "x.zarr/seq_starts/0").exists()
+    assert sequences(read(FORMAT, tmp_path / "x.zarr")) == data
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_a_zip_of_zarr_python(tmp_path, zarr_format):
+    """Its metadata is written twice, so that members repeat: the last one counts."""
+    path = tmp_path / "x.zip"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        store = zarr.storage.ZipStore(path, mode="w")
+        group = zarr.create_group(store, zarr_format=zarr_format, attributes={"max_token_id": 0})
+        group.attrs["max_token_id"] = 2**31 - 1
+        tokens, starts = encoded(DATA)
+        group.create_array("encoded_tokens", data=tokens, chunks=(16,))
+        group.create_array("seq_starts", data=starts, chunks=(16,))
+        store.close()
+    names = zipfile.ZipFile(path).namelist()
+    assert len(names) > len(set(names))
+    assert FORMAT.sniff(look(path)) is Confidence.CERTAIN
+    reader = read(FORMAT, path)
+    assert sequences(reader) == DATA
+    assert sequences(pickle.loads(pickle.dumps(reader))) == DATA
+
+
+def test_old_consolidated_metadata_is_not_believed(tmp_path):
+    path = write(FORMAT, tmp_path / "x.zarr", Ragged.of(DATA), options={"split": "none"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        zarr.consolidate_metadata(path, zarr_format=2)
+    stale = json.loads((path / ".zmetadata").read_bytes())
+    stale["metadata"]["encoded_tokens/.zarray"]["shape"] = [3]
+    (path / ".zmetadata").write_text(json.dumps(stale))
+    assert sequences(read(FORMAT, path)) == DATA
+
+
+def test_pickled_and_shared_by_threads(tmp_path):
+    rng = np.random.default_rng(3)
+    ids = rng.integers(0, 50257, 300_000).astype(np.uint32)
+    offsets = np.unique(np.concatenate(([0, len(ids)], rng.integers(0, len(ids), 900)))).astype(np.int64)
+    path = write(FORMAT, tmp_path / "x.zarr", Ragged(ids, offsets), options={"chunk": 40_000})
+    reader = pickle.loads(pickle.dumps(read(FORMAT, path)))
+    places = [tuple(sorted(p)) for p in rng.integers(0, len(ids), (300, 2)).tolist()]
+    with ThreadPoolExecutor(4) as pool:
+        for (a, b), found in zip(places, pool.map(lambda p: reader.tokens(*p), places)):
+            assert np.array_equal(found, ids[a:b])
+
+
+def test_small_parts_of_large_chunks(tmp_path):
+    """Blocks are decoded alone: of chunks that blosc compressed with threads too, whose blocks lie in any order."""
+    rng = np.random.default_rng(4)
+    ids = np.minimum(rng.zipf(1.3, 900_000), 50256).astype(np.uint32)
+    ids[:500_000] = rng.integers(0, 2**31, 500_000)  # blocks that do not compress beside those that do
+    path = write(FORMAT, tmp_path / "x.zarr", Ragged(ids, np.asarray([0, len(ids)])), options={"chunk": 900_000})
+    tokens, _ = encoded([ids])
+    numcodecs.blosc.use_threads, before = True, numcodecs.blosc.use_threads
+    threads = numcodecs.blosc.set_nthreads(4)
+    try:
+        threaded = numcodecs.blosc.compress(tokens, b"lz4", 5, 2, 1 << 16)
+    finally:
+        numcodecs.blosc.use_threads = before
+        numcodecs.blosc.set_nthreads(threads)
+    for chunk in (None, threaded):
+        if chunk:
+            (path / "train/encoded_tokens/0").write_bytes(chunk)
+        reader = read(FORMAT, path)
+        places = [*rng.integers(0, len(ids) - 3000, 60).tolist(), 0, len(ids) - 3000, 899_999]
+        for a in places:
+            b = min(len(ids), a + 3000)
+            assert np.array_equal(reader.tokens(a, b), ids[a:b])
+
+
+def test_a_bound_that_is_wrong_can_be_ignored(tmp_path):
+    path = write(FORMAT, tmp_path / "x.zarr", Ragged.of([[1, 9]]), options={"split": "none"})
+    for content, match in (('{"max_token_id": 8}', "above max_token_id at token 1"), ("{}", "no usable max_token_id")):
+        (path / ".zattrs").write_text(content)
+        with pytest.raises(CorruptError, match=match):
+            sequences(read(FORMAT, path))
+        assert sequences(read(FORMAT, path, options={"bound": "ignore"})) == [[1, 9]]
+
+
+def test_metadata_of_more_than_a_mebibyte(tmp_path):
+    path = write(FORMAT, tmp_path / "x.zarr", Ragged.of([[1, 9]]), options={"split": "none"})
+    file = path / "encoded_tokens/.zarray"
+    file.write_bytes(file.read_bytes() + b" " * (1 << 20))
+    with pytest.raises(UnsafeError, match="at most 1 MiB"):
+        read(FORMAT, path)
+
+
+@pytest.mark.parametrize("fill", [0, None])
+@pytest.mark.parametrize("name", ["encoded_tokens", "seq_starts"])
+def test_a_store_that_declares_2_to_the_54(tmp_path, fill, name):
+    path = write(FORMAT, tmp_path / "x.zarr", Ragged.of([[1, 9]]), options={"split": "none"})
+    meta = json.loads((path / name / ".zarray").read_bytes())
+    (path / name / ".zarray").write_text(
+        json.dumps(meta | {"shape": [1 << 54], "chunks": [1 << 20], "fill_value": fill})
+    )
+    with pytest.raises(TokfmtError, match="chunks"):
+        read(FORMAT, path)
+
+
+def test_a_group_without_its_file_is_noted(tmp_path):
+    path = write(FORMAT, tmp_path / "x.zarr", Ragged.of([[1, 9]]))
+    (path / ".zgroup").unlink()
+    reader = read(FORMAT, path)
+    assert sequences(reader) == [[1, 9]]
+    assert reader.info.notes == ("x.zarr: .zgroup is missing; zarr does not open the group",)
+
+
+def test_a_chunk_that_goes_away(tmp_path):
+    path = write(FORMAT, tmp_path / "x.zarr", Ragged.of([[1, 9]]))
+    reader = read(FORMAT, path)
+    (path / "train/encoded_tokens/0").unlink()
+    with pytest.raises(SourceChangedError, match="disappeared"):
+        reader.tokens(0, 2)
+
+
+def test_what_is_not_flat_tokens_is_not_claimed(tmp_path):
+    zarr.create_group(tmp_path / "other", zarr_format=2).create_array("a", shape=(3,), dtype="f4")
+    assert FORMAT.sniff(look(tmp_path / "other")) is None
+    (tmp_path / "other").rename(tmp_path / "other.zarr")
+    assert FORMAT.sniff(look(tmp_path / "other.zarr")) is Confidence.NAME
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        archive.writestr("readme.txt", "hello")
+    assert FORMAT.sniff(look(tmp_path / "other.zip")) is None
+    bad = FIXTURES / "bad/flat-tokens/meta_name_of_example"
+    assert FORMAT.sniff(look(bad)) is Confidence.STRUCTURE

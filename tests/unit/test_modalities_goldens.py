@@ -1,0 +1,190 @@
+"""Every pack of every layout that Modalities' own code has written: documents, layout, separator, detection."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tokfmt.core.errors import FormatError
+from tokfmt.core.format import Confidence, Hints, Target, look
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
+from tokfmt.formats.modalities import FORMAT, ReadOptions, WriteOptions
+from tokfmt.ops.open import open_source
+from tokfmt.testing.harness import sequences, write
+
+ROOT = Path(__file__).parents[2]
+HERE = ROOT / "fixtures" / "modalities"
+ELSEWHERE = ROOT.parent / "shared" / "golden"
+EXPECTED = json.loads((HERE / "expected.json").read_text())
+PACKS = EXPECTED["pbin"]
+P0 = "wild_branch_only_P0_noheader.pbin"
+BY_NAME_ALONE = {
+    P0,
+    "wild_branch_only_P2_header4_len_plus3.pbin",
+    "wild_branch_only_A_broken_offsets_6bcc334f.pbin",
+    "wild_branch_only_A_len_plus1_b8211997.pbin",
+}
+
+
+def stored(name):
+    return EXPECTED["doc_sets"][PACKS[name]["documents"]]
+
+
+def opened(path, **options):
+    return FORMAT.open([path], ReadOptions(**options), Hints())
+
+
+def facts(reader):
+    extras = reader.info.extras
+    return extras["layout"], extras["width"], extras["byte_order"][0] + "e", extras["header_bytes"]
+
+
+def described(entry):
+    return entry["layout"], entry["token_bytes"], entry["endian"], entry["header_bytes"]
+
+
+def test_the_goldens_are_there():
+    assert len(PACKS) == 42
+    assert {name for name in PACKS} == {path.name for path in HERE.glob("*.pbin")}
+    for name, entry in PACKS.items():
+        assert hashlib.sha256((HERE / name).read_bytes()).hexdigest() == entry["sha256"]
+
+
+@pytest.mark.parametrize("name", [name for name in PACKS if name != P0])
+def test_stored_axis(name):
+    reader = opened(HERE / name)
+    assert sequences(reader) == stored(name)
+    assert facts(reader) == described(PACKS[name])
+    assert reader.info.sequences == PACKS[name]["n_docs"]
+    assert reader.info.tokens == PACKS[name]["n_tokens"]
+    index_at = PACKS[name].get("index_at", PACKS[name]["header_bytes"] + PACKS[name].get("data_len", 0))
+    assert reader.info.extras["index_bytes"] == PACKS[name]["bytes"] - index_at
+    assert reader.info.dtype == {1: np.uint8, 2: np.uint16}.get(PACKS[name]["token_bytes"], np.uint32)
+
+
+@pytest.mark.parametrize("name", [name for name in PACKS if name != P0])
+def test_separator_is_inferred_and_removed(name):
+    eos = PACKS[name]["eod_id"]
+    source = open_source([HERE / name])
+    assert source.format is FORMAT
+    assert sequences(source.reader) == [document[:-1] for document in stored(name)]
+    assert all(document[-1] == eos for document in stored(name))
+    if stored(name):
+        assert (source.separator.eos_id, source.separator.inferred) == (eos, True)
+
+
+def test_stream_without_header():
+    with pytest.raises(FormatError, match="--from-opt layout=P0"):
+        open_source([HERE / P0])
+    reader = opened(HERE / P0, layout="P0")
+    assert sequences(reader) == [[token for document in stored(P0) for token in document]]
+    assert facts(reader) == described(PACKS[P0])
+    source = open_source([HERE / P0], format="modalities", eos=50256, options=["layout=P0"])
+    without = [[token for token in document if token != 50256] for document in stored(P0)]
+    assert sequences(source.reader) == [document for document in without if document]
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_detected(name, tmp_path):
+    claim = FORMAT.sniff(look(HERE / name))
+    assert claim is (Confidence.NAME if name in BY_NAME_ALONE else Confidence.CERTAIN)
+    renamed = tmp_path / "data.bin"
+    renamed.write_bytes((HERE / name).read_bytes())
+    assert FORMAT.sniff(look(renamed)) is (None if name in BY_NAME_ALONE else Confidence.CERTAIN)
+
+
+@pytest.mark.parametrize("name", [name for name in PACKS if PACKS[name]["layout"] in {"A", "B", "C", "D"}])
+def test_naming_the_right_layout_changes_nothing(name):
+    entry = PACKS[name]
+    reader = opened(HERE / name, layout=entry["layout"], width=entry["token_bytes"])
+    assert sequences(reader) == stored(name)
+    for other in {"A", "B", "C", "P1"} - {entry["layout"]} - ({"C"} if entry["layout"] == "D" else set()):
+        with pytest.raises(FormatError):
+            opened(HERE / name, layout=other)
+
+
+def test_notes():
+    assert opened(HERE / "E_D_2byte_gpt2.pbin").info.notes == (
+        "E_D_2byte_gpt2.pbin: index offsets are shifted from entry 5 on (merged by a tool that shifts later files by "
+        "12 bytes); documents were read by length",
+    )
+    assert opened(HERE / "D_2byte_gpt2.pbin").info.notes == ()
+    assert opened(HERE / "C_2byte_gpt2.pbin").info.inferred == ()
+    assert opened(HERE / "A_2byte_gpt2.pbin").info.inferred == (
+        "A_2byte_gpt2.pbin: 2-byte tokens, which this layout does not store; --from-opt width=N overrides",
+    )
+
+
+SAMPLES = ELSEWHERE / "modalities"
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="sample data of others, not part of the repository")
+@pytest.mark.parametrize("name", ["wild_repo_C_lorem_ipsum.pbin", "wild_repo_D_lorem_ipsum.pbin"])
+def test_sample_data_of_the_project(name):
+    expected = json.loads((SAMPLES / "expected.json").read_text())
+    entry = expected["pbin"][name]
+    reader = opened(SAMPLES / name)
+    assert sequences(reader) == expected["doc_sets"][entry["documents"]]
+    assert facts(reader) == described(entry)
+
+
+@pytest.mark.skipif(not ELSEWHERE.is_dir(), reason="fixtures of other formats, not part of the repository")
+def test_nothing_else_is_claimed():
+    others = [path for name in ("hdf5", "flat-tokens", "gpt2") for path in (ELSEWHERE / name).rglob("*")]
+    others += [path for path in SAMPLES.rglob("*") if path.suffix != ".pbin"]
+    claimed = [path for path in others if FORMAT.sniff(look(path)) is not None]
+    assert len(others) > 150
+    assert claimed == []
+
+
+def test_no_fixture_of_another_format_is_claimed():
+    others = [path for path in (ROOT / "fixtures").rglob("*") if "modalities" not in path.parts]
+    assert [p for p in others if (p.is_file() or p.is_dir()) and p.suffix != ".pbin" and FORMAT.sniff(look(p))] == []
+
+
+# writing what upstream wrote, byte for byte
+
+
+def rewritten(tmp_path, name, documents, options, size=100):
+    dtype = np.dtype({1: np.uint8, 2: np.uint16}.get(PACKS[name]["token_bytes"], np.uint32))
+    path = write(
+        FORMAT, tmp_path / name, Ragged.of(documents, dtype), eos_id=PACKS[name]["eod_id"], options=options, size=size
+    )
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("D_2byte_gpt2_eod_always.pbin", {}),
+        ("D_2byte_gpt2_crlf.pbin", {}),
+        ("D_join_of_one.pbin", {}),
+        ("D_1byte_byte256.pbin", {}),
+        ("D_4byte_wide.pbin", {}),
+        ("A_4byte_gpt2.pbin", {"layout": "A"}),
+        ("A_2byte_gpt2.pbin", {"layout": "A", "width": 2}),
+        ("A_1byte_byte256.pbin", {"layout": "A", "width": 1}),
+    ],
+)
+def test_same_bytes_as_upstream(tmp_path, name, options):
+    documents = [document[:-1] for document in stored(name)]
+    assert rewritten(tmp_path, name, documents, options) == PACKS[name]["sha256"]
+
+
+@pytest.mark.parametrize("name", ["D_2byte_gpt2.pbin", "D_1byte_byte256.pbin", "D_4byte_wide.pbin"])
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+def test_same_bytes_as_upstream_with_separators_only_where_missing(tmp_path, name, size):
+    """Some documents come with their own separator, some without."""
+    eos = PACKS[name]["eod_id"]
+    documents = [d if i % 3 == 0 else d[:-1] for i, d in enumerate(stored(name)) if d[:-1] == [] or d[-2:-1] != [eos]]
+    if len(documents) == len(stored(name)):
+        assert rewritten(tmp_path, name, documents, {"eod": "if-missing"}, size) == PACKS[name]["sha256"]
+    whole = (
+        rewritten(tmp_path, f"{name}", stored(name), {"eod": "if-missing"}, size)
+        if not (tmp_path / name).exists()
+        else None
+    )
+    assert whole in {None, PACKS[name]["sha256"]}

@@ -1,0 +1,238 @@
+"""Write HDF5 samples as documented, and plain corpora.
+
+The stream has a separator after each sequence. HDF5 files cannot be written by several processes, so a region writes
+the compressed chunks of its samples to a part, `DST.parts/000012`, and `commit` stores them in order, as they are:
+
+    part      bytes          content
+    chunks    sum of sizes   one zlib stream a sample (raw where that would not be smaller)
+    sizes     4 a sample     uint32 bytes of each chunk; bit 31 set: raw
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from isal import isal_zlib
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import WINDOW, TokenReader, windows
+from tokfmt.core.dtypes import INT32_MAX, U16, U32, Dtype, check_ids
+from tokfmt.core.errors import Loss, OptionError, TokenRangeError
+from tokfmt.core.format import Receipt, Region, Target, TokenWriter
+from tokfmt.core.output import Output, preallocate
+from tokfmt.core.publish import write_error
+from tokfmt.formats.hdf5.assemble import RAW, Facts, assemble, corpus_place, empty_corpus, read_parts
+from tokfmt.formats.hdf5.options import WriteOptions
+from tokfmt.views.select import empty_sequences
+from tokfmt.views.separated import WithSeparators
+
+_LARGEST_SAMPLE = 1 << 22
+_REACH = 4064
+"""Tokens in a sample from which on deflate no longer reaches from the labels back to the same input_ids."""
+
+
+def make_writer(path: Path, options: WriteOptions, target: Target) -> TokenWriter:
+    """The writer of the layout asked for.
+
+    Raises:
+        OptionError: An option is out of range.
+    """
+    if not 1 <= options.seq_len <= _LARGEST_SAMPLE:
+        raise OptionError(f"hdf5 option seq_len: {options.seq_len:,} is outside 1..{_LARGEST_SAMPLE:,}", name="seq_len")
+    if options.samples < 1:
+        raise OptionError(f"hdf5 option samples: {options.samples:,} is less than 1", name="samples")
+    if options.pad is not None and not 0 <= options.pad <= INT32_MAX:
+        raise OptionError(f"hdf5 option pad: {options.pad:,} is outside 0..{INT32_MAX:,}", name="pad")
+    if options.layout == "corpus":
+        return CorpusWriter(path, options, target)
+    return SampleWriter(path, options, target)
+
+
+class _Files:
+    """The files of a destination: one `.h5`, or `data-00000.h5` ... of a directory, near-equal in size.
+
+    Attributes:
+        bounds: Rows before each file, and the end.
+    """
+
+    def __init__(self, path: Path, rows: int, most: int) -> None:
+        self.path = path
+        self.single = path.suffix == ".h5"
+        count = 1 if self.single else max(1, -(-rows // most))
+        self.bounds = [rows * k // count for k in range(count + 1)]
+
+    def name(self, number: int) -> Path:
+        return self.path if self.single else self.path / f"data-{number:05d}.h5"
+
+    def of(self, row: int) -> int:
+        """The file that holds a row."""
+        return int(np.searchsorted(self.bounds, row, side="right")) - 1
+
+    def cut(self, size: int) -> Iterator[tuple[int, int]]:
+        """Intervals of at most `size` rows, none across two files."""
+        for first, last in pairwise(self.bounds):
+            yield from windows(first, last, size)
+
+
+class SampleWriter:
+    """Samples [n, 3, seq_len] of the stream; the last one is padded, so nothing is dropped."""
+
+    needs_eos = True
+    separated = True
+    needs_max_id = False
+
+    def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
+        self.path, self.options, self.eos_id = path, options, target.eos_id or 0
+        if self.eos_id > INT32_MAX:
+            raise TokenRangeError("hdf5", self.eos_id, INT32_MAX, 0, "The separator does not fit an int32")
+        self.pad_id = self.eos_id if options.pad is None else options.pad
+        self.step = options.seq_len + (options.stride == "disjoint")
+        self.shuffle = options.seq_len >= _REACH if options.shuffle is None else options.shuffle
+
+    def lost(self, source: TokenReader) -> Sequence[Loss]:
+        return _lost(source)
+
+    def _length(self, source: TokenReader) -> int:
+        """Tokens of the stream that are written.
+
+        A sample needs two. Where windows lie side by side and only the last separator is left for the last one, it is
+        not written: the end of the stream ends the document as well.
+        """
+        total = WithSeparators(source, self.eos_id).info.tokens
+        return total - 1 if self.step > self.options.seq_len and total % self.step == 1 else total
+
+    def _files(self, source: TokenReader) -> _Files:
+        shared = int(self.step == self.options.seq_len)  # overlapping windows share a token with the next
+        samples = max(0, -(-(self._length(source) - shared) // self.step))
+        return _Files(self.path, samples, self.options.samples)
+
+    def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
+        cuts = list(self._files(source).cut(max(1, size // self.step)))
+        length = self._length(source)
+        bounds = [range(a * self.step, b * self.step) for a, b in cuts]
+        if bounds:
+            bounds[-1] = range(bounds[-1].start, length)
+        pairs = enumerate(zip(cuts, bounds, strict=True))
+        return [Region(index, range(first, last), tokens) for index, ((first, last), tokens) in pairs]
+
+    @property
+    def parts(self) -> Path:
+        """Where the parts are."""
+        return self.path.with_name(f"{self.path.name}.parts")
+
+    def create(self, source: TokenReader) -> None:
+        try:
+            self.parts.mkdir()
+            if self.path.suffix != ".h5":
+                self.path.mkdir()
+        except OSError as error:
+            raise write_error(self.path, error) from error
+
+    def write(self, region: Region, source: TokenReader) -> Receipt:
+        stored, length = WithSeparators(source, self.eos_id), self._length(source)
+        part = self.parts / f"{region.index:06d}"
+        part.unlink(missing_ok=True)
+        preallocate(part, 0)
+        top, sizes = -1, np.empty(len(region.sequences), np.uint32)
+        with Output(part) as out:
+            block = max(1, WINDOW // (3 * self.options.seq_len))
+            for first, last in windows(region.sequences.start, region.sequences.stop, block):
+                start, stop = first * self.step, min(length, (last - 1) * self.step + self.options.seq_len + 1)
+                tokens = stored.tokens(start, stop)
+                top = max(top, check_ids(tokens, INT32_MAX, start, "hdf5"))
+                chunks = [self._chunk(sample) for sample in self._samples(tokens, last - first)]
+                sizes[first - region.sequences.start : last - region.sequences.start] = [size for _, size in chunks]
+                out.write(out.written, b"".join(data for data, _ in chunks))
+            out.write(out.written, sizes)
+        return Receipt(region.index, top, out.written, len(region.sequences))
+
+    def _samples(self, tokens: NDArray[np.unsignedinteger], count: int) -> NDArray[np.int32]:
+        """Windows of the stream as <i4[count, 3, seq_len]; what lies behind its end is padding."""
+        width = self.options.seq_len
+        padded = np.full((count - 1) * self.step + width + 1, self.pad_id, np.dtype("<i4"))
+        padded[: len(tokens)] = tokens
+        each = np.lib.stride_tricks.sliding_window_view(padded, width + 1)[:: self.step]
+        samples = np.empty((count, 3, width), np.dtype("<i4"))
+        samples[:, 0], samples[:, 1], samples[:, 2] = each[:, :-1], 1, each[:, 1:]
+        valid = len(tokens) - 1 - (count - 1) * self.step  # of the last sample; all others are full
+        if valid < width:
+            samples[-1, 1, valid:] = 0
+            samples[-1, 0, valid:] = self.pad_id
+        return samples
+
+    def _chunk(self, sample: NDArray[np.int32]) -> tuple[bytes, int]:
+        """A sample as it is stored, and its size; raw when compressing does not pay."""
+        raw = sample.reshape(-1).view(np.uint8)
+        if self.shuffle:
+            raw = np.ascontiguousarray(raw.reshape(-1, 4).T)
+        packed: bytes = isal_zlib.compress(raw, level=1)
+        return (packed, len(packed)) if len(packed) < raw.nbytes else (raw.tobytes(), raw.nbytes | RAW)
+
+    def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:
+        files, length = self._files(source), self._length(source)
+        chunks = read_parts([(self.parts / f"{r.region:06d}", int(r.details)) for r in receipts])
+        for number, (first, last) in enumerate(pairwise(files.bounds)):
+            facts = Facts(self.options.stride, self.eos_id, self.pad_id, first * self.step, length)
+            assemble(files.name(number), (last - first, self.options.seq_len), chunks, facts, shuffle=self.shuffle)
+        shutil.rmtree(self.parts)
+
+
+class CorpusWriter:
+    """The stream as one array, uint16 or uint32 by its largest id; contiguous, so that regions write by position."""
+
+    needs_eos = True
+    separated = True
+    needs_max_id = True
+
+    def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
+        self.path, self.options, self.eos_id = path, options, target.eos_id or 0
+
+    def lost(self, source: TokenReader) -> Sequence[Loss]:
+        return _lost(source)
+
+    def _files(self, source: TokenReader) -> _Files:
+        length = WithSeparators(source, self.eos_id).info.tokens
+        return _Files(self.path, length, self.options.samples * self.options.seq_len)
+
+    def _dtype(self, source: TokenReader) -> Dtype:
+        top = source.info.max_id
+        return U16 if top is not None and max(top, self.eos_id) < 1 << 16 else U32
+
+    def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
+        cuts = self._files(source).cut(size)
+        return [Region(index, range(0), range(a, b)) for index, (a, b) in enumerate(cuts)]
+
+    def create(self, source: TokenReader) -> None:
+        files = self._files(source)
+        try:
+            if not files.single:
+                self.path.mkdir()
+        except OSError as error:
+            raise write_error(self.path, error) from error
+        for number, (first, last) in enumerate(pairwise(files.bounds)):
+            facts = Facts("corpus", self.eos_id, None, first, files.bounds[-1])
+            empty_corpus(files.name(number), last - first, self._dtype(source), facts)
+
+    def write(self, region: Region, source: TokenReader) -> Receipt:
+        stored, files, dtype = WithSeparators(source, self.eos_id), self._files(source), self._dtype(source)
+        number, top = files.of(region.tokens.start), -1
+        place, limit = corpus_place(files.name(number)), (1 << 8 * dtype.itemsize) - 1
+        with Output(files.name(number)) as out:
+            for a, b in windows(region.tokens.start, region.tokens.stop):
+                tokens = stored.tokens(a, b)
+                top = max(top, check_ids(tokens, limit, a, "hdf5"))
+                at = place + (a - files.bounds[number]) * dtype.itemsize
+                out.write(at, tokens.astype(dtype.newbyteorder("<"), copy=False))
+        return Receipt(region.index, top, out.written)
+
+    def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:
+        """Every file is complete when its regions are."""
+
+
+def _lost(source: TokenReader) -> Sequence[Loss]:
+    count, first = empty_sequences(source)
+    return [Loss("empty-sequences", f"{count:,} empty sequences (first: sequence {first:,})")] if count else []

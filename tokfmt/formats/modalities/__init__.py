@@ -1,0 +1,63 @@
+"""Modalities packs (`.pbin`): header, tokens of all documents, pickled index.
+
+    bytes            layout D (since 2024-07, what is written)         layout A (2023-12 .. 2024-03)
+    0 .. 7           u64 little-endian, bytes of the data section      u64 big-endian, the same
+    8 .. 11          u32 little-endian, bytes a token: 1, 2 or 4       (no such field: 4 bytes a token)
+    ...              token ids, little-endian                          token ids, big-endian
+    to the end       pickled [(offset, length), ...]                   the same
+
+- Documents lie one after the other in the order of the index. Offsets and lengths are bytes, lengths include the
+  separator (`eod`), which follows every document, also the last. Offsets count from 0 in D, from the start of the file
+  in A (8), B and C (12). There is no magic number, no checksum, no vocabulary.
+- B (2024-03) is D's header big-endian, C (2024-04) little-endian; both count offsets from 12. P0 .. P3 (2023-12, never
+  released) have a header of 4 bytes or none. E is the output of a merge that subtracts 12 bytes from the offsets of
+  each further file; the first may even be negative.
+- Right for all of them: ignore the stored offsets; document i begins after the header and the lengths before it.
+- A writer that was killed leaves a length of 0 in the header. Tokens of 3 bytes (one day in 2024) no Modalities reads.
+- An empty pack of layout D has 17 bytes: 12 of header, and `80 04 5d 94 2e`.
+
+The index is decoded by `tokfmt.formats.pickled_index`. Source: files written by the code of each version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
+from tokfmt.formats.modalities.header import sniff
+from tokfmt.formats.modalities.options import ReadOptions, WriteOptions
+from tokfmt.formats.modalities.reader import ModalitiesReader
+from tokfmt.formats.modalities.writer import ModalitiesWriter
+
+__all__ = ["FORMAT", "Modalities", "ReadOptions", "WriteOptions"]
+
+
+class Modalities:
+    """Modalities packs."""
+
+    name = "modalities"
+    title = "Modalities packs (.pbin): tokens of all documents and a pickled index"
+    extensions = (".pbin",)
+    joins = False
+    carries = "documents in order, empty ones as well; ids up to 2^32-1; separators inside documents"
+    cannot = "ids of 2^32 and more"
+    read_options = ReadOptions
+    write_options = WriteOptions
+
+    def sniff(self, probe: Probe) -> Confidence | None:
+        return sniff(probe)
+
+    def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> ModalitiesReader:
+        return ModalitiesReader(paths, options, hints)
+
+    def writer(self, path: Path, options: WriteOptions, target: Target) -> ModalitiesWriter:
+        return ModalitiesWriter(path, options, target)
+
+    def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
+        from tokfmt.formats.modalities.check import findings
+
+        return findings(path, options)
+
+
+FORMAT = Modalities()
