@@ -29,8 +29,6 @@ class TestFlatTokens(FormatContract):
         {"split": "none", "chunk": 16},
         {"zarr_format": 3, "chunk": 8},
         {"codec": "zstd", "chunk": 8},
-        {"codec": "gzip", "starts_chunk": 2, "split": "validation"},
-        {"codec": "none", "chunk": 5, "zarr_format": 3},
     )
 
     def oracle(self, path, options):

@@ -270,6 +270,7 @@ def test_a_group_without_its_file_is_noted(tmp_path):
     path = write(FORMAT, tmp_path / "x.zarr", Ragged.of([[1, 9]]))
     (path / ".zgroup").unlink()
     reader = read(FORMAT, path)
+    assert FORMAT.sniff(look(path)) is Confidence.CERTAIN
     assert sequences(reader) == [[1, 9]]
     assert reader.info.notes == ("x.zarr: .zgroup is missing; zarr does not open the group",)
 

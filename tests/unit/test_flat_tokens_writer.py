@@ -60,6 +60,20 @@ def test_nothing_at_all(tmp_path, zarr_format):
     assert group.attrs["max_token_id"] == 0
 
 
+@pytest.mark.parametrize("codec", ["blosc", "zstd", "gzip", "none"])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_zarr_python_reads_every_kind(tmp_path, codec, zarr_format):
+    lists = [[], [5, 6, 7], [], [2**31 - 1] * 20, [], []]
+    options = {"codec": codec, "zarr_format": zarr_format, "chunk": 8, "starts_chunk": 3, "split": "validation"}
+    path = write(FORMAT, tmp_path / "x.zarr", Ragged.of(lists), options=options)
+    group = zarr.open_group(path, mode="r", zarr_format=zarr_format, use_consolidated=False)["validation"]
+    tokens, starts = group["encoded_tokens"][:], group["seq_starts"][:]
+    assert starts.tolist() == [0, 0, 3, 3, 23, 23, 23]
+    assert tokens.tolist() == [11, 12, 14, 2**32 - 1] + [2**32 - 2] * 19
+    assert group.attrs["max_token_id"] == 2**31 - 1
+    assert sequences(read(FORMAT, path)) == lists
+
+
 def test_chunks_of_zeros_are_written(tmp_path):
     """zarr 2 reads a chunk that is not there, and has no fill value, as whatever memory held."""
     path = write(FORMAT, tmp_path / "x.zarr", Ragged.of([[1] + [0] * 30]), options={"chunk": 4, "starts_chunk": 1})

@@ -93,6 +93,15 @@ def test_split_in_many_scan_pieces(monkeypatch):
     assert sequences(SplitAt(stored_stream(lists), EOS)) == [s for s in lists if s]
 
 
+@quick
+@given(st.lists(st.lists(st.just(1), max_size=3), max_size=20), st.integers(1, 5))
+def test_split_counts_pieces_in_windows(lists, size):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(split, "windows", lambda a, b, _=0: ((x, min(x + size, b)) for x in range(a, b, size)))
+        view = SplitAt(stored_stream(lists), EOS)
+        assert sequences(view) == [s for s in lists if s]
+
+
 def test_long_runs_of_separators_come_in_windows(monkeypatch):
     asked = []
     reader = stored_stream([[1]] + [[]] * 5000 + [[2]])

@@ -43,20 +43,11 @@ class SplitAt:
         """
         self.stored, self.eos_id = stored, eos_id
         separators, max_id = _scan(stored, eos_id, jobs or os.cpu_count() or 1, scanned)
-        total = stored.info.tokens
-        starts = np.concatenate(([0], separators + 1))
-        kept = np.flatnonzero(np.append(separators, total) > starts)
-        self._offsets: Offsets = np.empty(len(kept) + 1, np.int64)
-        self._offsets[:-1] = starts[kept] - kept  # piece j starts after j separators
-        self._offsets[-1] = total - len(separators)
-        # how many separators lie before a sequence beyond one for each earlier sequence: a step function
-        extra = kept - np.arange(len(kept))
-        steps = np.flatnonzero(np.diff(extra, prepend=0))
-        self._step_at, self._step_to = steps, extra[steps]
+        self._offsets, self._step_at, self._step_to = _pieces(separators, stored.info.tokens)
         self._info = replace(
             stored.info,
             layout=Layout.DOCUMENTS,
-            sequences=len(kept),
+            sequences=len(self._offsets) - 1,
             tokens=int(self._offsets[-1]),
             max_id=max_id,
             sample_length=None,
@@ -96,8 +87,40 @@ class SplitAt:
         self.stored.close()
 
 
+def _pieces(separators: NDArray[np.int64], total: int) -> tuple[Offsets, NDArray[np.int64], NDArray[np.int64]]:
+    """Offsets of the non-empty pieces, and how many separators lie before each beyond one a sequence, as steps.
+
+    The offsets overwrite the separators, window by window: millions of documents are not held twice.
+
+    Args:
+        separators: int64[n + 2]: n positions in the stream, and room for the end of the stream and one more offset.
+        total: Length of the stream.
+
+    Returns:
+        offsets int64[pieces + 1]; the pieces where the surplus of separators changes; the surplus from there on.
+    """
+    separators[-2] = total  # the last piece ends where the stream does
+    kept, before, surplus = 0, 0, 0
+    step_at, step_to = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for a, b in windows(0, len(separators) - 1):
+        ends = separators[a:b].copy()
+        starts = np.concatenate(([before], ends[:-1] + 1))
+        before = int(ends[-1]) + 1
+        pieces = np.flatnonzero(ends > starts)
+        numbers = pieces + a  # piece j starts after j separators
+        extra = numbers - np.arange(kept, kept + len(pieces))
+        steps = np.flatnonzero(np.diff(extra, prepend=surplus))
+        step_at.append(steps + kept)
+        step_to.append(extra[steps])
+        surplus = int(extra[-1]) if len(extra) else surplus
+        separators[kept : kept + len(pieces)] = starts[pieces] - numbers
+        kept += len(pieces)
+    separators[kept] = total - (len(separators) - 2)
+    return separators[: kept + 1], np.concatenate(step_at), np.concatenate(step_to)
+
+
 def _scan(stored: TokenReader, eos_id: int, jobs: int, scanned: Callable[[int], None]) -> tuple[NDArray[np.int64], int]:
-    """Positions of all separators, int64[n], and the largest id."""
+    """Positions of all separators, int64[n + 2] with room for two more numbers, and the largest id."""
 
     def look(interval: tuple[int, int]) -> tuple[NDArray[np.int64], int]:
         found, top = [], -1
@@ -114,8 +137,8 @@ def _scan(stored: TokenReader, eos_id: int, jobs: int, scanned: Callable[[int], 
         ):
             results.append(result)
             scanned(b - a)
-    separators = np.empty(sum(len(part) for part, _ in results), np.int64)
-    at, top = len(separators), -1
+    at, top = sum(len(part) for part, _ in results), -1
+    separators = np.empty(at + 2, np.int64)
     while results:  # from the back, each part freed as soon as it is copied
         part, part_top = results.pop()
         separators[at - len(part) : at] = part

@@ -57,11 +57,11 @@ class FlatTokens:
                 f"{name}/".encode() in text for name in _ARRAYS for text in (probe.head, probe.tail)
             )
             return Confidence.CERTAIN if zipped else None
-        names = set(probe.entries)
-        if not names & _MARKS:
-            return None
-        if names & _ARRAYS:
+        names, named = set(probe.entries), probe.path.suffix == ".zarr"
+        if names >= _ARRAYS or (names & _ARRAYS and names & _MARKS):
             return Confidence.CERTAIN
+        if not named and not names & _MARKS:  # `cp X.zarr/* Y.zarr` leaves the marks behind: a name makes up for them
+            return None
         example = "tokens" in names
         for child in [name for name in probe.entries if not name.startswith(".")][:_CHILDREN]:
             inside = _entries(probe.path / child)
@@ -70,7 +70,7 @@ class FlatTokens:
             example = example or "tokens" in inside
         if example:
             return Confidence.STRUCTURE
-        return Confidence.NAME if probe.path.suffix == ".zarr" else None
+        return Confidence.NAME if named else None
 
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader:  # noqa: ARG002
         return FlatTokensReader(paths[0], options)

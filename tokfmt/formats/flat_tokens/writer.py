@@ -34,7 +34,7 @@ class WriteOptions:
     split: str | None = option("train", "split to write: train, validation ...; none writes a bare array")
     chunk: int = option(1 << 20, "tokens in a chunk; the default is what seqax reads at once")
     starts_chunk: int = option(1 << 20, "entries of seq_starts in a chunk")
-    codec: Codec = option("blosc", "blosc (lz4, bit shuffle), zstd, gzip or none")  # noqa: RUF009 - as the others
+    codec: Codec = option("blosc", "blosc (lz4, bit shuffle), zstd, gzip or none")
     zarr_format: Literal[2, 3] = option(2, "2 is what seqax writes; 3 is read by newer tools only")
 
 

@@ -1,0 +1,418 @@
+"""Reading JSON lines: lines, blocks, selections, indexes of every version, compression, fields, trouble."""
+
+import gzip
+import json
+import pickle
+import shutil
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from paths import FIXTURES
+
+from tokfmt.core.errors import CorruptError, FormatError, LossyConversionError, MissingDependencyError, OptionError, TokenRangeError, UnsafeError
+from tokfmt.core.format import Confidence, Hints, look
+from tokfmt.core.records import RecordReader
+from tokfmt.formats.jsonl import FORMAT, ReadOptions
+from tokfmt.formats.jsonl import streams
+from tokfmt.run.execute import make_executor, run_tasks
+
+LINES = FIXTURES / "jsonl"
+INDEXES = json.loads((LINES / "expected.json").read_bytes())["idx"]
+
+
+def reader(*paths, drop=("fields",), **options):
+    return FORMAT.open(paths, ReadOptions(**options), Hints(drop=frozenset(drop)))
+
+
+def texts(source, size=1 << 20, first=0, last=None):
+    return [text for block in source.blocks(size, first, last) for batch in source.texts(block) for text in batch.texts]
+
+
+def ids(source, size=1 << 20, first=0, last=None):
+    return [ids for block in source.blocks(size, first, last) for batch in source.ids(block) for ids in batch.ragged.tolist()]
+
+
+def raw(source, size=1 << 20, first=0, last=None):
+    return [line for block in source.blocks(size, first, last) for batch in source.lines(block) for line in batch.lines]
+
+
+def invalid(source, size=1 << 20):
+    return sum(batch.invalid for block in source.blocks(size) for batch in source.texts(block))
+
+
+def put(path, *lines, end="\n"):
+    path.write_bytes(b"".join((line if isinstance(line, bytes) else line.encode()) + end.encode() for line in lines))
+    return path
+
+
+def said(path):
+    """The texts of a file by json and split, which shares nothing with the reader."""
+    found = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    return [json.loads(line)["text"] for line in (found[:-1] if not found[-1] else found)]
+
+
+VALID = ["ascii", "bom", "corpus", "corpus_ascii", "crlf", "nan", "no_trailing_newline", "with_empty_text"]
+
+
+@pytest.mark.parametrize("name", VALID)
+@pytest.mark.parametrize("index", ["auto", "none"])
+def test_goldens(name, index):
+    source = reader(LINES / f"{name}.jsonl", index=index)
+    assert isinstance(source, RecordReader)
+    assert source.info.kind == "text"
+    expected = said(LINES / f"{name}.jsonl")
+    for size in (1, 100, 1 << 20):
+        assert texts(source, size) == expected
+    assert source.count() == len(expected)
+    assert source.info.records == (len(expected) if index == "auto" else None)
+    assert [source.record(i) for i in range(len(expected))] == expected
+    for first, last in ((0, 1), (1, len(expected)), (len(expected) - 1, None), (1, 1), (0, None)):
+        assert texts(source, 50, first, last) == expected[first:last]
+    for bad in (-1, len(expected)):
+        with pytest.raises(IndexError):
+            source.record(bad)
+
+
+HISTORY = sorted(name for name in INDEXES if name.startswith("idx_history/"))
+
+
+@pytest.mark.parametrize("name", HISTORY, ids=lambda name: name.removeprefix("idx_history/"))
+def test_every_version_of_the_index_names_the_same_documents(name, tmp_path):
+    stem = name.split("/")[1].split(".")[0]
+    text = shutil.copy(LINES / f"{stem}.jsonl", tmp_path / "x.jsonl")
+    shutil.copy(LINES / name, tmp_path / "x.idx")
+    content = text.read_bytes()
+    expected = [json.loads(content[offset : (content + b"\n").index(b"\n", offset)])["text"] for offset, n in INDEXES[name] if n]
+    source = reader(text)
+    assert texts(source) == texts(source, 64) == expected
+    assert source.count() == len(expected)
+    missing = len(said(text)) - len(expected)
+    assert missing == ("2023-11-07" in name and stem == "no_trailing_newline")
+    assert any("leaves out 1 line;" in note for note in source.info.notes) == bool(missing)
+
+
+@pytest.mark.parametrize("name", ["empty_line", "faulty"])
+def test_an_index_made_without_the_faulty_lines(name, tmp_path):
+    text = shutil.copy(LINES / f"{name}.jsonl", tmp_path / "x.jsonl")
+    with pytest.raises(CorruptError, match="line 2 is"):
+        texts(reader(text))
+    shutil.copy(LINES / f"{name}.drop.idx", tmp_path / "x.idx")
+    source = reader(text)
+    assert len(texts(source)) == 3
+    assert source.info.notes == ("x.idx leaves out 2 lines; --from-opt index=none reads all",)
+    dropping = reader(text, index="none", drop=("fields", "invalid-lines"))
+    assert texts(dropping) == texts(source)
+    assert (invalid(dropping), dropping.count(), dropping.info.records) == (2, 3, None)
+
+
+def indexed(path, lines, keep, lengths=lambda line: len(line)):
+    """Write lines and an index of some of them."""
+    put(path, *lines)
+    offsets = np.cumsum([0] + [len(line.encode()) + 1 for line in lines]).tolist()
+    entries = [(offsets[i], lengths(lines[i].encode())) for i in keep]
+    path.with_suffix(".idx").write_bytes(pickle.dumps(entries, protocol=4))
+    return path
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_indexes_that_leave_lines_out(tmp_path_factory, data):
+    count = data.draw(st.integers(0, 9))
+    lines = [json.dumps({"text": f"{i}" + "ä" * data.draw(st.integers(0, 5))}, ensure_ascii=False) for i in range(count)]
+    keep = sorted(data.draw(st.sets(st.integers(0, count - 1)))) if count else []
+    path = indexed(tmp_path_factory.mktemp("x") / "x.jsonl", lines, keep)
+    source = reader(path)
+    expected = [json.loads(lines[i])["text"] for i in keep]
+    left_out = count - len(keep)
+    assert [note.split("; ")[0] for note in source.info.notes] == (
+        [f"x.idx leaves out {left_out} line{'s' if left_out > 1 else ''}"] if left_out else []
+    )
+    if not expected:
+        assert list(source.blocks(1 << 20)) == [] or texts(source) == [] if source.kind == "text" else ids(source) == []
+        return
+    first, last = sorted(data.draw(st.tuples(*[st.integers(0, len(keep))] * 2)))
+    size = data.draw(st.sampled_from([1, 20, 1000]))
+    assert texts(source, size) == expected
+    assert texts(source, size, first, last) == expected[first:last]
+    assert [source.record(i) for i in range(first, last)] == expected[first:last]
+
+
+def test_an_index_of_another_file_is_found_where_it_is_read(tmp_path):
+    """Opening looks at 64 entries; reading at each."""
+    lines = [json.dumps({"text": "a" * (i % 7)}) for i in range(500)]
+    path = indexed(tmp_path / "x.jsonl", lines, range(500))
+    entries = pickle.loads(path.with_suffix(".idx").read_bytes())
+    entries[77] = (entries[77][0] + 1, 3)
+    path.with_suffix(".idx").write_bytes(pickle.dumps(entries, protocol=4))
+    source = reader(path, kind="text")
+    for found in (lambda: texts(source), lambda: source.record(77), lambda: texts(source, 100, 0, 77)):
+        with pytest.raises(CorruptError, match=rf"x\.idx: entry 77 points to byte {entries[77][0]:,}, where no line begins"):
+            found()
+    assert texts(source, 100, 100, 102) == ["aa", "aaa"]
+
+
+def test_an_index_of_another_toolkit_is_no_index(tmp_path):
+    put(tmp_path / "x.jsonl", '{"text": "a"}')
+    (tmp_path / "x.idx").write_bytes(b"MMIDIDX\0\0" + bytes(30))
+    assert texts(reader(tmp_path / "x.jsonl")) == ["a"]
+
+
+# kinds and fields
+
+
+def test_the_first_record_decides(tmp_path):
+    assert reader(put(tmp_path / "a.jsonl", '{"text": "a"}')).info.kind == "text"
+    assert reader(put(tmp_path / "b.jsonl", '{"input_ids": [1]}')).info.kind == "ids"
+    assert reader(put(tmp_path / "c.jsonl", '{"input_ids": []}')).info.kind == "ids"
+    assert reader(put(tmp_path / "d.jsonl")).info.kind == "ids"
+    both = reader(put(tmp_path / "e.jsonl", '{"input_ids": [7], "text": "a"}'))
+    assert ids(both) == [[7]]
+    assert both.info.inferred == ('records have both "input_ids" and "text": read as ids; --from-opt kind=text reads "text"',)
+    assert texts(reader(tmp_path / "e.jsonl", kind="text")) == ["a"]
+    assert texts(reader(put(tmp_path / "f.jsonl", '{"input_ids": "x", "text": "a"}'))) == ["a"]
+    dropping = reader(put(tmp_path / "g.jsonl", "{", "", '{"id": 3}', '{"text": "a"}'), drop=("invalid-lines",))
+    assert (dropping.info.kind, texts(dropping), invalid(dropping)) == ("text", ["a"], 3)
+
+
+def test_nothing_is_a_dataset_of_no_ids(tmp_path):
+    source = reader(put(tmp_path / "x.jsonl"))
+    assert (source.info.kind, source.count(), list(source.blocks(10)), source.info.size) == ("ids", 0, [], 0)
+
+
+def test_dotted_fields(tmp_path):
+    path = put(tmp_path / "x.jsonl", '{"meta": {"text": "a", "ids": [1]}, "n": 1}')
+    for field in (".meta.text", "meta.text"):
+        assert texts(reader(path, text_field=field)) == ["a"]
+    assert ids(reader(path, ids_field=".meta.ids")) == [[1]]
+    for field in ("", ".", "a..b", "a."):
+        with pytest.raises(OptionError, match="is not a field"):
+            reader(path, text_field=field)
+
+
+def test_other_fields_are_a_loss(tmp_path):
+    path = put(tmp_path / "x.jsonl", '{"text": "a"}', '{"text": "b", "id": 1}')
+    source = reader(path, drop=())
+    with pytest.raises(LossyConversionError, match=r'x\.jsonl: cannot carry fields beside "text" in line 2 \("id"\)\. .*--drop fields'):
+        texts(source)
+    assert raw(source) == path.read_bytes().splitlines()  # copied lines keep their fields
+    assert source.record(1) == "b"
+    with pytest.raises(LossyConversionError):
+        texts(reader(path, drop=("invalid-lines",)))
+
+
+def test_an_id_beyond_32_bits_is_never_dropped(tmp_path):
+    path = put(tmp_path / "x.jsonl", '{"input_ids": [1]}', '{"input_ids": [4294967296]}')
+    for drop in ((), ("invalid-lines",)):
+        with pytest.raises(TokenRangeError, match="line 2: token id 4,294,967,296 at position 0"):
+            ids(reader(path, drop=drop))
+
+
+# lines
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_any_lines_in_any_blocks(tmp_path_factory, data):
+    """Random valid and invalid lines, line ends, block sizes, selections; the oracle is split and json."""
+    text = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+    good = text.map(lambda t: json.dumps({"text": t}, ensure_ascii=bool(len(t) % 2)))
+    bad = st.sampled_from(["", " ", "{", '{"text": 1}', '{"text": "\\ud83d"}', "[]", "\ufeff{}"])
+    lines = data.draw(st.lists(st.one_of(good, good, bad), max_size=12))
+    ends = data.draw(st.lists(st.sampled_from(["\n", "\r\n"]), min_size=len(lines), max_size=len(lines)))
+    content = "".join(a + b for a, b in zip(lines, ends, strict=True)).encode()
+    content = data.draw(st.sampled_from([b"", b"\xef\xbb\xbf"])) + content
+    if data.draw(st.booleans()):
+        content = content.removesuffix(b"\n").removesuffix(b"\r")
+    home = tmp_path_factory.mktemp("x")
+    path = home / "x.jsonl"
+    path.write_bytes(content)
+    (home / "x.jsonl.gz").write_bytes(gzip.compress(content))
+
+    found = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    found = found[:-1] if not found[-1] else found
+    expected, kept = [], []
+    for line in found:
+        try:
+            value = json.loads(line.decode())["text"]
+            value.encode()
+        except (ValueError, TypeError, KeyError, AttributeError):
+            continue
+        expected.append(value)
+        kept.append(line.removesuffix(b"\r"))
+    size = data.draw(st.sampled_from([1, 7, 30, 1000]))
+    first, last = sorted(data.draw(st.tuples(*[st.integers(0, len(expected))] * 2)))
+    for name in ("x.jsonl", "x.jsonl.gz"):
+        source = reader(home / name, kind="text", drop=("invalid-lines", "fields"))
+        assert source.count() == len(expected)
+        assert texts(source, size) == expected
+        assert raw(source, size) == kept
+        assert invalid(source, size) == len(found) - len(expected)
+        assert texts(source, size, first, last) == expected[first:last]
+        assert raw(source, size, first, last) == kept[first:last]
+        assert [source.record(i) for i in range(first, last)] == expected[first:last]
+        strict = reader(home / name, kind="text")
+        if len(expected) == len(found):
+            assert texts(strict, size) == expected
+        else:
+            with pytest.raises(FormatError, match=r"line \d"):
+                texts(strict, size)
+
+
+def test_lines_and_blocks_larger_and_smaller_than_a_piece(tmp_path, monkeypatch):
+    monkeypatch.setattr(streams, "PIECE", 64)
+    expected = ["a" * n for n in (0, 1, 50, 63, 64, 65, 127, 128, 300, 1, 1, 1)]
+    path = put(tmp_path / "x.jsonl", *(json.dumps({"text": text}) for text in expected))
+    source = reader(path)
+    for size in (1, 63, 64, 65, 200, 5000):
+        assert texts(source, size) == expected
+        assert texts(source, size, 3, 9) == expected[3:9]
+    assert [source.record(i) for i in range(12)] == expected
+    assert source.blocks(64)[0].start == 0
+    assert source.blocks(64)[-1].stop == path.stat().st_size
+
+
+def test_errors_name_the_line_and_the_byte(tmp_path):
+    lines = ['{"text": "ä"}'] * 1000
+    path = put(tmp_path / "x.jsonl", *lines, "{broken", *lines)
+    source = reader(path)
+    for size in (1, 100, 1 << 20):
+        with pytest.raises(CorruptError, match=r"line 1,001 is not valid JSON .* at byte 15,001: found the character b") as caught:
+            texts(source, size)
+        assert caught.value.offset == 15_001
+    with pytest.raises(CorruptError, match=r"line 1,001 .*--drop invalid-lines"):
+        source.record(1000)
+    assert source.record(1001) == "ä"
+
+
+def test_a_long_line_is_refused_before_it_is_held(tmp_path):
+    path = tmp_path / "x.jsonl"
+    with open(path, "wb") as file:
+        file.write(b'{"text": "a"}\n')
+        file.truncate(1 << 40)
+    source = reader(path, max_line=1 << 22)
+    tracemalloc.start()
+    with pytest.raises(UnsafeError, match=r"line 2 is longer than 4,194,304 bytes at byte 14"):
+        texts(source, 1 << 20)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 << 20
+
+
+# files
+
+
+def test_files_and_directories_are_one_dataset(tmp_path):
+    home = tmp_path / "parts"
+    home.mkdir()
+    for number in (10, 9, 1):
+        put(home / f"part-{number}.jsonl", f'{{"text": "{number}.0"}}', f'{{"text": "{number}.1"}}')
+    (home / "part-11.jsonl.gz").write_bytes(gzip.compress(b'{"text": "11.0"}\n{"text": "11.1"}'))
+    indexed(home / "part-2.jsonl", [f'{{"text": "2.{i}"}}' for i in range(4)], [1, 3])
+    (home / "readme.md").touch()
+    (home / ".part-3.jsonl").write_text("{")
+    source = reader(home)
+    expected = ["1.0", "1.1", "2.1", "2.3", "9.0", "9.1", "10.0", "10.1", "11.0", "11.1"]
+    assert texts(source) == expected
+    assert source.count() == 10
+    assert not source.info.random_access
+    assert source.info.extras["files"] == 5
+    assert [source.record(i) for i in range(10)] == expected
+    for first in range(10):
+        for last in range(first, 11):
+            assert texts(source, 5, first, last) == expected[first:last]
+    paths = [home / "part-10.jsonl", home / "part-1.jsonl", home]
+    assert texts(reader(*paths)) == ["10.0", "10.1", "1.0", "1.1", *expected]
+    with pytest.raises(CorruptError, match=r"part-10\.jsonl: line 3"):
+        put(home / "part-10.jsonl", '{"text": "a"}', '{"text": "b"}', "{")
+        texts(reader(home))
+
+
+def test_zstandard(tmp_path, monkeypatch):
+    zstandard = pytest.importorskip("zstandard")
+    content = b"".join(json.dumps({"text": f"{i}" * 40}).encode() + b"\n" for i in range(5000))
+    path = tmp_path / "x.jsonl.zst"
+    frames = [zstandard.compress(content[:1000]), b"\x50\x2a\x4d\x18\x03\0\0\0abc", zstandard.compress(content[1000:])]
+    path.write_bytes(b"".join(frames))
+    source = reader(path)
+    assert texts(source) == [f"{i}" * 40 for i in range(5000)]
+    assert texts(source, 1, 4990, 4992) == ["4990" * 40, "4991" * 40]
+    assert source.info.notes == ("compressed lines are read from their start: one task a file, no random access",)
+    whole = zstandard.ZstdCompressor(write_checksum=True).compress(content)
+    for damaged, error in (
+        (whole[:-1], "ends too early"), (whole[:3], "is no zstandard file"), (whole[:-1] + b"x", "is damaged"),
+        (whole[:100] + b"\xff" * 9 + whole[109:], "is damaged"), (whole + b"tail", "ends too early|is damaged"),
+    ):  # fmt: skip
+        path.write_bytes(damaged)
+        with pytest.raises(FormatError, match=error):
+            texts(reader(path))
+    path.write_bytes(zstandard.compress(b" " * (600 << 20)))  # 20 KB
+    with pytest.raises(UnsafeError, match="line 1 is longer than 1,000 bytes"):
+        reader(path, max_line=1000)
+    monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'tokfmt\[zstd\]'"):
+        reader(path)
+
+
+def test_compressed_by_content_not_by_name(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(gzip.compress(b'{"text": "a"}\n'))
+    assert texts(reader(path)) == ["a"]
+    assert FORMAT.sniff(look(path)) is Confidence.CERTAIN
+
+
+def _block_texts(source, block):
+    return [text for batch in source.texts(block) for text in batch.texts]
+
+
+def test_readers_travel_to_other_processes(tmp_path):
+    lines = [json.dumps({"text": f"{i}" * 9}) for i in range(200)]
+    path = indexed(tmp_path / "x.jsonl", lines, range(0, 200, 2))
+    source = reader(path)
+    blocks = source.blocks(2000, 3, 90)
+    assert len(blocks) > 3
+    with make_executor("processes", 2) as pool:
+        parts = list(run_tasks(_block_texts, source, blocks, pool, 2, tmp_path))
+    assert sorted(sum(parts, [])) == sorted(f"{i}" * 9 for i in range(6, 180, 2))
+
+
+# detection
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "confidence"),
+    [
+        ("x.jsonl", b'{"a": 1}\n', Confidence.CERTAIN),
+        ("x.ndjson", b'\xef\xbb\xbf\n {"a": 1}', Confidence.CERTAIN),
+        ("x.json", b'{"a": 1}\n{"a": 2}\n', Confidence.CERTAIN),
+        ("x.bin", b'{"a": 1}\r\n{"a": 2}\n', Confidence.STRUCTURE),
+        ("x", b'{"text": "' + b"a" * 70_000 + b'"}\n', Confidence.PLAUSIBLE),
+        ("x.jsonl", b'{"text": "' + b"a" * 70_000 + b'"}\n', Confidence.STRUCTURE),
+        ("x.jsonl", b"", Confidence.STRUCTURE),
+        ("x.jsonl", b"{broken\n", Confidence.NAME),
+        ("x.jsonl", b"\xff\xfe{\0", Confidence.NAME),
+        ("x.jsonl.gz", b"\x1f\x8bnot", Confidence.NAME),
+        ("x.gz", gzip.compress(b'{"text": "a"}\n'), Confidence.STRUCTURE),
+        ("x.jsonl.gz", gzip.compress(b'{"text": "a"}\n'), Confidence.CERTAIN),
+        ("x", b"", None),
+        ("x.json", b"", None),
+        ("x.json", b'[\n{"a": 1}\n]\n', None),
+        ("x.json", b'[{"a": 1}]\n', None),
+        ("x.json", b'{\n "a": 1\n}\n', None),
+        ("x.csv", b"a,b\n1,2\n", None),
+        ("x.txt", b"plain\n", None),
+        ("x", b"{}\n", None),
+        ("x.idx", pickle.dumps([(0, 1)], protocol=4), None),
+    ],
+)
+def test_sniff(tmp_path, name, content, confidence):
+    (tmp_path / name).write_bytes(content)
+    assert FORMAT.sniff(look(tmp_path / name)) == confidence
+
+
+def test_sniff_directories(tmp_path):
+    assert FORMAT.sniff(look(tmp_path)) is None
+    (tmp_path / "a.jsonl.zst").touch()
+    assert FORMAT.sniff(look(tmp_path)) is Confidence.STRUCTURE
