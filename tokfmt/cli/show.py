@@ -72,10 +72,13 @@ def _heading(preview: Any) -> str:
         parts.append(counted(preview.tokens, "token"))
     if preview.eos_id is not None:
         parts.append(f"separator {preview.eos_id} ({preview.eos_from})")
-    detail = ", ".join(
-        f"{key.replace('_', ' ')} {value}" for key, value in preview.extras.items() if value or value == 0
-    )
+    told = {key: value for key, value in preview.extras.items() if value not in (0, -1, None, "") and value != ()}
+    detail = ", ".join(f"{key.replace('_', ' ')} {_words(value)}" for key, value in told.items())
     return f"{printable(preview.path)}: {preview.format}{f' ({detail})' if detail else ''}: {', '.join(parts)}"
+
+
+def _words(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
 
 
 def _lines(shown: Any, only_ids: bool, only_text: bool, short: bool) -> str:

@@ -244,10 +244,11 @@ class _Run:
 
     def _try_tokenizer(self, sources: Sequence[Source]) -> None:
         """Compare the engines on the first texts of the run, and say why the faster one is not used, if so."""
-        texts = first_texts(sources)
-        if self.tokenizer is not None and texts:
-            self.tokenizer = self.tokenizer.tried_on(texts)
-        for note in self.tokenizer.notes if self.tokenizer and texts else ():
+        texts = first_texts(sources) if self.tokenizer is not None else []
+        if self.tokenizer is None or not texts:
+            return
+        self.tokenizer = self.tokenizer.tried_on(texts)
+        for note in self.tokenizer.notes:
             self._note(note)
 
     def _note(self, text: str) -> None:

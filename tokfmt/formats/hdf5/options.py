@@ -32,4 +32,4 @@ class WriteOptions:
     samples: int = option(65_536, "most samples in a file of a directory")
     pad: int | None = option(None, "id that fills up the last sample; the separator when left out")
     layout: Literal["samples", "corpus"] = option("samples", "samples [n, 3, seq_len], or one plain array of tokens")
-    shuffle: bool | None = option(None, "byte-shuffle before compressing; on from 4,064 tokens when left out")
+    shuffle: bool | None = option(None, "byte-shuffle before compressing; when left out, above 4,096 tokens")

@@ -16,7 +16,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from isal import isal_zlib
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import WINDOW, TokenReader, windows
@@ -25,14 +24,14 @@ from tokfmt.core.errors import Loss, OptionError, TokenRangeError
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter
 from tokfmt.core.output import Output, preallocate
 from tokfmt.core.publish import write_error
+from tokfmt.core.ragged import Tokens
 from tokfmt.formats.hdf5.assemble import RAW, Facts, assemble, corpus_place, empty_corpus, read_parts
 from tokfmt.formats.hdf5.options import WriteOptions
+from tokfmt.formats.hdf5.packing import REACH, Packer
 from tokfmt.views.select import empty_sequences
 from tokfmt.views.separated import WithSeparators
 
 _LARGEST_SAMPLE = 1 << 22
-_REACH = 4064
-"""Tokens in a sample from which on deflate no longer reaches from the labels back to the same input_ids."""
 
 
 def make_writer(path: Path, options: WriteOptions, target: Target) -> TokenWriter:
@@ -91,7 +90,7 @@ class SampleWriter:
             raise TokenRangeError("hdf5", self.eos_id, INT32_MAX, 0, "The separator does not fit an int32")
         self.pad_id = self.eos_id if options.pad is None else options.pad
         self.step = options.seq_len + (options.stride == "disjoint")
-        self.shuffle = options.seq_len >= _REACH if options.shuffle is None else options.shuffle
+        self.shuffle = options.seq_len > REACH if options.shuffle is None else options.shuffle
 
     def lost(self, source: TokenReader) -> Sequence[Loss]:
         return _lost(source)
@@ -133,7 +132,8 @@ class SampleWriter:
             raise write_error(self.path, error) from error
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
-        stored, length = WithSeparators(source, self.eos_id), self._length(source)
+        stream, length = WithSeparators(source, self.eos_id), self._length(source)
+        packer = Packer(self.options.seq_len, shuffle=self.shuffle)
         part = self.parts / f"{region.index:06d}"
         part.unlink(missing_ok=True)
         preallocate(part, 0)
@@ -142,16 +142,18 @@ class SampleWriter:
             block = max(1, WINDOW // (3 * self.options.seq_len))
             for first, last in windows(region.sequences.start, region.sequences.stop, block):
                 start, stop = first * self.step, min(length, (last - 1) * self.step + self.options.seq_len + 1)
-                tokens = stored.tokens(start, stop)
+                tokens = stream.tokens(start, stop)
                 top = max(top, check_ids(tokens, INT32_MAX, start, "hdf5"))
-                chunks = [self._chunk(sample) for sample in self._samples(tokens, last - first)]
-                sizes[first - region.sequences.start : last - region.sequences.start] = [size for _, size in chunks]
+                samples, full = self._samples(tokens, last - first)
+                chunks = [packer.pack(sample, full=k < full) for k, sample in enumerate(samples)]
+                stored = [len(data) | RAW * raw for data, raw in chunks]
+                sizes[first - region.sequences.start : last - region.sequences.start] = stored
                 out.write(out.written, b"".join(data for data, _ in chunks))
             out.write(out.written, sizes)
         return Receipt(region.index, top, out.written, len(region.sequences))
 
-    def _samples(self, tokens: NDArray[np.unsignedinteger], count: int) -> NDArray[np.int32]:
-        """Windows of the stream as <i4[count, 3, seq_len]; what lies behind its end is padding."""
+    def _samples(self, tokens: Tokens, count: int) -> tuple[NDArray[np.int32], int]:
+        """Windows of the stream as <i4[count, 3, seq_len], padded behind its end; and how many are full."""
         width = self.options.seq_len
         padded = np.full((count - 1) * self.step + width + 1, self.pad_id, np.dtype("<i4"))
         padded[: len(tokens)] = tokens
@@ -162,15 +164,7 @@ class SampleWriter:
         if valid < width:
             samples[-1, 1, valid:] = 0
             samples[-1, 0, valid:] = self.pad_id
-        return samples
-
-    def _chunk(self, sample: NDArray[np.int32]) -> tuple[bytes, int]:
-        """A sample as it is stored, and its size; raw when compressing does not pay."""
-        raw = sample.reshape(-1).view(np.uint8)
-        if self.shuffle:
-            raw = np.ascontiguousarray(raw.reshape(-1, 4).T)
-        packed: bytes = isal_zlib.compress(raw, level=1)
-        return (packed, len(packed)) if len(packed) < raw.nbytes else (raw.tobytes(), raw.nbytes | RAW)
+        return samples, count - (valid < width)
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:
         files, length = self._files(source), self._length(source)

@@ -13,6 +13,7 @@ from tokfmt.formats.modalities.options import ReadOptions
 from tokfmt.formats.modalities.problems import Problem, Shape, layout_of, never_released, problems_of
 from tokfmt.formats.modalities.width import infer_width
 
+_PROTO = 0x80
 _SURPLUS = 4
 """Bytes by which one development version (b8211997, three hours of 2023-12-19) made every length too large."""
 
@@ -113,7 +114,7 @@ def _assembled(file: File, head: bytes, layout: str) -> tuple[Header, Index]:
         raise _nothing(file, head, layout)
     header = _damaged(head, index, layout)
     if header is None:
-        raise _no_header(file, head, index)
+        raise _no_header(file, head, index, layout)
     return header, index
 
 
@@ -172,11 +173,15 @@ def _damaged(head: bytes, index: Index, layout: str) -> Header | None:
 
 def _nothing(file: File, head: bytes, layout: str) -> FormatError:
     """Why there is no index, as far as the header tells."""
+    if len(head) < 12:
+        return TruncatedError(
+            file.path, "the file ends inside its header", offset=file.size, expected="12 bytes", remedy=_AGAIN
+        )
     header = next(heads.headers(head, layout), None) if layout != "auto" else heads.twelve(head)
     if header is None:
         return CorruptError(
             file.path, "is no Modalities pack: neither header nor index of any known layout", offset=8,
-            expected=_WIDTHS, found=head[8:12].hex(" ") or "the end of the file", remedy=_RAW,
+            expected=_WIDTHS, found=head[8:12].hex(" "), remedy=_RAW,
         )  # fmt: skip
     if not header.length:
         return CorruptError(
@@ -190,23 +195,26 @@ def _nothing(file: File, head: bytes, layout: str) -> FormatError:
             expected=f"{header.length:,} bytes of data and an index from byte {header.index_start:,} on",
         )  # fmt: skip
     lead = file.read(header.index_start, min(4, file.size - header.index_start))
+    if lead[0] == _PROTO:
+        read_index(file, header.index_start)  # says what is wrong with it
     return CorruptError(
         file.path, "no index where the header says that it begins", offset=header.index_start,
         expected="a pickled list (80 04 95 or 80 04 5d)", found=lead.hex(" "), remedy=_AGAIN,
     )  # fmt: skip
 
 
-def _no_header(file: File, head: bytes, index: Index) -> CorruptError:
+def _no_header(file: File, head: bytes, index: Index, layout: str) -> CorruptError:
     """An index was found, but what lies before it is not a header and the data."""
     if index.start - index.total == 12 and heads.twelve(head) is None:
         return CorruptError(
             file.path, "the token width in the header", offset=8, expected=_WIDTHS, found=head[8:12].hex(" "),
             remedy="The header is damaged; write the file again",
         )  # fmt: skip
+    forced = "A layout that is known can be forced with --from-opt layout="
     return CorruptError(
         file.path, "the index does not account for the bytes before it", offset=index.start,
         expected=f"a header and documents of {index.total:,} bytes", found=f"{index.start:,} bytes",
-        remedy="It is damaged or belongs to another file. A layout that is known can be forced with --from-opt layout=",
+        remedy=forced if layout == "auto" else f"It is not of layout {layout}: leave the option out",
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@
 
 Decoding is an allow-list: whatever is not in this table is refused, so that no file can execute, import or allocate
 anything. Encoding gives the very bytes of CPython's `pickle.dumps(entries, protocol=4)`: frames are closed at the first
-integer border at or after 64 KiB; the empty list (`80 04 5d 94 2e`) has no frame, because it would hold fewer than four.
+integer border at or after 64 KiB; the empty list (`80 04 5d 94 2e`) has no frame, which would hold fewer than 4 bytes.
 
 Both directions stream: memory does not grow with the number of entries.
 """

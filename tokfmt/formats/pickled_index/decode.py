@@ -36,6 +36,10 @@ _SMALL = 64  # bytes: a rest of a frame that is shorter is walked
 _BURST = 256  # entries walked, where few are regular, before looking for regular ones again
 _ENTRIES = 1 << 16  # entries yielded at once
 
+_CUT = "The file was cut, or its writer was killed: copy or write it again"
+_CHANGED = "The index is damaged, or was not written by Modalities: write it again"
+_PAIRS = "An index holds pairs of integers and nothing else: it is damaged, or of another program"
+
 Ints = NDArray[np.int64]
 
 
@@ -109,7 +113,7 @@ class _Walk:
         if self.at != self.stop:
             raise CorruptError(
                 self.file.path, "the pickled index ends before the file does", offset=self.at,
-                expected="nothing after its STOP", found=f"{self.stop - self.at:,} more bytes",
+                expected="nothing after its STOP", found=f"{self.stop - self.at:,} more bytes", remedy=_CHANGED,
             )  # fmt: skip
         if self._pending:
             yield self._flush()
@@ -119,12 +123,12 @@ class _Walk:
         if version[:1] != bytes([PROTO]):
             raise CorruptError(
                 self.file.path, "no pickled index", offset=self.start, expected="a pickle of protocol 2 to 5 (80 04)",
-                found=version.hex(" ") or "nothing",
+                found=version.hex(" ") or "nothing", remedy=_CUT,
             )  # fmt: skip
         if not 2 <= version[1] <= 5:
             raise UnsupportedError(
                 self.file.path, "pickle protocol of the index", offset=self.start + 1, expected="2 to 5",
-                found=version[1],
+                found=version[1], remedy=_CHANGED,
             )  # fmt: skip
         self._expect(EMPTY_LIST, "a list (EMPTY_LIST)")
         self._listed = True
@@ -194,7 +198,7 @@ class _Walk:
         if self.count > self.most:
             raise CorruptError(
                 self.file.path, "the index has more entries than the file has room for", offset=at,
-                expected=f"at most {self.most:,}",
+                expected=f"at most {self.most:,}", remedy=_CHANGED,
             )  # fmt: skip
 
     # everything else, step by step
@@ -277,14 +281,14 @@ class _Walk:
             if self._framed:
                 raise CorruptError(
                     self.file.path, "a frame of the pickled index begins inside another", offset=at,
-                    expected=f"the end of the frame at byte {self._limit:,}",
+                    expected=f"the end of the frame at byte {self._limit:,}", remedy=_CHANGED,
                 )  # fmt: skip
             self.at += 1
             size = int.from_bytes(self._bytes(8), "little")
             if size > self.stop - self.at:
                 raise CorruptError(
                     self.file.path, "a frame of the pickled index is longer than the file", offset=at,
-                    expected=f"at most {self.stop - self.at:,} bytes", found=size,
+                    expected=f"at most {self.stop - self.at:,} bytes", found=size, remedy=_CUT,
                 )  # fmt: skip
             self._framed, self._limit = size > 0, self.at + size if size else self.stop
             if self.at >= self.stop:
@@ -299,7 +303,7 @@ class _Walk:
                 raise self._ended()
             raise CorruptError(
                 self.file.path, "an opcode crosses the end of its frame in the pickled index", offset=at,
-                expected=f"at most {self._limit - at} bytes", found=count,
+                expected=f"at most {self._limit - at} bytes", found=count, remedy=_CHANGED,
             )  # fmt: skip
         if at < self._base or end > self._base + self._held:
             self._load()
@@ -316,13 +320,14 @@ class _Walk:
     def _ended(self) -> TruncatedError:
         return TruncatedError(
             self.file.path, "the pickled index ends too early", offset=self.stop, expected="a STOP opcode",
-            remedy="The file was cut, or its writer was killed: copy or write it again",
+            remedy=_CUT,
         )  # fmt: skip
 
     def _number(self, at: int, value: int) -> CorruptError:
         return CorruptError(
             self.file.path, f"index entry {self.count:,} holds a number that is no offset or length", offset=at,
             expected="0 to 2^63-1", found=value if abs(value) < 1 << 63 else f"one of {value.bit_length():,} bits",
+            remedy=_CHANGED,
         )  # fmt: skip
 
     def _refused(self, opcode: int, at: int, wanted: str) -> FormatError:
@@ -334,4 +339,4 @@ class _Walk:
             )  # fmt: skip
         found = OTHER.get(opcode, f"the byte {opcode:02x}, which is no pickle opcode")
         what = f"index entry {self.count:,}" if self._listed else "the pickled index"
-        return CorruptError(self.file.path, what, offset=at, expected=wanted, found=found)
+        return CorruptError(self.file.path, what, offset=at, expected=wanted, found=found, remedy=_PAIRS)

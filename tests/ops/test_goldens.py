@@ -1,0 +1,122 @@
+"""Every golden with documents in its expected.json converts to exactly those documents, or is refused by name."""
+
+import json
+
+import pytest
+from paths import FIXTURES, golden
+
+import tokfmt
+from tokfmt.core.errors import LossyConversionError, SeparatorUnknownError, UnsupportedError
+
+
+def expected(name):
+    return json.loads((FIXTURES / name / "expected.json").read_bytes())
+
+
+def converted(source, home, **options):
+    tokfmt.convert(source, home / "out.jsonl", executor="serial", **options)
+    return [json.loads(line)["input_ids"] for line in (home / "out.jsonl").read_bytes().splitlines()]
+
+
+def without(eos, documents):
+    """What commands see: documents without the separator that ends each."""
+    return [doc[:-1] if doc[-1:] == [eos] else doc for doc in documents]
+
+
+def pieces(stream, eos):
+    found = [[]]
+    for token in stream:
+        if token == eos:
+            found.append([])
+        else:
+            found[-1].append(token)
+    return [piece for piece in found if piece]
+
+
+PACKS = expected("modalities")["pbin"]
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_modalities(name, tmp_path):
+    case, sets = PACKS[name], expected("modalities")["doc_sets"]
+    source = FIXTURES / "modalities" / name
+    if name.startswith("wild_repo_"):
+        source = golden("modalities", name)
+    how = {"from_format": "modalities", "from_options": {"layout": "P0"}, "eos": 50256} if "P0" in name else {}
+    documents = sets[case["documents"]]
+    if how:  # no index: documents are what lies between separators, and one of them holds a literal one
+        assert converted(source, tmp_path, **how) == pieces([t for doc in documents for t in doc], 50256)
+        return
+    assert converted(source, tmp_path, **how) == without(case["eod_id"], documents)
+    (tmp_path / "out.jsonl").unlink()
+    assert converted(source, tmp_path, eos="none") == documents
+
+
+STORES = {k: v for k, v in expected("flat-tokens").items() if not k.startswith("_")}
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_flat_tokens(name, tmp_path):
+    case, source = STORES[name], FIXTURES / "flat-tokens" / name
+    if case["kind"] == "array":
+        assert converted(source, tmp_path) == case["sequences"]
+        return
+    for split, sequences in case["splits"].items():
+        assert converted(source, tmp_path, split=split) == sequences
+        (tmp_path / "out.jsonl").unlink()
+    if len(case["splits"]) > 1:
+        with pytest.raises(LossyConversionError, match=r"validation.*--drop splits"):
+            converted(source, tmp_path)
+        assert converted(source, tmp_path, drop=["splits"]) == case["splits"]["train"]
+
+
+@pytest.mark.parametrize("name", expected("stage1"))
+def test_stage1(name, tmp_path):
+    assert converted(FIXTURES / "stage1" / name, tmp_path) == expected("stage1")[name]
+
+
+HDF5 = expected("hdf5")["fixtures"]
+
+
+@pytest.mark.parametrize("name", HDF5)
+def test_hdf5(name, tmp_path):
+    case, source = HDF5[name], FIXTURES / "hdf5" / name
+    eos = case["eos"]
+    if case.get("multiset_equals"):
+        with pytest.raises(UnsupportedError, match="view=samples"):
+            converted(source, tmp_path, eos=eos)
+        rows = converted(source, tmp_path, eos=eos, from_options={"view": "samples"})
+        assert {len(row) for row in rows} == {expected("hdf5")["msl"]}
+        return
+    if name == "summarization":
+        with pytest.raises(LossyConversionError, match=r"loss mask.*--drop loss-mask"):
+            converted(source, tmp_path, eos=eos)
+    found = converted(source, tmp_path, eos=eos, drop=["loss-mask"])
+    kept = case.get("recovered_documents") or case.get("recovered_segments")
+    if kept:
+        assert found == without(eos, kept)
+    else:
+        assert found == [piece for stream in case["streams"] for piece in pieces(stream["tokens"], eos)]
+
+
+def test_hdf5_says_what_it_needs(tmp_path):
+    with pytest.raises(SeparatorUnknownError, match="--eos ID"):
+        converted(FIXTURES / "hdf5" / "packed_overlap", tmp_path)
+
+
+REFUSED = {"empty_line", "faulty", "latin1", "non_dict", "only_newline"}
+NO_TEXT = {"empty_file"}
+
+
+@pytest.mark.parametrize("path", sorted((FIXTURES / "jsonl").glob("*.jsonl")), ids=lambda p: p.stem)
+def test_jsonl_text_stays_text(path, tmp_path):
+    """Lines are copied as they stand; an invalid one is an error with its line number."""
+    out = tmp_path / "out.jsonl"
+    options = {"from_options": {"index": "none"}, "executor": "serial"}
+    if path.stem in REFUSED:
+        with pytest.raises(tokfmt.TokfmtError, match=r"line \d+"):
+            tokfmt.convert(path, out, **options)
+        return
+    tokfmt.convert(path, out, verify=True, **options)
+    content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    assert out.read_bytes() == b"".join(line.rstrip(b"\r") + b"\n" for line in content.split(b"\n") if line)
