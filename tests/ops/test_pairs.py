@@ -13,7 +13,7 @@ import tokfmt
 from tokfmt import registry
 from tokfmt.core.errors import LossyConversionError, TokenRangeError
 from tokfmt.core.ragged import Ragged
-from tokfmt.ops.convert import Request, _Run
+from tokfmt.ops.conversion import Request, Run
 from tokfmt.ops.progress import Silent
 from tokfmt.ops.sources import SourceRequest
 from tokfmt.testing.contract import tree
@@ -141,7 +141,7 @@ def test_longer_than_a_window_and_a_region(one, other, tmp_path):
     request = Request(
         SourceRequest((source,), eos=EOS), tmp_path / "there" / NAMES[other], jobs=2, region=1 << 17, verify=True
     )
-    _Run(request, Silent()).convert()
+    Run(request, Silent()).convert()
     reader = read(registry.get(other), tmp_path / "there" / NAMES[other], eos_id=EOS)
     assert reader.offsets(0, 3).tolist() == ragged.offsets.tolist()
     assert np.array_equal(reader.tokens(0, len(ids)), ids)
@@ -160,7 +160,7 @@ def test_same_bytes_whatever_the_parallelism(other, tmp_path):
             SourceRequest((source,), eos=EOS), home / NAMES[other], jobs=jobs, executor=executor, region=region,
             to_options=SMALL.get(other, {}), manifest=False,
         )  # fmt: skip
-        _Run(request, Silent()).convert()
+        Run(request, Silent()).convert()
         return tree(home / NAMES[other])
 
     expected = run("serial", 1, 1 << 24)

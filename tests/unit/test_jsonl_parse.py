@@ -66,7 +66,9 @@ def seen(value):
     return names.get(type(value), value)
 
 
-PARSERS = [(kind, field, others) for kind, field in (("text", "text"), ("ids", "input_ids")) for others in (False, True)]
+PARSERS = [
+    (kind, field, others) for kind, field in (("text", "text"), ("ids", "input_ids")) for others in (False, True)
+]
 
 
 @quick
@@ -149,6 +151,8 @@ def test_positions_are_bytes(line, at, found):
 def test_nested_field_and_its_neighbours():
     parser = Parser("text", ("meta", "text"), False)
     assert parser.one(b'{"meta": {"text": "a"}}') == "a"
-    assert parser.one(b'{"id": 1, "meta": {"text": "a", "lang": "en"}}') == OtherFields("meta.text", ("id", "meta.lang"))
+    assert parser.one(b'{"id": 1, "meta": {"text": "a", "lang": "en"}}') == OtherFields(
+        "meta.text", ("id", "meta.lang")
+    )
     assert Parser("text", ("meta", "text"), True).one(b'{"id": 1, "meta": {"text": "a", "lang": "en"}}') == "a"
     assert parser.one(b'{"meta": {"text": 1}, "meta": {"text": "b"}}') == "b"

@@ -12,7 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import FIXTURES
 
-from tokfmt.core.errors import CorruptError, FormatError, LossyConversionError, MissingDependencyError, OptionError, TokenRangeError, UnsafeError
+from tokfmt.core.errors import (
+    CorruptError,
+    FormatError,
+    LossyConversionError,
+    MissingDependencyError,
+    OptionError,
+    TokenRangeError,
+    UnsafeError,
+)
 from tokfmt.core.format import Confidence, Hints, look
 from tokfmt.core.records import RecordReader
 from tokfmt.formats.jsonl import FORMAT, ReadOptions
@@ -32,7 +40,12 @@ def texts(source, size=1 << 20, first=0, last=None):
 
 
 def ids(source, size=1 << 20, first=0, last=None):
-    return [ids for block in source.blocks(size, first, last) for batch in source.ids(block) for ids in batch.ragged.tolist()]
+    return [
+        ids
+        for block in source.blocks(size, first, last)
+        for batch in source.ids(block)
+        for ids in batch.ragged.tolist()
+    ]
 
 
 def raw(source, size=1 << 20, first=0, last=None):
@@ -85,7 +98,9 @@ def test_every_version_of_the_index_names_the_same_documents(name, tmp_path):
     text = shutil.copy(LINES / f"{stem}.jsonl", tmp_path / "x.jsonl")
     shutil.copy(LINES / name, tmp_path / "x.idx")
     content = text.read_bytes()
-    expected = [json.loads(content[offset : (content + b"\n").index(b"\n", offset)])["text"] for offset, n in INDEXES[name] if n]
+    expected = [
+        json.loads(content[offset : (content + b"\n").index(b"\n", offset)])["text"] for offset, n in INDEXES[name] if n
+    ]
     source = reader(text)
     assert texts(source) == texts(source, 64) == expected
     assert source.count() == len(expected)
@@ -121,7 +136,9 @@ def indexed(path, lines, keep, lengths=lambda line: len(line)):
 @given(st.data())
 def test_indexes_that_leave_lines_out(tmp_path_factory, data):
     count = data.draw(st.integers(0, 9))
-    lines = [json.dumps({"text": f"{i}" + "ä" * data.draw(st.integers(0, 5))}, ensure_ascii=False) for i in range(count)]
+    lines = [
+        json.dumps({"text": f"{i}" + "ä" * data.draw(st.integers(0, 5))}, ensure_ascii=False) for i in range(count)
+    ]
     keep = sorted(data.draw(st.sets(st.integers(0, count - 1)))) if count else []
     path = indexed(tmp_path_factory.mktemp("x") / "x.jsonl", lines, keep)
     source = reader(path)
@@ -149,7 +166,9 @@ def test_an_index_of_another_file_is_found_where_it_is_read(tmp_path):
     path.with_suffix(".idx").write_bytes(pickle.dumps(entries, protocol=4))
     source = reader(path, kind="text")
     for found in (lambda: texts(source), lambda: source.record(77), lambda: texts(source, 100, 0, 77)):
-        with pytest.raises(CorruptError, match=rf"x\.idx: entry 77 points to byte {entries[77][0]:,}, where no line begins"):
+        with pytest.raises(
+            CorruptError, match=rf"x\.idx: entry 77 points to byte {entries[77][0]:,}, where no line begins"
+        ):
             found()
     assert texts(source, 100, 100, 102) == ["aa", "aaa"]
 
@@ -170,7 +189,9 @@ def test_the_first_record_decides(tmp_path):
     assert reader(put(tmp_path / "d.jsonl")).info.kind == "ids"
     both = reader(put(tmp_path / "e.jsonl", '{"input_ids": [7], "text": "a"}'))
     assert ids(both) == [[7]]
-    assert both.info.inferred == ('records have both "input_ids" and "text": read as ids; --from-opt kind=text reads "text"',)
+    assert both.info.inferred == (
+        'records have both "input_ids" and "text": read as ids; --from-opt kind=text reads "text"',
+    )
     assert texts(reader(tmp_path / "e.jsonl", kind="text")) == ["a"]
     assert texts(reader(put(tmp_path / "f.jsonl", '{"input_ids": "x", "text": "a"}'))) == ["a"]
     dropping = reader(put(tmp_path / "g.jsonl", "{", "", '{"id": 3}', '{"text": "a"}'), drop=("invalid-lines",))
@@ -195,7 +216,9 @@ def test_dotted_fields(tmp_path):
 def test_other_fields_are_a_loss(tmp_path):
     path = put(tmp_path / "x.jsonl", '{"text": "a"}', '{"text": "b", "id": 1}')
     source = reader(path, drop=())
-    with pytest.raises(LossyConversionError, match=r'x\.jsonl: cannot carry fields beside "text" in line 2 \("id"\)\. .*--drop fields'):
+    with pytest.raises(
+        LossyConversionError, match=r'x\.jsonl: cannot carry fields beside "text" in line 2 \("id"\)\. .*--drop fields'
+    ):
         texts(source)
     assert raw(source) == path.read_bytes().splitlines()  # copied lines keep their fields
     assert source.record(1) == "b"
@@ -279,7 +302,9 @@ def test_errors_name_the_line_and_the_byte(tmp_path):
     path = put(tmp_path / "x.jsonl", *lines, "{broken", *lines)
     source = reader(path)
     for size in (1, 100, 1 << 20):
-        with pytest.raises(CorruptError, match=r"line 1,001 is not valid JSON .* at byte 15,001: found the character b") as caught:
+        with pytest.raises(
+            CorruptError, match=r"line 1,001 is not valid JSON .* at byte 15,001: found the character b"
+        ) as caught:
             texts(source, size)
         assert caught.value.offset == 15_001
     with pytest.raises(CorruptError, match=r"line 1,001 .*--drop invalid-lines"):

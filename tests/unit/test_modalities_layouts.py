@@ -183,7 +183,9 @@ def test_one_changed_byte_never_changes_what_is_read_by_much(made):
     whole = struct.pack("<QI", 30, 2) + data(DOCUMENTS, "<H") + index(DOCUMENTS, 2)
     rng = random.Random(4)
     for at in [*range(12), *range(42, len(whole))]:
-        for value in {0, 1, 2, 3, 4, 12, 0x80, 255, whole[at] ^ 1, whole[at] + 1 & 255, rng.randrange(256)} - {whole[at]}:
+        for value in {0, 1, 2, 3, 4, 12, 0x80, 255, whole[at] ^ 1, whole[at] + 1 & 255, rng.randrange(256)} - {
+            whole[at]
+        }:
             path = made(whole[:at], bytes([value]), whole[at + 1 :])
             try:
                 found = stored(path)
@@ -292,7 +294,9 @@ def test_width_follows_from_the_largest_id(tmp_path, top, eos, width):
 
 def test_ids_that_do_not_fit(tmp_path):
     for options, limit in (({"width": 1}, 255), ({"width": 2}, 65535), ({"layout": "A", "width": 2}, 65535)):
-        with pytest.raises(TokenRangeError, match=rf"token id 65,536 at position 1 is outside 0\.\.{limit:,}\. --to-opt"):
+        with pytest.raises(
+            TokenRangeError, match=rf"token id 65,536 at position 1 is outside 0\.\.{limit:,}\. --to-opt"
+        ):
             write(FORMAT, tmp_path / f"{limit}{len(options)}.pbin", Ragged.of([[1, 65536]]), eos_id=0, options=options)
 
 
@@ -332,7 +336,9 @@ def test_one_document_of_64_gib(tmp_path):
 
 def test_eight_bytes_a_document(tmp_path):
     count = 300_000
-    path = write(FORMAT, tmp_path / "x.pbin", Ragged(np.arange(count, dtype=np.uint32) % 9, np.arange(count + 1)), eos_id=9)
+    path = write(
+        FORMAT, tmp_path / "x.pbin", Ragged(np.arange(count, dtype=np.uint32) % 9, np.arange(count + 1)), eos_id=9
+    )
     tracemalloc.start()
     reader = FORMAT.open([path], ReadOptions(), Hints())
     kept, peak = tracemalloc.get_traced_memory()

@@ -66,8 +66,6 @@ def write_index(
     text = TextFile(source)
     if text.compression is not None:
         raise UnsupportedError(source, f"is {text.compression} data; an index is of plain text", remedy="Decompress it")
-    if not text.size and not drop_invalid:
-        raise FormatError(source, "is empty", remedy="--drop-invalid writes an index without entries")
     destination = destination or index_path(source)
     if destination.absolute() == source.absolute():
         raise OptionError(f"{source}: the index would replace the text. Name another with -o")
@@ -99,6 +97,8 @@ def _spill(text: TextFile, validator: Validator | None, out: BinaryIO, *, drop_i
         kept = np.delete(pairs, [index for index, _ in faults], axis=0) if faults else pairs
         kept.tofile(out)
         entries, dropped = entries + len(kept), dropped + len(faults)
+    if not entries and not drop_invalid:
+        raise FormatError(text.path, "is empty", remedy="--drop-invalid writes an index without entries")
     return entries, dropped
 
 

@@ -62,10 +62,10 @@ class Hdf5:
 
         return make_writer(path, options, target)
 
-    def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
+    def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:  # noqa: ARG002 - checks need no options
         from tokfmt.formats.hdf5.check import findings
 
-        return findings(path, options)
+        return findings(path)
 
 
 FORMAT = Hdf5()

@@ -96,7 +96,7 @@ def empty_corpus(path: Path, tokens: int, dtype: Dtype, facts: Facts) -> None:
         properties.set_layout(h5d.CONTIGUOUS)
         properties.set_alloc_time(h5d.ALLOC_TIME_EARLY)
         properties.set_fill_time(h5d.FILL_TIME_NEVER)
-        properties.set_obj_track_times(False)  # noqa: FBT003 - h5py takes it by position
+        properties.set_obj_track_times(False)
         kind = h5t.py_create(dtype.newbyteorder("<"))
         made = h5d.create(file.id, b"data", kind, h5s.create_simple((tokens,)), properties)
         _annotate(Dataset(made), facts)

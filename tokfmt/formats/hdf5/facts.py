@@ -107,12 +107,13 @@ class Params:
     """What `data_params.json` says; hints only.
 
     Attributes:
-        eos_id, pad_id: Ids, None when it does not say.
+        eos_id, pad_id, vocab_size: Numbers, None when it does not say.
         note: What was wrong with it, "" when nothing was.
     """
 
     eos_id: int | None = None
     pad_id: int | None = None
+    vocab_size: int | None = None
     note: str = ""
 
 
@@ -130,11 +131,11 @@ def params_beside(files: Sequence[Path]) -> Params:
         file.close()
     except (ValueError, RecursionError, FormatError):
         return Params(note=f"{PARAMS} cannot be read and was left aside")
-    return Params(_id_in(content, "eos_id"), _id_in(content, "pad_id"))
+    return Params(*(_number_in(content, name) for name in ("eos_id", "pad_id", "vocab_size")))
 
 
-def _id_in(content: Any, name: str) -> int | None:
-    """An id from the section of either dialect that has it."""
+def _number_in(content: Any, name: str) -> int | None:
+    """A number from the section of either dialect that has it."""
     for section in ("processing", "post-process"):
         value = content.get(section, {}) if isinstance(content, dict) else {}
         value = value.get(name) if isinstance(value, dict) else None

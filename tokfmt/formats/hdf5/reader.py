@@ -17,7 +17,7 @@ from tokfmt.formats.hdf5.container import LARGEST_CHUNK, Stored, open_stored
 from tokfmt.formats.hdf5.join import chained, join
 from tokfmt.formats.hdf5.options import ReadOptions
 from tokfmt.formats.hdf5.rows import Rows
-from tokfmt.formats.hdf5.runs import Corpus, Pieces, Runs, Samples, Stream, Told
+from tokfmt.formats.hdf5.runs import Corpus, Runs, Samples, Stream, Told
 from tokfmt.formats.hdf5.scan import Scan, Tally, scan_samples
 from tokfmt.formats.hdf5.stride import Verdict, continued, judge
 

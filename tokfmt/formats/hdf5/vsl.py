@@ -53,7 +53,7 @@ def scan_segments(rows: Rows) -> Segments:
         CorruptError: Positions and spans of a row are not ramps.
     """
     found, odd, at, packed, inner = [], Tally(), 0, 0, 0
-    for part, wrong, (yes, of) in rows.map(lambda first, values: _look(rows, first, values)):
+    for part, wrong, (yes, of) in rows.map(lambda first, values: look_for_segments(rows, first, values)):
         found.append(part)
         odd.add(wrong, at)
         at, packed, inner = at + len(wrong), packed + yes, inner + of
@@ -76,7 +76,7 @@ def pieces_of(segments: Segments, eos_id: int | None) -> Pieces:
 Part = tuple[NDArray[np.int64], NDArray[np.int32], Flags, Values, Values]
 
 
-def _look(rows: Rows, base: int, values: Values) -> tuple[Part, Flags, tuple[int, int]]:
+def look_for_segments(rows: Rows, base: int, values: Values) -> tuple[Part, Flags, tuple[int, int]]:
     """Segments of some rows; which rows are odd; how many inner segments end with the next one's first input."""
     inputs, mask, labels = (np.ascontiguousarray(values[:, k]).reshape(-1) for k in range(3))
     span, position = (np.ascontiguousarray(values[:, k]).reshape(-1).astype(np.int64) for k in (3, 4))

@@ -123,7 +123,7 @@ class SampleWriter:
         """Where the parts are."""
         return self.path.with_name(f"{self.path.name}.parts")
 
-    def create(self, source: TokenReader) -> None:
+    def create(self, source: TokenReader) -> None:  # noqa: ARG002 - parts need nothing of it
         try:
             self.parts.mkdir()
             if self.path.suffix != ".h5":

@@ -87,7 +87,7 @@ def lines_of(text: TextFile, data: bytes, offset: int) -> Lines:
     """The lines of `data`, which begins at a line's start and ends at a line's end or the file's."""
     raw = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(raw == _NEWLINE)
-    if len(data) and data[-1] != _NEWLINE:
+    if len(data) and data[-1] != _NEWLINE and (offset or data != BOM):
         ends = np.append(ends, len(data))
     starts = np.empty(len(ends), np.int64)
     if len(ends):
@@ -146,8 +146,11 @@ def line_number(text: TextFile, offset: int) -> int:
     return count
 
 
-def border(text: TextFile, at: int) -> int:
-    """The first byte >= `at` of a plain file that begins a line, or the end of the file."""
+def border(text: TextFile, at: int, longest: int) -> int:
+    """The first byte >= `at` of a plain file that begins a line, or the end of the file.
+
+    The end of the file as well if `longest` bytes hold no line end: whoever reads that line finds it too long.
+    """
     if at <= 0:
         return 0
     position = at - 1
@@ -156,4 +159,6 @@ def border(text: TextFile, at: int) -> int:
         if found >= 0:
             return position + found + 1
         position += len(piece)
+        if position - at > longest:
+            break
     return text.size

@@ -127,7 +127,7 @@ class JsonlReader:
 
     def _between(self, number: int, size: int, start: int, stop: int) -> Iterator[Block]:
         while start < stop:
-            end = min(stop, border(self.parts[number].text, start + max(1, size)))
+            end = min(stop, border(self.parts[number].text, start + max(1, size), self.options.max_line))
             yield Block(number, start, end)
             start = end
 
