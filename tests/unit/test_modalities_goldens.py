@@ -110,13 +110,13 @@ def test_naming_the_right_layout_changes_nothing(name):
 
 def test_notes():
     assert opened(HERE / "E_D_2byte_gpt2.pbin").info.notes == (
-        "E_D_2byte_gpt2.pbin: index offsets are shifted from entry 5 on (merged by a tool that shifts later files by "
+        "index offsets are shifted from entry 5 on (merged by a tool that shifts later files by "
         "12 bytes); documents were read by length",
     )
     assert opened(HERE / "D_2byte_gpt2.pbin").info.notes == ()
     assert opened(HERE / "C_2byte_gpt2.pbin").info.inferred == ()
     assert opened(HERE / "A_2byte_gpt2.pbin").info.inferred == (
-        "A_2byte_gpt2.pbin: 2-byte tokens, which this layout does not store; --from-opt width=N overrides",
+        "2-byte tokens, which this layout does not store; --from-opt width=N overrides",
     )
 
 

@@ -81,7 +81,7 @@ def test_killed_before_the_last_step(made, header, kind, base, name):
     assert layout(path) == name
     assert codes(path)[0] == "TF105"
     [note] = FORMAT.open([path], ReadOptions(), Hints()).info.notes
-    assert note.startswith("x.pbin: the header says that there is no data (its writer was killed")
+    assert note.startswith("the header says that there is no data (its writer was killed")
 
 
 def test_header_of_another_length(made):

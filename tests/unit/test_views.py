@@ -54,6 +54,28 @@ def test_without_trailing_is_the_inverse(data, ragged):
     assert sequences(view) == ragged.tolist()
 
 
+@quick
+@given(st.data(), datasets(20, avoid=EOS), st.integers(0, 3), st.booleans())
+def test_separators_taken_away_and_put_in_again(data, ragged, padding, ended):
+    """The short cut through the stored axis gives what the long way gives."""
+    lists = ragged.tolist()
+    flat = [t for s in lists for t in [*s, EOS]] + [EOS] * padding
+    stream = SplitAt(MemoryReader(Ragged.of([flat[: len(flat) - (not ended)]] if flat else [])), EOS)
+    trailing = WithoutTrailing(MemoryReader(Ragged.of([[*s, EOS] for s in lists])), EOS, "x")
+    for view, kept in ((stream, [s for s in lists if s]), (trailing, lists), (Known(trailing, 3), lists)):
+        again = WithSeparators(view, EOS)
+        check_windows(again, [t for s in kept for t in [*s, EOS]], data)
+        assert sequences(again) == [[*s, EOS] for s in kept]
+        other = WithSeparators(view, EOS + 1)
+        assert sequences(other) == [[*s, EOS + 1] for s in kept]
+
+
+def test_the_short_cut_looks_too():
+    view = WithoutTrailing(MemoryReader(Ragged.of([[1, EOS], [2, 3]])), EOS, "x.pbin")
+    with pytest.raises(CorruptError, match="sequence 1 does not end with the separator"):
+        WithSeparators(view, EOS).tokens(0, 4)
+
+
 def test_without_trailing_looks_at_what_it_takes_away():
     view = WithoutTrailing(MemoryReader(Ragged.of([[1, EOS], [2, 3], [4, EOS]])), EOS, "x.pbin")
     with pytest.raises(CorruptError, match=r"sequence 1 does not end with the separator 9: found 3\. --eos none"):

@@ -8,6 +8,7 @@ import numpy as np
 
 from tokfmt.core.axis import Info, TokenReader, check_interval, windows
 from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.views.separated import Restorable
 
 
 class Slice:
@@ -81,6 +82,10 @@ class Known:
     @property
     def info(self) -> Info:
         return replace(self.source.info, max_id=self.max_id)
+
+    def restored(self, eos_id: int) -> TokenReader | None:
+        """As the source's, if it has one; see `views.separated.Restorable`."""
+        return self.source.restored(eos_id) if isinstance(self.source, Restorable) else None
 
     def tokens(self, start: int, stop: int) -> Tokens:
         return self.source.tokens(start, stop)

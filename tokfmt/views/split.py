@@ -77,6 +77,11 @@ class SplitAt:
             raise IncompleteWriteError("the stream changed since its separators were counted. Run again")
         return found
 
+    def restored(self, eos_id: int) -> TokenReader | None:
+        """The stream itself, if one separator follows each sequence; runs at its very end are padding."""
+        regular = not len(self._step_at) and len(self._offsets) - 1 + self._info.tokens <= self.stored.info.tokens
+        return self.stored if regular and eos_id == self.eos_id else None
+
     def _before(self, position: int) -> int:
         """Separators in the stream before the token at an axis position."""
         sequence = int(np.searchsorted(self._offsets, position, side="right")) - 1

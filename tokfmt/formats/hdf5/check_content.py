@@ -93,7 +93,7 @@ def _inverted(values: Values, params: Params) -> Flags:  # noqa: ARG001
     inputs, mask, labels = _three(values)
     ends = Ends(inputs, labels)
     loss, inverted = ends.votes(mask)
-    flags = (ends.run < mask.shape[1]) & (mask[:, 0] == 0) & (mask[:, -1] == 1)
+    flags = np.asarray((ends.run < mask.shape[1]) & (mask[:, 0] == 0) & (mask[:, -1] == 1))
     return flags if inverted > loss else np.zeros(len(values), np.bool_)
 
 
@@ -106,7 +106,7 @@ def _counted_padding(values: Values, params: Params) -> Flags:
 
 
 def _nothing_counted(values: Values, params: Params) -> Flags:
-    return ~(values[:, 1] != 0).any(axis=1) & ~_any_inverted(values, params)
+    return np.asarray(~(values[:, 1] != 0).any(axis=1)) & ~_any_inverted(values, params)
 
 
 def _any_inverted(values: Values, params: Params) -> Flags:

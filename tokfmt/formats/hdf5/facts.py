@@ -131,7 +131,7 @@ def params_beside(files: Sequence[Path]) -> Params:
         file.close()
     except (ValueError, RecursionError, FormatError):
         return Params(note=f"{PARAMS} cannot be read and was left aside")
-    return Params(*(_number_in(content, name) for name in ("eos_id", "pad_id", "vocab_size")))
+    return Params(_number_in(content, "eos_id"), _number_in(content, "pad_id"), _number_in(content, "vocab_size"))
 
 
 def _number_in(content: Any, name: str) -> int | None:

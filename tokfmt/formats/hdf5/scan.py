@@ -131,7 +131,7 @@ def _look(rows: Rows, base: int, values: Values, inverted: bool) -> Block:
     last = labels[np.arange(count), np.maximum(valid - 1, 0)]
     odd_mask = (totals != valid) | ((mask != 0) & (mask != 1)).any(axis=1)
     within = np.arange(1, width) < valid[:, None]
-    odd_labels = ((labels[:, :-1] != inputs[:, 1:]) & within).any(axis=1)
+    odd_labels = ((labels[:, :-1] != inputs[:, 1:]) & within).any(axis=1) | (last == IGNORED)
     unshifted = odd_labels & (~within | (labels[:, 1:] == inputs[:, 1:])).all(axis=1) & (labels[:, 0] == inputs[:, 0])
     equal = int(np.count_nonzero((inputs[:, 1:] == inputs[:, :-1]) & within))
     return Block(

@@ -60,7 +60,7 @@ class Lines:
         """Where each line lies in the file and how long it is, carriage return and byte order mark included."""
         starts = self.starts.copy()
         starts[:1] = 0
-        ends = np.append(starts[1:] - 1, len(self.data) - self.data.endswith(b"\n"))
+        ends = np.append(starts[1:] - 1, len(self.data) - self.data.endswith(b"\n"))[: len(starts)]
         return starts + self.offset, ends - starts
 
     def joined(self) -> memoryview | bytes:

@@ -184,9 +184,8 @@ def load(line: bytes) -> Document | Fault:
     try:
         text = str(line, "utf-8")
     except UnicodeDecodeError as error:
-        return Fault(
-            "is not UTF-8", error.start, found=f"byte 0x{line[error.start]:02x}", remedy=_encoding_remedy(line)
-        )
+        found = f"byte 0x{line[error.start]:02x}"
+        return Fault("is not UTF-8", error.start, found=found, remedy=_encoding_remedy(line), code="TF503")
     if not text.strip(" \t\r\n"):
         return Fault("holds only white space" if text else "is empty", remedy=f"Remove it; {DROP}")
     if depth_of(line) > DEEPEST:

@@ -64,7 +64,8 @@ class JsonlReader:
         return self._info
 
     def _kind(self) -> tuple[Kind, tuple[str, ...]]:
-        """What the first record holds, and what was inferred from it; "ids" when there is no record at all."""
+        """What the first record holds, and what was inferred from it; "ids" when there is no line at all."""
+        nothing: Kind = "ids"
         parser = Parser("text", self._keys["text"], others=True)
         for lines in itertools.chain.from_iterable(part.lines(0, None) for part in self.parts):
             for index, line in enumerate(lines.tolist()):
@@ -77,7 +78,8 @@ class JsonlReader:
                     return "ids", ()
                 if "invalid-lines" not in self.drop and isinstance(text, Fault):
                     raise _error(lines, index, text)
-        return "ids", ()
+                nothing = "text"
+        return nothing, ()
 
     def parser(self, *, others: bool) -> Parser:
         """What decodes these records; `others`: without a look at their other fields."""

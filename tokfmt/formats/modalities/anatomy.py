@@ -230,6 +230,4 @@ def _width(file: File, header: Header, index: Index, surplus: int, options: Read
     if options.width is not None:
         return options.width, ()
     width = surplus or infer_width(file, header.size, index)
-    return width, (
-        f"{file.path.name}: {width}-byte tokens, which this layout does not store; --from-opt width=N overrides",
-    )
+    return width, (f"{width}-byte tokens, which this layout does not store; --from-opt width=N overrides",)

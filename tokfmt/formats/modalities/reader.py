@@ -36,7 +36,7 @@ class ModalitiesReader:
             tokens=anatomy.tokens,
             separators=Separators.TRAILING if anatomy.index else Separators.BETWEEN,
             inferred=anatomy.inferred,
-            notes=tuple(f"{self.file.path.name}: {p.note}" for p in anatomy.problems if p.note),
+            notes=tuple(problem.note for problem in anatomy.problems if problem.note),
             extras=frozen(
                 layout=anatomy.layout,
                 width=self.width,

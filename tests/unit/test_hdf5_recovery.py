@@ -1,0 +1,346 @@
+"""hdf5: streams put together again from samples of any stride, width and padding; data made here with numpy and h5py."""
+
+import h5py
+import numpy as np
+import pytest
+
+from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnsupportedError
+from tokfmt.ops.open import open_source
+from tokfmt.testing.harness import sequences
+
+EOS = 7
+
+
+def text(rng, documents, *, longest=60):
+    """Ids like prose: few repeats."""
+    return [rng.integers(10, 900, rng.integers(1, longest)).tolist() for _ in range(documents)]
+
+
+def code(rng, documents):
+    """Ids like source code: runs of one id make a third of all neighbours equal."""
+    found = []
+    for _ in range(documents):
+        runs = [[int(rng.integers(10, 40))] * int(rng.geometric(0.6)) for _ in range(rng.integers(5, 40))]
+        found.append([token for run in runs for token in run])
+    return found
+
+
+def stream_of(documents):
+    return [token for document in documents for token in [*document, EOS]]
+
+
+def windows(stream, width, stride):
+    """Windows T of width + 1 tokens; the last may be shorter."""
+    step = width + (stride == "disjoint")
+    return [stream[a : a + width + 1] for a in range(0, len(stream) - 1, step)]
+
+
+def samples(tokens_of, width, *, pad=EOS, inverted=False):
+    """[n, 3, width] of windows."""
+    rows = np.full((len(tokens_of), 3, width), pad, np.int32)
+    rows[:, 1] = int(inverted)
+    for row, tokens in zip(rows, tokens_of, strict=True):
+        valid = len(tokens) - 1
+        row[0, :valid], row[1, :valid], row[2, :valid] = tokens[:-1], int(not inverted), tokens[1:]
+    return rows
+
+
+def save(path, rows, *, count=None, attrs=(), **how):
+    how = {"chunks": (1, *rows.shape[1:]), "compression": "gzip"} | how if rows.ndim == 3 and len(rows) else how
+    with h5py.File(path, "w") as file:
+        if rows.ndim == 3:
+            file.attrs["n_examples"] = len(rows) if count is None else count
+        data = file.create_dataset("data", data=rows, **how)
+        for name, value in attrs:
+            data.attrs[name] = value
+    return path
+
+
+def opened(path, eos=EOS, **how):
+    paths = path if isinstance(path, list) else [path]
+    return open_source(paths, format="hdf5", eos=eos, **how)
+
+
+def read(path, eos=EOS, **how):
+    return sequences(opened(path, eos, **how).reader)
+
+
+@pytest.mark.parametrize("make", [text, code])
+@pytest.mark.parametrize("stride", ["overlap", "disjoint"])
+@pytest.mark.parametrize("width", [2, 5, 16, 100])
+def test_packed(tmp_path, make, stride, width):
+    documents = make(np.random.default_rng(width), 60)
+    path = save(tmp_path / "a.h5", samples(windows(stream_of(documents), width, stride), width))
+    assert read(path) == documents
+    assert opened(path).reader.info.extras["stride"] == stride
+
+
+def test_code_like_links_are_chance(tmp_path):
+    """On runs of equal ids far more than 5 % of disjoint neighbours link up; that is still not overlap."""
+    stream = stream_of(code(np.random.default_rng(3), 200))
+    rows = samples(windows(stream, 16, "disjoint")[:-1], 16)
+    linked = np.mean(rows[:-1, 2, -1] == rows[1:, 0, 0])
+    assert linked > 0.2
+    assert opened(save(tmp_path / "a.h5", rows)).reader.info.extras["stride"] == "disjoint"
+
+
+@pytest.mark.parametrize("stride", ["overlap", "disjoint"])
+@pytest.mark.parametrize("inverted", [False, True])
+@pytest.mark.parametrize("pad", [EOS, 0])
+def test_padded_documents(tmp_path, stride, inverted, pad):
+    """Each document starts a sample of its own."""
+    documents = text(np.random.default_rng(4), 40, longest=90)
+    rows = samples([w for d in documents for w in windows([*d, EOS], 16, stride)], 16, pad=pad, inverted=inverted)
+    source = opened(save(tmp_path / "a.h5", rows))
+    assert sequences(source.reader) == documents
+    assert source.reader.info.extras["mask"] == ("inverted" if inverted else "loss")
+    assert source.reader.info.extras["nonstandard_masks"] == 0
+
+
+def test_mask_can_be_told(tmp_path):
+    rows = samples([[1, 2, 3], [4, 5, 6, 9], [8, 3]], 8, pad=0, inverted=True)
+    path = save(tmp_path / "a.h5", rows)
+    assert read(path, options={"mask": "inverted"}) == [[1, 2, 3], [4, 5, 6, 9], [8, 3]]
+    assert read(path) == [[1, 2, 3], [4, 5, 6, 9], [8, 3]]
+
+
+def test_bos(tmp_path):
+    rng = np.random.default_rng(5)
+    stream = stream_of(text(rng, 60))
+    blocks = np.asarray(stream[: len(stream) // 16 * 16]).reshape(-1, 16)
+    rows = np.stack([np.c_[np.full(len(blocks), 3), blocks[:, :-1]], np.ones_like(blocks), blocks], 1).astype("i4")
+    rows[:, 2][rows[:, 2] == EOS] = -100
+    rows[5, 2, -1], blocks[5, -1] = -100, EOS
+    path = save(tmp_path / "a.h5", rows)
+    want = []
+    for token in [*blocks.reshape(-1).tolist(), EOS]:
+        want += [[]] if token == EOS or not want else []
+        if token != EOS:
+            want[-1].append(token)
+    source = opened(path)
+    assert sequences(source.reader) == [d for d in want if d]
+    assert source.reader.info.extras["nonstandard_masks"] == int((rows[:, 2] == -100).any(axis=1).sum())
+    with pytest.raises(UnsupportedError, match="sample 5 is -100.*--eos ID"):
+        read(path, "none")
+
+
+def test_fine_tuning_masks(tmp_path):
+    """Zeros over a prompt are real tokens; tokens after the last counted one are kept and told."""
+    rows = samples([[1, 2, 3, 4, EOS], [5, 6, 8, 9, 11, 12, EOS], [1, 4, EOS], [2, 5, EOS]], 8, pad=0)
+    rows[:, 1, :2] = 0
+    rows[1, 1, 3:] = 0  # a turn after the last one that counts
+    rows[2, 1] = 0  # counts nowhere
+    source = opened(save(tmp_path / "a.h5", rows))
+    assert sequences(source.reader) == [[1, 2, 3, 4], [5, 6, 8, 9, 11, 12], [1, 4], [2, 5]]
+    assert source.reader.info.extras["nonstandard_masks"] == 4
+    assert source.reader.info.extras["first_nonstandard"] == 0
+    assert any("1 samples have tokens after the last one that counts" in note for note in source.notes)
+
+
+def test_eos_as_input(tmp_path):
+    """The last token may be an input as well, with padding for its label."""
+    rows = samples([[1, 2, 3, EOS], [5, 6, EOS], [9, 8, 4, 2, EOS]], 8, pad=0)
+    rows[0, 0, 3] = rows[1, 0, 2] = rows[2, 0, 4] = EOS
+    assert read(save(tmp_path / "a.h5", rows)) == [[1, 2, 3], [5, 6], [9, 8, 4, 2]]
+    rows[:, 1] = 0
+    assert read(save(tmp_path / "b.h5", rows)) == [[1, 2, 3], [5, 6], [9, 8, 4, 2]]
+
+
+def test_a_sample_of_padding_only(tmp_path):
+    rows = samples([[1, 2, EOS], [0], [3, 4, EOS]], 4, pad=0)
+    assert read(save(tmp_path / "a.h5", rows)) == [[1, 2], [3, 4]]
+
+
+def test_hugging_face_labels(tmp_path):
+    rows = samples(windows(stream_of(text(np.random.default_rng(6), 30)), 8, "overlap"), 8)
+    rows[:, 2] = rows[:, 0]
+    with pytest.raises(UnsupportedError, match="repeat input_ids.*view=samples"):
+        opened(save(tmp_path / "a.h5", rows))
+
+
+def test_shuffled_and_mixed(tmp_path):
+    rng = np.random.default_rng(7)
+    rows = samples(windows(stream_of(text(rng, 300)), 16, "overlap")[:-1], 16)
+    shuffled = save(tmp_path / "s.h5", rng.permutation(rows))
+    with pytest.raises(UnsupportedError, match="were shuffled.*--drop order"):
+        opened(shuffled)
+    mixed = rows.copy()
+    half = len(rows) // 2
+    mixed[:half, 0] = rng.integers(10, 900, (half, 16))
+    mixed[:half, 2, :-1] = mixed[:half, 0, 1:]
+    mixed[:half, 2, -1] = rng.integers(10, 900, half)
+    with pytest.raises(UnsupportedError, match="cannot tell.*stride=overlap"):
+        opened(save(tmp_path / "m.h5", mixed))
+    assert len(read(tmp_path / "m.h5", options={"stride": "per-document"})) >= len(rows)
+
+
+def test_too_few_to_tell(tmp_path):
+    documents = [[1, 2, 3, 4, 5, 6], [8, 9, 10, 11, 12]]
+    path = save(tmp_path / "a.h5", samples(windows(stream_of(documents), 4, "overlap"), 4))
+    with pytest.raises(UnsupportedError, match=r"3 of its samples.*--from-opt stride=overlap\|disjoint\|bos\|per-document"):
+        opened(path)
+    assert read(path, options={"stride": "overlap"}) == documents
+    with pytest.raises(OptionError, match="stride"):
+        opened(path, options={"stride": "overlapping"})
+
+
+def test_one_sample(tmp_path):
+    """Nothing to go on in: its documents are split all the same."""
+    path = save(tmp_path / "a.h5", samples([[1, 2, EOS, 3, 4, EOS, 5, 6, 8]], 8))
+    assert read(path) == [[1, 2], [3, 4], [5, 6, 8]]
+
+
+def test_a_gap_in_the_stream(tmp_path):
+    """A sample is missing: the stream is cut there, and nothing is joined across."""
+    stream = list(range(100, 100 + 8 * 40 + 1))
+    rows = np.delete(samples(windows(stream, 8, "overlap"), 8), 20, 0)
+    source = opened(save(tmp_path / "a.h5", rows))
+    assert sequences(source.reader) == [stream[: 8 * 20 + 1], stream[8 * 21 :]]
+    assert any("do not go on in the next" in note for note in source.notes)
+
+
+@pytest.mark.parametrize(
+    ("names", "groups"),
+    [
+        (["examples_0_0.h5", "examples_1_0.h5", "examples_2_0.h5", "examples_0_1.h5"], [3, 1]),
+        (["output_chunk_0_0.h5", "output_chunk_0_2.h5", "output_chunk_0_10.h5", "output_chunk_1_prefix.h5"], [3, 1]),
+        (["dataset-partition-1.h5", "dataset-partition-2.h5", "dataset-partition-10.h5"], [3]),
+        (["a_1.h5", "a_02.h5", "b_1.h5"], [2, 1]),
+    ],
+)
+def test_streams_of_files(tmp_path, names, groups):
+    """Disjoint windows: only the names say where a stream goes on."""
+    rng = np.random.default_rng(8)
+    want, at = [], 0
+    for count in groups:
+        stream = rng.integers(10, 900, 9 * 4 * count).tolist()
+        want.append(stream)
+        for k, rows in enumerate(np.split(samples(windows(stream, 8, "disjoint"), 8), count)):
+            save(tmp_path / names[at + k], rows)
+        at += count
+    assert read(tmp_path) == want
+    assert read([tmp_path / name for name in reversed(names)])[-1] in want
+    given = opened([tmp_path / name for name in reversed(names)], options={"order": "given"})
+    assert len(sequences(given.reader)) == len(names)
+
+
+def test_files_of_two_directories_stay_apart(tmp_path):
+    for k, name in enumerate("ba"):
+        (tmp_path / name).mkdir()
+        save(tmp_path / name / "x-0.h5", samples(windows(list(range(100 * (k + 1), 100 * (k + 1) + 45)), 8, "disjoint"), 8))
+    found = read([tmp_path / "b" / "x-0.h5", tmp_path / "a" / "x-0.h5"])
+    assert found == [list(range(100, 145)), list(range(200, 245))]
+
+
+def test_directory_without_h5(tmp_path):
+    (tmp_path / "a.hdf5").write_bytes(b"")
+    (tmp_path / "sub.h5").mkdir()
+    with pytest.raises(FormatError, match=r"holds no \*\.h5 file: found a.hdf5"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize("rule", ["segment", "pack"])
+def test_vsl(tmp_path, rule):
+    rng = np.random.default_rng(9)
+    rows, want = np.zeros((20, 5, 32), np.int32), []
+    for row in rows:
+        at = 0
+        while at < 27:
+            length = int(rng.integers(1, min(12, 32 - at)))
+            document = rng.integers(10, 900, length).tolist()
+            inputs = document + ([EOS] if rule == "pack" else [])
+            span = slice(at, at + len(inputs))
+            row[0, span], row[1, span] = inputs, 1
+            row[2, span] = [*inputs[1:], EOS]
+            row[3, span], row[4, span] = np.arange(len(inputs))[::-1], np.arange(len(inputs))
+            if rule == "pack" and at:
+                row[2, at - 1] = inputs[0]
+            want.append(document)
+            at += len(inputs)
+    source = opened(save(tmp_path / "a.h5", rows))
+    found = sequences(source.reader)
+    if rule == "pack":  # the last one of a row has its separator as input, and another one as label
+        found = [s[:-1] if s[-1:] == [EOS] else s for s in found]
+    assert found == want
+    assert source.reader.info.extras["nonstandard_masks"] == 0
+    rows[11, 3, 0] += 1
+    with pytest.raises(CorruptError, match="sample 11: position_ids and attention_span"):
+        opened(save(tmp_path / "b.h5", rows))
+
+
+def test_corpora_are_streams_of_their_own(tmp_path):
+    save(tmp_path / "00-00.h5", np.asarray([1, 2, EOS, 3], np.uint16))
+    save(tmp_path / "00-01.h5", np.asarray([4, EOS, 5, EOS], np.uint32))
+    assert read(tmp_path) == [[1, 2], [3], [4], [5]]
+    assert read(tmp_path, "none") == [[1, 2, EOS, 3], [4, EOS, 5, EOS]]
+    with pytest.raises(UnsupportedError, match="view=samples"):
+        opened(tmp_path, options={"view": "samples"})
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", '{"processing": 3}', '{"processing": {"eos_id": true}}', "\xff" * 9])
+def test_params_are_hints_only(tmp_path, content):
+    save(tmp_path / "a.h5", samples([[1, 2, EOS]], 4))
+    (tmp_path / "data_params.json").write_text(content)
+    assert read(tmp_path) == [[1, 2]]
+
+
+def test_negative_ids(tmp_path):
+    rows = samples([[1, 2, EOS], [1, 2, 3, EOS]], 4)
+    rows[1, 0, 1] = -5
+    with pytest.raises(CorruptError, match="sample 1 .* negative input id at position 1: expected 0 or more, found -5"):
+        opened(save(tmp_path / "a.h5", rows))
+    rows[1, 0, 1], rows[1, 2, 2] = 2, -5
+    with pytest.raises(CorruptError, match="sample 1 has a negative label"):
+        read(save(tmp_path / "a.h5", rows))
+
+
+class TestOwnAttributes:
+    """Attributes that tokfmt writes are believed, but not blindly."""
+
+    def rows(self):
+        return samples(windows(list(range(100, 133)), 8, "overlap"), 8)
+
+    def attrs(self, **changed):
+        facts = {"stride": np.bytes_("overlap"), "eos_id": EOS, "first_token": 0, "stream_tokens": 33} | changed
+        return list(facts.items())
+
+    def test_believed(self, tmp_path):
+        source = opened(save(tmp_path / "a.h5", self.rows(), attrs=self.attrs()), None)
+        assert sequences(source.reader) == [list(range(100, 133))]
+        assert (source.separator.eos_id, source.separator.source) == (EOS, "file attributes")
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"stride": np.bytes_("bos")},
+            {"stride": 3},
+            {"eos_id": -1},
+            {"eos_id": 2**31},
+            {"eos_id": 1.5},
+            {"first_token": -8},
+            {"stream_tokens": 25},
+            {"stream_tokens": 2**63 - 1},
+        ],
+    )
+    def test_untrue(self, tmp_path, changed):
+        with pytest.raises(CorruptError, match="attribute .* cannot be true"):
+            opened(save(tmp_path / "a.h5", self.rows(), attrs=self.attrs(**changed)))
+
+    def test_samples_that_differ_from_them(self, tmp_path):
+        rows = self.rows()
+        rows[2, 1, 3] = 0
+        path = save(tmp_path / "a.h5", rows, attrs=self.attrs())
+        with pytest.raises(CorruptError, match="sample 2 is not what the file's attributes say"):
+            read(path)
+        assert read(path, options={"stride": "overlap"}) == [list(range(100, 133))]
+
+    def test_a_part_is_told(self, tmp_path):
+        path = save(tmp_path / "a.h5", self.rows(), attrs=self.attrs(stream_tokens=50))
+        assert any("only a part" in note for note in opened(path).notes)
+        assert read(path) == [list(range(100, 133))]
+
+    def test_without_separator(self, tmp_path):
+        rows = samples(windows([1, 2, EOS, 3, 4, EOS, 5, 6, EOS], 8, "overlap"), 8)
+        path = save(tmp_path / "a.h5", rows, attrs=self.attrs(stream_tokens=9))
+        assert read(path, None) == [[1, 2], [3, 4], [5, 6]]
+        assert read(path, "none") == [[1, 2, EOS, 3, 4, EOS, 5, 6, EOS]]
