@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 HOME = ROOT / "benchmarks" / "data"
 EOS = 50256
 TOKENS = 40_000_000
-TEXT_BYTES = 24_000_000
+TEXT_BYTES = 160_000_000
 
 
 def ids(count):

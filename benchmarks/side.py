@@ -18,4 +18,6 @@ if __name__ == "__main__":
     amount = getattr(pair, side)(Path(out))
     wall = time.monotonic() - began
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    print(json.dumps({"amount": amount, "cpu": usage.ru_utime + usage.ru_stime, "wall": wall, "rss": usage.ru_maxrss << 10}))
+    # not ru_maxrss, which a child inherits from whoever started it
+    peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    print(json.dumps({"amount": amount, "cpu": usage.ru_utime + usage.ru_stime, "wall": wall, "rss": int(peak) << 10}))
