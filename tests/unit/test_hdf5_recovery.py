@@ -90,6 +90,7 @@ def test_code_like_links_are_chance(tmp_path):
 def test_padded_documents(tmp_path, stride, inverted, pad):
     """Each document starts a sample of its own."""
     documents = text(np.random.default_rng(4), 40, longest=90)
+    documents = [d for d in documents if len(d) % 17]  # else only the separator is left, which no sample can hold
     rows = samples([w for d in documents for w in windows([*d, EOS], 16, stride)], 16, pad=pad, inverted=inverted)
     source = opened(save(tmp_path / "a.h5", rows))
     assert sequences(source.reader) == documents
@@ -177,7 +178,7 @@ def test_shuffled_and_mixed(tmp_path):
 def test_too_few_to_tell(tmp_path):
     documents = [[1, 2, 3, 4, 5, 6], [8, 9, 10, 11, 12]]
     path = save(tmp_path / "a.h5", samples(windows(stream_of(documents), 4, "overlap"), 4))
-    with pytest.raises(UnsupportedError, match=r"3 of its samples.*--from-opt stride=overlap\|disjoint\|bos\|per-document"):
+    with pytest.raises(UnsupportedError, match=r"2 of its samples.*--from-opt stride=overlap\|disjoint\|bos\|per-document"):
         opened(path)
     assert read(path, options={"stride": "overlap"}) == documents
     with pytest.raises(OptionError, match="stride"):
@@ -287,7 +288,7 @@ def test_params_are_hints_only(tmp_path, content):
 def test_negative_ids(tmp_path):
     rows = samples([[1, 2, EOS], [1, 2, 3, EOS]], 4)
     rows[1, 0, 1] = -5
-    with pytest.raises(CorruptError, match="sample 1 .* negative input id at position 1: expected 0 or more, found -5"):
+    with pytest.raises(CorruptError, match="sample 1 has a negative input id at position 1, .*: expected 0 or more, found -5"):
         opened(save(tmp_path / "a.h5", rows))
     rows[1, 0, 1], rows[1, 2, 2] = 2, -5
     with pytest.raises(CorruptError, match="sample 1 has a negative label"):

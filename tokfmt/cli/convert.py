@@ -92,8 +92,9 @@ def _plan(done: Any) -> str:
         f"destination  {printable(done.destination)} ({done.format})",
         f"holds        {size}",
         f"separator    {known}{', inferred' if separator['inferred'] else ''}",
-        f"tasks        {done.plan['tasks'] or 'planned after tokenizing'}",
+        f"tasks        {done.plan['tasks'] if done.sequences is not None else 'planned after tokenizing'}",
         f"runs in      {done.plan['jobs']} {done.plan['executor']}",
+        *(f"gives up     {name}: {what}" for name, what in done.dropped.items()),
         "dry run: nothing was written",
     ]
     return "\n".join(lines)

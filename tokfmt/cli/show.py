@@ -47,7 +47,9 @@ def command(path: str, selection: str | None, **given: Any) -> None:
         for note in preview.notes:
             click.echo(f"note: {note}", err=True)
     short = sys.stdout.isatty() and not full
-    for shown in preview.shown:
+    for number, shown in enumerate(preview.shown):
+        if number and not (only_ids or only_text):
+            click.echo()
         click.echo(_lines(shown, only_ids, only_text, short))
 
 
@@ -95,7 +97,7 @@ def _lines(shown: Any, only_ids: bool, only_text: bool, short: bool) -> str:
         blocks.append(_shortened(ids, short))
     if shown.text is not None:
         blocks.append(click.style(_shortened(text, short), fg="green"))
-    return "\n".join(block for block in blocks if block) + "\n"
+    return "\n".join(block for block in blocks if block)
 
 
 def _visible(text: str) -> str:

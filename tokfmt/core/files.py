@@ -67,6 +67,13 @@ class File:
         Raises:
             TruncatedError: The file ends before.
         """
+        if self._fd is not None:
+            try:
+                whole = os.pread(self._fd, length, offset)  # 5 times as fast as by way of a bytearray
+            except OSError as error:
+                raise reading_error(self.path, error) from error
+            if len(whole) == length:
+                return whole
         buffer = bytearray(length)
         self.read_into(offset, memoryview(buffer))
         return bytes(buffer)

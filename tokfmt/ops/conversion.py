@@ -19,7 +19,7 @@ from tokfmt.core.options import parse_options
 from tokfmt.core.publish import Staging
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.copy_records import copy_records
-from tokfmt.ops.losses import Prepared, prepare
+from tokfmt.ops.losses import Prepared, accepted, known_losses, prepare
 from tokfmt.ops.manifest import SCHEMA, fingerprint, manifest_path
 from tokfmt.ops.open import Options, Source
 from tokfmt.ops.progress import Progress
@@ -284,9 +284,11 @@ class Run:
             axis, _ = token_axis(sources, None, self.request.select, Workers(executor, 1, Path()), self.progress)
         self._need_separator(axis, eos)
         writer = self.format.writer(self.request.destination, self.options, Target(eos.eos_id))
+        losses = known_losses(axis, sources, writer, split_chosen=self.request.source.split is not None)
+        dropped = accepted(losses, self.request.source.drop, str(self.request.destination))
         tasks = len(writer.regions(axis, self.request.region))
         info = axis.info
-        done = self._result(sources, eos, info.sequences, info.tokens, info.max_id, {}, tasks)
+        done = self._result(sources, eos, info.sequences, info.tokens, info.max_id, dropped, tasks)
         return replace(done, dry_run=True, verified=False)
 
     def _manifest(self, done: Conversion, sources: Sequence[Source], staging: Staging) -> bytes:

@@ -45,13 +45,29 @@ def prepare(
         LossyConversionError: With all that is not accepted, each with its word.
     """
     axis, embedded = _scanned(axis, writer, eos_id, workers)
-    losses = [*_of_sources(sources, split_chosen=split_chosen), *writer.lost(axis), *embedded]
+    losses = [*known_losses(axis, sources, writer, split_chosen=split_chosen), *embedded]
+    dropped = accepted(losses, drop, target)
+    reader = NonEmpty(axis) if "empty-sequences" in dropped else axis
+    return Prepared(reader, bool(embedded), dropped)
+
+
+def known_losses(
+    axis: TokenReader, sources: Sequence[Source], writer: TokenWriter, *, split_chosen: bool
+) -> list[Loss]:
+    """What the target cannot carry, as far as it is known without reading tokens."""
+    return [*_of_sources(sources, split_chosen=split_chosen), *writer.lost(axis)]
+
+
+def accepted(losses: Sequence[Loss], drop: frozenset[str], target: str) -> dict[str, str]:
+    """What is given up, in words, by its --drop name.
+
+    Raises:
+        LossyConversionError: With every loss that is not in `drop`.
+    """
     refused = [loss for loss in losses if loss.name not in drop]
     if refused:
         raise LossyConversionError(target, refused)
-    dropped = {loss.name: loss.what for loss in losses}
-    reader = NonEmpty(axis) if "empty-sequences" in dropped else axis
-    return Prepared(reader, bool(embedded), dropped)
+    return {loss.name: loss.what for loss in losses}
 
 
 def _of_sources(sources: Sequence[Source], *, split_chosen: bool) -> list[Loss]:

@@ -43,7 +43,7 @@ class FlatTokens:
     """Flat tokens in zarr."""
 
     name = "flat-tokens"
-    title = "Flat tokens: a zarr store of encoded_tokens and seq_starts, as seqax trains on (X.zarr)"
+    title = "seqax flat-tokens: a zarr store with splits"
     extensions = (".zarr",)
     joins = False
     carries = "sequences in order, empty ones too; ids up to 2^31-1"

@@ -38,7 +38,7 @@ class Hdf5:
     """Cerebras GPT HDF5."""
 
     name = "hdf5"
-    title = "HDF5 samples of Cerebras GPT models: input_ids, mask, labels (data-00000.h5 ...)"
+    title = "Cerebras HDF5: samples, masks and labels"
     extensions = (".h5",)
     joins = True
     carries = "sequences in order; ids up to 2^31-1"

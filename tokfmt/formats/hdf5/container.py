@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError, printable
 from tokfmt.core.files import File
 from tokfmt.formats.hdf5.filters import DEFLATE, FLETCHER32, SHUFFLE, Pipeline
-from tokfmt.formats.hdf5.table import SKIPPED_AT, ChunkMap, Table
+from tokfmt.formats.hdf5.table import SKIPPED_AT, ChunkMap, Table, unit_of
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 LARGEST_CHUNK = 1 << 26
@@ -110,11 +110,15 @@ def check_superblock(file: File) -> None:
                 )  # fmt: skip
         what = "is empty" if not file.size else "is not an HDF5 file"
         raise CorruptError(file.path, what, offset=0, expected="\\x89HDF", remedy="Name its format with --from")
-    at, width = {0: (40, 13), 1: (44, 13), 2: (28, 9), 3: (28, 9)}.get(head[8] if len(head) > 8 else -1, (64, 64))
-    if len(head) < at + 8:
+    version = head[8] if len(head) > 8 else 0
+    at, width = {0: (40, 13), 1: (44, 13), 2: (28, 9), 3: (28, 9)}.get(version, (0, 0))
+    if len(head) < max(at + 8, 9):
+        raise TruncatedError(file.path, "the file ends inside the HDF5 superblock", offset=file.size,
+                             remedy="Copy the file again")  # fmt: skip
+    if not at:
         raise CorruptError(
-            file.path, "the HDF5 superblock is damaged", offset=8, expected="version 0, 1, 2 or 3",
-            found=head[8] if len(head) > 8 else "the end of the file", remedy="Copy the file again",
+            file.path, "the HDF5 superblock has an unknown version", offset=8, expected="0, 1, 2 or 3", found=version,
+            remedy="Copy the file again",
         )  # fmt: skip
     if head[width] != 8:  # offsets of another width than anybody writes: the library says what is wrong
         return
@@ -220,7 +224,8 @@ def _dtype(file: File, kind: Any) -> np.dtype[np.integer[Any]]:
         )  # fmt: skip
     size, order = kind.get_size(), kind.get_order()
     if size not in (1, 2, 4, 8) or kind.get_precision() != 8 * size or kind.get_offset():
-        raise UnsupportedError(file.path, "'data' holds integers of an unusual width", found=f"{size} bytes")
+        raise UnsupportedError(file.path, "'data' holds integers of an unusual width", expected="all bits of 1, 2, 4 or 8 bytes",
+                               found=f"{kind.get_precision()} bits of {size} bytes")  # fmt: skip
     sign = "u" if kind.get_sign() == h5t.SGN_NONE else "i"
     return np.dtype(f"{'>' if order == h5t.ORDER_BE else '<'}{sign}{size}")
 
@@ -313,7 +318,7 @@ def _chunks(
         )  # fmt: skip
     places, sizes = _walk(dataset, chunk, grid)
     found = ChunkMap(chunk, grid, places, sizes, Pipeline(stored_as.filters, nominal, stored_as.itemsize))
-    _check_map(file, found)
+    _check_map(file, found, unit_of(shape))
     return found
 
 
@@ -339,7 +344,7 @@ def _walk(
     return places, sizes
 
 
-def _check_map(file: File, chunks: ChunkMap) -> None:
+def _check_map(file: File, chunks: ChunkMap, unit: str) -> None:
     stored = (chunks.sizes & np.uint32((1 << SKIPPED_AT) - 1)).astype(np.int64)
     per_band = chunks.grid[1] * chunks.grid[2]
 
@@ -349,7 +354,7 @@ def _check_map(file: File, chunks: ChunkMap) -> None:
             place = int(chunks.places[first])
             raise kind(
                 file.path,
-                f"the chunk of sample {first // per_band * chunks.shape[0]:,} {what}",
+                f"the chunk of {unit} {first // per_band * chunks.shape[0]:,} {what}",
                 offset=place if place >= 0 else None,
                 remedy=remedy,
             )

@@ -24,7 +24,6 @@ from tokfmt.formats.hdf5.container import Stored
 
 PARAMS = "data_params.json"
 _LARGEST_PARAMS = 1 << 20
-_OWN_STRIDES = ("overlap", "disjoint", "corpus")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +45,9 @@ def own(stored: Stored) -> Own | None:
     facts = stored.facts
     if not {"stride", "first_token", "stream_tokens", "eos_id"} <= facts.keys():
         return None
-    if facts["stride"] not in _OWN_STRIDES or (facts["stride"] == "corpus") != (stored.rank == 1):
-        raise _untrue(stored, "stride", " or ".join(_OWN_STRIDES), facts["stride"])
+    strides = ("corpus",) if stored.rank == 1 else ("overlap", "disjoint")
+    if facts["stride"] not in strides:
+        raise _untrue(stored, "stride", " or ".join(strides), facts["stride"])
     largest = INT32_MAX if stored.rank == 3 else 2**32 - 1
     numbers: dict[str, int] = {}
     for name, limit in (("eos_id", largest), ("first_token", 1 << 62), ("stream_tokens", 1 << 62)):

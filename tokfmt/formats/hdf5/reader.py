@@ -235,6 +235,13 @@ def _check_labels(opening: Opening, rows: Rows, scan: Scan) -> None:
             path, f"the labels of {scan.unshifted.count:,} samples repeat input_ids instead of the next tokens "
             f"(first: sample {local:,})", offset=offset, remedy=AS_SAMPLES,
         )  # fmt: skip
+    empty = int(np.count_nonzero(scan.valid == 0))
+    if empty == len(rows) > 0:
+        raise CorruptError(
+            opening.place, f"none of its {empty:,} samples holds anything but padding", remedy="Copy or write it again"
+        )
+    if empty:
+        opening.notes.append(f"{empty:,} samples hold nothing but padding")
     if scan.masked_end.count:
         opening.notes.append(
             f"{scan.masked_end.count:,} samples have tokens after the last one that counts; they are kept"

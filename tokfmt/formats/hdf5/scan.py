@@ -7,7 +7,6 @@ that T = input_ids[:valid] + [labels[valid - 1]]. The mask is a *loss* mask: its
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,14 +138,17 @@ def _look(rows: Rows, base: int, values: Values, inverted: bool) -> Block:
     )
 
 
-def check_ids_of(rows: Rows, base: int, inputs: NDArray[Any]) -> None:
+def check_ids_of(rows: Rows, base: int, inputs: Values) -> None:
     """Raise CorruptError for the first negative input id."""
     if inputs.dtype.kind == "i" and inputs.size and int(inputs.min()) < 0:
         row, column = np.argwhere(inputs < 0)[0].tolist()
         path, local, offset = rows.place(base + row)
+        where = f"sample {local:,} has a negative input id at position {column:,}, in what is stored"
+        if rows.width == 1 and rows.fields == 1:
+            where = f"token {local:,} is negative, in what is stored"
         raise CorruptError(
-            path, f"sample {local:,} (stored from byte {offset:,}) has a negative input id at position {column:,}",
-            expected="0 or more", found=int(inputs[row, column]), remedy="Write the file again",
+            path, where, offset=offset, expected="0 or more", found=int(inputs[row, column]),
+            remedy="Write the file again",
         )  # fmt: skip
 
 

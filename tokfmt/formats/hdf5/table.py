@@ -54,6 +54,11 @@ class ChunkMap:
         return int(self.sizes[chunk]) & (1 << SKIPPED_AT) - 1
 
 
+def unit_of(shape: tuple[int, int, int]) -> str:
+    """What a row is called in messages."""
+    return "token" if shape[1:] == (1, 1) else "sample"
+
+
 class Table:
     """Rows of one file by number. Picklable, shared by threads.
 
@@ -139,7 +144,7 @@ class Table:
         except DamagedChunkError as error:
             row = chunk // (chunks.grid[1] * chunks.grid[2]) * chunks.shape[0]
             raise CorruptError(
-                self.file.path, f"the chunk of sample {row:,} is damaged: {error},",
+                self.file.path, f"the chunk of {unit_of(self.shape)} {row:,} is damaged: {error},",
                 offset=int(chunks.places[chunk]), remedy="Copy the file again, or write it again",
             ) from error  # fmt: skip
         return data.view(self.dtype).reshape(chunks.shape)

@@ -44,7 +44,7 @@ class Jsonl:
     """JSON lines."""
 
     name = "jsonl"
-    title = 'JSON lines: {"text": "..."} or {"input_ids": [...]}, one record a line (.jsonl, .jsonl.gz, .jsonl.zst)'
+    title = "JSON lines of text or of ids"
     extensions = (".jsonl",)
     joins = True
     carries = "sequences in order, empty ones too; ids up to 2^32-1; with a tokenizer, text"

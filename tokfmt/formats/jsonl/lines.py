@@ -86,7 +86,7 @@ class Lines:
 def lines_of(text: TextFile, data: bytes, offset: int) -> Lines:
     """The lines of `data`, which begins at a line's start and ends at a line's end or the file's."""
     raw = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero(raw == _NEWLINE)
+    ends = _true(raw == _NEWLINE)
     if len(data) and data[-1] != _NEWLINE and (offset or data != BOM):
         ends = np.append(ends, len(data))
     starts = np.empty(len(ends), np.int64)
@@ -96,6 +96,15 @@ def lines_of(text: TextFile, data: bytes, offset: int) -> Lines:
     nonempty = ends > starts
     ends[nonempty] -= raw[ends[nonempty] - 1] == _RETURN
     return Lines(text, data, starts, np.maximum(starts, ends), offset)
+
+
+def _true(mask: NDArray[np.bool_]) -> Positions:
+    """Where a mask is true; three times as fast as flatnonzero where that is rare."""
+    whole = len(mask) // 8 * 8
+    words = np.flatnonzero(mask[:whole].view(np.uint64))
+    hits = np.flatnonzero(mask[:whole].reshape(-1, 8)[words])
+    found = words[hits >> 3] * 8 + (hits & 7)
+    return np.concatenate((found, np.flatnonzero(mask[whole:]) + whole)) if whole < len(mask) else found
 
 
 def walk(text: TextFile, start: int, stop: int | None, longest: int) -> Iterator[Lines]:
@@ -108,14 +117,14 @@ def walk(text: TextFile, start: int, stop: int | None, longest: int) -> Iterator
     size, offset = 0, start
     for piece in text.pieces(start, stop):
         cut = piece.rfind(b"\n") + 1
-        held.append(piece[:cut] if cut else piece)
-        size += len(held[-1])
         if not cut:
+            held.append(piece)
+            size += len(piece)
             if size > longest:
                 raise _too_long(text, offset, longest)
             continue
-        yield _bounded(lines_of(text, b"".join(held), offset), longest)
-        offset += size
+        yield _bounded(lines_of(text, b"".join((*held, memoryview(piece)[:cut])), offset), longest)
+        offset += size + cut
         held, size = ([piece[cut:]], len(piece) - cut) if cut < len(piece) else ([], 0)
     if size:
         yield _bounded(lines_of(text, b"".join(held), offset), longest)

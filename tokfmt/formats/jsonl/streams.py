@@ -13,7 +13,7 @@ from typing import Any, Literal
 from tokfmt.core.errors import CorruptError, MissingDependencyError, TruncatedError
 from tokfmt.core.files import File
 
-PIECE = 1 << 20
+PIECE = 1 << 18
 """Bytes read at once. Newlines of 1 MiB stay in cache; larger pieces measured slower."""
 
 Compression = Literal["gzip", "zstandard"]

@@ -36,9 +36,9 @@ class Validator:
     def _all_fine(self, lines: Lines) -> bool:
         if not lines.braced():
             return False
-        text = bytes(lines.joined())
+        text = lines.joined()
         longest = int((lines.ends - lines.starts).max())
-        if not skippable(text, len(lines)) or (longest > _DIGITS and _has_long_number(text)):
+        if not skippable(text, len(lines)) or (longest > _DIGITS and _has_long_number(bytes(text))):
             return False
         try:
             return len(self._decoder.decode_lines(text)) == len(lines)

@@ -37,7 +37,7 @@ class Modalities:
     """Modalities packs."""
 
     name = "modalities"
-    title = "Modalities packs (.pbin): tokens of all documents and a pickled index"
+    title = "Modalities packs: documents and their index"
     extensions = (".pbin",)
     joins = False
     carries = "documents in order, empty ones as well; ids up to 2^32-1; separators inside documents"

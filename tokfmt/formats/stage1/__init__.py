@@ -35,7 +35,7 @@ class Stage1:
     """Stage-1 packed blocks."""
 
     name = "stage1"
-    title = "Stage-1 blocks: raw int32 in samples of 8,192"
+    title = "stage-1 blocks: raw int32 samples of 8,192"
     extensions = ("stage1_block_*.bin",)
     joins = True
     carries = "sequences in order; ids up to 2^31-1"

@@ -1,0 +1,208 @@
+"""hdf5: every way HDF5 has to lay out the same samples is read alike; what is no such way is refused."""
+
+import os
+import pickle
+import struct
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+
+import h5py
+import numpy as np
+import pytest
+
+from tokfmt.core.errors import CorruptError, TruncatedError, UnsupportedError
+from tokfmt.core.format import Confidence, Hints, look
+from tokfmt.formats.hdf5 import FORMAT, ReadOptions
+from tokfmt.formats.hdf5.container import open_stored
+from tokfmt.formats.hdf5.filters import DamagedChunkError, Pipeline, fletcher32
+from tokfmt.ops.open import open_source
+from tokfmt.testing.harness import sequences
+
+WIDTH = 24
+ROWS = np.random.default_rng(0).integers(0, 2**31 - 1, (50, 3, WIDTH)).astype("<i4")
+
+
+def save(path, rows=ROWS, **how):
+    libver = how.pop("libver", None)
+    with h5py.File(path, "w", libver=libver) as file:
+        file.attrs["n_examples"] = len(rows)
+        file.create_dataset("data", data=rows, **how)
+    return path
+
+
+LAYOUTS = {
+    "documented": {"chunks": (1, 3, WIDTH), "compression": "gzip"},
+    "level 9": {"chunks": (1, 3, WIDTH), "compression": 9},
+    "shuffle": {"chunks": (1, 3, WIDTH), "compression": "gzip", "shuffle": True},
+    "fletcher": {"chunks": (1, 3, WIDTH), "compression": "gzip", "fletcher32": True},
+    "all filters": {"chunks": (1, 3, WIDTH), "compression": "gzip", "shuffle": True, "fletcher32": True},
+    "fletcher alone": {"chunks": (1, 3, WIDTH), "fletcher32": True},
+    "uncompressed": {"chunks": (1, 3, WIDTH)},
+    "contiguous": {},
+    "many rows a chunk": {"chunks": (1000, 3, WIDTH), "maxshape": (None, 3, WIDTH), "compression": "gzip"},
+    "one field a chunk": {"chunks": (1, 1, WIDTH), "compression": "gzip"},
+    "odd chunks": {"chunks": (7, 2, 10), "compression": "gzip", "shuffle": True},
+    "auto chunks": {"chunks": True, "compression": "gzip"},
+    "one value a chunk": {"chunks": (1, 1, 1)},
+    "extensible": {"chunks": (1, 3, WIDTH), "maxshape": (None, 3, WIDTH), "compression": "gzip"},
+    "latest": {"chunks": (1, 3, WIDTH), "compression": "gzip", "libver": "latest"},
+    "latest extensible": {"chunks": (1, 3, WIDTH), "maxshape": (None, 3, WIDTH), "compression": "gzip", "libver": "latest"},
+    "latest two ways": {"chunks": (1, 3, 8), "maxshape": (None, 3, None), "compression": "gzip", "libver": "latest"},
+    "latest uncompressed": {"chunks": (1, 3, WIDTH), "libver": "latest"},
+    "latest one chunk": {"chunks": ROWS.shape, "compression": "gzip", "libver": "latest"},
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(tmp_path, layout):
+    rows = ROWS[:6] if layout == "one value a chunk" else ROWS
+    table = open_stored(save(tmp_path / "a.h5", rows, **LAYOUTS[layout])).table
+    assert np.array_equal(table.read(0, len(rows)), rows)
+    for first, last in ((0, 0), (3, 4), (2, 6), (len(rows) - 1, len(rows))):
+        assert np.array_equal(table.read(first, last), rows[first:last])
+
+
+@pytest.mark.parametrize("dtype", ["<i4", ">i4", "<u2", ">u2", "u1", "i1", "<i8", ">u8", "<u4"])
+@pytest.mark.parametrize("how", [{}, {"chunks": (1, 3, WIDTH), "compression": "gzip", "shuffle": True}])
+def test_types(tmp_path, dtype, how):
+    rows = (ROWS % 100).astype(dtype)
+    table = open_stored(save(tmp_path / "a.h5", rows, **how)).table
+    found = table.read(0, 50)
+    assert found.dtype == np.dtype(dtype).newbyteorder("=")
+    assert np.array_equal(found, rows)
+
+
+def test_files_of_different_types(tmp_path):
+    save(tmp_path / "a-0.h5", (ROWS[:5] % 200).astype("u1"))
+    save(tmp_path / "a-1.h5", (ROWS[5:9] % 1000).astype("<i8"))
+    source = open_source([tmp_path], format="hdf5", options={"view": "samples"})
+    assert sequences(source.reader) == [*(ROWS[:5, 0] % 200).tolist(), *(ROWS[5:9, 0] % 1000).tolist()]
+    assert any("different types (int64, uint8)" in note for note in source.notes)
+    save(tmp_path / "a-2.h5", ROWS[:2].astype("u8"))
+    with pytest.raises(UnsupportedError, match="mix int64 and uint64"):
+        open_source([tmp_path], format="hdf5", options={"view": "samples"})
+
+
+def test_raw_chunks(tmp_path):
+    """A chunk that deflate could not shrink is stored raw, and its filter mask says so."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        data = file.create_dataset("data", ROWS.shape, "<i4", chunks=(1, 3, WIDTH), compression="gzip", shuffle=True)
+        for i, row in enumerate(ROWS):
+            shuffled = row.reshape(-1).view("u1").reshape(-1, 4).T.tobytes()
+            chunk = [shuffled, row.tobytes(), zlib.compress(shuffled), zlib.compress(row.tobytes())][i % 4]
+            data.id.write_direct_chunk((i, 0, 0), chunk, filter_mask=[2, 3, 0, 1][i % 4])
+    with h5py.File(path) as file:
+        assert np.array_equal(file["data"][:], ROWS)
+    assert np.array_equal(open_stored(path).table.read(0, 50), ROWS)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 96, 4099])
+def test_fletcher_sums(size):
+    data = np.random.default_rng(size).integers(0, 256, size).astype(np.uint8)
+    first = second = 0
+    for (word,) in struct.iter_unpack(">H", data.tobytes() + bytes(size % 2)):
+        first = (first + word) % 65535
+        second = (second + first) % 65535
+    assert fletcher32(data) == (second, first)
+
+
+def test_fletcher_finds_a_flipped_bit(tmp_path):
+    path = save(tmp_path / "a.h5", chunks=(1, 3, WIDTH), fletcher32=True)
+    stored = open_stored(path)
+    content = bytearray(path.read_bytes())
+    content[stored.table.offset(7) + 5] ^= 4
+    path.write_bytes(content)
+    with pytest.raises(CorruptError, match="chunk of sample 7 is damaged: its Fletcher checksum is wrong"):
+        open_stored(path).table.read(0, 50)
+
+
+@pytest.mark.parametrize(("size", "works"), [(96, True), (95, False), (97, False), (1 << 22, False), (0, False)])
+def test_a_chunk_inflates_to_its_size_and_nothing_else(size, works):
+    stored = np.frombuffer(zlib.compress(bytes(size)), np.uint8)
+    pipeline = Pipeline((1,), 96, 4)
+    if works:
+        assert pipeline.decode(stored, 0).tobytes() == bytes(96)
+        return
+    with pytest.raises(DamagedChunkError, match="inflate"):
+        pipeline.decode(stored, 0)
+
+
+def test_threads_and_pickles(tmp_path):
+    """One table, many threads, another process's copy: always the same values."""
+    rng = np.random.default_rng(1)
+    for how in (LAYOUTS["documented"], LAYOUTS["odd chunks"], LAYOUTS["many rows a chunk"]):
+        table = open_stored(save(tmp_path / "a.h5", **how)).table
+        copy = pickle.loads(pickle.dumps(table))
+        cuts = [sorted(rng.integers(0, 51, 2).tolist()) for _ in range(200)]
+        with ThreadPoolExecutor(4) as pool:
+            for (a, b), found in zip(cuts, pool.map(lambda cut: table.read(*cut), cuts), strict=True):
+                assert np.array_equal(found, ROWS[a:b])
+        assert np.array_equal(copy.read(3, 30), ROWS[3:30])
+
+
+def test_a_reader_is_picklable(tmp_path):
+    path = save(tmp_path / "a.h5", chunks=(1, 3, WIDTH))
+    for options in (ReadOptions(view="samples"), ReadOptions(stride="per-document")):
+        reader = FORMAT.open([path], options, Hints(eos_id=5))
+        copy = pickle.loads(pickle.dumps(reader))
+        assert copy.info == reader.info
+        assert np.array_equal(copy.tokens(5, 900), reader.tokens(5, 900))
+
+
+def test_truncated_anywhere(tmp_path):
+    """Cut after any byte: an error, never wrong values, never zeros."""
+    path = save(tmp_path / "a.h5", ROWS[:4], chunks=(1, 3, WIDTH), compression="gzip")
+    content = path.read_bytes()
+    for size in [*range(0, 120), *range(120, len(content), 37), len(content) - 1]:
+        path.write_bytes(content[:size])
+        with pytest.raises((CorruptError, TruncatedError)):
+            open_stored(path).table.read(0, 4)
+
+
+def test_headers_are_bounded(tmp_path):
+    """A small file that claims to be large is refused before anything is allocated."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("data", (2**40, 3, 2048), "<i4", chunks=(1, 3, 2048), compression="gzip")
+    with pytest.raises(Exception, match="claims to be more than 1,100 times the size of the file"):
+        open_stored(path)
+
+
+def test_no_plugins(tmp_path):
+    save(tmp_path / "a.h5", chunks=(1, 3, WIDTH))
+    open_stored(tmp_path / "a.h5")
+    assert os.environ["HDF5_PLUGIN_PRELOAD"] == "::"
+
+
+def test_big_chunks_keep_memory_bounded(tmp_path):
+    import tracemalloc
+
+    rows = np.zeros((6000, 3, 512), np.int32)
+    table = open_stored(save(tmp_path / "a.h5", rows, chunks=(1000, 3, 512), compression="gzip")).table
+    tracemalloc.start()
+    for row in range(0, 6000, 250):
+        table.read(row, row + 1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 90 << 20
+
+
+@pytest.mark.parametrize("block", [512, 2048])
+def test_user_blocks_are_detected_and_refused(tmp_path, block):
+    path = tmp_path / "anything"
+    with h5py.File(path, "w", userblock_size=block) as file:
+        file.create_dataset("data", data=ROWS)
+    assert FORMAT.sniff(look(path)) is Confidence.CERTAIN
+    with pytest.raises(UnsupportedError, match=f"{block:,} foreign bytes"):
+        open_stored(path)
+
+
+def test_sniffing(tmp_path):
+    save(tmp_path / "a.h5")
+    assert FORMAT.sniff(look(tmp_path / "a.h5")) is Confidence.CERTAIN
+    assert FORMAT.sniff(look(tmp_path)) is Confidence.CERTAIN
+    (tmp_path / "b.h5").write_bytes(b"no")
+    assert FORMAT.sniff(look(tmp_path / "b.h5")) is None
+    (tmp_path / "sub").mkdir()
+    assert FORMAT.sniff(look(tmp_path / "sub")) is None

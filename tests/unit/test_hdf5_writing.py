@@ -1,0 +1,176 @@
+"""hdf5: what is written is what numpy and the HDF5 library make of the same stream."""
+
+import itertools
+import zlib
+
+import h5py
+import numpy as np
+import pytest
+
+from tokfmt.core.errors import OptionError, TokenRangeError
+from tokfmt.core.format import Hints, Target
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
+from tokfmt.formats.hdf5 import FORMAT
+from tokfmt.formats.hdf5.packing import REACH, Packer
+from tokfmt.testing.harness import read, sequences, write
+
+EOS = 50256
+
+
+def sample(width, top, seed=0):
+    tokens = np.random.default_rng(seed).integers(0, top, width + 1).astype("<i4")
+    return np.stack([tokens[:-1], np.ones(width, "<i4"), tokens[1:]])
+
+
+@pytest.mark.parametrize("top", [2, 300, 2**31 - 1])
+def test_stitched_streams_are_zlib(top):
+    for width in [*range(1, 300), 1000, 2047, 2048, REACH - 1, REACH]:
+        rows = sample(width, top)
+        packed, raw = Packer(width, shuffle=False).pack(rows, full=True)
+        assert (packed if raw else zlib.decompress(packed)) == rows.tobytes()
+        assert len(packed) <= rows.nbytes
+
+
+@pytest.mark.parametrize("width", [1, 8, 300, 2048, REACH, REACH + 1, 8192])
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("full", [False, True])
+def test_chunks_decode(width, shuffle, full):
+    rows = sample(width, 50_000)
+    if not full:
+        rows[1, width // 2 :] = 0
+        rows[::2, width // 2 :] = 3
+    packed, raw = Packer(width, shuffle=shuffle).pack(rows, full=full)
+    found = np.frombuffer(packed if raw else zlib.decompress(packed), "u1")
+    if shuffle:
+        found = found.reshape(4, -1).T.reshape(-1)
+    assert found.tobytes() == rows.tobytes()
+
+
+def test_labels_cost_nothing():
+    """The repeated row is found at any length, or the shuffle filter makes up for it: no more than what deflate -4 takes."""
+    rng = np.random.default_rng(1)
+    weights = 1 / np.arange(1, 50_001)
+    for width, shuffle in ((512, False), (2048, False), (4096, False), (8192, True)):
+        tokens = rng.choice(50_000, width + 1, p=weights / weights.sum()).astype("<i4")
+        rows = np.stack([tokens[:-1], np.ones(width, "<i4"), tokens[1:]])
+        packed, _ = Packer(width, shuffle=shuffle).pack(rows, full=True)
+        assert len(packed) <= 1.01 * len(zlib.compress(rows.tobytes(), 4))
+
+
+def dataset():
+    rng = np.random.default_rng(2)
+    return Ragged.of([rng.integers(0, 50_000, n).tolist() for n in rng.integers(1, 700, 50)])
+
+
+@pytest.mark.parametrize("stride", ["overlap", "disjoint"])
+@pytest.mark.parametrize("width", [128, 5000])
+def test_values(tmp_path, stride, width):
+    """Field for field what the documentation says, and the attributes."""
+    data = dataset()
+    path = write(FORMAT, tmp_path / "x.h5", data, eos_id=EOS, options={"seq_len": width, "stride": stride, "pad": 9})
+    stream = [t for s in data.tolist() for t in [*s, EOS]]
+    step = width + (stride == "disjoint")
+    starts = range(0, len(stream) - 1, step)
+    want = np.full((len(starts), 3, width), 9, np.int32)
+    want[:, 1] = 0
+    for row, a in zip(want, starts, strict=True):
+        tokens = stream[a : a + width + 1]
+        row[0, : len(tokens) - 1], row[1, : len(tokens) - 1], row[2, : len(tokens) - 1] = tokens[:-1], 1, tokens[1:]
+    with h5py.File(path) as file:
+        assert np.array_equal(file["data"][:], want)
+        assert file.attrs["n_examples"] == len(want)
+        assert file.attrs["n_examples"].dtype == np.int64
+        assert list(file) == ["data"]
+        assert file["data"].dtype == np.dtype("<i4")
+        assert file["data"].chunks == (1, 3, width)
+        assert (file["data"].compression, file["data"].shuffle, file["data"].fletcher32) == ("gzip", width > 4096, False)
+        facts = dict(file["data"].attrs)
+    assert facts == {
+        "stride": stride.encode(), "eos_id": EOS, "pad_id": 9, "first_token": 0,
+        "stream_tokens": len(stream) - (stride == "disjoint" and len(stream) % step == 1),
+    }  # fmt: skip
+    assert path.read_bytes()[8] == 0, "the oldest superblock, which every HDF5 reads"
+    assert sequences(read(FORMAT, path)) == data.tolist()
+
+
+@pytest.mark.parametrize("rest", range(5))
+@pytest.mark.parametrize("stride", ["overlap", "disjoint"])
+def test_ends(tmp_path, stride, rest):
+    """Streams that end anywhere in a sample, a lone separator included."""
+    data = Ragged.of([list(range(1, 8 + rest)), [3]])
+    path = write(FORMAT, tmp_path / "x.h5", data, eos_id=EOS, options={"seq_len": 4, "stride": stride})
+    assert sequences(read(FORMAT, path)) == data.tolist()
+    with h5py.File(path) as file:
+        assert file["data"][:, 1].any(axis=1).all(), "no sample without a counted token"
+
+
+def test_nothing(tmp_path):
+    for number, options in enumerate([{"seq_len": 8}, {"layout": "corpus"}]):
+        path = write(FORMAT, tmp_path / f"{number}.h5", Ragged.of([]), eos_id=EOS, options=options)
+        with h5py.File(path) as file:
+            assert file["data"].shape == ((0,) if number else (0, 3, 8))
+            assert file.attrs.get("n_examples") == (None if number else 0)
+        assert sequences(read(FORMAT, path)) == []
+
+
+def test_files_of_a_directory(tmp_path):
+    """Near-equal files, one stream through all; a missing one is told."""
+    data = dataset()
+    path = write(FORMAT, tmp_path / "d", data, eos_id=EOS, options={"seq_len": 64, "samples": 60})
+    files = sorted(path.iterdir())
+    counts = []
+    for name in files:
+        with h5py.File(name) as file:
+            counts.append(file.attrs["n_examples"])
+            assert file["data"].attrs["first_token"] == sum(counts[:-1]) * 64
+    assert max(counts) - min(counts) <= 1
+    assert max(counts) <= 60
+    assert len(counts) == -(-sum(counts) // 60)
+    assert sequences(read(FORMAT, path)) == data.tolist()
+    files[1].unlink()
+    source = FORMAT.open([path], FORMAT.read_options(), Hints())
+    assert any("only a part" in note for note in source.info.notes)
+    tokens = list(itertools.chain.from_iterable(sequences(read(FORMAT, path))))
+    assert len(tokens) < sum(len(s) for s in data)
+
+
+@pytest.mark.parametrize(("top", "dtype"), [(65535, "<u2"), (65536, "<u4"), (2**32 - 1, "<u4")])
+def test_corpus_types(tmp_path, top, dtype):
+    data = Ragged.of([[1, top], [2]])
+    path = write(FORMAT, tmp_path / "x.h5", data, eos_id=0, options={"layout": "corpus"})
+    with h5py.File(path) as file:
+        assert file["data"].dtype == np.dtype(dtype)
+        assert file["data"].chunks is None
+        assert file["data"][:].tolist() == [1, top, 0, 2, 0]
+        assert list(file.attrs) == []
+    assert sequences(read(FORMAT, path)) == data.tolist()
+
+
+@pytest.mark.parametrize("options", [{"seq_len": 0}, {"seq_len": 1 << 23}, {"samples": 0}, {"pad": -1}, {"pad": 1 << 31}])
+def test_options_out_of_range(tmp_path, options):
+    with pytest.raises(OptionError, match="outside|less"):
+        write(FORMAT, tmp_path / "x.h5", Ragged.of([[1]]), eos_id=EOS, options=options)
+
+
+def test_separator_beyond_int32(tmp_path):
+    with pytest.raises(TokenRangeError):
+        write(FORMAT, tmp_path / "x.h5", Ragged.of([[1]]), eos_id=1 << 31)
+
+
+def test_parts_are_gone(tmp_path):
+    write(FORMAT, tmp_path / "x.h5", dataset(), eos_id=EOS, options={"seq_len": 32}, size=1000)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["x.h5", "x.h5.scratch"]
+
+
+def test_regions_stay_in_their_files(tmp_path):
+    source = MemoryReader(dataset())
+    for options in (FORMAT.write_options(seq_len=16, samples=100), FORMAT.write_options(layout="corpus", seq_len=16, samples=100)):
+        writer = FORMAT.writer(tmp_path / "d", options, Target(EOS))
+        total = source.info.tokens + source.info.sequences
+        for size in (1, 50, 1 << 24):
+            regions = writer.regions(source, size)
+            assert regions[0].tokens.start == 0
+            assert regions[-1].tokens.stop == total
+            for a, b in itertools.pairwise(regions):
+                assert a.tokens.stop == b.tokens.start
