@@ -125,7 +125,10 @@ def test_json_is_one_document(tmp_path):
 
 
 def test_dry_run_writes_nothing(tmp_path):
-    done = tokfmt("convert", PACK, "o.h5", "--dry-run", cwd=tmp_path, check=0)
+    done = tokfmt("convert", PACK, "o.h5", "--dry-run", cwd=tmp_path, check=4)
+    assert "cannot carry 1 empty sequence (first: sequence 19)" in done.stderr
+    done = tokfmt("convert", PACK, "o.h5", "--dry-run", "--drop", "empty-sequences", cwd=tmp_path, check=0)
+    assert "gives up     empty-sequences: 1 empty sequence (first: sequence 19)" in done.stdout
     assert "destination  o.h5 (hdf5)" in done.stdout
     assert "separator    50256 (every sequence ends with it), inferred" in done.stdout
     assert list(tmp_path.iterdir()) == []

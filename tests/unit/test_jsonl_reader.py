@@ -252,7 +252,7 @@ def test_any_lines_in_any_blocks(tmp_path_factory, data):
     home = tmp_path_factory.mktemp("x")
     path = home / "x.jsonl"
     path.write_bytes(content)
-    (home / "x.jsonl.gz").write_bytes(gzip.compress(content))
+    (home / "x.jsonl.gz").write_bytes(gzip.compress(content, mtime=0))
 
     found = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     found = found[:-1] if not found[-1] else found
@@ -334,7 +334,7 @@ def test_files_and_directories_are_one_dataset(tmp_path):
     home.mkdir()
     for number in (10, 9, 1):
         put(home / f"part-{number}.jsonl", f'{{"text": "{number}.0"}}', f'{{"text": "{number}.1"}}')
-    (home / "part-11.jsonl.gz").write_bytes(gzip.compress(b'{"text": "11.0"}\n{"text": "11.1"}'))
+    (home / "part-11.jsonl.gz").write_bytes(gzip.compress(b'{"text": "11.0"}\n{"text": "11.1"}', mtime=0))
     indexed(home / "part-2.jsonl", [f'{{"text": "2.{i}"}}' for i in range(4)], [1, 3])
     (home / "readme.md").touch()
     (home / ".part-3.jsonl").write_text("{")
@@ -383,7 +383,7 @@ def test_zstandard(tmp_path, monkeypatch):
 
 def test_compressed_by_content_not_by_name(tmp_path):
     path = tmp_path / "x.jsonl"
-    path.write_bytes(gzip.compress(b'{"text": "a"}\n'))
+    path.write_bytes(gzip.compress(b'{"text": "a"}\n', mtime=0))
     assert texts(reader(path)) == ["a"]
     assert FORMAT.sniff(look(path)) is Confidence.CERTAIN
 
@@ -419,8 +419,8 @@ def test_readers_travel_to_other_processes(tmp_path):
         ("x.jsonl", b"{broken\n", Confidence.NAME),
         ("x.jsonl", b"\xff\xfe{\0", Confidence.NAME),
         ("x.jsonl.gz", b"\x1f\x8bnot", Confidence.NAME),
-        ("x.gz", gzip.compress(b'{"text": "a"}\n'), Confidence.STRUCTURE),
-        ("x.jsonl.gz", gzip.compress(b'{"text": "a"}\n'), Confidence.CERTAIN),
+        ("x.gz", gzip.compress(b'{"text": "a"}\n', mtime=0), Confidence.STRUCTURE),
+        ("x.jsonl.gz", gzip.compress(b'{"text": "a"}\n', mtime=0), Confidence.CERTAIN),
         ("x", b"", None),
         ("x.json", b"", None),
         ("x.json", b'[\n{"a": 1}\n]\n', None),

@@ -95,7 +95,7 @@ def _spill(text: TextFile, validator: Validator | None, out: BinaryIO, *, drop_i
             raise line_error(text, lines.offset + int(lines.starts[index]), replace(fault, remedy=f"{remedy}; {_DROP}"))
         pairs = np.stack(lines.stretches(), axis=1)
         kept = np.delete(pairs, [index for index, _ in faults], axis=0) if faults else pairs
-        kept.tofile(out)
+        out.write(kept.tobytes())
         entries, dropped = entries + len(kept), dropped + len(faults)
     if not entries and not drop_invalid:
         raise FormatError(text.path, "is empty", remedy="--drop-invalid writes an index without entries")

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tokfmt.core.axis import Info, TokenReader, check_interval, windows
+from tokfmt.core.errors import Loss
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.views.separated import Restorable
 
@@ -71,6 +72,14 @@ def empty_sequences(source: TokenReader) -> tuple[int, int]:
             first = first if count else a + int(empty[0])
             count += len(empty)
     return count, first
+
+
+def lost_empties(source: TokenReader) -> list[Loss]:
+    """The loss of a format whose separators alone mark boundaries: empty sequences, if there are any."""
+    count, first = empty_sequences(source)
+    if not count:
+        return []
+    return [Loss("empty-sequences", f"{count:,} empty sequence{'' if count == 1 else 's'} (first: sequence {first:,})")]
 
 
 class Known:

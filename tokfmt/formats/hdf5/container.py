@@ -15,16 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError, printable
 from tokfmt.core.files import File
+from tokfmt.formats.hdf5.chunk_map import chunk_map
 from tokfmt.formats.hdf5.filters import DEFLATE, FLETCHER32, SHUFFLE, Pipeline
-from tokfmt.formats.hdf5.table import SKIPPED_AT, ChunkMap, Table, unit_of
+from tokfmt.formats.hdf5.table import ChunkMap, Table
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-LARGEST_CHUNK = 1 << 26
-LARGEST_RATIO = 1100  # deflate cannot do better than 1,032 to 1
 _USER_BLOCKS = [512 << k for k in range(16)]
 _DATA_FACTS = ("stride", "eos_id", "pad_id", "first_token", "stream_tokens")
 _LIBRARY_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError, SystemError)
@@ -169,7 +167,7 @@ def _stored(file: File, handle: Any) -> Stored:
         where = _contiguous(file, dataset, math.prod(shape) * dtype.itemsize)
     elif layout == h5d.CHUNKED:
         chunk = tuple(int(n) for n in properties.get_chunk())
-        where = _chunks(file, dataset, boxed, _boxed(chunk), Pipeline(filters, 0, dtype.itemsize))
+        where = chunk_map(file, dataset, boxed, _boxed(chunk), Pipeline(filters, 0, dtype.itemsize))
     else:
         raise _other_layout(file, layout == h5d.VIRTUAL)
     return Stored(
@@ -224,8 +222,12 @@ def _dtype(file: File, kind: Any) -> np.dtype[np.integer[Any]]:
         )  # fmt: skip
     size, order = kind.get_size(), kind.get_order()
     if size not in (1, 2, 4, 8) or kind.get_precision() != 8 * size or kind.get_offset():
-        raise UnsupportedError(file.path, "'data' holds integers of an unusual width", expected="all bits of 1, 2, 4 or 8 bytes",
-                               found=f"{kind.get_precision()} bits of {size} bytes")  # fmt: skip
+        raise UnsupportedError(
+            file.path,
+            "'data' holds integers of an unusual width",
+            expected="all bits of 1, 2, 4 or 8 bytes",
+            found=f"{kind.get_precision()} bits of {size} bytes",
+        )
     sign = "u" if kind.get_sign() == h5t.SGN_NONE else "i"
     return np.dtype(f"{'>' if order == h5t.ORDER_BE else '<'}{sign}{size}")
 
@@ -293,78 +295,6 @@ def _other_layout(file: File, virtual: bool) -> FormatError:
             file.path, "'data' is a virtual dataset: its values lie in other files", remedy="Name those files instead"
         )
     return UnsupportedError(file.path, "'data' is stored in its own header (compact layout)", remedy=_REPACK)
-
-
-def _chunks(
-    file: File, dataset: Any, shape: tuple[int, int, int], chunk: tuple[int, int, int], stored_as: Pipeline
-) -> ChunkMap:
-    nominal = math.prod(chunk) * stored_as.itemsize
-    declared = math.prod(shape) * stored_as.itemsize
-    if nominal > LARGEST_CHUNK:
-        raise UnsafeError(
-            file.path, "a chunk of 'data' is too large to decode", expected=f"at most {LARGEST_CHUNK:,} bytes",
-            found=f"{nominal:,}", remedy="h5repack -l CHUNK=1x3xN makes one chunk a sample",
-        )  # fmt: skip
-    if declared > LARGEST_RATIO * file.size:
-        raise UnsafeError(
-            file.path, f"'data' claims to be more than {LARGEST_RATIO:,} times the size of the file",
-            expected=f"at most {LARGEST_RATIO * file.size:,} bytes", found=f"{declared:,}",
-        )  # fmt: skip
-    grid = (-(-shape[0] // chunk[0]), -(-shape[1] // chunk[1]), -(-shape[2] // chunk[2]))
-    if math.prod(grid) > file.size:
-        raise UnsafeError(
-            file.path, "'data' claims more chunks than the file has bytes", expected=f"at most {file.size:,}",
-            found=math.prod(grid),
-        )  # fmt: skip
-    places, sizes = _walk(dataset, chunk, grid)
-    found = ChunkMap(chunk, grid, places, sizes, Pipeline(stored_as.filters, nominal, stored_as.itemsize))
-    _check_map(file, found, unit_of(shape))
-    return found
-
-
-def _walk(
-    dataset: Any, chunk: tuple[int, int, int], grid: tuple[int, int, int]
-) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-    """Places (-1 where there is no chunk) and sizes of all chunks."""
-    places = np.full(math.prod(grid), -1, np.int64)
-    sizes = np.zeros(math.prod(grid), np.uint32)
-    limit = (1 << SKIPPED_AT) - 1
-
-    def note(info: Any) -> None:
-        at = info.chunk_offset
-        place = at[0] // chunk[0]
-        if len(at) == 3:
-            place = (place * grid[1] + at[1] // chunk[1]) * grid[2] + at[2] // chunk[2]
-        if 0 <= place < len(places) and info.byte_offset is not None and info.byte_offset < 1 << 62:
-            places[place] = info.byte_offset
-            sizes[place] = min(info.size, limit) | (info.filter_mask & 7) << SKIPPED_AT
-
-    if len(places):
-        dataset.chunk_iter(note)
-    return places, sizes
-
-
-def _check_map(file: File, chunks: ChunkMap, unit: str) -> None:
-    stored = (chunks.sizes & np.uint32((1 << SKIPPED_AT) - 1)).astype(np.int64)
-    per_band = chunks.grid[1] * chunks.grid[2]
-
-    def complain(wrong: NDArray[np.bool_], kind: type[FormatError], what: str, remedy: str) -> None:
-        if wrong.any():
-            first = int(np.argmax(wrong))
-            place = int(chunks.places[first])
-            raise kind(
-                file.path,
-                f"the chunk of {unit} {first // per_band * chunks.shape[0]:,} {what}",
-                offset=place if place >= 0 else None,
-                remedy=remedy,
-            )
-
-    missing = "is missing: HDF5 readers see fill values instead"
-    complain(chunks.places < 0, CorruptError, missing, "Write the file again")
-    beyond = chunks.places + stored > file.size
-    complain(beyond, TruncatedError, "lies beyond the end of the file", "Copy the file again")
-    large = stored > chunks.pipeline.most_stored()
-    complain(large, CorruptError, "is larger than it can be", "Copy the file again, or write it again")
 
 
 def _attribute(owner: Any, name: str) -> Attribute:

@@ -79,7 +79,7 @@ def goes_on(before: tuple[Stored, Own], after: Own) -> bool:
 def _untrue(stored: Stored, name: str, expected: str, found: object) -> CorruptError:
     return CorruptError(
         stored.path, f"the attribute {name} of 'data' cannot be true", expected=expected, found=found,
-        remedy="Delete the attribute: the stride is then found from the samples",
+        remedy="Delete the attribute, or say --from-opt stride=overlap|disjoint",
     )  # fmt: skip
 
 

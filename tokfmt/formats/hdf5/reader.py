@@ -13,7 +13,8 @@ from tokfmt.core.axis import Layout, Separators, TokenReader, frozen
 from tokfmt.core.errors import CorruptError, UnsupportedError
 from tokfmt.core.format import Hints
 from tokfmt.formats.hdf5 import facts, order, vsl
-from tokfmt.formats.hdf5.container import LARGEST_CHUNK, Stored, open_stored
+from tokfmt.formats.hdf5.chunk_map import LARGEST_CHUNK
+from tokfmt.formats.hdf5.container import Stored, open_stored
 from tokfmt.formats.hdf5.join import chained, join
 from tokfmt.formats.hdf5.options import ReadOptions
 from tokfmt.formats.hdf5.rows import Rows
@@ -47,6 +48,12 @@ class Opening:
     params: facts.Params
     notes: list[str]
     inferred: list[str]
+
+    def own(self) -> list[facts.Own | None]:
+        """The attributes that tokfmt wrote in each file, unless the user knows better."""
+        if self.options.stride != "auto" or self.options.mask != "auto":
+            return [None] * len(self.files)
+        return [facts.own(stored) for stored in self.files]
 
     def separator(self, own: facts.Own | None) -> tuple[int | None, str]:
         """The separator that is known before samples are looked at, and how."""
@@ -153,7 +160,7 @@ def _corpus(opening: Opening, rows: Rows) -> TokenReader:
     if opening.options.view == "samples":
         raise UnsupportedError(opening.place, "holds a corpus, one array of tokens without samples",
                                remedy="Leave view=samples away")  # fmt: skip
-    own = [facts.own(stored) for stored in opening.files]
+    own = opening.own()
     told = opening.told(Layout.STREAM, opening.separator(own[0]), variant="corpus")
     return _split_later(Corpus(rows, np.asarray(_opens(opening, own), np.bool_), told))
 
@@ -182,9 +189,9 @@ def _packed(opening: Opening, rows: Rows) -> TokenReader:
 
 def _samples(opening: Opening, rows: Rows) -> TokenReader:
     """Samples of three fields, as the streams they were cut from."""
-    own = [facts.own(stored) for stored in opening.files]
-    known = [facts_ for facts_ in own if facts_ is not None]
-    if len(known) == len(own) and opening.options.stride == "auto" and opening.options.mask == "auto":
+    own = opening.own()
+    known = [one for one in own if one is not None]
+    if len(known) == len(own):
         return _own_samples(opening, rows, known)
     scan, inverted = scan_samples(rows, opening.options.mask)
     if inverted and opening.options.mask == "auto":

@@ -32,7 +32,9 @@ class Rows:
         _, self.fields, self.width = tables[0].shape
         self.dtype = np.result_type(*{table.dtype.newbyteorder("=") for table in tables})
         if self.dtype.kind not in "iu":  # int64 beside uint64
-            raise UnsupportedError(tables[0].file.path, "the files mix int64 and uint64 ids", remedy="Read them one by one")
+            raise UnsupportedError(
+                tables[0].file.path, "the files mix int64 and uint64 ids", remedy="Read them one by one"
+            )
         self.starts = offsets_of([len(table) for table in tables])
         deepest = max(table.rows_together for table in tables)
         self.together = max(1, WINDOW // (self.fields * self.width), min(deepest, (1 << 24) // self.width))

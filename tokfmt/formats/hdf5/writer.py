@@ -28,7 +28,7 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.formats.hdf5.assemble import RAW, Facts, assemble, corpus_place, empty_corpus, read_parts
 from tokfmt.formats.hdf5.options import WriteOptions
 from tokfmt.formats.hdf5.packing import REACH, Packer
-from tokfmt.views.select import empty_sequences
+from tokfmt.views.select import lost_empties
 from tokfmt.views.separated import WithSeparators
 
 _LARGEST_SAMPLE = 1 << 22
@@ -93,7 +93,7 @@ class SampleWriter:
         self.shuffle = options.seq_len > REACH if options.shuffle is None else options.shuffle
 
     def lost(self, source: TokenReader) -> Sequence[Loss]:
-        return _lost(source)
+        return lost_empties(source)
 
     def _length(self, source: TokenReader) -> int:
         """Tokens of the stream that are written.
@@ -186,7 +186,7 @@ class CorpusWriter:
         self.path, self.options, self.eos_id = path, options, target.eos_id or 0
 
     def lost(self, source: TokenReader) -> Sequence[Loss]:
-        return _lost(source)
+        return lost_empties(source)
 
     def _files(self, source: TokenReader) -> _Files:
         length = WithSeparators(source, self.eos_id).info.tokens
@@ -225,8 +225,3 @@ class CorpusWriter:
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:
         """Every file is complete when its regions are."""
-
-
-def _lost(source: TokenReader) -> Sequence[Loss]:
-    count, first = empty_sequences(source)
-    return [Loss("empty-sequences", f"{count:,} empty sequences (first: sequence {first:,})")] if count else []

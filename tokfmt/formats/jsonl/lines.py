@@ -86,7 +86,7 @@ class Lines:
 def lines_of(text: TextFile, data: bytes, offset: int) -> Lines:
     """The lines of `data`, which begins at a line's start and ends at a line's end or the file's."""
     raw = np.frombuffer(data, np.uint8)
-    ends = _true(raw == _NEWLINE)
+    ends = true_at(raw == _NEWLINE)
     if len(data) and data[-1] != _NEWLINE and (offset or data != BOM):
         ends = np.append(ends, len(data))
     starts = np.empty(len(ends), np.int64)
@@ -98,10 +98,10 @@ def lines_of(text: TextFile, data: bytes, offset: int) -> Lines:
     return Lines(text, data, starts, np.maximum(starts, ends), offset)
 
 
-def _true(mask: NDArray[np.bool_]) -> Positions:
+def true_at(mask: NDArray[np.bool_]) -> Positions:
     """Where a mask is true; three times as fast as flatnonzero where that is rare."""
     whole = len(mask) // 8 * 8
-    words = np.flatnonzero(mask[:whole].view(np.uint64))
+    words = np.flatnonzero(mask[:whole].view(np.uint64) != 0)
     hits = np.flatnonzero(mask[:whole].reshape(-1, 8)[words])
     found = words[hits >> 3] * 8 + (hits & 7)
     return np.concatenate((found, np.flatnonzero(mask[whole:]) + whole)) if whole < len(mask) else found
@@ -168,6 +168,4 @@ def border(text: TextFile, at: int, longest: int) -> int:
         if found >= 0:
             return position + found + 1
         position += len(piece)
-        if position - at > longest:
-            break
     return text.size

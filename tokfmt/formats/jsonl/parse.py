@@ -21,9 +21,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from tokfmt.core.errors import UnsafeError
-from tokfmt.formats.jsonl.lines import Lines
+from tokfmt.formats.jsonl.lines import Lines, true_at
 from tokfmt.formats.jsonl.problems import DROP, LARGEST_ID, Fault, IdTooLarge, OtherFields, Problem
 
 DEEPEST = 512
@@ -105,7 +106,7 @@ class Parser:
         if not lines.braced():
             return None
         text = lines.joined()
-        if self.others and not skippable(text, len(lines)):
+        if self.others and not skippable(lines):
             return None
         try:
             records = self._decoder.decode_lines(text)
@@ -115,7 +116,7 @@ class Parser:
 
     def one(self, line: bytes) -> Value | Problem:
         """The record of one line, or what is wrong with it."""
-        if not self.others or skippable(line, 1):
+        if not self.others or skippable_line(line):
             try:
                 value: Value = self._value(self._decoder.decode(line))
             except _REFUSED:
@@ -227,7 +228,7 @@ def _syntax(text: str, error: json.JSONDecodeError) -> Fault:
 
 def depth_of(text: bytes) -> int:
     """How many lists and objects stand in one another, brackets inside strings not counted; 0 when clearly harmless."""
-    if _brackets(text) <= DEEPEST:
+    if np.count_nonzero(_openings(text)) <= DEEPEST:
         return 0
     depth = deepest = 0
     for match in _BRACKETS.finditer(text):
@@ -239,25 +240,33 @@ def depth_of(text: bytes) -> int:
     return deepest
 
 
-def _brackets(text: bytes | memoryview) -> int:
-    """How many opening brackets and braces there are: "[" is 5b, "{" is 7b. Ten times as fast as bytes.count."""
-    return int(np.count_nonzero(np.frombuffer(text, np.uint8) & 0xDF == 0x5B))
+def _openings(text: bytes) -> NDArray[np.bool_]:
+    """Where a bracket or a brace opens: "[" is 5b, "{" is 7b."""
+    found: NDArray[np.bool_] = np.frombuffer(text, np.uint8) & 0xDF == 0x5B
+    return found
 
 
-def skippable(text: bytes | memoryview, lines: int) -> bool:
-    """Whether values may be skipped unseen: strict UTF-8, and surely not nested beyond the cap.
-
-    Args:
-        text: Lines of which each begins with a brace, or one line.
-        lines: How many.
-    """
+def skippable(lines: Lines) -> bool:
+    """Whether values of these lines may be skipped unseen: strict UTF-8, and none nested beyond the cap."""
     try:
-        str(text, "utf-8")
+        str(lines.joined(), "utf-8")
     except UnicodeDecodeError:
         return False
-    if _brackets(text) - lines < DEEPEST:
+    openings = _openings(lines.data)
+    if np.count_nonzero(openings) <= DEEPEST:
         return True
-    return all(depth_of(line) <= DEEPEST for line in bytes(text).split(b"\n"))
+    places = true_at(openings)
+    many = np.searchsorted(places, lines.ends) - np.searchsorted(places, lines.starts) > DEEPEST
+    return all(depth_of(lines[index]) <= DEEPEST for index in np.flatnonzero(many).tolist())
+
+
+def skippable_line(line: bytes) -> bool:
+    """The same of one line."""
+    try:
+        str(line, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return depth_of(line) <= DEEPEST
 
 
 def kind_of(value: object) -> str:

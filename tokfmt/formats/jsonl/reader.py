@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -143,9 +144,11 @@ class JsonlReader:
     def ids(self, block: Block) -> Iterator[RecordBatch]:
         for lines, parsed, invalid in self._parsed(block, others="fields" in self.drop):
             del lines
-            lengths = [len(ids) for ids in parsed.values]
-            tokens = np.fromiter(itertools.chain.from_iterable(parsed.values), np.uint32, sum(lengths))
-            yield RecordBatch(ragged=Ragged(tokens, offsets_of(lengths)), invalid=invalid)
+            tokens = array("I")  # four times as fast as numpy.fromiter
+            for ids in parsed.values:
+                tokens.fromlist(ids)
+            ragged = Ragged(np.asarray(tokens, np.uint32), offsets_of([len(ids) for ids in parsed.values]))
+            yield RecordBatch(ragged=ragged, invalid=invalid)
 
     def lines(self, block: Block) -> Iterator[RecordBatch]:
         for lines, parsed, invalid in self._parsed(block, others=True):

@@ -11,7 +11,7 @@ import json
 import msgspec
 
 from tokfmt.formats.jsonl.lines import BOM, Lines
-from tokfmt.formats.jsonl.parse import load, skippable
+from tokfmt.formats.jsonl.parse import load, skippable, skippable_line
 from tokfmt.formats.jsonl.problems import Fault
 
 _DIGITS = 4300  # what Python converts at most
@@ -38,7 +38,7 @@ class Validator:
             return False
         text = lines.joined()
         longest = int((lines.ends - lines.starts).max())
-        if not skippable(text, len(lines)) or (longest > _DIGITS and _has_long_number(bytes(text))):
+        if not skippable(lines) or (longest > _DIGITS and _has_long_number(bytes(text))):
             return False
         try:
             return len(self._decoder.decode_lines(text)) == len(lines)
@@ -48,7 +48,7 @@ class Validator:
     def fault(self, line: bytes) -> Fault | None:
         """Why a line is not JSON; None when it is."""
         long_number = len(line) > _DIGITS and _has_long_number(line)
-        if not long_number and skippable(line, 1):
+        if not long_number and skippable_line(line):
             try:
                 self._decoder.decode(line)
             except _REFUSED:

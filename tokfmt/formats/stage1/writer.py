@@ -13,7 +13,7 @@ from tokfmt.core.errors import ConversionError, Loss
 from tokfmt.core.format import Receipt, Region, Target
 from tokfmt.core.output import Output, preallocate
 from tokfmt.formats.stage1.options import WriteOptions
-from tokfmt.views.select import empty_sequences
+from tokfmt.views.select import lost_empties
 from tokfmt.views.separated import WithSeparators
 
 
@@ -29,8 +29,7 @@ class Stage1Writer:
         self.single = path.suffix == ".bin"
 
     def lost(self, source: TokenReader) -> Sequence[Loss]:
-        count, first = empty_sequences(source)
-        return [Loss("empty-sequences", f"{count:,} empty sequences (first: sequence {first:,})")] if count else []
+        return lost_empties(source)
 
     def _stored(self, source: TokenReader) -> TokenReader:
         return WithSeparators(source, self.target.eos_id or 0)
