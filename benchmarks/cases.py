@@ -30,6 +30,9 @@ def documents():
     return stream, np.flatnonzero(stream == EOS)
 
 
+REPEATS = 8  # of work that is over sooner than Python has started
+
+
 @case("raw index, every line validated as JSON", ">= 6", "bytes")
 class RawIndex:
     def peer(self, out):
@@ -45,8 +48,9 @@ class RawIndex:
     def tokfmt(self, out):
         from tokfmt.ops.index import write_index
 
-        write_index(HOME / "corpus.jsonl", out / "x.idx")
-        return (HOME / "corpus.jsonl").stat().st_size
+        for _ in range(REPEATS):
+            write_index(HOME / "corpus.jsonl", out / "x.idx", overwrite=True)
+        return REPEATS * (HOME / "corpus.jsonl").stat().st_size
 
 
 @case("raw index, lines only", ">= 40", "bytes")
@@ -54,8 +58,9 @@ class RawIndexOnly(RawIndex):
     def tokfmt(self, out):
         from tokfmt.ops.index import write_index
 
-        write_index(HOME / "corpus.jsonl", out / "x.idx", validate=False)
-        return (HOME / "corpus.jsonl").stat().st_size
+        for _ in range(REPEATS):
+            write_index(HOME / "corpus.jsonl", out / "x.idx", validate=False, overwrite=True)
+        return REPEATS * (HOME / "corpus.jsonl").stat().st_size
 
 
 ENTRIES = 10_000_000

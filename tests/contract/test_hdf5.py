@@ -66,6 +66,7 @@ class TestDirectory(FormatContract):
     empty = False
     write_variants = ({"seq_len": 4, "samples": 3}, {"layout": "corpus", "seq_len": 4, "samples": 3})
     long_options = {"seq_len": 1024, "samples": 500}
+    flipped = 12  # of each file; TestFile flips more
 
     def oracle(self, path, options):
         files = sorted(path.iterdir())

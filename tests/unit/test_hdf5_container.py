@@ -206,3 +206,18 @@ def test_sniffing(tmp_path):
     assert FORMAT.sniff(look(tmp_path / "b.h5")) is None
     (tmp_path / "sub").mkdir()
     assert FORMAT.sniff(look(tmp_path / "sub")) is None
+
+
+def test_a_large_corpus_takes_no_memory(tmp_path):
+    """8 GB, sparse: nothing is read but what is asked for."""
+    import tracemalloc
+
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("data", (1 << 32,), "<u2", fillvalue=None)
+        file["data"][-3:] = [5, 6, 7]
+    tracemalloc.start()
+    reader = open_source([tmp_path / "a.h5"], format="hdf5", eos="none").reader
+    assert reader.tokens((1 << 32) - 4, 1 << 32).tolist() == [0, 5, 6, 7]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20

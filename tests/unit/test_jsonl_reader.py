@@ -441,3 +441,45 @@ def test_sniff_directories(tmp_path):
     assert FORMAT.sniff(look(tmp_path)) is None
     (tmp_path / "a.jsonl.zst").touch()
     assert FORMAT.sniff(look(tmp_path)) is Confidence.STRUCTURE
+
+
+def test_a_byte_order_mark_an_index_and_invalid_lines_together(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"text": "a"}\n{\n{"text": "b"}\n')
+    path.with_suffix(".idx").write_bytes(pickle.dumps([(0, 16), (17, 1), (19, 13)], protocol=4))
+    source = reader(path, drop=("invalid-lines",))
+    assert texts(source, 1, 0, 2) == texts(source, 99) == ["a", "b"]
+    assert texts(source, 99, 0, 1) == ["a"]
+    assert [source.record(i) for i in range(2)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("piece", [1, 7, 64, 1000, 1 << 18])
+def test_gzip_in_pieces_of_any_size(tmp_path, monkeypatch, piece):
+    monkeypatch.setattr(streams, "PIECE", piece)
+    monkeypatch.setattr(streams, "_GZIP_INPUT", max(50, piece // 10))
+    content = b'{"text": "' + b"a" * 9000 + b'"}\n' + b'{"text": ""}\n' * 300 + b'{"text": "' + b"xyz" * 999 + b'"}\n'
+    path = tmp_path / "x.jsonl.gz"
+    for members in ([content], [content[:1], content[1:500], b"", content[500:]]):
+        path.write_bytes(b"".join(map(gzip.compress, members)))
+        assert b"".join(streams.TextFile(path).pieces()) == content
+        assert len(texts(reader(path))) == 302
+
+
+@pytest.mark.parametrize("kind", ["gz", "zst"])
+def test_damaged_compression_is_an_error_or_harmless(tmp_path, kind):
+    content = b"".join(json.dumps({"text": f"{i}" * 9}).encode() + b"\n" for i in range(40))
+    if kind == "gz":
+        whole = gzip.compress(content, mtime=0)
+    else:
+        zstandard = pytest.importorskip("zstandard")
+        whole = zstandard.ZstdCompressor(write_checksum=True).compress(content)
+    path = tmp_path / f"x.jsonl.{kind}"
+    for at in range(len(whole)):
+        for damaged in (whole[:at], whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]):
+            path.write_bytes(damaged)
+            try:
+                found = b"".join(streams.TextFile(path).pieces())
+            except FormatError as error:
+                assert "\n" not in str(error)
+            else:
+                assert found == content

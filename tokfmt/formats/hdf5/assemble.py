@@ -82,9 +82,9 @@ def assemble(
             track_times=False,
         )
         _annotate(data, facts)
-        deflate = 1 << int(shuffle)  # its place in the filter mask, if it is skipped
+        deflate, store = 1 << int(shuffle), data.id.write_direct_chunk  # the bit of deflate in the filter mask
         for sample, (chunk, raw) in enumerate(islice(chunks, count)):
-            data.id.write_direct_chunk((sample, 0, 0), chunk, filter_mask=deflate if raw else 0)
+            store((sample, 0, 0), chunk, deflate if raw else 0)
 
 
 def empty_corpus(path: Path, tokens: int, dtype: Dtype, facts: Facts) -> None:

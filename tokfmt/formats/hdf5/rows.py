@@ -37,7 +37,7 @@ class Rows:
             )
         self.starts = offsets_of([len(table) for table in tables])
         deepest = max(table.rows_together for table in tables)
-        self.together = max(1, WINDOW // (self.fields * self.width), min(deepest, (1 << 24) // self.width))
+        self.together = max(1, WINDOW // (self.fields * self.width), min(deepest, (1 << 21) // self.width))
         """Rows to hold at once: about WINDOW values, or what one chunk holds anyway."""
 
     def __len__(self) -> int:

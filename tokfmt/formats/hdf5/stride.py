@@ -94,9 +94,11 @@ def judge(scan: Scan, groups: NDArray[np.int64], width: int) -> Verdict:
 
 def multiset_distance(a: Values, b: Values) -> tuple[float, float]:
     """How different two multisets of n ids are, 0..2, and what to expect when the ids are dealt out by chance."""
-    ids, which = np.unique(np.concatenate([a, b]), return_inverse=True)
-    in_a = np.bincount(which[: len(a)], minlength=len(ids))
-    in_b = np.bincount(which[len(a) :], minlength=len(ids))
+    (ids_a, often_a), (ids_b, often_b) = (np.unique(ids, return_counts=True) for ids in (a, b))
+    ids = np.union1d(ids_a, ids_b)
+    in_a, in_b = np.zeros((2, len(ids)), np.int64)
+    in_a[np.searchsorted(ids, ids_a)] = often_a
+    in_b[np.searchsorted(ids, ids_b)] = often_b
     sizes, often = np.unique(in_a + in_b, return_counts=True)
     expected = sum(_walk(size) * times for size, times in zip(sizes.tolist(), often.tolist(), strict=True))
     return float(np.abs(in_a - in_b).sum()) / max(1, len(a)), expected / max(1, len(a))

@@ -108,7 +108,7 @@ def true_at(mask: NDArray[np.bool_]) -> Positions:
 
 
 def walk(text: TextFile, start: int, stop: int | None, longest: int) -> Iterator[Lines]:
-    """The lines from byte `start`, which begins one, to byte `stop`, which ends one; about 1 MiB at a time.
+    """The lines from byte `start`, which begins one, to byte `stop`, which ends one; about 256 KiB at a time.
 
     Raises:
         UnsafeError: A line is longer than `longest` bytes.
@@ -168,4 +168,6 @@ def border(text: TextFile, at: int, longest: int) -> int:
         if found >= 0:
             return position + found + 1
         position += len(piece)
+        if position - at > longest:
+            break
     return text.size

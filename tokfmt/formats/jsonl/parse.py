@@ -154,7 +154,9 @@ class Parser:
             value.encode()
         except UnicodeEncodeError as error:
             found = f"\\u{ord(value[error.start]):04x}"
-            return Fault(f'has a lone surrogate in field "{name}", which is no character', found=found, code="TF504")
+            return Fault(
+                f'has a lone surrogate in field "{name}", which is no character', found=found, code=LONE_SURROGATE
+            )
         return value
 
 

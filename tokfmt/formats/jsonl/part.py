@@ -17,7 +17,7 @@ from tokfmt.formats.jsonl.streams import TextFile
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """How many records lie where: 16 bytes for each MiB of text.
+    """How many records lie where: 16 bytes for each 256 KiB of text.
 
     Attributes:
         offsets: int64[pieces + 1], where consecutive pieces of whole lines begin, and the end.
@@ -43,7 +43,7 @@ class Part:
         self._census: Census | None = None
 
     def lines(self, start: int, stop: int | None) -> Iterator[Lines]:
-        """The lines between two line borders, about 1 MiB at a time; only those the index names, if there is one."""
+        """The lines between two line borders, about 256 KiB at a time; only those the index names, if there is one."""
         for lines in walk(self.text, start, stop, self._longest):
             yield lines if self.index is None else self.index.documents(lines)
 

