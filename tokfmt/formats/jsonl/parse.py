@@ -154,9 +154,7 @@ class Parser:
             value.encode()
         except UnicodeEncodeError as error:
             found = f"\\u{ord(value[error.start]):04x}"
-            return Fault(
-                f'has a lone surrogate in field "{name}", which is no character', found=found, code=LONE_SURROGATE
-            )
+            return Fault(f'has a lone surrogate in field "{name}", which is no character', found=found, code="TF504")
         return value
 
 
