@@ -78,13 +78,21 @@ class Watcher:
     def _ensure(self) -> Bars:
         if self._bars is None:
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, Progress, Task, TaskProgressColumn, TextColumn, TimeRemainingColumn
+            from rich.text import Text
+
+            class Rate(TextColumn):
+                """How fast: `12.3 M tokens/s`."""
+
+                def render(self, task: Task) -> Text:
+                    speed = task.finished_speed or task.speed or 0
+                    return Text(f"{speed / 1e6:,.1f} M {task.fields['unit']}/s" if speed else "", style="dim")
 
             columns = (
                 TextColumn("{task.description}"),
                 BarColumn(),
                 TaskProgressColumn(),
-                TextColumn("{task.fields[unit]}", style="dim"),
+                Rate(""),
                 TimeRemainingColumn(),
             )
             self._bars = Progress(*columns, console=Console(stderr=True), transient=True)

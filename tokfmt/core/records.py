@@ -20,7 +20,7 @@ class Block:
 
     Attributes:
         file: Which of the reader's files.
-        start, stop: Byte offsets in it (of the decompressed text, for compressed files).
+        start, stop: Byte offsets in it. A compressed file is one block: 0 to its size on disk.
         first: Number of its first record in the dataset, or -1 when nobody has counted.
         records: How many to take; -1 for all.
     """

@@ -10,8 +10,9 @@ from tokfmt.core.errors import FormatError
 from tokfmt.core.files import File
 from tokfmt.core.format import Finding
 from tokfmt.formats.jsonl.lines import Lines, Positions
-from tokfmt.formats.jsonl.raw_index import entries_of, has_index, index_path
+from tokfmt.formats.jsonl.raw_index import has_index, index_path
 from tokfmt.formats.jsonl.streams import TextFile
+from tokfmt.formats.pickled_index import read_entries
 
 _NEW = "tokfmt index writes a new one"
 
@@ -34,15 +35,17 @@ class IndexAudit:
     def _load(self) -> None:
         try:
             file = File(self.path)
-            self.offsets, self.lengths = entries_of(file, self.text.size)
+            self.offsets, self.lengths = _entries_of(file, self.text.size)
             file.close()
         except FormatError as error:
             self.error = error
             return
         real = self.lengths > 0
         self.extra = int(np.count_nonzero(~real))
-        order = np.argsort(self.offsets[real], kind="stable")
-        self.offsets, self.lengths = self.offsets[real][order], self.lengths[real][order]
+        self.offsets, self.lengths = self.offsets[real], self.lengths[real]
+        if (np.diff(self.offsets) < 0).any():
+            order = np.argsort(self.offsets, kind="stable")
+            self.offsets, self.lengths = self.offsets[order], self.lengths[order]
 
     def look(self, lines: Lines) -> None:
         """Compare the entries that fall into these lines with them."""
@@ -124,3 +127,16 @@ def _characters(lines: Lines) -> Positions:
     starts[:1] = 0
     counts: Positions = before[lines.ends] - before[starts]
     return counts
+
+
+def _entries_of(file: File, size: int) -> tuple[Positions, Positions]:
+    """All entries of an index of a text of `size` bytes, those of length 0 included.
+
+    Returns:
+        Offsets and lengths, int64[entries] each.
+    """
+    offsets, lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for some_offsets, some_lengths in read_entries(file, 0, file.size, size + 1):
+        offsets.append(some_offsets)
+        lengths.append(some_lengths)
+    return np.concatenate(offsets), np.concatenate(lengths)

@@ -8,8 +8,9 @@ is a line end, and a line is read to its own end; of the lengths only 0 means so
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from tokfmt.formats.jsonl.streams import TextFile
 from tokfmt.formats.pickled_index import read_entries
 
 REMEDY = "tokfmt index makes a new one; --from-opt index=none reads every line without it"
+_OTHER_FILE = "this is the index of another file or an older one"
 _LOOKED_AT = 64  # entries compared with the lines on opening; reading compares each
 _GAPS = 4096  # gaps between entries that are looked into, to count the lines left out
 _GAP_BYTES = 1 << 24
@@ -88,49 +90,46 @@ def load_index(text: TextFile) -> RawIndex | None:
         return None
     path = index_path(text.path)
     file = File(path)
+    offsets, gaps = array("q"), _Gaps(text)
     try:
-        offsets, lengths = entries_of(file, text.size)
+        for some_offsets, some_lengths in read_entries(file, 0, file.size, text.size + 1):
+            real = some_lengths > 0
+            _check_order(path, some_offsets[real], len(offsets), offsets[-1] if offsets else -1)
+            gaps.add(some_offsets[real], some_lengths[real])
+            offsets.frombytes(some_offsets[real].tobytes())
     except FormatError as error:
         raise type(error)(
             error.path, error.what, offset=error.offset, expected=error.expected, found=error.found, remedy=REMEDY
         ) from error
     finally:
         file.close()
-    real = lengths > 0
-    offsets, lengths = offsets[real], lengths[real]
-    _check(path, offsets, text)
-    return RawIndex(path, offsets, tuple(_left_out(path, offsets, lengths, text)))
+    index = RawIndex(path, np.asarray(offsets, np.int64), ())
+    _check_places(index, text)
+    return replace(index, notes=tuple(gaps.notes(path.name)))
 
 
-def entries_of(file: File, size: int) -> tuple[Positions, Positions]:
-    """All entries of an index of a text of `size` bytes, those of length 0 included.
-
-    Returns:
-        Offsets and lengths, int64[entries] each.
-    """
-    offsets, lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for some_offsets, some_lengths in read_entries(file, 0, file.size, size + 1):
-        offsets.append(some_offsets)
-        lengths.append(some_lengths)
-    return np.concatenate(offsets), np.concatenate(lengths)
-
-
-def _check(path: Path, offsets: Positions, text: TextFile) -> None:
-    falling = np.flatnonzero(np.diff(offsets) <= 0)
+def _check_order(path: Path, offsets: Positions, first: int, before: int) -> None:
+    """Raise CorruptError unless offsets rise, from `before`; `first` is the number of the first entry."""
+    falling = np.flatnonzero(offsets <= np.concatenate(([before], offsets[:-1]))[: len(offsets)])
     if len(falling):
-        at = int(falling[0]) + 1
+        at = int(falling[0])
+        last = int(offsets[at - 1]) if at else before
         raise CorruptError(
-            path, f"entry {at:,} begins at or before the one before it",
-            expected=f"an offset above {int(offsets[at - 1]):,}", found=int(offsets[at]), remedy=REMEDY,
+            path, f"entry {first + at:,} begins at or before the one before it",
+            expected=f"an offset above {last:,}", found=int(offsets[at]),
         )  # fmt: skip
+
+
+def _check_places(index: RawIndex, text: TextFile) -> None:
+    offsets = index.offsets
     if len(offsets) and int(offsets[-1]) >= text.size:
         at = int(np.searchsorted(offsets, text.size))
         raise CorruptError(
-            path, f"entry {at:,} lies outside {text.path.name}: this is the index of another file or an older one",
+            index.path, f"entry {at:,} lies outside {text.path.name}: {_OTHER_FILE}",
             expected=f"an offset below {text.size:,}", found=int(offsets[at]), remedy=REMEDY,
         )  # fmt: skip
     for at in np.unique(np.linspace(0, len(offsets) - 1, min(len(offsets), _LOOKED_AT)).astype(np.int64)).tolist():
-        check_start(path, at, int(offsets[at]), text)
+        check_start(index.path, at, int(offsets[at]), text)
 
 
 def check_start(path: Path, entry: int, offset: int, text: TextFile) -> None:
@@ -142,27 +141,46 @@ def check_start(path: Path, entry: int, offset: int, text: TextFile) -> None:
 def stale(path: Path, entry: int, offset: int) -> CorruptError:
     """The error for an entry that points into a line."""
     return CorruptError(
-        path, f"entry {entry:,} points to byte {offset:,}, where no line begins: this is the index of another file or "
-        "an older one", remedy=REMEDY,
+        path, f"entry {entry:,} points to byte {offset:,}, where no line begins: {_OTHER_FILE}", remedy=REMEDY
     )  # fmt: skip
 
 
-def _left_out(path: Path, offsets: Positions, lengths: Positions, text: TextFile) -> Iterator[str]:
-    """A note on lines without an entry, with their number if it takes but a look at few places."""
-    ends = offsets + np.minimum(lengths, text.size - offsets)
-    starts = np.concatenate(([0], ends))
-    gaps = np.concatenate((offsets, [text.size])) - starts
-    gaps[1:] -= 1  # the line feed
-    wide = np.flatnonzero(gaps > 0)
-    if len(wide) > _GAPS or int(gaps[wide].sum()) > _GAP_BYTES:
-        yield f"{path.name} decides which lines are documents; lines without an entry are left out"
-        return
-    count = 0
-    for k in wide.tolist():
-        start, stop = int(starts[k]), int(starts[k] + gaps[k]) + (k > 0)
-        count += _lines_between(text.file.read(start, stop - start), first=k == 0, last=k == len(offsets))
-    if count:
-        yield f"{path.name} leaves out {count:,} {'lines' if count > 1 else 'line'}; --from-opt index=none reads all"
+class _Gaps:
+    """What lies between entries, by their lengths: the ends of lines, and lines that have no entry."""
+
+    def __init__(self, text: TextFile) -> None:
+        self.text = text
+        self.end = self.size = 0
+        self.found: list[tuple[int, int]] = []  # start and stop of each gap, in order; [] once they are too many
+        self.many = False
+
+    def add(self, offsets: Positions, lengths: Positions) -> None:
+        """The next entries."""
+        ends = offsets + np.minimum(lengths, self.text.size - offsets)
+        starts = np.concatenate(([self.end], ends[:-1]))
+        self._keep(starts, offsets)
+        if len(ends):
+            self.end = int(ends[-1])
+
+    def _keep(self, starts: Positions, stops: Positions) -> None:
+        wide = np.flatnonzero(stops - starts > (starts > 0))  # a line feed is no gap
+        self.size += int((stops - starts)[wide].sum())
+        self.many = self.many or len(self.found) + len(wide) > _GAPS or self.size > _GAP_BYTES
+        if not self.many:
+            self.found += zip(starts[wide].tolist(), stops[wide].tolist(), strict=True)
+
+    def notes(self, name: str) -> Iterator[str]:
+        """A note on lines without an entry, with their number if it takes but a look at few places."""
+        self._keep(np.asarray([self.end]), np.asarray([self.text.size]))
+        if self.many:
+            yield f"{name} decides which lines are documents; lines without an entry are left out"
+            return
+        count = 0
+        for start, stop in self.found:
+            gap = self.text.file.read(start, stop - start)
+            count += _lines_between(gap, first=start == 0, last=stop == self.text.size)
+        if count:
+            yield f"{name} leaves out {count:,} {'lines' if count > 1 else 'line'}; --from-opt index=none reads all"
 
 
 def _lines_between(gap: bytes, *, first: bool, last: bool) -> int:
