@@ -152,7 +152,9 @@ class WriteFlat:
         stream, ends = documents()
         group = zarr.open_group(str(out / "x.zarr"), mode="w", zarr_format=2)
         codec = numcodecs.Blosc("lz4", 5, numcodecs.Blosc.BITSHUFFLE)
-        encoded = group.create_array("encoded_tokens", shape=(0,), chunks=(1 << 20,), dtype="<u4", compressors=codec, fill_value=0)
+        encoded = group.create_array(
+            "encoded_tokens", shape=(0,), chunks=(1 << 20,), dtype="<u4", compressors=codec, fill_value=0
+        )
         start, total = 0, 0
         for batch in range(0, len(ends), 65536 // 64):
             stop = int(ends[min(len(ends), batch + 65536 // 64) - 1]) + 1

@@ -46,7 +46,12 @@ LAYOUTS = {
     "one value a chunk": {"chunks": (1, 1, 1)},
     "extensible": {"chunks": (1, 3, WIDTH), "maxshape": (None, 3, WIDTH), "compression": "gzip"},
     "latest": {"chunks": (1, 3, WIDTH), "compression": "gzip", "libver": "latest"},
-    "latest extensible": {"chunks": (1, 3, WIDTH), "maxshape": (None, 3, WIDTH), "compression": "gzip", "libver": "latest"},
+    "latest extensible": {
+        "chunks": (1, 3, WIDTH),
+        "maxshape": (None, 3, WIDTH),
+        "compression": "gzip",
+        "libver": "latest",
+    },
     "latest two ways": {"chunks": (1, 3, 8), "maxshape": (None, 3, None), "compression": "gzip", "libver": "latest"},
     "latest uncompressed": {"chunks": (1, 3, WIDTH), "libver": "latest"},
     "latest one chunk": {"chunks": ROWS.shape, "compression": "gzip", "libver": "latest"},

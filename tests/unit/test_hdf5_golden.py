@@ -75,7 +75,9 @@ def test_separator_unknown():
         opened("packed_overlap")
 
 
-@pytest.mark.parametrize("name", ["packed_overlap", "packed_overlap_2proc", "new_padded_pad0", "hf_collator", "corpus_uint16"])
+@pytest.mark.parametrize(
+    "name", ["packed_overlap", "packed_overlap_2proc", "new_padded_pad0", "hf_collator", "corpus_uint16"]
+)
 def test_without_separator(name):
     """--eos none: the streams as they are, eos inside; padded documents one by one."""
     case = EXPECTED[name]

@@ -178,7 +178,9 @@ def test_shuffled_and_mixed(tmp_path):
 def test_too_few_to_tell(tmp_path):
     documents = [[1, 2, 3, 4, 5, 6], [8, 9, 10, 11, 12]]
     path = save(tmp_path / "a.h5", samples(windows(stream_of(documents), 4, "overlap"), 4))
-    with pytest.raises(UnsupportedError, match=r"2 of its samples.*--from-opt stride=overlap\|disjoint\|bos\|per-document"):
+    with pytest.raises(
+        UnsupportedError, match=r"2 of its samples.*--from-opt stride=overlap\|disjoint\|bos\|per-document"
+    ):
         opened(path)
     assert read(path, options={"stride": "overlap"}) == documents
     with pytest.raises(OptionError, match="stride"):
@@ -228,7 +230,10 @@ def test_streams_of_files(tmp_path, names, groups):
 def test_files_of_two_directories_stay_apart(tmp_path):
     for k, name in enumerate("ba"):
         (tmp_path / name).mkdir()
-        save(tmp_path / name / "x-0.h5", samples(windows(list(range(100 * (k + 1), 100 * (k + 1) + 45)), 8, "disjoint"), 8))
+        save(
+            tmp_path / name / "x-0.h5",
+            samples(windows(list(range(100 * (k + 1), 100 * (k + 1) + 45)), 8, "disjoint"), 8),
+        )
     found = read([tmp_path / "b" / "x-0.h5", tmp_path / "a" / "x-0.h5"])
     assert found == [list(range(100, 145)), list(range(200, 245))]
 
@@ -288,7 +293,9 @@ def test_params_are_hints_only(tmp_path, content):
 def test_negative_ids(tmp_path):
     rows = samples([[1, 2, EOS], [1, 2, 3, EOS]], 4)
     rows[1, 0, 1] = -5
-    with pytest.raises(CorruptError, match="sample 1 has a negative input id at position 1, .*: expected 0 or more, found -5"):
+    with pytest.raises(
+        CorruptError, match="sample 1 has a negative input id at position 1, .*: expected 0 or more, found -5"
+    ):
         opened(save(tmp_path / "a.h5", rows))
     rows[1, 0, 1], rows[1, 2, 2] = 2, -5
     with pytest.raises(CorruptError, match="sample 1 has a negative label"):

@@ -84,7 +84,11 @@ def test_values(tmp_path, stride, width):
         assert list(file) == ["data"]
         assert file["data"].dtype == np.dtype("<i4")
         assert file["data"].chunks == (1, 3, width)
-        assert (file["data"].compression, file["data"].shuffle, file["data"].fletcher32) == ("gzip", width > 4096, False)
+        assert (file["data"].compression, file["data"].shuffle, file["data"].fletcher32) == (
+            "gzip",
+            width > 4096,
+            False,
+        )
         facts = dict(file["data"].attrs)
     assert facts == {
         "stride": stride.encode(), "eos_id": EOS, "pad_id": 9, "first_token": 0,
@@ -147,7 +151,9 @@ def test_corpus_types(tmp_path, top, dtype):
     assert sequences(read(FORMAT, path)) == data.tolist()
 
 
-@pytest.mark.parametrize("options", [{"seq_len": 0}, {"seq_len": 1 << 23}, {"samples": 0}, {"pad": -1}, {"pad": 1 << 31}])
+@pytest.mark.parametrize(
+    "options", [{"seq_len": 0}, {"seq_len": 1 << 23}, {"samples": 0}, {"pad": -1}, {"pad": 1 << 31}]
+)
 def test_options_out_of_range(tmp_path, options):
     with pytest.raises(OptionError, match="outside|less"):
         write(FORMAT, tmp_path / "x.h5", Ragged.of([[1]]), eos_id=EOS, options=options)
@@ -165,7 +171,10 @@ def test_parts_are_gone(tmp_path):
 
 def test_regions_stay_in_their_files(tmp_path):
     source = MemoryReader(dataset())
-    for options in (FORMAT.write_options(seq_len=16, samples=100), FORMAT.write_options(layout="corpus", seq_len=16, samples=100)):
+    for options in (
+        FORMAT.write_options(seq_len=16, samples=100),
+        FORMAT.write_options(layout="corpus", seq_len=16, samples=100),
+    ):
         writer = FORMAT.writer(tmp_path / "d", options, Target(EOS))
         total = source.info.tokens + source.info.sequences
         for size in (1, 50, 1 << 24):
