@@ -199,6 +199,24 @@ def test_several_sources_in_order(tmp_path):
     assert [s["ids"] for s in both] == [s["ids"] for part in parts for s in part]
 
 
+def test_a_quoted_pattern_is_in_natural_order(tmp_path):
+    for n in (1, 2, 10):
+        (tmp_path / f"part-{n}.jsonl").write_text('{"text": "%d"}\n' % n)
+    tokfmt("convert", "part-*.jsonl", "o.jsonl", cwd=tmp_path, check=0)
+    assert [json.loads(line)["text"] for line in (tmp_path / "o.jsonl").read_text().splitlines()] == ["1", "2", "10"]
+    done = tokfmt("convert", "none-*.jsonl", "p.jsonl", cwd=tmp_path, check=3)
+    assert done.stderr == "tokfmt: error: none-*.jsonl: no file matches this pattern\n"
+
+
+def test_debug_shows_where():
+    done = subprocess.run(
+        [sys.executable, "-m", "tokfmt", "convert", "missing", "o.zarr", "--debug"], capture_output=True, text=True
+    )
+    assert done.returncode == 3
+    assert "Traceback" in done.stderr
+    assert done.stderr.splitlines()[-1] == "tokfmt: error: missing: no such file"
+
+
 def test_formats_lists_and_explains():
     listed = json.loads(tokfmt("formats", "--json", check=0).stdout)
     names = [f["name"] for f in listed["formats"]]

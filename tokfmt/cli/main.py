@@ -104,19 +104,25 @@ def _run(words: list[str]) -> int:
         number = stop.number if isinstance(stop, Interrupted) else signal.SIGINT
         return _fail(f"interrupted by {signal.Signals(number).name}; nothing was left behind", 128 + number, words, {})
     except TokfmtError as error:
-        if debug:
-            raise
+        _trace(debug)
         return _fail(str(error), error.exit_code, words, {"type": type(error).__name__, **error.facts()})
     except BrokenPipeError:
         raise
     except MemoryError:
         return _fail("out of memory", 4, words, {"type": "MemoryError"})
     except Exception as error:
-        if debug:
-            raise
+        _trace(debug)
         text = f"unexpected {type(error).__name__}: {error}. This is a bug in tokfmt; --debug shows where"
         return _fail(text, 70, words, {"type": type(error).__name__})
     return result if isinstance(result, int) else 0
+
+
+def _trace(debug: bool) -> None:
+    """Print the traceback of the error being handled, if asked for."""
+    if debug:
+        import traceback
+
+        traceback.print_exc()
 
 
 def _fail(message: str, code: int, words: list[str], facts: Mapping[str, Any]) -> int:

@@ -13,7 +13,7 @@ from tokfmt.ops.conversion import Conversion, Request, Run
 from tokfmt.ops.open import Options
 from tokfmt.ops.progress import Progress, Silent
 from tokfmt.ops.separator import EosChoice
-from tokfmt.ops.sources import SourceRequest, check_drops
+from tokfmt.ops.sources import SourceRequest, check_drops, expanded
 
 PathLike = str | os.PathLike[str]
 
@@ -46,7 +46,8 @@ def convert(
     """Convert one or more datasets into one of another format (or the same).
 
     Args:
-        sources: A path or several, concatenated in order.
+        sources: A path or several, concatenated in order. A pattern (`part-*.jsonl`) stands for what it matches, in
+            natural order (part-2 before part-10).
         destination: Appears whole or not at all.
         from_format, to_format: Names of formats; by default by content, and by the destination's name.
         from_options, to_options: The formats' own options, as mappings or `key=value` words.
@@ -73,7 +74,7 @@ def convert(
     Raises:
         TokfmtError: One of its kinds; the destination is then as it was before.
     """
-    paths = (sources,) if isinstance(sources, (str, os.PathLike)) else tuple(sources)
+    paths = expanded((sources,) if isinstance(sources, (str, os.PathLike)) else sources)
     if not paths:
         raise OptionError("nothing to convert: name at least one source")
     source = SourceRequest(paths, from_format, eos, from_options, text_field, split, check_drops(drop))

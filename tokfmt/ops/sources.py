@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tokfmt import registry
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import ConversionError, FormatError, OptionError, SourceChangedError
-from tokfmt.core.files import reading_error
+from tokfmt.core.files import natural_key, reading_error
 from tokfmt.core.format import Format
 from tokfmt.core.options import nearest, parse_count
 from tokfmt.core.records import RecordReader
@@ -50,6 +51,24 @@ class SourceRequest:
     text_field: str | None = None
     split: str | None = None
     drop: frozenset[str] = frozenset()
+
+
+def expanded(paths: Iterable[Path_]) -> tuple[Path_, ...]:
+    """Paths, with patterns that the shell left alone (`'part-*.jsonl'`) replaced by what they match, in natural order.
+
+    Raises:
+        FormatError: A pattern matches nothing.
+    """
+    found: list[Path_] = []
+    for path in paths:
+        if not glob.has_magic(os.fspath(path)) or os.path.lexists(path):
+            found.append(path)
+            continue
+        matches = sorted(glob.glob(os.fspath(path), recursive=True), key=natural_key)
+        if not matches:
+            raise FormatError(path, "no file matches this pattern")
+        found += matches
+    return tuple(found)
 
 
 def option_names(kind: type) -> set[str]:
