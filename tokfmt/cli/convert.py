@@ -44,8 +44,9 @@ _EPILOG = examples(
 def command(sources: tuple[str, ...], destination: str, **given: Any) -> None:
     """Convert SRC... to DST: any format to any format.
 
-    Formats are told by content (sources) and by name (DST). Several sources are concatenated in order; a quoted
-    pattern ('part-*.jsonl') means what it matches, part-2 before part-10. DST appears whole or not at all; nothing is dropped, repeated or changed unless --drop says so.
+    Formats are told by content (sources) and by name (DST). Several sources are concatenated in order; a quoted pattern
+    ('part-*.jsonl') means what it matches, part-2 before part-10. DST appears whole or not at all; nothing is dropped,
+    repeated or changed unless --drop says so.
     """
     from tokfmt.cli.console import Watcher
     from tokfmt.ops.convert import convert

@@ -110,7 +110,7 @@ def _run(words: list[str]) -> int:
         raise
     except MemoryError:
         return _fail("out of memory", 4, words, {"type": "MemoryError"})
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - a traceback reaching a user is a bug, and so is whatever led here
         _trace(debug)
         text = f"unexpected {type(error).__name__}: {error}. This is a bug in tokfmt; --debug shows where"
         return _fail(text, 70, words, {"type": type(error).__name__})
