@@ -51,6 +51,11 @@ class SourceRequest:
     split: str | None = None
     drop: frozenset[str] = frozenset()
 
+    @property
+    def one_split(self) -> bool:
+        """The user said which split of the sources is meant."""
+        return self.split is not None or any(word.startswith("split=") for word in pairs(self.options))
+
 
 def option_names(kind: type) -> set[str]:
     """Names of the fields of an options dataclass."""

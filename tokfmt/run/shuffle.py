@@ -77,8 +77,8 @@ def shuffled(
 class Shuffled:
     """The sequences of a source in order of their keys.
 
-    The axis is a row of pieces, each the short sequences that follow one another in a bucket, or one long sequence, which
-    lies in the source.
+    The axis is a row of pieces, each the short sequences that follow one another in a bucket, or one long sequence,
+    which lies in the source.
     """
 
     def __init__(self, source: TokenReader, buckets: _Buckets, path: Path) -> None:

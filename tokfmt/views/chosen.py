@@ -19,8 +19,8 @@ Mask = Callable[[int, int], NDArray[np.bool_]]
 class Chosen:
     """The sequences of a source that a mask chooses, in order.
 
-    Keeps 8 bytes a chosen sequence, and 16 a run of chosen ones that follow one another. `Info.max_id` stays that of the
-    whole source: a bound.
+    Keeps 8 bytes a chosen sequence, and 16 a run of chosen ones that follow one another. `Info.max_id` stays that of
+    the whole source: a bound.
     """
 
     def __init__(self, source: TokenReader, mask: Mask) -> None:
