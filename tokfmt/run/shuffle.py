@@ -17,7 +17,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -90,12 +90,12 @@ class Shuffled:
             for number in range(buckets.count):
                 entries = buckets.ordered(number)
                 offsets = at + offsets_of(entries["length"])
-                offsets[:-1].tofile(out)
+                out.write(offsets[:-1].tobytes())  # tofile does not say that the disk is full
                 pieces += _pieces(number, entries, offsets)
                 count, at = count + len(entries), int(offsets[-1])
-            np.array([at]).tofile(out)
+            out.write(np.array([at], np.int64).tobytes())
         self._offsets = File(path)
-        self._info = replace(source.info)
+        self._info = source.info
         self._bucket = np.array([piece.bucket for piece in pieces], np.int64)
         self._shift = np.array([piece.shift for piece in pieces], np.int64)
         self._bounds = np.array([*(piece.start for piece in pieces), at], np.int64)
