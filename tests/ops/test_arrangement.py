@@ -54,7 +54,9 @@ def lists():
 
 @pytest.fixture(scope="module")
 def pack(lists, tmp_path_factory):
-    return write(registry.get("modalities"), tmp_path_factory.mktemp("source") / "in.pbin", Ragged.of(lists), eos_id=EOS)
+    return write(
+        registry.get("modalities"), tmp_path_factory.mktemp("source") / "in.pbin", Ragged.of(lists), eos_id=EOS
+    )
 
 
 def content(name, path, split=None):
@@ -75,7 +77,9 @@ def parts(home, name):
     """Split to path and name of the split to read."""
     found = {}
     for split in ("train", "validation", "test"):
-        path = home / NAMES[name] if name == "flat-tokens" else split_path(home / NAMES[name], registry.get(name), split)
+        path = (
+            home / NAMES[name] if name == "flat-tokens" else split_path(home / NAMES[name], registry.get(name), split)
+        )
         found[split] = (path, split if name == "flat-tokens" else None)
     return found
 
@@ -132,7 +136,9 @@ def test_same_bytes_whatever_the_parallelism(name, pack, tmp_path):
 def test_a_sequence_stays_in_its_split(lists, pack, tmp_path):
     """Neither a shuffle by any seed nor the target format moves a sequence from one split to another."""
     found = set()
-    for number, (name, how) in enumerate([("modalities", {}), ("modalities", {"shuffle": 1}), ("hdf5", {"shuffle": 2})]):
+    for number, (name, how) in enumerate(
+        [("modalities", {}), ("modalities", {"shuffle": 1}), ("hdf5", {"shuffle": 2})]
+    ):
         home = tmp_path / str(number)
         home.mkdir()
         convert(pack, home / NAMES[name], name, split=SPLITS, **how)
@@ -187,7 +193,10 @@ def test_text_is_dealt_out_and_shuffled(tmp_path):
         copied = (tmp_path / f"a.{split}.jsonl").read_bytes().splitlines()
         assert copied == shuffled(wanted, 9)
         tokfmt.convert(tmp_path / f"a.{split}.jsonl", tmp_path / f"b.{split}.pbin", tokenizer=str(TOKENIZER))
-        assert tokfmt.open(tmp_path / f"b.{split}.pbin")[:].tolist() == tokfmt.open(tmp_path / f"a.{split}.pbin")[:].tolist()
+        assert (
+            tokfmt.open(tmp_path / f"b.{split}.pbin")[:].tolist()
+            == tokfmt.open(tmp_path / f"a.{split}.pbin")[:].tolist()
+        )
 
 
 def test_lines_stay_as_they_are(tmp_path):
@@ -266,7 +275,9 @@ def test_seeds_and_options_that_contradict(pack, tmp_path):
 
 def test_shares_are_kept(tmp_path):
     """Of 40,000 sequences, 1 % is 400, give or take five standard deviations (20 each)."""
-    source = write(registry.get("modalities"), tmp_path / "in.pbin", Ragged(np.arange(40_000), np.arange(40_001)), eos_id=0)
+    source = write(
+        registry.get("modalities"), tmp_path / "in.pbin", Ragged(np.arange(40_000), np.arange(40_001)), eos_id=0
+    )
     counts = set()
     for seed in range(3):
         done = tokfmt.convert(

@@ -16,13 +16,15 @@ quick = settings(max_examples=80, deadline=None)
 
 
 @quick
-@given(st.data(), datasets(max_sequences=20, max_length=9), st.sampled_from([0, 3, 1 << 16]), st.sampled_from([1, 7, 64]))
+@given(
+    st.data(), datasets(max_sequences=20, max_length=9), st.sampled_from([0, 3, 1 << 16]), st.sampled_from([1, 7, 64])
+)
 def test_against_lists(data, ragged, gap, window):
     mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(ragged), max_size=len(ragged))), np.bool_)
-    before, sizes = chosen._GAP, (chosen.WINDOW, chosen.windows)
+    names = ("_GAP", "WINDOW", "_MANY")
+    before = [getattr(chosen, name) for name in names]
     try:
-        chosen._GAP, chosen.WINDOW = gap, window
-        chosen.windows = lambda a, b: sizes[1](a, b, 3)
+        chosen._GAP, chosen.WINDOW, chosen._MANY = gap, window, 3
         view = Chosen(MemoryReader(ragged), lambda first, last: mask[first:last])
         expected = [s for s, kept in zip(ragged.tolist(), mask, strict=True) if kept]
         flat = [t for s in expected for t in s]
@@ -31,7 +33,8 @@ def test_against_lists(data, ragged, gap, window):
         assert view.tokens(a, b).tolist() == flat[a:b]
         assert view.tokens(0, len(flat)).dtype == view.info.dtype
     finally:
-        chosen._GAP, (chosen.WINDOW, chosen.windows) = before, sizes
+        for name, value in zip(names, before, strict=True):
+            setattr(chosen, name, value)
     assert sequences(view) == expected
     for wrong in ((-1, 0), (0, len(flat) + 1), (1, 0)):
         with pytest.raises(IndexError):

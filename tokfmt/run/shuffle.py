@@ -32,7 +32,8 @@ from tokfmt.run.plan import Workers
 from tokfmt.run.scatter import ENTRY, LONG, MOST_BUCKETS, Scatter, Spill, cuts, scatter
 
 _KEPT = 1 << 26  # bytes of all buckets kept in memory, about
-_LARGEST, _SMALLEST = 1 << 24, 1 << 21  # bytes of one, about
+_LARGEST, _SMALLEST = 1 << 24, 1 << 21  # bytes of one, about, while it is sorted
+_SORTING = 4 * ENTRY.itemsize  # bytes a sequence takes meanwhile: its entry, twice, its places before and after
 
 
 def _ignore(amount: int) -> None:
@@ -54,13 +55,13 @@ def shuffled(
         source: What to shuffle. It is read again for long sequences.
         seed: 0..2^64-1.
         workers: Where to run.
-        bucket: Bytes of a bucket, about; the order does not depend on it.
+        bucket: Bytes that a bucket takes while it is sorted, about; the order does not depend on it.
         progress: Told how many more tokens were spilled.
     """
     home, kept = workers.scratch / "shuffle", workers.jobs + 1
     size = bucket or min(max(_KEPT // kept, _SMALLEST), _LARGEST)
     info = source.info
-    total = info.tokens * info.dtype.itemsize + info.sequences * ENTRY.itemsize
+    total = info.tokens * info.dtype.itemsize * 2 + info.sequences * _SORTING
     job = Scatter(source, seed, min(max(1, -(-total // size)), MOST_BUCKETS), home)
     home.mkdir()
     try:

@@ -12,6 +12,7 @@ from tokfmt.core.axis import WINDOW, Info, TokenReader, check_interval, windows
 from tokfmt.core.ragged import Offsets, Tokens
 
 _GAP = 1 << 16  # tokens; reading on over fewer that are not wanted is cheaper than another read
+_MANY = 1 << 16  # sequences looked at at once
 
 Mask = Callable[[int, int], NDArray[np.bool_]]
 
@@ -32,7 +33,7 @@ class Chosen:
         """
         self.source = source
         count = runs = before = 0
-        for a, b in windows(0, source.info.sequences):
+        for a, b in windows(0, source.info.sequences, _MANY):
             chosen = mask(a, b)
             begins = chosen & ~np.concatenate(([bool(before)], chosen[:-1]))
             count, runs, before = count + int(chosen.sum()), runs + int(begins.sum()), int(chosen[-1])
@@ -43,7 +44,7 @@ class Chosen:
 
     def _fill(self, mask: Mask) -> None:
         count, runs, before = 0, 0, False
-        for a, b in windows(0, self.source.info.sequences):
+        for a, b in windows(0, self.source.info.sequences, _MANY):
             chosen, bounds = mask(a, b), self.source.offsets(a, b)
             numbers = np.flatnonzero(chosen)
             offsets = self._offsets[count : count + len(numbers) + 1]
