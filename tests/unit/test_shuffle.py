@@ -124,13 +124,20 @@ def test_a_sequence_of_three_windows():
         assert np.array_equal(reader.tokens(a, b), ids)
 
 
-def test_equal_keys_keep_the_order_of_the_source(monkeypatch):
-    few = lambda seed, purpose, first, last: np.arange(first, last, dtype=np.uint64) % np.uint64(3) << np.uint64(62)  # noqa: E731
+@pytest.mark.parametrize("bucket", [None, 900])
+def test_equal_keys_keep_the_order_of_the_source(bucket, monkeypatch):
+    """Whatever the order in which tasks end."""
+
+    def few(seed, purpose, first, last):
+        return np.arange(first, last, dtype=np.uint64) * np.uint64(7919) % np.uint64(5) << np.uint64(61)
+
+    tasks = shuffle.run_tasks
+    monkeypatch.setattr(shuffle, "run_tasks", lambda *job: reversed(list(tasks(*job))))
     monkeypatch.setattr(scatter, "draws", few)
     monkeypatch.setattr(scatter, "REGION", 300)
     lists = [[i] for i in range(1000)]
-    with shuffling(MemoryReader(Ragged.of(lists)), 0, bucket=900) as reader:
-        assert sequences(reader) == sorted(lists, key=lambda s: s[0] % 3)
+    with shuffling(MemoryReader(Ragged.of(lists)), 0, bucket=bucket) as reader:
+        assert sequences(reader) == sorted(lists, key=lambda s: s[0] * 7919 % 5)
 
 
 def test_nothing_and_empties():
