@@ -227,5 +227,5 @@ def scratch_of(workers: Workers, portion: Portion) -> Workers:
     if portion.split is None:
         return workers
     home = workers.scratch / f"split-{portion.split}"
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     return replace(workers, scratch=home)

@@ -63,6 +63,7 @@ def shuffled(
     info = source.info
     total = info.tokens * info.dtype.itemsize * 2 + info.sequences * _SORTING
     job = Scatter(source, seed, min(max(1, -(-total // size)), MOST_BUCKETS), home)
+    shutil.rmtree(home, ignore_errors=True)  # what a run that was killed left in a scratch directory that is used again
     home.mkdir()
     try:
         spills = []
