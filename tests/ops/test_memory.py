@@ -56,3 +56,22 @@ def test_ten_million_sequences(tmp_path):
     os.truncate(tmp_path / "in.bin", len(ids) * 4 // 32768 * 32768)
     peak = peak_of(["convert", "in.bin", "out.pbin", "-q", "--no-manifest"], tmp_path)
     assert peak < LIMIT, f"{peak >> 20} MB"
+
+
+@pytest.mark.parametrize(
+    "words", [["--shuffle", "1"], ["--shuffle", "1", "--executor", "processes"], ["--split", "a=0.9,b=0.1"]],
+    ids=["shuffle", "processes", "split"],
+)  # fmt: skip
+def test_ten_million_sequences_arranged(tmp_path, words):
+    """A shuffle holds nothing a sequence; a split holds 8 bytes a sequence and 16 a run."""
+    ids = np.tile(np.array([7, 8, 9, 50256], "<i4"), 10_000_000)
+    ids.tofile(tmp_path / "in.bin")
+    os.truncate(tmp_path / "in.bin", len(ids) * 4 // 32768 * 32768)
+    peak = peak_of(["convert", "in.bin", "out.pbin", "-q", "--no-manifest", *words], tmp_path)
+    assert peak < LIMIT, f"{peak >> 20} MB"
+
+
+def test_four_gigabytes_shuffled(blocks):
+    """Sequences of 500 million tokens."""
+    peak = peak_of(["convert", "blocks", "shuffled.zarr", "--no-manifest", "-q", "--shuffle", "1"], blocks)
+    assert peak < LIMIT, f"{peak >> 20} MB"

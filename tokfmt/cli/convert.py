@@ -16,6 +16,7 @@ _EPILOG = examples(
     "tokfmt convert out.pbin out.zarr",
     "tokfmt convert out.zarr samples/ --to hdf5 --seq-len 512 --eos 4095",
     "tokfmt convert out.pbin text.jsonl --tokenizer fixtures/tokenizer",
+    "tokfmt convert out.pbin parts.zarr --split train=0.9,validation=0.1 --shuffle 7",
 )
 
 
@@ -32,6 +33,8 @@ _EPILOG = examples(
               help="What encodes text; both give the same ids.")  # fmt: skip
 @click.option("--seq-len", type=Count(), help="Tokens in a sample, for formats with samples.")
 @click.option("--select", metavar="A:B", help="Only these sequences.")
+@click.option("--shuffle", type=Count(), metavar="SEED", help="Shuffle all sequences; the seed decides the order.")
+@click.option("--seed", type=Count(), help="Deals sequences out to --split NAME=SHARE,... Default: 0.")
 @click.option("--drop", multiple=True, metavar="NAME", help="Accept a loss by its name; the refusal prints it.")
 @click.option("--jobs", "-j", type=Count(), help="Workers. Default: one a core. The output does not depend on it.")
 @click.option("--executor", type=Words(["threads", "processes", "serial"]), default="threads", show_default=True,
@@ -76,6 +79,7 @@ def _summary(done: Any, seconds: float) -> str:
     lines = [f"dropped {name}: {what_}" for name, what_ in done.dropped.items()]
     verified = ", verified" if done.verified else ""
     lines.append(f"{printable(done.destination)} ({done.format}): {', '.join(what)}{verified}, {seconds:.1f} s")
+    lines += _splits(done)
     return "\n".join(lines)
 
 
@@ -95,7 +99,22 @@ def _plan(done: Any) -> str:
         f"separator    {known}{', inferred' if separator['inferred'] else ''}",
         f"tasks        {done.plan['tasks'] if done.sequences is not None else 'planned after tokenizing'}",
         f"runs in      {done.plan['jobs']} {done.plan['executor']}",
+        *_splits(done),
         *(f"gives up     {name}: {what}" for name, what in done.dropped.items()),
         "dry run: nothing was written",
     ]
     return "\n".join(lines)
+
+
+def _splits(done: Any) -> list[str]:
+    """A line for each split, and where it goes."""
+    from tokfmt.cli.console import counted
+    from tokfmt.core.errors import printable
+
+    lines = []
+    for name, split in done.splits.items():
+        pairs = ((split["sequences"], "sequence"), (split["tokens"], "token"))
+        what = ", ".join(counted(number, word) for number, word in pairs if number is not None)
+        where = "" if split["destination"] == done.destination else f" {printable(split['destination'])}"
+        lines.append(f"split {name}:{where} {what}".rstrip())
+    return lines

@@ -72,7 +72,11 @@ def reading(function: F) -> F:
     """How to read a source: --from, --from-opt, --eos, --split, --text-field."""
     for option in (
         click.option("--text-field", metavar="PATH", help="Dotted path of the text in JSON records (default: text)."),
-        click.option("--split", metavar="NAME", help="Split to read or write, where a format has splits."),
+        click.option(
+            "--split",
+            metavar="NAME",
+            help="Split to read or write, where a format has splits; convert: NAME=SHARE,... deals out to several.",
+        ),
         click.option("--eos", type=Eos(), help="Id of the separator, or none. Default: found out, and said."),
         click.option(
             "--from-opt", "from_options", multiple=True, metavar="KEY=VALUE", help="A source format's option."

@@ -230,7 +230,8 @@ class Format(Protocol):
         extensions: Suffixes (".pbin") or name patterns ("stage1_block_*.bin") of destinations that mean this format.
         joins: Several files given together are one dataset whose sequences may run across them.
         carries, cannot: What it keeps and what it cannot, for `tokfmt formats`.
-        read_options, write_options: Frozen dataclasses; see `core.options`.
+        read_options, write_options: Frozen dataclasses; see `core.options`. A write option `split` says that one
+            destination holds several splits: each is written by a writer of its own, one after the other, to one path.
     """
 
     @property

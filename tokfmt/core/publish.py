@@ -19,6 +19,7 @@ import fcntl
 import os
 import secrets
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -41,6 +42,7 @@ class Staging:
         self.destination = Path(os.path.abspath(destination))
         self.overwrite = overwrite
         self._lock = -1
+        self._sealed = self._published = False
         self._home = self.destination.parent / f"{_prefix(self.destination)}{secrets.token_hex(4)}"
         self.path = self._home / self.destination.name
         self.scratch = self._home / "scratch"
@@ -64,23 +66,46 @@ class Staging:
     ) -> None:
         self._discard()
 
+    def seal(self) -> None:
+        """Make the output durable; nothing is written to it any more."""
+        if self._sealed:
+            return
+        try:
+            sync_tree(self.path)
+        except OSError as error:
+            raise write_error(self.destination, error) from error
+        self._sealed = True
+
     def publish(self) -> None:
         """Make the output durable, then visible, in one step.
 
         Raises:
             DestinationExistsError: Somebody else made it meanwhile, and overwriting was not asked for.
         """
+        self.seal()
         try:
-            sync_tree(self.path)
             if self.overwrite and os.path.lexists(self.destination):
                 _rename(self.path, self.destination, _EXCHANGE)
             else:
                 _rename(self.path, self.destination, _NOREPLACE)
+            self._published = True
             sync_directory(self.destination.parent)
         except FileExistsError as error:
             raise DestinationExistsError(self.destination) from error
         except OSError as error:
             raise write_error(self.destination, error) from error
+
+    def withdraw(self) -> None:
+        """Take back what `publish` made visible: the destination is again what it was before."""
+        if not self._published:
+            return
+        if os.path.lexists(self.path):
+            _rename(self.path, self.destination, _EXCHANGE)
+        else:
+            _rename(self.destination, self.path, _NOREPLACE)
+            if os.path.lexists(_aside(self.path)):
+                os.rename(_aside(self.path), self.destination)
+        self._published = False
 
     def publish_beside(self, name: str, content: bytes) -> None:
         """Put a small file next to the destination, replacing an older one, whole or not at all."""
@@ -100,6 +125,23 @@ class Staging:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def publish_together(stagings: Sequence[Staging]) -> None:
+    """Publish all of them, or none: each in one step, one right after the other.
+
+    Raises:
+        ConversionError: One could not be published; those before it were taken back.
+    """
+    for staging in stagings:
+        staging.seal()
+    try:
+        for staging in stagings:
+            staging.publish()
+    except BaseException:
+        for staging in stagings:
+            staging.withdraw()
+        raise
 
 
 def _prefix(destination: Path) -> str:
@@ -163,8 +205,7 @@ def _rename(old: Path, new: Path, how: int) -> None:
 
 def _rename_portably(old: Path, new: Path, how: int) -> None:
     if how == _EXCHANGE:
-        aside = old.with_name(f"{old.name}.replaced")
-        os.rename(new, aside)
+        os.rename(new, _aside(old))
         os.rename(old, new)
     elif old.is_dir():
         if os.path.lexists(new):
@@ -173,6 +214,11 @@ def _rename_portably(old: Path, new: Path, how: int) -> None:
     else:
         os.link(old, new)
         os.unlink(old)
+
+
+def _aside(path: Path) -> Path:
+    """Where what was replaced waits, if the file system cannot swap."""
+    return path.with_name(f"{path.name}.replaced")
 
 
 def write_error(path: Path, error: OSError) -> ConversionError:

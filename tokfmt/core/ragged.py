@@ -6,6 +6,7 @@ offsets  [sequences + 1]  int64, non-decreasing, offsets[0] == 0, offsets[-1] ==
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -53,3 +54,26 @@ def offsets_of(lengths: Sequence[int] | NDArray[np.integer]) -> Offsets:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
+
+
+_AT_ONCE = 1 << 20
+
+
+def reordered(ragged: Ragged, order: NDArray[np.integer]) -> Ragged:
+    """The sequences `order[0], order[1], ...` of a window; a copy. Works on about 1 Mi tokens at a time.
+
+    Args:
+        ragged: No sequence longer than 1 Mi tokens, if memory is to be bounded.
+        order: Numbers of sequences, each any number of times.
+    """
+    starts = ragged.offsets[order]
+    offsets = offsets_of(ragged.offsets[order + 1] - starts)
+    tokens = np.empty(int(offsets[-1]), ragged.tokens.dtype)
+    marks = np.arange(_AT_ONCE, len(tokens), _AT_ONCE)
+    cuts = [0, *np.unique(np.searchsorted(offsets, marks)).tolist(), len(order)]
+    for first, last in itertools.pairwise(cuts):
+        a, b = offsets[[first, last]].tolist()
+        moves = np.repeat(starts[first:last] - offsets[first:last], np.diff(offsets[first : last + 1]))
+        moves += np.arange(a, b)
+        np.take(ragged.tokens, moves, out=tokens[a:b], mode="clip")  # the mode that needs no second buffer
+    return Ragged(tokens, offsets)

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import tokfmt
 from tokfmt import registry
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import ConversionError, OptionError, SeparatorUnknownError, UnknownFormatError, printable
 from tokfmt.core.format import REGION, Target
 from tokfmt.core.options import parse_options
-from tokfmt.core.publish import Staging
+from tokfmt.core.publish import Staging, publish_together
 from tokfmt.core.records import RecordReader
+from tokfmt.ops.arrangement import (
+    AS_IT_IS,
+    Arrangement,
+    Portion,
+    Written,
+    arranged,
+    portion_of,
+    portions,
+    scratch_of,
+    write,
+)
 from tokfmt.ops.copy_records import copy_records
+from tokfmt.ops.lines import LineReader, LineWriter, lines_in
 from tokfmt.ops.losses import Prepared, accepted, known_losses, prepare
-from tokfmt.ops.manifest import SCHEMA, fingerprint, manifest_path
+from tokfmt.ops.manifest import manifest_path
 from tokfmt.ops.open import Options, Source
 from tokfmt.ops.progress import Progress
-from tokfmt.ops.separator import EosChoice, Separator
+from tokfmt.ops.provenance import manifests
+from tokfmt.ops.separator import Separator
 from tokfmt.ops.sources import (
     SourceRequest,
     agreed_separator,
@@ -35,14 +46,15 @@ from tokfmt.ops.sources import (
     snapshot,
     token_axis,
 )
-from tokfmt.ops.verify import verify_records, verify_tokens
+from tokfmt.ops.verify import lines_of, verify_records, verify_tokens
 from tokfmt.run.execute import make_executor
-from tokfmt.run.plan import Workers, plan, run
+from tokfmt.run.plan import Workers
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
 PathLike = str | os.PathLike[str]
+Stagings = Mapping[Path, Staging]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,7 @@ class Request:
     engine: Literal["auto", "fastokens", "tokenizers"] = "auto"
     seq_len: int | None = None
     select: str | None = None
+    arrangement: Arrangement = AS_IT_IS
     jobs: int = 1
     executor: str = "threads"
     overwrite: bool = False
@@ -84,6 +97,8 @@ class Conversion:
         verified: The destination was read back and compared.
         tokenizer: What made or read the ids.
         dry_run: Nothing was written.
+        shuffle: Seed of the shuffled order, None if the order is the source's.
+        splits: Where each split went, and what it holds, by name.
     """
 
     destination: str
@@ -99,6 +114,8 @@ class Conversion:
     verified: bool = False
     tokenizer: dict[str, object] | None = None
     dry_run: bool = False
+    shuffle: int | None = None
+    splits: dict[str, dict[str, object]] = field(default_factory=dict)
     schema: str = field(default="tokfmt.convert/1", init=False)
 
 
@@ -108,7 +125,8 @@ class Run:
     def __init__(self, request: Request, progress: Progress) -> None:
         self.request, self.progress = request, progress
         self.format = registry.get(request.to) if request.to else registry.for_destination(request.destination)
-        self.options: Any = parse_options(self.format.write_options, self._words(), self.format.name)
+        self.portions = portions(request.arrangement, request.destination, self.format, self._words())
+        self.options: Any = self._options(self.portions[0])
         self.tokenizer = self._tokenizer()
         self.notes: list[str] = []
 
@@ -122,6 +140,9 @@ class Run:
             words.append(f"split={request.source.split}")
         return words
 
+    def _options(self, portion: Portion) -> Any:
+        return parse_options(self.format.write_options, portion.words, self.format.name)
+
     def _tokenizer(self) -> TokenizerHandle | None:
         if self.request.tokenizer is None:
             return None
@@ -133,7 +154,9 @@ class Run:
 
     def convert(self) -> Conversion:
         request = self.request
-        _guard(request)
+        destinations = list(dict.fromkeys(portion.destination for portion in self.portions))
+        for destination in destinations:
+            _guard(request, destination)
         before = snapshot(request.source.paths)
         sources = open_sources(
             request.source, self.tokenizer.eos_id if self.tokenizer else None, request.jobs, self.progress
@@ -148,17 +171,18 @@ class Run:
         with ExitStack() as stack:
             if request.dry_run:
                 return self._dry_run(sources)
-            staging = stack.enter_context(Staging(request.destination, overwrite=request.overwrite))
+            stagings = {path: stack.enter_context(Staging(path, overwrite=request.overwrite)) for path in destinations}
             executor = stack.enter_context(make_executor(request.executor, request.jobs))
-            workers = Workers(executor, request.jobs, staging.scratch)
-            done = self._copy(sources, staging, workers) if copies else self._write(sources, staging, workers)
+            workers = Workers(executor, request.jobs, stagings[destinations[0]].scratch)
+            done = self._copy(sources, stagings, workers) if copies else self._write(sources, stagings, workers)
             check_unchanged(before, request.source.paths)
-            manifest = self._manifest(done, sources, staging) if request.manifest else None
-            staging.publish()
-            if manifest is not None:
-                staging.publish_beside(manifest_path(staging.destination).name, manifest)
-            else:
-                manifest_path(staging.destination).unlink(missing_ok=True)
+            beside = self._manifests(done, sources, stagings) if request.manifest else {}
+            publish_together(list(stagings.values()))
+            for path, staging in stagings.items():
+                if path in beside:
+                    staging.publish_beside(manifest_path(staging.destination).name, beside[path])
+                else:
+                    manifest_path(staging.destination).unlink(missing_ok=True)
             return done
 
     def _need_tokenizer(self, sources: Sequence[Source]) -> None:
@@ -189,45 +213,61 @@ class Run:
         records = [isinstance(source.reader, RecordReader) for source in sources]
         return all(records) and self.format is sources[0].format and self.tokenizer is None
 
-    def _copy(self, sources: Sequence[Source], staging: Staging, workers: Workers) -> Conversion:
+    def _copy(self, sources: Sequence[Source], stagings: Stagings, workers: Workers) -> Conversion:
         readers = [source.reader for source in sources if isinstance(source.reader, RecordReader)]
         kinds = {reader.info.kind for reader in readers}
         if len(kinds) > 1:
             raise ConversionError("some sources hold text and some ids; give --tokenizer to make ids of the text")
-        copied = copy_records(readers, staging.path, self.request.select, workers, self.progress)
-        if self.request.verify:
-            verify_records(readers, staging.path, self.format, self.request.select, self.progress)
+        plain, path = self.request.arrangement.plain, stagings[self.portions[0].destination].path
+        copy = path if plain else workers.scratch / "lines"
+        copied = copy_records(readers, copy, self.request.select, workers, self.progress)
+        written = [Written(self.portions[0], copied.records, None, None, copied.tasks)]
+        if not plain:
+            lines = LineReader(copy, copied.records)
+            written = [self._write_lines(lines, portion, stagings, workers) for portion in self.portions]
+        elif self.request.verify:
+            verify_records(lines_of(readers, self.request.select), path, self.format, self.progress)
         dropped = {"invalid-lines": f"{copied.invalid:,} invalid lines"} if copied.invalid else {}
-        return self._result(sources, Separator(None), copied.records, None, None, dropped, copied.tasks)
+        return self._result(sources, Separator(None), written, dropped)
+
+    def _write_lines(self, lines: TokenReader, portion: Portion, stagings: Stagings, workers: Workers) -> Written:
+        path, workers = stagings[portion.destination].path, scratch_of(workers, portion)
+        with arranged(lines, self.request.arrangement, portion, workers, self.progress) as view:
+            written = write(view, LineWriter(path), portion, self.request.region, workers, self.progress)
+            if self.request.verify:
+                verify_records(lines_in(view), path, self.format, self.progress)
+        return replace(written, tokens=None)
 
     # everything else: a token axis
 
-    def _write(self, sources: Sequence[Source], staging: Staging, workers: Workers) -> Conversion:
+    def _write(self, sources: Sequence[Source], stagings: Stagings, workers: Workers) -> Conversion:
         request, eos = self.request, self._separator(sources)
         axis, invalid = token_axis(sources, self.tokenizer, request.select, workers, self.progress)
         self._need_separator(axis, eos)
         target = Target(eos.eos_id, self._decoder(sources), request.source.drop)
-        writer = self.format.writer(staging.path, self.options, target)
+        writer = self.format.writer(stagings[self.portions[0].destination].path, self.options, target)
         prepared = prepare(
             axis, sources, writer, eos.eos_id, request.source.drop, str(request.destination), workers,
-            split_chosen=request.source.split is not None,
+            split_chosen=request.source.one_split,
         )  # fmt: skip
         dropped = dict(prepared.dropped)
         if invalid:
             dropped["invalid-lines"] = f"{invalid:,} invalid lines"
-        job = plan(prepared.reader, writer, request.region)
-        self.progress.phase("writing", sum(len(region.tokens) for region in job.regions), "tokens")
-        top, lengths = -1, {region.index: len(region.tokens) for region in job.regions}
-        for receipt in run(job, workers):
-            top = max(top, receipt.max_id)
-            self.progress.advance(lengths[receipt.region])
-        info = prepared.reader.info
-        if request.verify:
-            self._verify(prepared, staging.path, eos, target, workers)
-        max_id = top if top >= 0 else None
-        done = self._result(sources, eos, info.sequences, info.tokens, max_id, dropped, len(job.regions))
+        written = [self._write_portion(prepared, portion, stagings, target, workers) for portion in self.portions]
         prepared.reader.close()
-        return done
+        return self._result(sources, eos, written, dropped)
+
+    def _write_portion(
+        self, prepared: Prepared, portion: Portion, stagings: Stagings, target: Target, workers: Workers
+    ) -> Written:
+        path, workers = stagings[portion.destination].path, scratch_of(workers, portion)
+        with arranged(prepared.reader, self.request.arrangement, portion, workers, self.progress) as view:
+            carried = prepared.carried(view)
+            writer = self.format.writer(path, self._options(portion), target)
+            written = write(carried.reader, writer, portion, self.request.region, workers, self.progress)
+            if self.request.verify:
+                self._verify(carried, path, portion, target, workers)
+        return written
 
     def _separator(self, sources: Sequence[Source]) -> Separator:
         eos = agreed_separator(sources, self.request.source.eos, self.tokenizer.eos_id if self.tokenizer else None)
@@ -249,87 +289,94 @@ class Run:
             return None
         return self.tokenizer.decoder(lenient="invalid-utf8" in self.request.source.drop)
 
-    def _verify(self, prepared: Prepared, path: Path, eos: Separator, target: Target, workers: Workers) -> None:
+    def _verify(self, prepared: Prepared, path: Path, portion: Portion, target: Target, workers: Workers) -> None:
         shared = option_names(self.format.read_options) & {"split", "seq_len", "text_field", "ids_field"}
-        options = [word for word in self._words() if word.partition("=")[0].replace("-", "_") in shared]
-        choice: EosChoice = eos.eos_id if eos.eos_id is not None else None
-        verify_tokens(prepared, path, self.format, choice, options, target.decoder, workers, self.progress)
+        options = [word for word in portion.words if word.partition("=")[0].replace("-", "_") in shared]
+        verify_tokens(prepared, path, self.format, target.eos_id, options, target.decoder, workers, self.progress)
 
     # what is said of it
 
     def _result(
-        self, sources: Sequence[Source], eos: Separator, sequences: int | None, tokens: int | None,
-        max_id: int | None, dropped: dict[str, str], tasks: int,
-    ) -> Conversion:  # fmt: skip
+        self, sources: Sequence[Source], eos: Separator, written: Sequence[Written], dropped: dict[str, str]
+    ) -> Conversion:
+        arrangement = self.request.arrangement
+        if arrangement.shares is not None and not arrangement.shares.seeded:
+            self._note(f"sequences were dealt out by seed {arrangement.shares.seed}; --seed N deals otherwise")
+        splits: dict[str, dict[str, object]] = {
+            part.portion.split: {
+                "destination": str(part.portion.destination), "sequences": part.sequences, "tokens": part.tokens,
+                "max_id": part.max_id,
+            }
+            for part in written if part.portion.split is not None
+        }  # fmt: skip
         return Conversion(
             destination=str(self.request.destination),
             format=self.format.name,
             sources=[{"path": str(p), "format": s.format.name} for s in sources for p in s.paths],
-            sequences=sequences,
-            tokens=tokens,
-            max_id=max_id,
+            sequences=_total([part.sequences for part in written]),
+            tokens=_total([part.tokens for part in written]),
+            max_id=max((part.max_id for part in written if part.max_id is not None), default=None),
             separator={"eos_id": eos.eos_id, "from": eos.source or None, "inferred": eos.inferred},
             dropped=dropped,
             notes=list(self.notes),
-            plan={"tasks": tasks, "executor": self.request.executor, "jobs": self.request.jobs},
+            plan={
+                "tasks": sum(part.tasks for part in written),
+                "executor": self.request.executor,
+                "jobs": self.request.jobs,
+            },
             verified=self.request.verify,
             tokenizer=self.tokenizer.describe() if self.tokenizer else None,
+            shuffle=arrangement.shuffle,
+            splits=splits,
         )
 
     def _dry_run(self, sources: Sequence[Source]) -> Conversion:
         eos = self._separator(sources)
         if any(isinstance(source.reader, RecordReader) for source in sources):
-            return replace(self._result(sources, eos, None, None, None, {}, 0), dry_run=True, verified=False)
+            written = [Written(portion, None, None) for portion in self.portions]
+            return replace(self._result(sources, eos, written, {}), dry_run=True, verified=False)
         with make_executor("serial", 1) as executor:
             axis, _ = token_axis(sources, None, self.request.select, Workers(executor, 1, Path()), self.progress)
         self._need_separator(axis, eos)
         writer = self.format.writer(self.request.destination, self.options, Target(eos.eos_id))
-        losses = known_losses(axis, sources, writer, split_chosen=self.request.source.split is not None)
+        losses = known_losses(axis, sources, writer, split_chosen=self.request.source.one_split)
         dropped = accepted(losses, self.request.source.drop, str(self.request.destination))
-        tasks = len(writer.regions(axis, self.request.region))
-        info = axis.info
-        done = self._result(sources, eos, info.sequences, info.tokens, info.max_id, dropped, tasks)
-        return replace(done, dry_run=True, verified=False)
+        written = [self._would_write(axis, portion, Target(eos.eos_id)) for portion in self.portions]
+        return replace(self._result(sources, eos, written, dropped), dry_run=True, verified=False)
 
-    def _manifest(self, done: Conversion, sources: Sequence[Source], staging: Staging) -> bytes:
-        total = sum(len(source.paths) for source in sources)
-        self.progress.phase("checksums", total + 1, "files")
-        described = []
-        for source in sources:
-            for path in source.paths:
-                described.append({"path": str(path), "format": source.format.name, **fingerprint(path)})
-                self.progress.advance(1)
-        content = {
-            "schema": SCHEMA,
-            "tokfmt": tokfmt.__version__,
-            "format": done.format,
-            "sequences": done.sequences,
-            "tokens": done.tokens,
-            "max_id": done.max_id,
-            "eos_id": done.separator["eos_id"],
-            "eos_from": done.separator["from"],
-            "sources": described,
-            "output": fingerprint(staging.path),
-            "tokenizer": done.tokenizer,
+    def _would_write(self, axis: TokenReader, portion: Portion, target: Target) -> Written:
+        view = portion_of(axis, self.request.arrangement, portion)
+        writer = self.format.writer(portion.destination, self._options(portion), target)
+        info, tasks = view.info, len(writer.regions(view, self.request.region))
+        return Written(portion, info.sequences, info.tokens, info.max_id, tasks)
+
+    def _manifests(self, done: Conversion, sources: Sequence[Source], stagings: Stagings) -> dict[Path, bytes]:
+        shares = self.request.arrangement.shares
+        given = {
             "options": {"from": pairs(self.request.source.options), "to": self._words()},
             "select": self.request.select,
-            "dropped": done.dropped,
-            "notes": done.notes,
+            "split": shares.described() if shares else None,
         }
-        return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+        return manifests(done, sources, stagings, given, self.progress)
 
 
-def _guard(request: Request) -> None:
+def _total(counts: Sequence[int | None]) -> int | None:
+    """Their sum; None if one is not known."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def _guard(request: Request, path: Path) -> None:
     """Refuse destinations that would destroy something: a source, or a directory that is no dataset."""
-    destination = Path(os.path.realpath(request.destination))
-    for path in request.source.paths:
-        source = Path(os.path.realpath(path))
+    destination = Path(os.path.realpath(path))
+    for given in request.source.paths:
+        source = Path(os.path.realpath(given))
         if destination == source or destination in source.parents or source in destination.parents:
-            raise ConversionError(f"{printable(request.destination)}: is also a source. Choose another destination")
+            raise ConversionError(f"{printable(path)}: is also a source. Choose another destination")
     if request.overwrite and destination.is_dir() and any(destination.iterdir()):
         try:
             registry.detect(destination)
         except UnknownFormatError as error:
             raise ConversionError(
-                f"{printable(request.destination)}: is a directory that holds no dataset; --overwrite would delete it"
+                f"{printable(path)}: is a directory that holds no dataset; --overwrite would delete it"
             ) from error

@@ -9,6 +9,7 @@ from typing import Literal
 
 from tokfmt.core.errors import OptionError
 from tokfmt.core.publish import write_error
+from tokfmt.ops.arrangement import arrangement_of
 from tokfmt.ops.conversion import Conversion, Request, Run
 from tokfmt.ops.open import Options
 from tokfmt.ops.progress import Progress, Silent
@@ -33,6 +34,8 @@ def convert(
     eos: EosChoice = None,
     seq_len: int | None = None,
     split: str | None = None,
+    seed: int | None = None,
+    shuffle: int | None = None,
     select: str | None = None,
     drop: Iterable[str] = (),
     jobs: int | None = None,
@@ -57,7 +60,9 @@ def convert(
         text_field: Dotted path of the text in JSON records.
         eos: The separator's id, "none", or None to find out.
         seq_len: Tokens a sample, for formats that have samples.
-        split: Which split to read, and to write.
+        split: Which split to read, and to write; or `NAME=SHARE,...`: deal sequences out to several splits.
+        seed: What deals them out; by default 0.
+        shuffle: Seed of a global shuffle of the sequences (of each split by itself).
         select: Sequence numbers `A:B`.
         drop: What may be given up, by name.
         jobs: Workers; by default one a core.
@@ -77,10 +82,12 @@ def convert(
     paths = expanded((sources,) if isinstance(sources, (str, os.PathLike)) else sources)
     if not paths:
         raise OptionError("nothing to convert: name at least one source")
-    source = SourceRequest(paths, from_format, eos, from_options, text_field, split, check_drops(drop))
+    arrangement = arrangement_of(shuffle, split, seed)
+    read = None if arrangement.shares else split
+    source = SourceRequest(paths, from_format, eos, from_options, text_field, read, check_drops(drop))
     request = Request(
         source=source, destination=Path(destination), to=to_format, to_options=to_options, tokenizer=tokenizer,
-        special_tokens=special_tokens, engine=engine, seq_len=seq_len, select=select,
+        special_tokens=special_tokens, engine=engine, seq_len=seq_len, select=select, arrangement=arrangement,
         jobs=max(1, jobs or os.cpu_count() or 1), executor=executor, overwrite=overwrite, verify=verify,
         dry_run=dry_run, manifest=manifest,
     )  # fmt: skip

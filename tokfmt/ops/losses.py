@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tokfmt.core.axis import TokenReader, sequence_at
 from tokfmt.core.errors import Loss, LossyConversionError
@@ -15,10 +15,10 @@ from tokfmt.views.select import Known, NonEmpty
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A source that its writer can carry wholly.
+    """A source whose losses are known and accepted.
 
     Attributes:
-        reader: What is to be written.
+        reader: What is to be written, empty sequences included.
         embedded: Separators stand inside sequences, which the target will split there.
         dropped: What was given up, in words, by its --drop name.
     """
@@ -26,6 +26,10 @@ class Prepared:
     reader: TokenReader
     embedded: bool
     dropped: dict[str, str]
+
+    def carried(self, view: TokenReader) -> Prepared:
+        """What a writer can carry wholly of a view of the reader: without empty sequences, if they were given up."""
+        return replace(self, reader=NonEmpty(view) if "empty-sequences" in self.dropped else view)
 
 
 def prepare(
@@ -39,16 +43,14 @@ def prepare(
     *,
     split_chosen: bool,
 ) -> Prepared:
-    """Find every loss; refuse those nobody accepted, apply those accepted.
+    """Find every loss; refuse those nobody accepted. `Prepared.carried` applies those accepted.
 
     Raises:
         LossyConversionError: With all that is not accepted, each with its word.
     """
     axis, embedded = _scanned(axis, writer, eos_id, workers)
     losses = [*known_losses(axis, sources, writer, split_chosen=split_chosen), *embedded]
-    dropped = accepted(losses, drop, target)
-    reader = NonEmpty(axis) if "empty-sequences" in dropped else axis
-    return Prepared(reader, bool(embedded), dropped)
+    return Prepared(axis, bool(embedded), accepted(losses, drop, target))
 
 
 def known_losses(
@@ -81,7 +83,11 @@ def _of_sources(sources: Sequence[Source], *, split_chosen: bool) -> list[Loss]:
             losses.append(Loss("loss-mask", what))
         others = extras.get("other_splits")
         if isinstance(others, (tuple, list)) and others and not split_chosen:
-            losses.append(Loss("splits", f"the other splits ({', '.join(others)}; --split NAME reads one)"))
+            losses.append(
+                Loss(
+                    "splits", f"the other splits ({', '.join(others)}; --split NAME or --from-opt split=NAME reads one)"
+                )
+            )
     return losses
 
 

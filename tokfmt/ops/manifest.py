@@ -2,7 +2,8 @@
 
     {"schema": "tokfmt.manifest/1", "tokfmt": "0.1.0", "format": ..., "eos_id": ..., "eos_from": ..., "sequences": ...,
      "tokens": ..., "max_id": ..., "sources": [{"path", "format", "bytes", "files", "xxh3_128"}], "output": {...},
-     "tokenizer": {...} | null, "options": {...}, "dropped": {...}, "notes": [...]}
+     "tokenizer": {...} | null, "options": {...}, "dropped": {...}, "notes": [...], "shuffle": seed | null,
+     "split": {"shares": {name: share}, "seed": ...} | null, "splits": {name: {"destination", "sequences", ...}}}
 
 `xxh3_128` of a file is what `xxhsum -H128` prints. Of a directory: the same over lines `relative-path size digest`,
 sorted by path.

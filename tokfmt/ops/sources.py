@@ -52,6 +52,11 @@ class SourceRequest:
     split: str | None = None
     drop: frozenset[str] = frozenset()
 
+    @property
+    def one_split(self) -> bool:
+        """The user said which split of the sources is meant."""
+        return self.split is not None or any(word.startswith("split=") for word in pairs(self.options))
+
 
 def expanded(paths: Iterable[Path_]) -> tuple[Path_, ...]:
     """Paths, with patterns that the shell left alone (`'part-*.jsonl'`) replaced by what they match, in natural order.

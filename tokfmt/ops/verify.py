@@ -97,23 +97,24 @@ def _same_texts(expected: TokenReader, decoder: Decoder, records: RecordReader, 
         raise VerificationError("the destination holds more records than the source; it was removed")
 
 
-def verify_records(
-    readers: Sequence[RecordReader], path: Path, format_: Format, selection: str | None, progress: Progress
-) -> None:
-    """Compare copied records with their sources, line by line."""
+def verify_records(expected: Iterator[bytes], path: Path, format_: Format, progress: Progress) -> None:
+    """Compare copied records with the lines they should be."""
     source = open_source([path], format=format_.name)
     if not isinstance(source.reader, RecordReader):
         raise VerificationError("the destination does not hold records; it was removed")
     progress.phase("verifying", source.reader.info.size, "bytes")
-    found = _lines([source.reader], None, progress)
-    for number, line in enumerate(_lines(readers, selection, None)):
+    found = lines_of([source.reader], None, progress)
+    for number, line in enumerate(expected):
         if next(found, None) != line:
             raise VerificationError(f"record {number:,} of the destination differs; it was removed")
     if next(found, None) is not None:
         raise VerificationError("the destination holds more records than the source; it was removed")
 
 
-def _lines(readers: Sequence[RecordReader], selection: str | None, progress: Progress | None) -> Iterator[bytes]:
+def lines_of(
+    readers: Sequence[RecordReader], selection: str | None, progress: Progress | None = None
+) -> Iterator[bytes]:
+    """The selected records of all readers, as they stand, without line ends."""
     for k, block in selected_blocks(readers, selection):
         for batch in readers[k].lines(block):
             yield from batch.lines

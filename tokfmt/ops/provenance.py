@@ -1,0 +1,75 @@
+"""What a conversion says of itself beside each of its destinations; `ops.manifest` has the layout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tokfmt
+from tokfmt.core.publish import Staging
+from tokfmt.ops.manifest import SCHEMA, fingerprint
+from tokfmt.ops.open import Source
+from tokfmt.ops.progress import Progress
+
+if TYPE_CHECKING:
+    from tokfmt.ops.conversion import Conversion
+
+
+def manifests(
+    done: Conversion,
+    sources: Sequence[Source],
+    stagings: Mapping[Path, Staging],
+    given: Mapping[str, object],
+    progress: Progress,
+) -> dict[Path, bytes]:
+    """The manifest of each destination.
+
+    Args:
+        done: What was converted.
+        sources: What from; their files are read for checksums.
+        stagings: The destinations, not yet published.
+        given: What the user asked for: options, selection, shares.
+        progress: Told how many files are done.
+    """
+    paths = [(source, path) for source in sources for path in source.paths]
+    progress.phase("checksums", len(paths) + len(stagings), "files")
+    described = []
+    for source, path in paths:
+        described.append({"path": str(path), "format": source.format.name, **fingerprint(path)})
+        progress.advance(1)
+    found = {}
+    for path, staging in stagings.items():
+        part = done if len(stagings) == 1 else _part(done, path)
+        found[path] = _manifest(part, {"sources": described, "output": fingerprint(staging.path), **given})
+        progress.advance(1)
+    return found
+
+
+def _part(done: Conversion, destination: Path) -> Conversion:
+    """What was converted to one of several destinations."""
+    splits = {name: split for name, split in done.splits.items() if split["destination"] == str(destination)}
+    facts: Any = next(iter(splits.values()))
+    return replace(done, **facts, splits=splits)
+
+
+def _manifest(done: Conversion, facts: Mapping[str, object]) -> bytes:
+    content = {
+        "schema": SCHEMA,
+        "tokfmt": tokfmt.__version__,
+        "format": done.format,
+        "sequences": done.sequences,
+        "tokens": done.tokens,
+        "max_id": done.max_id,
+        "eos_id": done.separator["eos_id"],
+        "eos_from": done.separator["from"],
+        "tokenizer": done.tokenizer,
+        "shuffle": done.shuffle,
+        "splits": done.splits,
+        "dropped": done.dropped,
+        "notes": done.notes,
+        **facts,
+    }
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
