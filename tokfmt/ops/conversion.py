@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,11 +32,15 @@ from tokfmt.ops.sources import (
     open_sources,
     option_names,
     pairs,
+    refuse_records,
     snapshot,
     token_axis,
 )
 from tokfmt.ops.verify import verify_records, verify_tokens
+from tokfmt.ops.workplace import facts_of, workplace
+from tokfmt.run.cluster import slots
 from tokfmt.run.execute import make_executor
+from tokfmt.run.journal import Shard
 from tokfmt.run.plan import Workers, plan, run
 
 if TYPE_CHECKING:
@@ -65,6 +69,14 @@ class Request:
     dry_run: bool = False
     manifest: bool = True
     region: int = REGION
+    resume: bool = False
+    shard: Shard | None = None
+    finish: int = 0
+
+    @property
+    def kept(self) -> str:
+        """Name of the staging directory that outlives an interruption; empty: none does."""
+        return "shards" if self.shard or self.finish else "resume" if self.resume else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +156,20 @@ class Run:
         copies = self._copies_records(sources)
         if not copies:
             self._need_tokenizer(sources)
+        if request.shard is not None:
+            refuse_records(sources)
         self._try_tokenizer(sources)
         with ExitStack() as stack:
             if request.dry_run:
                 return self._dry_run(sources)
-            staging = stack.enter_context(Staging(request.destination, overwrite=request.overwrite))
+            facts = facts_of(request, self._resolved(sources), before) if request.kept else {}
+            staging, journal = stack.enter_context(workplace(request, facts, self._note))
             executor = stack.enter_context(make_executor(request.executor, request.jobs))
-            workers = Workers(executor, request.jobs, staging.scratch)
+            workers = Workers(executor, slots(executor, request.jobs), staging.scratch, journal)
             done = self._copy(sources, staging, workers) if copies else self._write(sources, staging, workers)
             check_unchanged(before, request.source.paths)
+            if request.shard is not None:
+                return done  # --finish publishes
             manifest = self._manifest(done, sources, staging) if request.manifest else None
             staging.publish()
             if manifest is not None:
@@ -178,6 +195,16 @@ class Run:
         self.tokenizer = self.tokenizer.tried_on(texts)
         for note in self.tokenizer.notes:
             self._note(note)
+
+    def _resolved(self, sources: Sequence[Source]) -> dict[str, object]:
+        """What the output depends on beside the request; see `workplace.facts_of`."""
+        return {
+            "--to": self.format.name,
+            "--to-opt": asdict(self.options),
+            "the formats of the sources": [source.format.name for source in sources],
+            "the separator": self._agreed(sources).eos_id,
+            "the tokenizer": {**self.tokenizer.describe(), "name": ""} if self.tokenizer else None,
+        }
 
     def _note(self, text: str) -> None:
         self.notes.append(printable(text))
@@ -206,7 +233,7 @@ class Run:
         request, eos = self.request, self._separator(sources)
         axis, invalid = token_axis(sources, self.tokenizer, request.select, workers, self.progress)
         self._need_separator(axis, eos)
-        target = Target(eos.eos_id, self._decoder(sources), request.source.drop)
+        target = Target(eos.eos_id, self._decoder(sources), request.source.drop, keep_parts=workers.journal.keeps)
         writer = self.format.writer(staging.path, self.options, target)
         prepared = prepare(
             axis, sources, writer, eos.eos_id, request.source.drop, str(request.destination), workers,
@@ -218,19 +245,22 @@ class Run:
         job = plan(prepared.reader, writer, request.region)
         self.progress.phase("writing", sum(len(region.tokens) for region in job.regions), "tokens")
         top, lengths = -1, {region.index: len(region.tokens) for region in job.regions}
-        for receipt in run(job, workers):
+        for receipt in run(job, workers, request.shard):
             top = max(top, receipt.max_id)
             self.progress.advance(lengths[receipt.region])
         info = prepared.reader.info
-        if request.verify:
+        if request.verify and request.shard is None:
             self._verify(prepared, staging.path, eos, target, workers)
         max_id = top if top >= 0 else None
         done = self._result(sources, eos, info.sequences, info.tokens, max_id, dropped, len(job.regions))
         prepared.reader.close()
         return done
 
+    def _agreed(self, sources: Sequence[Source]) -> Separator:
+        return agreed_separator(sources, self.request.source.eos, self.tokenizer.eos_id if self.tokenizer else None)
+
     def _separator(self, sources: Sequence[Source]) -> Separator:
-        eos = agreed_separator(sources, self.request.source.eos, self.tokenizer.eos_id if self.tokenizer else None)
+        eos = self._agreed(sources)
         if eos.inferred:
             self._note(f"separator {eos.eos_id} inferred: {eos.source}. --eos ID overrides it")
         return eos
