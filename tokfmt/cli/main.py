@@ -103,7 +103,8 @@ def _run(words: list[str]) -> int:
     except (Interrupted, click.Abort, KeyboardInterrupt) as stop:
         number = stop.number if isinstance(stop, Interrupted) else signal.SIGINT
         left = " ".join(getattr(stop, "__notes__", ())) or "nothing was left behind"
-        return _fail(f"interrupted by {signal.Signals(number).name}; {left}", 128 + number, words, {})
+        text = f"interrupted by {signal.Signals(number).name}; {left[0].lower()}{left[1:]}"
+        return _fail(text, 128 + number, words, {})
     except TokfmtError as error:
         if debug:
             raise

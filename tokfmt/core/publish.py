@@ -151,10 +151,19 @@ class Staging:
 
     def _leave(self) -> None:
         if not self.keep:
-            shutil.rmtree(self.home, ignore_errors=True)
+            self._discard()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+    def _discard(self) -> None:
+        home = self.home
+        if self._kept:  # half of it must not be taken over
+            home = hidden_sibling(self.destination, secrets.token_hex(4))
+            with contextlib.suppress(OSError):
+                os.rename(self.home, home)
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def _prefix(destination: Path) -> str:

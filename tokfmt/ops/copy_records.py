@@ -67,7 +67,9 @@ def copy_records(
         parts.append(part)
         progress.advance(part.size)
     parts.sort(key=lambda part: part.number)
-    concatenate([part.path for part in parts], path, keep=workers.journal.keeps)
+    journal, paths = workers.journal, [part.path for part in parts]
+    journal.sync()
+    journal.once("committed", lambda: concatenate(paths, path, keep=journal.keeps))
     return Copied(sum(p.records for p in parts), sum(p.invalid for p in parts), len(parts))
 
 

@@ -53,6 +53,9 @@ class Forgetful:
     def add(self, kind: str, number: int, facts: object) -> None:
         """Say that something is finished."""
 
+    def sync(self) -> None:
+        """Bring what was added to the disk."""
+
     def once(self, name: str, make: Callable[[], T]) -> T:  # noqa: ARG002
         """What `make` gives (JSON), called by the first run only."""
         return make()

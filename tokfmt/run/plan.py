@@ -104,6 +104,7 @@ def run(job: Plan, workers: Workers, shard: Shard | None = None) -> Iterator[Rec
     for receipt in journaled(RECEIPTS, _write, job, regions, workers):
         receipts.append(receipt)
         yield receipt
+    journal.sync()
     if shard is None:
         journal.once("committed", lambda: commit(job, receipts))
     else:
