@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -14,29 +13,48 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 
 from tokfmt.testing.contract import tree
 
-SMALL_REGIONS = (
-    "import sys, tokfmt.core.format as f; f.REGION = 1 << 16\n"
-    "from tokfmt.cli.main import run\n"
-    "if __name__ == '__main__':\n    run(sys.argv[1:])\n"
-)
-LIMITED = (
-    "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-    "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 21, 1 << 21))\n"
-)
+SCRIPT = """
+import os, resource, signal, sys
+import tokfmt.core.format, tokfmt.run.journal, tokfmt.text.ingest
+
+tokfmt.core.format.REGION = 1 << 14
+tokfmt.text.ingest._SMALLEST = 1 << 14
+after, number, limit = map(int, os.environ.get("WHEN", "0/0/0").split("/"))
+if limit:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+class Journal(tokfmt.run.journal.Journal):
+    def add(self, *line):
+        global after
+        super().add(*line)
+        after -= 1
+        if not after:
+            self.sync()
+            os.kill(os.getpid(), number)
+
+tokfmt.run.journal.Journal = Journal
+from tokfmt.cli.main import run
+
+if __name__ == "__main__":
+    run(sys.argv[1:])
+"""
+"""`tokfmt` with small regions and blocks; gets a signal after so many lines of its journal; files of limited size."""
 
 
 @pytest.fixture
 def home(tmp_path):
-    ids = np.random.default_rng(1).integers(0, 50_000, 8192 * 600).astype("<i4")
+    ids = np.random.default_rng(1).integers(0, 50_000, 8192 * 60).astype("<i4")
     ids[::701] = 50256
     ids.tofile(tmp_path / "in.bin")
-    (tmp_path / "small.py").write_text(SMALL_REGIONS)
-    (tmp_path / "limited.py").write_text(LIMITED + SMALL_REGIONS)
+    (tmp_path / "small.py").write_text(SCRIPT)
     return tmp_path
 
 
-def start(home, *words, script="small.py"):
-    return subprocess.Popen([sys.executable, script, "convert", *words], cwd=home, stderr=subprocess.PIPE, text=True)
+def start(home, *words, after=0, by=0, limit=0):
+    words = [sys.executable, home / "small.py", "convert", *words]
+    env = {**os.environ, "WHEN": f"{after}/{int(by)}/{limit}"}
+    return subprocess.Popen(words, cwd=home, stderr=subprocess.PIPE, text=True, env=env)
 
 
 def convert(home, *words, check=0, **how):
@@ -47,24 +65,9 @@ def convert(home, *words, check=0, **how):
     return said
 
 
-def wait_for_journal(home, process, lines=2):
-    for _ in range(4000):
-        for journal in home.glob(".*.tokfmt-*/journal-*"):
-            if journal.read_bytes().count(b"\n") >= lines:
-                return
-        assert process.poll() is None, "the conversion ended before it could be interrupted"
-        time.sleep(0.005)
-    raise AssertionError("nothing was journaled in 20 s")
-
-
-def interrupted(home, *words, by=signal.SIGKILL):
-    """Start a conversion and end it when something is journaled; what it said."""
-    process = start(home, *words)
-    wait_for_journal(home, process)
-    process.send_signal(by)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == (-9 if by is signal.SIGKILL else 128 + by), said
-    return said
+def interrupted(home, *words, by=signal.SIGKILL, after=5):
+    """A conversion that is ended when `after` parts of it are journaled; what it said."""
+    return convert(home, *words, after=after, by=by, check=-9 if by is signal.SIGKILL else 128 + by)
 
 
 def hidden(home):
@@ -122,7 +125,7 @@ def test_a_torn_or_damaged_line_is_not_believed(home, expected):
 
 def test_a_full_disk_can_be_continued(home):
     convert(home, "in.bin", "whole.jsonl", "-q", "--no-manifest")
-    said = convert(home, "in.bin", "out.jsonl", "--resume", "-q", script="limited.py", check=4)
+    said = convert(home, "in.bin", "out.jsonl", "--resume", "-q", limit=1 << 21, check=4)
     assert said.startswith("tokfmt: error: ")
     assert said.endswith(
         "out.jsonl: cannot be written: the file would be larger than allowed here. "
@@ -206,9 +209,8 @@ def test_without_resume_a_leftover_makes_way_and_that_is_said(home, expected):
 
 
 def test_two_at_a_time(home):
-    process = start(home, *WORDS, "-q")
-    wait_for_journal(home, process, 1)
-    process.send_signal(signal.SIGSTOP)
+    process = start(home, *WORDS, "-q", after=3, by=signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)
     try:
         assert convert(home, *WORDS, check=4) == (
             f"tokfmt: error: {home}/out.h5: another tokfmt is writing it now ({HOME} is locked). Wait for it, or stop it\n"
@@ -234,7 +236,7 @@ def test_overwrite_and_resume(home, expected):
 
 def test_text_that_is_tokenized_is_not_tokenized_again(home):
     text = CORPUS.read_bytes()
-    (home / "big.jsonl").write_bytes(text * (40_000_000 // len(text)))
+    (home / "big.jsonl").write_bytes(text * 20)
     words = ("big.jsonl", "out.pbin", "--resume", "--tokenizer", str(TOKENIZER))
     interrupted(home, *words)
     shards = sorted((home / ".out.pbin.tokfmt-resume" / "scratch" / "done-source-0").glob("*.tokens"))
@@ -265,7 +267,7 @@ def test_shards(home, expected):
     )
     interrupted(home, *words, "--shard", "0/4")
     said = convert(home, "--finish", "out.h5", check=4)
-    assert "shard 0 of 4 is missing (0 begun, not finished)" in said
+    assert "shard 0 of 4 is missing (begun, not finished: 0)" in said
     said = convert(home, *words, "--eos", "9", "--shard", "0/4", check=4)
     assert "--eos was null and is 9 now (and 1 more). Ask for the same" in said
     assert "the number of shards was 4 and is 5 now" in convert(home, *words, "--shard", "0/5", check=4)

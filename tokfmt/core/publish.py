@@ -156,7 +156,6 @@ class Staging:
             os.close(self._lock)
             self._lock = -1
 
-
     def _discard(self) -> None:
         home = self.home
         if self._kept:  # half of it must not be taken over

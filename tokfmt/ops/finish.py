@@ -74,7 +74,7 @@ def _need_all(home: Path, destination: Path, count: int) -> None:
     begun = [shard.index for shard in missing if (home / shard.journal).exists()]
     listed = _listed([shard.index for shard in missing])
     which = f"shard {missing[0]} is missing" if len(missing) == 1 else f"shards {listed} of {count} are missing"
-    why = f" ({_listed(begun)} begun, not finished)" if begun else ""
+    why = f" (begun, not finished: {_listed(begun)})" if begun else ""
     raise ConversionError(
         f"{printable(destination)}: {which}{why}. Run it with the same words and --shard {missing[0].index}/{count}"
     )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future
@@ -23,6 +24,7 @@ from tokfmt.core.errors import ConversionError, MissingDependencyError, OptionEr
 
 R = TypeVar("R")
 
+_ADDRESS = re.compile(r"((tcp|tls|ucx|ws|wss)://)?[^\s/]+:\d+")
 _PATIENCE = 15  # seconds until a scheduler has to answer
 
 
@@ -80,12 +82,12 @@ def connected(address: str, jobs: int) -> Iterator[ClusterExecutor]:
 
 
 def _client(distributed: Any, address: str) -> Any:
+    if not _ADDRESS.fullmatch(address):
+        raise OptionError(f"--executor dask: {printable(address)!r} is no address; write tcp://HOST:PORT")
     try:
         client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
     except OSError as error:
         raise ConversionError(f"--executor dask: no scheduler answers at {printable(address)}") from error
-    except ValueError as error:
-        raise OptionError(f"--executor dask: {printable(address)} is no address; write tcp://HOST:PORT") from error
     found: dict[str, object] = client.run(_version, on_error="return")
     for worker, version in found.items():
         if version != _version():
