@@ -2,11 +2,8 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-
-import time
 
 
 import numpy as np
@@ -37,17 +34,28 @@ if __name__ == "__main__":
         sys.stdin.read()
 """
 CONVERT = """
-import json, sys
+import json, os, signal, sys
 from pathlib import Path
 from tokfmt.ops.conversion import Request, Run
 from tokfmt.ops.progress import Silent
 from tokfmt.ops.sources import SourceRequest
+from tokfmt.run.journal import Journal
 
-if __name__ == "__main__":
-    given = json.loads(sys.argv[1])
-    source = SourceRequest(tuple(given.pop("sources")), eos=given.pop("eos", None))
-    Run(Request(source, Path(given.pop("destination")), manifest=False, **given), Silent()).convert()
+given = json.loads(sys.argv[1])
+victim, done, add = given.pop("victim", 0), [], Journal.add
+
+def killing(self, *line):
+    add(self, *line)
+    done.append(line)
+    if victim and len(done) == 5:
+        os.kill(victim, signal.SIGKILL)
+
+Journal.add = killing
+source = SourceRequest(tuple(given.pop("sources")))
+Run(Request(source, Path(given.pop("destination")), region=1 << 13, manifest=False, **given), Silent()).convert()
+print(len(done))
 """
+"""A conversion that kills a worker when the fifth region is journaled; prints how many were."""
 
 
 @pytest.fixture
@@ -74,40 +82,25 @@ def source(tmp_path):
 
 
 def convert(home, **given):
-    return subprocess.Popen(
-        [sys.executable, "-c", CONVERT, json.dumps(given)], cwd=home, stderr=subprocess.PIPE, text=True
+    done = subprocess.run(
+        [sys.executable, "-c", CONVERT, json.dumps(given)], cwd=home, capture_output=True, text=True, timeout=200
     )
-
-
-def ended(process):
-    _, said = process.communicate(timeout=200)
-    assert process.returncode == 0, said
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
 
 
 @needs_dask
-@pytest.mark.parametrize("name", ["o.h5", "o.zarr", "o.jsonl"])
-def test_a_worker_is_killed_in_the_middle(tmp_path, source, cluster, name):
-    address, pids = cluster
-    here = tmp_path / "here"
-    here.mkdir()
-    ended(convert(here, sources=[str(source)], destination=name, executor="serial", region=1 << 13))
-    expected = tree(here / name)
-    given = {"sources": [str(source)], "destination": f"{here}/x-{name}", "resume": True}
-    process = convert(here, **given, executor=f"dask:{address}", region=1 << 13)
-    journal = here / f".x-{name}.tokfmt-resume" / "journal-0-of-1"
-    for _ in range(20_000):
-        if journal.exists() and journal.stat().st_size > 100:
-            break
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.001)
-    os.kill(pids[0], signal.SIGKILL)
-    ended(process)
-    (here / f"x-{name}").rename(here / "other")
-    (here / name).rename(here / "one")
-    assert {k.replace("other", "one"): v for k, v in tree(here / "other").items()} == {
-        k.replace(name, "one"): v for k, v in expected.items()
-    }
-    assert not [p.name for p in here.iterdir() if p.name.startswith(".")]
+@pytest.mark.parametrize(("name", "options"), [("o.h5", {}), ("o.zarr", {"chunk": 1 << 13}), ("o.jsonl", {})])
+def test_a_worker_is_killed_in_the_middle(tmp_path, source, cluster, name, options):
+    address, (victim, _) = cluster
+    for home, how in (("one", {"executor": "serial"}), ("other", {"executor": f"dask:{address}", "victim": victim})):
+        (tmp_path / home).mkdir()
+        given = {"sources": [str(source)], "destination": name, "to_options": options, "resume": True}
+        assert convert(tmp_path / home, **given, **how) > 20
+        assert os.listdir(tmp_path / home) == [name]
+    with pytest.raises(ProcessLookupError):
+        os.kill(victim, 0)
+    assert tree(tmp_path / "other" / name) == tree(tmp_path / "one" / name)
 
 
 @needs_dask
