@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -159,24 +158,25 @@ class Run:
         if request.shard is not None:
             refuse_records(sources)
         self._try_tokenizer(sources)
-        with ExitStack() as stack:
-            if request.dry_run:
-                return self._dry_run(sources)
-            facts = facts_of(request, self._resolved(sources), before) if request.kept else {}
-            staging, journal = stack.enter_context(workplace(request, facts, self._note))
-            executor = stack.enter_context(make_executor(request.executor, request.jobs))
-            workers = Workers(executor, slots(executor, request.jobs), staging.scratch, journal)
-            done = self._copy(sources, staging, workers) if copies else self._write(sources, staging, workers)
+        if request.dry_run:
+            return self._dry_run(sources)
+        facts = facts_of(request, self._resolved(sources), before) if request.kept else {}
+        with workplace(request, facts, self._note) as (staging, journal):
+            with make_executor(request.executor, request.jobs) as executor:
+                workers = Workers(executor, slots(executor, request.jobs), staging.scratch, journal)
+                done = self._copy(sources, staging, workers) if copies else self._write(sources, staging, workers)
             check_unchanged(before, request.source.paths)
-            if request.shard is not None:
-                return done  # --finish publishes
-            manifest = self._manifest(done, sources, staging) if request.manifest else None
-            staging.publish()
-            if manifest is not None:
-                staging.publish_beside(manifest_path(staging.destination).name, manifest)
-            else:
-                manifest_path(staging.destination).unlink(missing_ok=True)
-            return done
+            if request.shard is None:  # else --finish publishes
+                self._publish(done, sources, staging)
+        return done
+
+    def _publish(self, done: Conversion, sources: Sequence[Source], staging: Staging) -> None:
+        manifest = self._manifest(done, sources, staging) if self.request.manifest else None
+        staging.publish()
+        if manifest is not None:
+            staging.publish_beside(manifest_path(staging.destination).name, manifest)
+        else:
+            manifest_path(staging.destination).unlink(missing_ok=True)
 
     def _need_tokenizer(self, sources: Sequence[Source]) -> None:
         for source in sources:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future
@@ -73,12 +74,17 @@ def connected(address: str, jobs: int) -> Iterator[ClusterExecutor]:
             )
             cluster = distributed.LocalCluster(
                 n_workers=jobs, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0,
-                silence_logs=logging.CRITICAL, local_directory=scratch,
+                silence_logs=logging.CRITICAL, local_directory=scratch, preload=__name__,
             )  # fmt: skip
             client = distributed.Client(stack.enter_context(cluster), set_as_default=False)
         else:
             client = _client(distributed, address)
         yield ClusterExecutor(stack.enter_context(client), jobs)
+
+
+def dask_setup(worker: object) -> None:  # noqa: ARG001 - Dask calls it so
+    """In a worker process of this machine: the parent decides about Ctrl-C, as for other worker processes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _client(distributed: Any, address: str) -> Any:
