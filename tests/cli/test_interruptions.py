@@ -27,7 +27,7 @@ def start(home, flags):
 
 def wait_until_writing(home, process):
     for _ in range(2000):
-        if any(p.stat().st_size for p in home.glob(".out.h5.tokfmt-*/*") if p.is_file()):
+        if any(p.stat().st_size for p in home.glob(".out.h5.tokfmt-*/build/*") if p.is_file()):
             return
         assert process.poll() is None, "the conversion ended before it could be interrupted"
         time.sleep(0.01)

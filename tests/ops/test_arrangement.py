@@ -19,7 +19,8 @@ from tokfmt.core.errors import VerificationError
 from tokfmt.core.publish import Staging, publish_together
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.arrangement import Arrangement, arrangement_of, split_path
-from tokfmt.ops.conversion import Request, Run
+from tokfmt.ops.conversion import Run
+from tokfmt.ops.request import Request
 from tokfmt.ops.progress import Silent
 from tokfmt.ops.sources import SourceRequest
 from tokfmt.testing.contract import tree

@@ -13,7 +13,8 @@ import tokfmt
 from tokfmt import registry
 from tokfmt.core.errors import LossyConversionError, TokenRangeError
 from tokfmt.core.ragged import Ragged
-from tokfmt.ops.conversion import Request, Run
+from tokfmt.ops.conversion import Run
+from tokfmt.ops.request import Request
 from tokfmt.ops.progress import Silent
 from tokfmt.ops.sources import SourceRequest
 from tokfmt.testing.contract import tree

@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from tokfmt.cli.parameters import Count, Words, common, examples, reading
+from tokfmt.cli.parameters import Count, ExecutorName, Part, Words, common, examples, reading
 
 _EPILOG = examples(
     "tokfmt convert fixtures/text/corpus.jsonl out.pbin --tokenizer fixtures/tokenizer",
@@ -21,7 +24,7 @@ _EPILOG = examples(
 
 
 @click.command("convert", epilog=_EPILOG, no_args_is_help=True)
-@click.argument("sources", nargs=-1, required=True, metavar="SRC...")
+@click.argument("sources", nargs=-1, metavar="SRC...")
 @click.argument("destination", metavar="DST")
 @click.option("--to", "to_format", metavar="FORMAT", help="Format of DST. Default: by its name.")
 @click.option("--to-opt", "to_options", multiple=True, metavar="KEY=VALUE", help="An option of DST's format.")
@@ -37,14 +40,18 @@ _EPILOG = examples(
 @click.option("--seed", type=Count(), help="Deals sequences out to --split NAME=SHARE,... Default: 0.")
 @click.option("--drop", multiple=True, metavar="NAME", help="Accept a loss by its name; the refusal prints it.")
 @click.option("--jobs", "-j", type=Count(), help="Workers. Default: one a core. The output does not depend on it.")
-@click.option("--executor", type=Words(["threads", "processes", "serial"]), default="threads", show_default=True,
-              help="Where tasks run.")  # fmt: skip
+@click.option("--executor", type=ExecutorName(["threads", "processes", "serial", "dask"]), default="threads",
+              show_default=True, help="Where tasks run; dask:ADDRESS is the scheduler of a cluster.")  # fmt: skip
+@click.option("--resume", is_flag=True, help="Continue what an interrupted run with --resume left; else begin anew.")
+@click.option("--shard", type=Part(), help="Write only share I of N (0 <= I < N), beside other invocations.")
+@click.option("--finish", is_flag=True, help="Publish DST when all its shards are written; takes no SRC.")
 @click.option("--overwrite", is_flag=True, help="Replace DST, once the new one is whole.")
 @click.option("--verify", is_flag=True, help="Read DST back and compare it with the source before it appears.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; write nothing.")
 @click.option("--no-manifest", is_flag=True, help="Do not write DST.tokfmt.json.")
 @common
-def command(sources: tuple[str, ...], destination: str, **given: Any) -> None:
+@click.pass_context
+def command(context: click.Context, /, sources: tuple[str, ...], destination: str, **given: Any) -> None:
     """Convert SRC... to DST: any format to any format.
 
     Formats are told by content (sources) and by name (DST). Several sources are concatenated in order; a quoted pattern
@@ -52,19 +59,44 @@ def command(sources: tuple[str, ...], destination: str, **given: Any) -> None:
     repeated or changed unless --drop says so.
     """
     from tokfmt.cli.console import Watcher
-    from tokfmt.ops.convert import convert
 
-    quiet, as_json, no_manifest = given.pop("quiet"), given.pop("as_json"), given.pop("no_manifest")
+    quiet, as_json, finishing = given.pop("quiet"), given.pop("as_json"), given.pop("finish")
     given.pop("debug")
+    given["manifest"] = not given.pop("no_manifest")
+    run = _finish(context, sources, given) if finishing else _convert(context, sources)
     began = time.monotonic()
     with Watcher(quiet=quiet) as watcher:
-        done = convert(sources, destination, manifest=not no_manifest, progress=watcher, **given)
+        done = run(destination, progress=watcher, **given)
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(done), indent=2))
     elif done.dry_run:
         click.echo(_plan(done))
+    elif not quiet and given.get("shard"):
+        index, count = given["shard"]
+        click.echo(f"shard {index} of {count} is written; --finish publishes when all are", err=True)
     elif not quiet:
         click.echo(_summary(done, time.monotonic() - began), err=True)
+
+
+def _convert(context: click.Context, sources: tuple[str, ...]) -> Callable[..., Any]:
+    from tokfmt.ops.convert import convert
+
+    if not sources:
+        context.fail("Missing argument 'DST'.")
+    return partial(convert, sources)
+
+
+def _finish(context: click.Context, sources: tuple[str, ...], given: dict[str, Any]) -> Callable[..., Any]:
+    """The function that publishes shards; leaves in `given` what it takes."""
+    from tokfmt.ops.finish import finish
+
+    if sources:
+        context.fail("--finish takes DST alone: its shards know the sources.")
+    for name in set(given) - {"jobs", "executor", "overwrite", "verify", "manifest"}:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            context.fail(f"--finish takes no --{name.removesuffix('_options').replace('_', '-')}: its shards know it.")
+        del given[name]
+    return finish
 
 
 def _summary(done: Any, seconds: float) -> str:

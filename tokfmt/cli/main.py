@@ -102,10 +102,13 @@ def _run(words: list[str]) -> int:
         return _fail(error.format_message(), 2, words, {"type": "UsageError"})
     except (Interrupted, click.Abort, KeyboardInterrupt) as stop:
         number = stop.number if isinstance(stop, Interrupted) else signal.SIGINT
-        return _fail(f"interrupted by {signal.Signals(number).name}; nothing was left behind", 128 + number, words, {})
+        left = " ".join(getattr(stop, "__notes__", ())) or "nothing was left behind"
+        text = f"interrupted by {signal.Signals(number).name}; {left[0].lower()}{left[1:]}"
+        return _fail(text, 128 + number, words, {})
     except TokfmtError as error:
         _trace(debug)
-        return _fail(str(error), error.exit_code, words, {"type": type(error).__name__, **error.facts()})
+        text = ". ".join((str(error), *getattr(error, "__notes__", ())))
+        return _fail(text, error.exit_code, words, {"type": type(error).__name__, **error.facts()})
     except BrokenPipeError:
         raise
     except MemoryError:

@@ -57,6 +57,25 @@ class Words(click.Choice[str]):
         return f"{message} Did you mean {near[0]}?" if near else message
 
 
+class ExecutorName(Words):
+    """A choice of executors; that of a cluster may carry an address."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return value if str(value).startswith("dask:") else super().convert(value, param, ctx)
+
+
+class Part(click.ParamType[Any]):
+    """`I/N`: number I, from 0, of N."""
+
+    name = "I/N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        index, _, count = str(value).partition("/")
+        if not (index.isascii() and index.isdigit() and count.isascii() and count.isdigit()):
+            self.fail(f"{value!r} is not of the form I/N, such as 0/8 for the first of eight", param, ctx)
+        return int(index), int(count)
+
+
 def common(function: F) -> F:
     """--json, --quiet and --debug."""
     for option in (

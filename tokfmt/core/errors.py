@@ -16,6 +16,7 @@
     │    ├─ SeparatorUnknownError
     │    ├─ DestinationExistsError(path)
     │    ├─ IncompleteWriteError
+    │    ├─ OutageError         the disk, a worker: run again, it may succeed
     │    └─ VerificationError
     ├─ OptionError(name, nearest)                                    exit code 2
     └─ MissingDependencyError(package, extra)                        exit code 2
@@ -215,6 +216,10 @@ class DestinationExistsError(ConversionError):
 
 class IncompleteWriteError(ConversionError):
     """Not every region of the plan was written; nothing is published."""
+
+
+class OutageError(ConversionError):
+    """Nothing is wrong with what was asked for: a full disk, a quota, a worker that was killed. Run again later."""
 
 
 class VerificationError(ConversionError):

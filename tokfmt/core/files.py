@@ -156,7 +156,7 @@ class File:
         self._fd = None
 
     def __del__(self) -> None:
-        if getattr(self, "_fd", None) is not None:
+        if getattr(self, "_fd", None) is not None and _Open is not None:  # None while the interpreter ends
             self.close()
 
 

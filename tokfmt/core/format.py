@@ -129,11 +129,14 @@ class Target:
         eos_id: The separator to write, None when none is known.
         decoder: Set when the user asked for text.
         drop: What the user said may be given up.
+        keep_parts: `commit` may be cut off and called again, so it leaves parts of regions where they are; whoever
+            asked for that removes them.
     """
 
     eos_id: int | None = None
     decoder: Decoder | None = None
     drop: frozenset[str] = frozenset()
+    keep_parts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +162,8 @@ class Receipt:
         region: Region.index.
         max_id: Largest id written, -1 when none was.
         written: Bytes written.
-        details: What the writer's own commit needs (sizes of parts ...).
+        details: What the writer's own commit needs (sizes of parts ...). JSON, and the same after a trip through it:
+            receipts are journaled.
     """
 
     region: int
@@ -193,11 +197,15 @@ class TokenWriter(Protocol):
     def write(self, region: Region, source: TokenReader) -> Receipt:
         """Write one region: in any order, in any process, again if need be, always the same bytes.
 
-        Holds windows of at most `axis.WINDOW` tokens in memory, whatever the region's size.
+        Two processes may write the same region at the same time (one was believed dead): a file of a region's own is
+        written with `output.whole`. Holds windows of at most `axis.WINDOW` tokens in memory, whatever the region is.
         """
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:
-        """Finish (indexes, attributes), given the receipts of all regions in order of region."""
+        """Finish (indexes, attributes), given the receipts of all regions in order of region.
+
+        With `Target.keep_parts` it may be cut off anywhere and called again.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,17 +64,35 @@ class Output:
         self.written += done
 
 
-def concatenate(parts: Sequence[Path], destination: Path) -> None:
-    """Write the bytes of all parts, in order, to a new file, and remove each part once it is copied.
+@contextmanager
+def whole(path: Path, drafts: Path | None = None) -> Iterator[BinaryIO]:
+    """A new file that gets its name when all of it is written, so that two tasks may write it at the same time.
+
+    Args:
+        path: Its name.
+        drafts: Directory of what is not whole yet; a killed process leaves some there. Default: beside it.
+    """
+    draft = (drafts or path.parent) / f"{path.name}.{secrets.token_hex(4)}"
+    try:
+        with open(draft, "xb") as file:
+            yield file
+        os.replace(draft, path)
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
+def concatenate(parts: Sequence[Path], destination: Path, *, keep: bool = False) -> None:
+    """Write the bytes of all parts, in order, to a file; each part is removed once it is copied, unless they are kept.
 
     The kernel copies (`copy_file_range`), so memory does not grow with the parts.
     """
     try:
-        with open(destination, "xb") as out:
+        with open(destination, "wb") as out:
             for part in parts:
                 with open(part, "rb") as source:
                     _append(source.fileno(), out.fileno(), os.fstat(source.fileno()).st_size)
-                os.unlink(part)
+                if not keep:
+                    os.unlink(part)
     except OSError as error:
         raise write_error(destination, error) from error
 

@@ -2,12 +2,16 @@
 
 A destination `DST` is built inside a hidden sibling directory and appears by one rename:
 
-    .DST.tokfmt-8hexdigits/      locked with flock while its process lives
-        DST                      what is being written
+    .DST.tokfmt-8hexdigits/      of one process
+        lock                     held with flock while it lives
+        build/DST                what is being written
         scratch/                 shards of tokenised text, spilled arrays
 
 `renameat2` publishes without replacing (RENAME_NOREPLACE), or swaps old and new in one step (RENAME_EXCHANGE) so that
 the path is never missing. Siblings whose process is dead are removed at the next start.
+
+A sibling of a fixed name (`.DST.tokfmt-resume`, `.DST.tokfmt-shards`) may outlive its process, to be taken over by the
+next one; only a run that keeps nothing removes it. The lock is a file, because a directory cannot be locked on NFS.
 """
 
 from __future__ import annotations
@@ -19,14 +23,19 @@ import fcntl
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tokfmt.core.errors import ConversionError, DestinationExistsError, printable
+from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageError, printable
 
 _AT_FDCWD = -100
 _NOREPLACE, _EXCHANGE = 1, 2
+_TRIES, _PAUSE = 20, 0.05
+
+KEPT = ("resume", "shards")
+"""Siblings that may outlive their process."""
 
 
 class Staging:
@@ -34,37 +43,73 @@ class Staging:
 
     Attributes:
         destination: Where the output will appear.
+        home: The hidden sibling.
         path: Where to build it; same name, in the hidden sibling.
         scratch: A directory for intermediate files, removed at the end.
+        keep: Leave the sibling behind at the end. Only with `kept`, and then so from the start.
+        published: The destination is there, whole: now, or since an earlier run that was killed before it could end.
+        removed: Names of kept siblings of dead processes that made way.
     """
 
-    def __init__(self, destination: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    def __init__(
+        self, destination: str | os.PathLike[str], *, overwrite: bool = False, kept: str = "", shared: bool = False
+    ) -> None:
+        """A place beside `destination`.
+
+        Args:
+            destination: What to build.
+            overwrite: It may replace something.
+            kept: Name ("resume", "shards") of a sibling that outlives its process and is taken over when it is there.
+            shared: Several processes work in it at the same time.
+        """
         self.destination = Path(os.path.abspath(destination))
         self.overwrite = overwrite
-        self._lock = -1
-        self._sealed = self._published = False
-        self._home = self.destination.parent / f"{_prefix(self.destination)}{secrets.token_hex(4)}"
-        self.path = self._home / self.destination.name
-        self.scratch = self._home / "scratch"
+        self.keep, self.published, self._sealed = bool(kept), False, False
+        self.removed: tuple[str, ...] = ()
+        self._kept, self._shared, self._lock = kept, shared, -1
+        self._settle()
+
+    def _settle(self) -> None:
+        self.home = hidden_sibling(self.destination, self._kept or secrets.token_hex(4))
+        self.path = self.home / "build" / self.destination.name
+        self.scratch = self.home / "scratch"
 
     def __enter__(self) -> Staging:
-        if not self.overwrite and os.path.lexists(self.destination):
+        self.published = self._was_published()
+        if not self.overwrite and not self.published and os.path.lexists(self.destination):
             raise DestinationExistsError(self.destination)
         try:
-            remove_leftovers(self.destination)
-            self._home.mkdir(mode=0o755)
-            self._lock = os.open(self._home, os.O_RDONLY | os.O_DIRECTORY)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-            self.scratch.mkdir()
+            self.removed = remove_leftovers(self.destination, spare=bool(self._kept))
+            self._occupy()
+            self.path.parent.mkdir(exist_ok=True)
+            self.scratch.mkdir(exist_ok=True)
         except OSError as error:
-            self._discard()
+            self._leave()
             raise write_error(self.destination, error) from error
+        if self.published:
+            self.path = self.destination
         return self
+
+    def _occupy(self) -> None:
+        """Make the sibling, or take it over, and lock it."""
+        for _ in range(_TRIES):
+            self.home.mkdir(mode=0o755, exist_ok=bool(self._kept))
+            self._lock = take_lock(self.home / "lock", shared=self._shared)
+            if self._lock >= 0:
+                return
+            time.sleep(_PAUSE)  # somebody is removing it, or works in it
+            self._settle()
+        raise ConversionError(
+            f"{printable(self.destination)}: another tokfmt is writing it now ({self.home.name} is locked). "
+            "Wait for it, or stop it"
+        )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._discard()
+        if isinstance(error, OutageError) and not self.keep:
+            error.add_note("Nothing was left behind")
+        self._leave()
 
     def seal(self) -> None:
         """Make the output durable; nothing is written to it any more."""
@@ -82,13 +127,17 @@ class Staging:
         Raises:
             DestinationExistsError: Somebody else made it meanwhile, and overwriting was not asked for.
         """
+        if self.published:
+            return
         self.seal()
         try:
+            if self._kept:
+                write_whole(self.home / "published", str(os.stat(self.path).st_ino).encode())
             if self.overwrite and os.path.lexists(self.destination):
                 _rename(self.path, self.destination, _EXCHANGE)
             else:
                 _rename(self.path, self.destination, _NOREPLACE)
-            self._published = True
+            self.published = True
             sync_directory(self.destination.parent)
         except FileExistsError as error:
             raise DestinationExistsError(self.destination) from error
@@ -97,7 +146,7 @@ class Staging:
 
     def withdraw(self) -> None:
         """Take back what `publish` made visible: the destination is again what it was before."""
-        if not self._published:
+        if not self.published:
             return
         if os.path.lexists(self.path):
             _rename(self.path, self.destination, _EXCHANGE)
@@ -105,26 +154,38 @@ class Staging:
             _rename(self.destination, self.path, _NOREPLACE)
             if os.path.lexists(_aside(self.path)):
                 os.rename(_aside(self.path), self.destination)
-        self._published = False
+        self.published = False
 
     def publish_beside(self, name: str, content: bytes) -> None:
         """Put a small file next to the destination, replacing an older one, whole or not at all."""
-        draft, final = self._home / name, self.destination.parent / name
+        final = self.destination.parent / name
         try:
-            with open(draft, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, final)
-            sync_directory(final.parent)
+            write_whole(final, content, draft=self.home / name)
         except OSError as error:
             raise write_error(final, error) from error
 
-    def _discard(self) -> None:
-        shutil.rmtree(self._home, ignore_errors=True)
+    def _was_published(self) -> bool:
+        """Whether the destination is what an earlier run built here; a rename keeps the inode."""
+        try:
+            told = (self.home / "published").read_bytes()
+            return told == str(os.stat(self.destination).st_ino).encode()
+        except OSError:
+            return False
+
+    def _leave(self) -> None:
+        if not self.keep:
+            self._discard()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+    def _discard(self) -> None:
+        home = self.home
+        if self._kept:  # half of it must not be taken over
+            home = hidden_sibling(self.destination, secrets.token_hex(4))
+            with contextlib.suppress(OSError):
+                os.rename(self.home, home)
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def publish_together(stagings: Sequence[Staging]) -> None:
@@ -148,21 +209,82 @@ def _prefix(destination: Path) -> str:
     return f".{destination.name}.tokfmt-"
 
 
-def remove_leftovers(destination: Path) -> None:
-    """Remove hidden siblings of `destination` whose process has died (nobody holds their lock)."""
-    parent = destination.parent
+def hidden_sibling(destination: Path, name: str) -> Path:
+    """Where a destination is built: `name` is one of `KEPT`, or random."""
+    return destination.parent / f"{_prefix(destination)}{name}"
+
+
+def take_lock(path: Path, *, shared: bool = False, wait: bool = False) -> int:
+    """Lock a file, made if need be; a descriptor that holds the lock, -1 when it is taken or its directory is going."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    except FileNotFoundError:
+        return -1
+    try:
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+        if os.path.samestat(os.fstat(fd), os.stat(path)):
+            return fd
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except BaseException:
+        os.close(fd)
+        raise
+    os.close(fd)
+    return -1
+
+
+def remove_leftovers(destination: Path, *, spare: bool = False) -> tuple[str, ...]:
+    """Remove hidden siblings of `destination` whose process has died (nobody holds their lock).
+
+    Args:
+        destination: Whose siblings.
+        spare: Leave those that are kept to be taken over.
+
+    Returns:
+        Names of the kept ones that were removed.
+    """
+    parent, removed = destination.parent, []
     if not parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(parent))
     for entry in os.scandir(parent):
         if not entry.name.startswith(_prefix(destination)) or not entry.is_dir(follow_symlinks=False):
             continue
+        kept = entry.name.removeprefix(_prefix(destination)) in KEPT
+        if kept and spare:
+            continue
         with contextlib.suppress(OSError):
-            fd = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fd = take_lock(Path(entry.path, "lock"))
+            if fd >= 0:
                 shutil.rmtree(entry.path, ignore_errors=True)
-            finally:
                 os.close(fd)
+                removed += [entry.name] if kept else []
+    return tuple(removed)
+
+
+def write_whole(path: Path, content: bytes, draft: Path | None = None) -> None:
+    """Write a small file, durably, replacing an older one: whole or not at all."""
+    draft = draft or path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    with open(draft, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+    sync_directory(path.parent)
+
+
+def sync_file_system(path: Path) -> None:
+    """Bring all that was written to the file system of `path` to the disk, from this machine."""
+    sync = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if sync is None:
+        os.sync()
+        return
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if sync(fd):
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), str(path))
+    finally:
+        os.close(fd)
 
 
 def sync_tree(path: Path) -> None:
@@ -221,7 +343,7 @@ def _aside(path: Path) -> Path:
     return path.with_name(f"{path.name}.replaced")
 
 
-def write_error(path: Path, error: OSError) -> ConversionError:
+def write_error(path: Path, error: OSError) -> OutageError:
     """An operating system's error while writing, as a sentence."""
     reasons = {
         errno.ENOSPC: "no space left on the disk",
@@ -234,4 +356,4 @@ def write_error(path: Path, error: OSError) -> ConversionError:
         errno.EIO: "the disk reports a write error",
     }
     why = reasons.get(error.errno or 0, (error.strerror or str(error)).lower())
-    return ConversionError(f"{printable(path)}: cannot be written: {why}. Nothing was left behind")
+    return OutageError(f"{printable(path)}: cannot be written: {why}")

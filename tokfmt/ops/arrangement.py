@@ -24,6 +24,7 @@ from tokfmt.core.errors import OptionError, printable
 from tokfmt.core.format import Format, TokenWriter
 from tokfmt.ops.progress import Progress
 from tokfmt.ops.sources import option_names
+from tokfmt.run.journal import Shard
 from tokfmt.run.plan import Workers, plan, run
 from tokfmt.run.shuffle import shuffled
 from tokfmt.views.chosen import Chosen
@@ -208,14 +209,20 @@ def arranged(
 
 
 def write(
-    reader: TokenReader, writer: TokenWriter, portion: Portion, size: int, workers: Workers, progress: Progress
+    reader: TokenReader,
+    writer: TokenWriter,
+    portion: Portion,
+    size: int,
+    workers: Workers,
+    progress: Progress,
+    shard: Shard | None = None,
 ) -> Written:
-    """Write a reader in regions of about `size` tokens."""
+    """Write a reader, or one shard of it, in regions of about `size` tokens."""
     job = plan(reader, writer, size)
     lengths = {region.index: len(region.tokens) for region in job.regions}
     progress.phase(" ".join(filter(None, ("writing", portion.split))), sum(lengths.values()), "tokens")
     top = -1
-    for receipt in run(job, workers):
+    for receipt in run(job, workers, shard):
         top = max(top, receipt.max_id)
         progress.advance(lengths[receipt.region])
     info = reader.info

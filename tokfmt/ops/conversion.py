@@ -1,24 +1,22 @@
-"""One conversion: what was asked for, how it is carried out, what is said of it afterwards."""
+"""One conversion under way, from sources to what is published."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from tokfmt import registry
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import ConversionError, OptionError, SeparatorUnknownError, UnknownFormatError, printable
-from tokfmt.core.format import REGION, Target
+from tokfmt.core.format import Target
 from tokfmt.core.options import parse_options
 from tokfmt.core.publish import Staging, publish_together
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.arrangement import (
-    AS_IT_IS,
-    Arrangement,
     Portion,
     Written,
     arranged,
@@ -31,22 +29,25 @@ from tokfmt.ops.copy_records import copy_records
 from tokfmt.ops.lines import LineReader, LineWriter, lines_in
 from tokfmt.ops.losses import Prepared, accepted, known_losses, prepare
 from tokfmt.ops.manifest import manifest_path
-from tokfmt.ops.open import Options, Source
+from tokfmt.ops.open import Source
 from tokfmt.ops.progress import Progress
 from tokfmt.ops.provenance import manifests
+from tokfmt.ops.request import Conversion, Request
 from tokfmt.ops.separator import Separator
 from tokfmt.ops.sources import (
-    SourceRequest,
     agreed_separator,
     check_unchanged,
     first_texts,
     open_sources,
     option_names,
     pairs,
+    refuse_records,
     snapshot,
     token_axis,
 )
 from tokfmt.ops.verify import lines_of, verify_records, verify_tokens
+from tokfmt.ops.workplace import facts_of, workplace
+from tokfmt.run.cluster import slots
 from tokfmt.run.execute import make_executor
 from tokfmt.run.plan import Workers
 
@@ -55,68 +56,6 @@ if TYPE_CHECKING:
 
 PathLike = str | os.PathLike[str]
 Stagings = Mapping[Path, Staging]
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """Everything a user may say about a conversion; see `convert` for the meaning of each."""
-
-    source: SourceRequest
-    destination: Path
-    to: str | None = None
-    to_options: Options = ()
-    tokenizer: str | None = None
-    special_tokens: Literal["text", "parse"] = "text"
-    engine: Literal["auto", "fastokens", "tokenizers"] = "auto"
-    seq_len: int | None = None
-    select: str | None = None
-    arrangement: Arrangement = AS_IT_IS
-    jobs: int = 1
-    executor: str = "threads"
-    overwrite: bool = False
-    verify: bool = False
-    dry_run: bool = False
-    manifest: bool = True
-    region: int = REGION
-
-
-@dataclass(frozen=True, slots=True)
-class Conversion:
-    """What was converted, or would be (`dry_run`).
-
-    Attributes:
-        destination: Path as given.
-        format: The destination's.
-        sources: Path and format of each source.
-        sequences, tokens: What the destination holds, separators not counted; None before text is tokenised.
-        max_id: Largest id written (separators included where they are stored); None if not known.
-        separator: The id, how it is known, and whether that was inferred.
-        dropped: What was given up, by its --drop name.
-        notes: What a person should know.
-        plan: Tasks and executor.
-        verified: The destination was read back and compared.
-        tokenizer: What made or read the ids.
-        dry_run: Nothing was written.
-        shuffle: Seed of the shuffled order, None if the order is the source's.
-        splits: Where each split went, and what it holds, by name.
-    """
-
-    destination: str
-    format: str
-    sources: list[dict[str, object]]
-    sequences: int | None
-    tokens: int | None
-    max_id: int | None
-    separator: dict[str, object]
-    dropped: dict[str, str]
-    notes: list[str]
-    plan: dict[str, object]
-    verified: bool = False
-    tokenizer: dict[str, object] | None = None
-    dry_run: bool = False
-    shuffle: int | None = None
-    splits: dict[str, dict[str, object]] = field(default_factory=dict)
-    schema: str = field(default="tokfmt.convert/1", init=False)
 
 
 class Run:
@@ -154,6 +93,8 @@ class Run:
 
     def convert(self) -> Conversion:
         request = self.request
+        if request.kept and not request.arrangement.plain:
+            raise OptionError("--resume and --shard do not go with --shuffle or shares in --split: those start over")
         destinations = list(dict.fromkeys(portion.destination for portion in self.portions))
         for destination in destinations:
             _guard(request, destination)
@@ -167,23 +108,35 @@ class Run:
         copies = self._copies_records(sources)
         if not copies:
             self._need_tokenizer(sources)
+        if request.shard is not None:
+            refuse_records(sources)
         self._try_tokenizer(sources)
+        if request.dry_run:
+            return self._dry_run(sources)
+        facts = facts_of(request, self._resolved(sources), before) if request.kept else {}
         with ExitStack() as stack:
-            if request.dry_run:
-                return self._dry_run(sources)
-            stagings = {path: stack.enter_context(Staging(path, overwrite=request.overwrite)) for path in destinations}
-            executor = stack.enter_context(make_executor(request.executor, request.jobs))
-            workers = Workers(executor, request.jobs, stagings[destinations[0]].scratch)
-            done = self._copy(sources, stagings, workers) if copies else self._write(sources, stagings, workers)
+            places = {
+                path: stack.enter_context(workplace(replace(request, destination=path), facts, self._note))
+                for path in destinations
+            }
+            stagings = {path: staging for path, (staging, _) in places.items()}
+            staging, journal = places[destinations[0]]
+            with make_executor(request.executor, request.jobs) as executor:
+                workers = Workers(executor, slots(executor, request.jobs), staging.scratch, journal)
+                done = self._copy(sources, stagings, workers) if copies else self._write(sources, stagings, workers)
             check_unchanged(before, request.source.paths)
-            beside = self._manifests(done, sources, stagings) if request.manifest else {}
-            publish_together(list(stagings.values()))
-            for path, staging in stagings.items():
-                if path in beside:
-                    staging.publish_beside(manifest_path(staging.destination).name, beside[path])
-                else:
-                    manifest_path(staging.destination).unlink(missing_ok=True)
-            return done
+            if request.shard is None:  # else --finish publishes
+                self._publish(done, sources, stagings)
+        return done
+
+    def _publish(self, done: Conversion, sources: Sequence[Source], stagings: Stagings) -> None:
+        beside = self._manifests(done, sources, stagings) if self.request.manifest else {}
+        publish_together(list(stagings.values()))
+        for path, staging in stagings.items():
+            if path in beside:
+                staging.publish_beside(manifest_path(staging.destination).name, beside[path])
+            else:
+                manifest_path(staging.destination).unlink(missing_ok=True)
 
     def _need_tokenizer(self, sources: Sequence[Source]) -> None:
         for source in sources:
@@ -202,6 +155,16 @@ class Run:
         self.tokenizer = self.tokenizer.tried_on(texts)
         for note in self.tokenizer.notes:
             self._note(note)
+
+    def _resolved(self, sources: Sequence[Source]) -> dict[str, object]:
+        """What the output depends on beside the request; see `workplace.facts_of`."""
+        return {
+            "--to": self.format.name,
+            "--to-opt": asdict(self.options),
+            "the formats of the sources": [source.format.name for source in sources],
+            "the separator": self._agreed(sources).eos_id,
+            "the tokenizer": {**self.tokenizer.describe(), "name": ""} if self.tokenizer else None,
+        }
 
     def _note(self, text: str) -> None:
         self.notes.append(printable(text))
@@ -244,7 +207,7 @@ class Run:
         request, eos = self.request, self._separator(sources)
         axis, invalid = token_axis(sources, self.tokenizer, request.select, workers, self.progress)
         self._need_separator(axis, eos)
-        target = Target(eos.eos_id, self._decoder(sources), request.source.drop)
+        target = Target(eos.eos_id, self._decoder(sources), request.source.drop, keep_parts=workers.journal.keeps)
         writer = self.format.writer(stagings[self.portions[0].destination].path, self.options, target)
         prepared = prepare(
             axis, sources, writer, eos.eos_id, request.source.drop, str(request.destination), workers,
@@ -264,13 +227,17 @@ class Run:
         with arranged(prepared.reader, self.request.arrangement, portion, workers, self.progress) as view:
             carried = prepared.carried(view)
             writer = self.format.writer(path, self._options(portion), target)
-            written = write(carried.reader, writer, portion, self.request.region, workers, self.progress)
-            if self.request.verify:
+            region, shard = self.request.region, self.request.shard
+            written = write(carried.reader, writer, portion, region, workers, self.progress, shard)
+            if self.request.verify and shard is None:
                 self._verify(carried, path, portion, target, workers)
         return written
 
+    def _agreed(self, sources: Sequence[Source]) -> Separator:
+        return agreed_separator(sources, self.request.source.eos, self.tokenizer.eos_id if self.tokenizer else None)
+
     def _separator(self, sources: Sequence[Source]) -> Separator:
-        eos = agreed_separator(sources, self.request.source.eos, self.tokenizer.eos_id if self.tokenizer else None)
+        eos = self._agreed(sources)
         if eos.inferred:
             self._note(f"separator {eos.eos_id} inferred: {eos.source}. --eos ID overrides it")
         return eos

@@ -10,11 +10,14 @@ from typing import Literal
 from tokfmt.core.errors import OptionError
 from tokfmt.core.publish import write_error
 from tokfmt.ops.arrangement import arrangement_of
-from tokfmt.ops.conversion import Conversion, Request, Run
+from tokfmt.ops.conversion import Run
 from tokfmt.ops.open import Options
 from tokfmt.ops.progress import Progress, Silent
+from tokfmt.ops.request import Conversion, Request
 from tokfmt.ops.separator import EosChoice
 from tokfmt.ops.sources import SourceRequest, check_drops, expanded
+from tokfmt.run.cluster import is_cluster
+from tokfmt.run.journal import Shard
 
 PathLike = str | os.PathLike[str]
 
@@ -44,6 +47,8 @@ def convert(
     verify: bool = False,
     dry_run: bool = False,
     manifest: bool = True,
+    resume: bool = False,
+    shard: tuple[int, int] | None = None,
     progress: Progress | None = None,
 ) -> Conversion:
     """Convert one or more datasets into one of another format (or the same).
@@ -66,11 +71,13 @@ def convert(
         select: Sequence numbers `A:B`.
         drop: What may be given up, by name.
         jobs: Workers; by default one a core.
-        executor: "threads", "processes" or "serial". The bytes written do not depend on it.
+        executor: "threads", "processes", "serial", "dask" or "dask:ADDRESS". The bytes written do not depend on it.
         overwrite: Replace an existing destination, in one step, when the new one is whole.
         verify: Read the destination back and compare it with the source before it appears.
         dry_run: Say what would be done.
         manifest: Write `DST.tokfmt.json`.
+        resume: Continue what an interrupted run with `resume` has left, or leave it when this one is interrupted.
+        shard: (i, n): write only share i of n, 0 <= i < n; `tokfmt.ops.finish.finish` publishes when all are written.
         progress: Told how far it is.
 
     Returns:
@@ -80,6 +87,8 @@ def convert(
         TokfmtError: One of its kinds; the destination is then as it was before.
     """
     paths = expanded((sources,) if isinstance(sources, (str, os.PathLike)) else sources)
+    if is_cluster(executor):  # its workers stand in other directories
+        paths = tuple(os.path.abspath(path) for path in paths)
     if not paths:
         raise OptionError("nothing to convert: name at least one source")
     arrangement = arrangement_of(shuffle, split, seed)
@@ -89,9 +98,18 @@ def convert(
         source=source, destination=Path(destination), to=to_format, to_options=to_options, tokenizer=tokenizer,
         special_tokens=special_tokens, engine=engine, seq_len=seq_len, select=select, arrangement=arrangement,
         jobs=max(1, jobs or os.cpu_count() or 1), executor=executor, overwrite=overwrite, verify=verify,
-        dry_run=dry_run, manifest=manifest,
+        dry_run=dry_run, manifest=manifest, resume=resume, shard=_shard(shard),
     )  # fmt: skip
     try:
         return Run(request, progress or Silent()).convert()
     except OSError as error:  # readers word their own; what is left is writing
         raise write_error(request.destination, error) from error
+
+
+def _shard(shard: tuple[int, int] | None) -> Shard | None:
+    if shard is None:
+        return None
+    index, count = shard
+    if not 0 <= index < count:
+        raise OptionError(f"--shard {index}/{count}: shards of {count} are 0/{count} to {count - 1}/{count}")
+    return Shard(index, count)

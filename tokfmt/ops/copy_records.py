@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tokfmt.core.output import concatenate
+from tokfmt.core.output import concatenate, whole
 from tokfmt.core.records import Block, RecordReader
 from tokfmt.ops.progress import Progress
 from tokfmt.ops.sources import parse_selection
-from tokfmt.run.execute import run_tasks
-from tokfmt.run.plan import Workers
+from tokfmt.run.plan import Kind, Workers, journaled
 
 _BLOCK = 1 << 24
 
@@ -55,22 +54,31 @@ def copy_records(
     """Write the selected records of all readers to `path`, one line each, in order."""
     blocks = list(enumerate(selected_blocks(readers, selection)))
     progress.phase("copying", sum(block.stop - block.start for _, (_, block) in blocks), "bytes")
-    parts = []
-    shared = (list(readers), workers.scratch)
-    for part in run_tasks(_copy_block, shared, blocks, workers.executor, workers.jobs, workers.scratch):
+    parts, home = [], workers.scratch / "done-copies"
+    home.mkdir(exist_ok=True)
+    kind: Kind[tuple[int, tuple[int, Block]], _Part] = Kind(
+        "copy",
+        number=lambda item: item[0],
+        finished=lambda part: part.number,
+        facts=lambda part: [part.records, part.invalid, part.size],
+        recall=lambda number, facts: _Part(number, home / f"{number:06d}", *facts),
+    )
+    for part in journaled(kind, _copy_block, (list(readers), home), blocks, workers):
         parts.append(part)
         progress.advance(part.size)
     parts.sort(key=lambda part: part.number)
-    concatenate([part.path for part in parts], path)
+    journal, paths = workers.journal, [part.path for part in parts]
+    journal.sync()
+    journal.once("committed", lambda: concatenate(paths, path, keep=journal.keeps))
     return Copied(sum(p.records for p in parts), sum(p.invalid for p in parts), len(parts))
 
 
 def _copy_block(shared: tuple[list[RecordReader], Path], item: tuple[int, tuple[int, Block]]) -> _Part:
     readers, scratch = shared
     number, (k, block) = item
-    path = scratch / f"copy-{number:06d}"
+    path = scratch / f"{number:06d}"
     records, invalid = 0, 0
-    with open(path, "wb") as out:
+    with whole(path) as out:
         for batch in readers[k].lines(block):
             out.writelines(line + b"\n" for line in batch.lines)
             records, invalid = records + len(batch.lines), invalid + batch.invalid

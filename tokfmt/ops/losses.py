@@ -9,7 +9,7 @@ from tokfmt.core.axis import TokenReader, sequence_at
 from tokfmt.core.errors import Loss, LossyConversionError
 from tokfmt.core.format import TokenWriter
 from tokfmt.ops.open import Source
-from tokfmt.run.plan import Workers, scan
+from tokfmt.run.plan import Scan, Workers, scan
 from tokfmt.views.select import Known, NonEmpty
 
 
@@ -98,7 +98,7 @@ def _scanned(
     look_for = eos_id if writer.separated and axis.info.free_of != eos_id else None
     if look_for is None and (not writer.needs_max_id or axis.info.max_id is not None):
         return axis, []
-    found = scan(axis, look_for, workers)
+    found = Scan(*workers.journal.once("scan", lambda: list(scan(axis, look_for, workers))))
     if not found.separators:
         return Known(axis, found.max_id), []
     sequence = sequence_at(axis, found.first)

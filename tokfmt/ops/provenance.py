@@ -15,7 +15,7 @@ from tokfmt.ops.open import Source
 from tokfmt.ops.progress import Progress
 
 if TYPE_CHECKING:
-    from tokfmt.ops.conversion import Conversion
+    from tokfmt.ops.request import Conversion
 
 
 def manifests(

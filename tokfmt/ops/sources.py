@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tokfmt import registry
 from tokfmt.core.axis import TokenReader
-from tokfmt.core.errors import ConversionError, FormatError, OptionError, SourceChangedError
+from tokfmt.core.errors import ConversionError, FormatError, OptionError, SourceChangedError, printable
 from tokfmt.core.files import natural_key, reading_error
 from tokfmt.core.format import Format
 from tokfmt.core.options import nearest, parse_count
@@ -187,6 +187,20 @@ def _tokenise(
         name=f"source-{number}",
         progress=lambda shard: progress.advance(shard.size),
     )
+
+
+def refuse_records(sources: Sequence[Source]) -> None:
+    """Records cannot be cut into shares before they are counted and tokenised, which each shard would do for all.
+
+    Raises:
+        OptionError: A source holds records.
+    """
+    for source in sources:
+        if isinstance(source.reader, RecordReader):
+            raise OptionError(
+                f"{printable(source.paths[0])}: --shard cuts token ids, and {source.format.name} has none to cut yet. "
+                "Convert it to a pack first (tokfmt convert SRC x.pbin), or give each shard files of its own"
+            )
 
 
 def first_texts(sources: Sequence[Source], most: int = 64) -> list[str]:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tokfmt.core.axis import TokenReader
-from tokfmt.core.records import RecordReader
-from tokfmt.run.execute import SerialExecutor, run_tasks
-from tokfmt.run.plan import Workers
+from tokfmt.core.records import Block, RecordReader
+from tokfmt.run.execute import SerialExecutor
+from tokfmt.run.plan import Kind, Workers, journaled
 from tokfmt.text.ingest import Encoder, Ingestion, block_size, ingest_block
 from tokfmt.text.shards import Shard, ShardReader
 
@@ -33,15 +33,22 @@ def ingest(
         encoder: None for ids.
         workers: Where to run.
         first, last: Record numbers; None means to the end.
-        name: A directory name within scratch, one for each source.
+        name: Of the source, for its directory within scratch and the journal.
         progress: Called with each finished shard.
     """
-    home = workers.scratch / name
-    home.mkdir()
-    blocks = list(enumerate(records.blocks(block_size(records.info.size, workers.jobs), first, last)))
+    home = workers.scratch / f"done-{name}"
+    home.mkdir(exist_ok=True)
+    size = workers.journal.once(f"blocks-{name}", lambda: block_size(records.info.size, workers.jobs))
+    blocks = list(enumerate(records.blocks(size, first, last)))
     shards = []
-    job = Ingestion(records, encoder, home)
-    for shard in run_tasks(ingest_block, job, blocks, workers.executor, workers.jobs, workers.scratch):
+    kind: Kind[tuple[int, Block], Shard] = Kind(
+        f"shard of {name}",
+        number=lambda item: item[0],
+        finished=lambda shard: shard.number,
+        facts=lambda shard: shard.facts(),
+        recall=lambda number, facts: Shard.recalled(home, number, facts),
+    )
+    for shard in journaled(kind, ingest_block, Ingestion(records, encoder, home), blocks, workers):
         shards.append(shard)
         progress(shard)
     return ShardReader(shards)

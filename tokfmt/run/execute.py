@@ -1,4 +1,4 @@
-"""Carry out tasks on an executor: serial, threads or processes, one code path.
+"""Carry out tasks on an executor: serial, threads, processes or a Dask cluster, one code path.
 
 `executor` is a `concurrent.futures.Executor`, nothing else. A task is `function(shared, item)`; `shared` (readers and
 writers) travels once a worker process, `item` (a region) with each task. Results come as they finish; at most twice as
@@ -17,15 +17,16 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tokfmt.core.errors import ConversionError, OptionError
+from tokfmt.core.errors import OptionError, OutageError
 from tokfmt.core.options import nearest
+from tokfmt.run.cluster import connected, is_cluster, lost_workers
 from tokfmt.run.transport import Parcel, receive
 
 S = TypeVar("S")
 I = TypeVar("I")  # noqa: E741 - an item
 R = TypeVar("R")
 
-EXECUTORS = ("serial", "threads", "processes")
+EXECUTORS = ("serial", "threads", "processes", "dask")
 
 
 class SerialExecutor(Executor):
@@ -44,12 +45,14 @@ def make_executor(name: str, jobs: int) -> AbstractContextManager[Executor]:
     """An executor by name.
 
     Args:
-        name: "serial", "threads" or "processes".
+        name: "serial", "threads", "processes", "dask" or "dask:ADDRESS" (see `run.cluster`).
         jobs: Workers; at least 1.
 
     Raises:
         OptionError: No executor of that name.
     """
+    if is_cluster(name):
+        return connected(name.partition(":")[2], jobs)
     if name not in EXECUTORS:
         raise OptionError(f"no executor {name!r}: {', '.join(EXECUTORS)}", name=name, nearest=nearest(name, EXECUTORS))
     if name == "serial":
@@ -89,14 +92,14 @@ def run_tasks(
         while pending:
             done, pending = wait(pending, return_when=FIRST_COMPLETED)
             yield from (future.result() for future in done)
-    except BrokenProcessPool as error:
-        raise ConversionError(
-            "a worker process ended abruptly: killed, or out of memory. If memory is short, run with fewer --jobs"
-        ) from error
+    except Exception as error:
+        if isinstance(error, BrokenProcessPool) or lost_workers(error):
+            raise OutageError(
+                "a worker process ended abruptly: killed, or out of memory. If memory is short, run with fewer --jobs"
+            ) from error
+        raise
     finally:
-        for future in pending:
-            future.cancel()
-        wait(pending)
+        wait([future for future in pending if not future.cancel()])
 
 
 class _Local:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -14,16 +14,60 @@ from tokfmt.core.axis import TokenReader, windows
 from tokfmt.core.dtypes import largest_id
 from tokfmt.core.errors import IncompleteWriteError
 from tokfmt.core.format import REGION, Receipt, Region, TokenWriter
+from tokfmt.run.cluster import ClusterExecutor
 from tokfmt.run.execute import run_tasks
+from tokfmt.run.journal import Forgetful, Shard
+
+S = TypeVar("S")
+I = TypeVar("I")  # noqa: E741 - an item
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Where tasks run: an executor, how many workers it has, a scratch directory that they share."""
+    """Where tasks run: an executor, how many workers it has, a scratch directory that they share, a journal."""
 
     executor: Executor
     jobs: int
     scratch: Path
+    journal: Forgetful = field(default_factory=Forgetful)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[I, R]):
+    """How results of one kind are journaled.
+
+    Attributes:
+        name: In the journal.
+        number: Of an item; its result has the same, `finished`.
+        facts: What of a result is journaled, as JSON.
+        recall: The result again, or None when it cannot be relied on.
+    """
+
+    name: str
+    number: Callable[[I], int]
+    finished: Callable[[R], int]
+    facts: Callable[[R], object]
+    recall: Callable[[int, Any], R | None]
+
+
+def journaled(
+    kind: Kind[I, R], function: Callable[[S, I], R], shared: S, items: Iterable[I], workers: Workers
+) -> Iterator[R]:
+    """Like `run_tasks`; results of earlier runs come first and are not made again."""
+    journal, left = workers.journal, []
+    done = journal.done(kind.name)
+    for item in items:
+        number = kind.number(item)
+        result = kind.recall(number, done[number]) if number in done else None
+        if result is None:
+            left.append(item)
+        else:
+            yield result
+    task = journal.durable(function) if isinstance(workers.executor, ClusterExecutor) else function
+    for result in run_tasks(task, shared, left, workers.executor, workers.jobs, workers.scratch):
+        journal.add(kind.name, kind.finished(result), kind.facts(result))
+        yield result
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +84,31 @@ def plan(source: TokenReader, writer: TokenWriter, size: int = REGION) -> Plan:
     return Plan(writer, source, writer.regions(source, size))
 
 
-def run(job: Plan, workers: Workers) -> Iterator[Receipt]:
+def run(job: Plan, workers: Workers, shard: Shard | None = None) -> Iterator[Receipt]:
     """Create the destination, write every region, yield receipts as they come, and commit.
+
+    What the workers' journal has of it is not done again.
+
+    Args:
+        job: What to write.
+        workers: Where.
+        shard: Write this share only, and leave the commit to a run that finds all shares journaled.
 
     Raises:
         IncompleteWriteError: A region has no receipt; nothing was committed.
     """
-    job.writer.create(job.source)
-    receipts: dict[int, Receipt] = {}
-    for receipt in run_tasks(_write, job, job.regions, workers.executor, workers.jobs, workers.scratch):
-        receipts[receipt.region] = receipt
+    journal = workers.journal
+    journal.begin(lambda: job.writer.create(job.source))
+    receipts: list[Receipt] = []
+    regions = job.regions if shard is None else shard.of(job.regions)
+    for receipt in journaled(RECEIPTS, _write, job, regions, workers):
+        receipts.append(receipt)
         yield receipt
-    commit(job, receipts.values())
+    journal.sync()
+    if shard is None:
+        journal.once("committed", lambda: commit(job, receipts))
+    else:
+        journal.add("shard", shard.index, len(regions))
 
 
 def commit(job: Plan, receipts: Iterable[Receipt]) -> None:
@@ -63,6 +120,19 @@ def commit(job: Plan, receipts: Iterable[Receipt]) -> None:
             f"{len(missing):,} of {len(job.regions):,} regions were not written (first: {missing[0]:,})"
         )
     job.writer.commit(job.source, [by_region[region.index] for region in job.regions])
+
+
+def _facts(receipt: Receipt) -> list[object]:
+    return [int(receipt.max_id), int(receipt.written), receipt.details]
+
+
+RECEIPTS: Kind[Region, Receipt] = Kind(
+    "region",
+    number=lambda region: region.index,
+    finished=lambda receipt: receipt.region,
+    facts=_facts,
+    recall=lambda number, facts: Receipt(number, *facts),
+)
 
 
 def _write(job: Plan, region: Region) -> Receipt:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import pickle
+import threading
 import uuid
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any
 _INLINE = 1 << 16
 _KEPT = 2
 _received: OrderedDict[str, Any] = OrderedDict()
+_receiving = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,12 @@ class Parcel:
 
 def receive(parcel: Parcel) -> Any:
     """The object, unpacked once a process and kept for the next tasks."""
-    if parcel.key not in _received:
-        _received[parcel.key] = pickle.loads(parcel.pickled, buffers=[_mapped(b) for b in parcel.buffers])
-        while len(_received) > _KEPT:
-            _received.popitem(last=False)
-    return _received[parcel.key]
+    with _receiving:  # workers of a cluster have threads
+        if parcel.key not in _received:
+            _received[parcel.key] = pickle.loads(parcel.pickled, buffers=[_mapped(b) for b in parcel.buffers])
+            while len(_received) > _KEPT:
+                _received.popitem(last=False)
+        return _received[parcel.key]
 
 
 def _mapped(buffer: bytes | Path) -> bytes | mmap.mmap:

@@ -9,9 +9,10 @@ from typing import Protocol
 import numpy as np
 
 from tokfmt.core.dtypes import largest_id
+from tokfmt.core.output import whole
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import Block, RecordBatch, RecordReader
-from tokfmt.text.shards import Shard
+from tokfmt.text.shards import Shard, shard_path
 
 _SMALLEST, _LARGEST = 1 << 22, 1 << 26
 
@@ -40,13 +41,13 @@ class Ingestion:
 def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
     """Write the shard of one block; the task function for `run.execute.run_tasks`."""
     number, block = item
-    path = job.scratch / f"shard-{number:06d}"
+    path = shard_path(job.scratch, number)
     sequences, total, top, invalid = 0, 0, -1, 0
-    with open(f"{path}.tokens", "wb") as tokens, open(f"{path}.lengths", "wb") as lengths:
+    with whole(Path(f"{path}.tokens")) as tokens, whole(Path(f"{path}.lengths")) as lengths:
         for batch in job.records.ids(block) if job.encoder is None else job.records.texts(block):
             ragged = _ids(job, batch)
-            ragged.tokens.astype(np.uint32, copy=False).tofile(tokens)
-            np.diff(ragged.offsets).tofile(lengths)
+            tokens.write(np.ascontiguousarray(ragged.tokens, np.uint32).data)
+            lengths.write(np.diff(ragged.offsets).data)
             sequences, total = sequences + len(ragged), total + len(ragged.tokens)
             top, invalid = max(top, largest_id(ragged.tokens)), invalid + batch.invalid
     return Shard(number, path, sequences, total, top, invalid, block.stop - block.start)

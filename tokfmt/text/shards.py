@@ -41,6 +41,25 @@ class Shard:
     invalid: int
     size: int
 
+    def facts(self) -> list[int]:
+        """What a journal says of it."""
+        return [int(n) for n in (self.sequences, self.tokens, self.max_id, self.invalid, self.size)]
+
+    @staticmethod
+    def recalled(home: Path, number: int, facts: list[int]) -> Shard | None:
+        """The shard that an earlier run wrote to `home`, or None when it is not there as journaled."""
+        shard = Shard(number, shard_path(home, number), *facts)
+        for suffix, size in (("tokens", 4 * shard.tokens), ("lengths", 8 * shard.sequences)):
+            file = Path(f"{shard.path}.{suffix}")
+            if not file.is_file() or file.stat().st_size != size:
+                return None
+        return shard
+
+
+def shard_path(home: Path, number: int) -> Path:
+    """Where the shard of a block goes, without suffix."""
+    return home / f"shard-{number:06d}"
+
 
 class ShardReader:
     """All shards of an ingestion, in order of their blocks. Keeps 8 bytes a sequence."""

@@ -75,8 +75,8 @@ class FlatTokens:
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader:  # noqa: ARG002
         return FlatTokensReader(paths[0], options)
 
-    def writer(self, path: Path, options: WriteOptions, target: Target) -> FlatTokensWriter:  # noqa: ARG002
-        return FlatTokensWriter(path, options)
+    def writer(self, path: Path, options: WriteOptions, target: Target) -> FlatTokensWriter:
+        return FlatTokensWriter(path, options, target)
 
     def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
         from tokfmt.formats.flat_tokens.check import findings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,9 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import WINDOW, TokenReader, sequence_at, windows
 from tokfmt.core.dtypes import INT32_MAX, check_ids
 from tokfmt.core.errors import Loss, OptionError
-from tokfmt.core.format import Receipt, Region
+from tokfmt.core.format import Receipt, Region, Target
 from tokfmt.core.options import option
+from tokfmt.core.output import whole
 from tokfmt.core.publish import write_error
 from tokfmt.formats.flat_tokens.codecs import CHUNK_BYTES, GZIP_LEVEL, ZSTD_LEVEL, Codec, encode
 from tokfmt.formats.flat_tokens.group import STARTS, TOKENS
@@ -45,13 +47,13 @@ class FlatTokensWriter:
     separated = False
     needs_max_id = False
 
-    def __init__(self, path: Path, options: WriteOptions) -> None:
+    def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         for name, value, size in (("chunk", options.chunk, 4), ("starts_chunk", options.starts_chunk, 8)):
             if not 1 <= value <= CHUNK_BYTES // size:
                 raise OptionError(f"flat-tokens option {name}: {value:,} is outside 1..{CHUNK_BYTES // size:,}")
         if options.split is not None and not _SPLIT.fullmatch(options.split):
             raise OptionError(f"flat-tokens option split: {options.split!r} is not a plain name")
-        self.path, self.options = path, options
+        self.path, self.options, self.keep_parts = path, options, target.keep_parts
         self.group = path / options.split if options.split else path
 
     def lost(self, source: TokenReader) -> Sequence[Loss]:  # noqa: ARG002 - nothing is lost
@@ -63,12 +65,15 @@ class FlatTokensWriter:
         return [Region(index, range(0), range(a, b)) for index, (a, b) in enumerate(cuts)]
 
     def create(self, source: TokenReader) -> None:  # noqa: ARG002 - sizes come with the metadata
-        for name in (TOKENS, STARTS):
-            directory = self._chunk(name, 0).parent
+        for directory in (self._drafts, *(self._chunk(name, 0).parent for name in (TOKENS, STARTS))):
             try:
                 directory.mkdir(parents=True)
             except OSError as error:
                 raise write_error(directory, error) from error
+
+    @property
+    def _drafts(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.drafts")
 
     def _chunk(self, name: str, number: int) -> Path:
         array = self.group / name
@@ -102,6 +107,8 @@ class FlatTokensWriter:
         top = max((receipt.max_id for receipt in receipts), default=0)
         for path, content in self._metadata(info.tokens, entries, top):
             self._put(path, json.dumps(content, indent=4, sort_keys=True).encode())
+        if not self.keep_parts:
+            shutil.rmtree(self._drafts)
 
     def _metadata(self, tokens: int, entries: int, top: int) -> list[tuple[Path, Json]]:
         """Files of metadata; the arrays' own last, so that what is not whole cannot be read."""
@@ -121,12 +128,9 @@ class FlatTokensWriter:
         return [*files, *((self.group / a[0] / ".zarray", _v2_array(*a[1:], options.codec)) for a in arrays)]
 
     def _put(self, path: Path, data: bytes) -> int:
-        """Write a file whole. The store is hidden until it is published, and bytes never differ: no temporary name."""
-        try:
-            path.write_bytes(data)
-        except OSError as error:
-            raise write_error(path, error) from error
-        return len(data)
+        """Write a file whole; another task may be writing the same."""
+        with whole(path, self._drafts) as file:
+            return file.write(data)
 
 
 def _encoded(source: TokenReader, start: int, stop: int, out: NDArray[np.uint32]) -> int:

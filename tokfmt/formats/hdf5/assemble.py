@@ -37,11 +37,12 @@ class Facts:
     stream_tokens: int
 
 
-def read_parts(parts: Sequence[tuple[Path, int]]) -> Iterator[tuple[bytes, bool]]:
-    """Every chunk of all parts, in order, and whether it is raw; each part goes when it has been read.
+def read_parts(parts: Sequence[tuple[Path, int]], *, keep: bool) -> Iterator[tuple[bytes, bool]]:
+    """Every chunk of all parts, in order, and whether it is raw.
 
     Args:
         parts: Path and number of chunks of each.
+        keep: Else each part goes when it has been read.
     """
     for path, count in parts:
         try:
@@ -51,7 +52,8 @@ def read_parts(parts: Sequence[tuple[Path, int]]) -> Iterator[tuple[bytes, bool]
                 file.seek(0)
                 for size in sizes:
                     yield file.read(size & (RAW - 1)), bool(size & RAW)
-            os.unlink(path)
+            if not keep:
+                os.unlink(path)
         except OSError as error:
             raise write_error(path, error) from error
 

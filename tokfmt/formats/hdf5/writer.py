@@ -22,7 +22,7 @@ from tokfmt.core.axis import WINDOW, TokenReader, windows
 from tokfmt.core.dtypes import INT32_MAX, U16, U32, Dtype, check_ids
 from tokfmt.core.errors import Loss, OptionError, TokenRangeError
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter
-from tokfmt.core.output import Output, preallocate
+from tokfmt.core.output import Output, whole
 from tokfmt.core.publish import write_error
 from tokfmt.core.ragged import Tokens
 from tokfmt.formats.hdf5.assemble import RAW, Facts, assemble, corpus_place, empty_corpus, read_parts
@@ -86,6 +86,7 @@ class SampleWriter:
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         self.path, self.options, self.eos_id = path, options, target.eos_id or 0
+        self.keep_parts = target.keep_parts
         if self.eos_id > INT32_MAX:
             raise TokenRangeError("hdf5", self.eos_id, INT32_MAX, 0, "The separator does not fit an int32")
         self.pad_id = self.eos_id if options.pad is None else options.pad
@@ -134,11 +135,8 @@ class SampleWriter:
     def write(self, region: Region, source: TokenReader) -> Receipt:
         stream, length = WithSeparators(source, self.eos_id), self._length(source)
         packer = Packer(self.options.seq_len, shuffle=self.shuffle)
-        part = self.parts / f"{region.index:06d}"
-        part.unlink(missing_ok=True)
-        preallocate(part, 0)
         top, sizes = -1, np.empty(len(region.sequences), np.uint32)
-        with Output(part) as out:
+        with whole(self.parts / f"{region.index:06d}") as out:
             block = max(1, WINDOW // (3 * self.options.seq_len))
             for first, last in windows(region.sequences.start, region.sequences.stop, block):
                 start, stop = first * self.step, min(length, (last - 1) * self.step + self.options.seq_len + 1)
@@ -148,9 +146,10 @@ class SampleWriter:
                 chunks = [packer.pack(sample, full=k < full) for k, sample in enumerate(samples)]
                 stored = [len(data) | RAW * raw for data, raw in chunks]
                 sizes[first - region.sequences.start : last - region.sequences.start] = stored
-                out.write(out.written, b"".join(data for data, _ in chunks))
-            out.write(out.written, sizes)
-        return Receipt(region.index, top, out.written, len(region.sequences))
+                out.writelines(data for data, _ in chunks)
+            out.write(sizes.data)
+            written = out.tell()
+        return Receipt(region.index, top, written, len(region.sequences))
 
     def _samples(self, tokens: Tokens, count: int) -> tuple[NDArray[np.int32], int]:
         """Windows of the stream as <i4[count, 3, seq_len], padded behind its end; and how many are full."""
@@ -168,11 +167,14 @@ class SampleWriter:
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:
         files, length = self._files(source), self._length(source)
-        chunks = read_parts([(self.parts / f"{r.region:06d}", int(r.details)) for r in receipts])
+        parts = [(self.parts / f"{r.region:06d}", int(r.details)) for r in receipts]
+        chunks = read_parts(parts, keep=self.keep_parts)
         for number, (first, last) in enumerate(pairwise(files.bounds)):
             facts = Facts(self.options.stride, self.eos_id, self.pad_id, first * self.step, length)
+            files.name(number).unlink(missing_ok=True)  # of a commit that was cut off
             assemble(files.name(number), (last - first, self.options.seq_len), chunks, facts, shuffle=self.shuffle)
-        shutil.rmtree(self.parts)
+        if not self.keep_parts:
+            shutil.rmtree(self.parts)
 
 
 class CorpusWriter:

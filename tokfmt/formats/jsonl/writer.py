@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -13,7 +14,7 @@ from tokfmt.core.axis import WINDOW, TokenReader, sequence_at, windows
 from tokfmt.core.dtypes import check_ids
 from tokfmt.core.errors import ConversionError, Loss
 from tokfmt.core.format import Receipt, Region, Target
-from tokfmt.core.output import concatenate
+from tokfmt.core.output import concatenate, whole
 from tokfmt.core.publish import write_error
 from tokfmt.core.ragged import Tokens
 from tokfmt.formats.jsonl.options import WriteOptions, dotted
@@ -36,6 +37,7 @@ class JsonlWriter:
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         self.path, self.options, self.decoder = path, options, target.decoder
+        self.keep_parts = target.keep_parts
         if self.decoder is None:
             keys = dotted(options.ids_field, "ids_field")
         else:
@@ -69,14 +71,11 @@ class JsonlWriter:
         return self._parts / f"{region:08d}"
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
-        path, top = self._part(region.index), -1
-        try:
-            with open(path, "wb") as out:
-                for first, last in self._runs(region.sequences, source):
-                    top = max(top, self._write(out, first, last, source))
-                written = out.tell()
-        except OSError as error:
-            raise write_error(self.path, error) from error
+        top = -1
+        with whole(self._part(region.index)) as out:
+            for first, last in self._runs(region.sequences, source):
+                top = max(top, self._write(out, first, last, source))
+            written = out.tell()
         return Receipt(region.index, top, written)
 
     def _runs(self, sequences: range, source: TokenReader) -> Iterator[tuple[int, int]]:
@@ -126,11 +125,9 @@ class JsonlWriter:
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:
         del source
-        concatenate([self._part(receipt.region) for receipt in receipts], self.path)
-        try:
-            self._parts.rmdir()
-        except OSError as error:
-            raise write_error(self.path, error) from error
+        concatenate([self._part(receipt.region) for receipt in receipts], self.path, keep=self.keep_parts)
+        if not self.keep_parts:
+            shutil.rmtree(self._parts)
 
 
 def _cuts(source: TokenReader, size: int) -> Iterator[range]:

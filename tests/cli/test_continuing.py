@@ -1,0 +1,302 @@
+"""--resume, --shard and --finish as users meet them; what was changed in between is refused by name."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from paths import CORPUS, FIXTURES, TOKENIZER
+
+from tokfmt.testing.contract import tree
+
+SCRIPT = """
+import os, resource, signal, sys
+import tokfmt.core.format, tokfmt.run.journal, tokfmt.text.ingest
+
+tokfmt.core.format.REGION = 1 << 14
+tokfmt.text.ingest._SMALLEST = 1 << 14
+after, number, limit = map(int, os.environ.get("WHEN", "0/0/0").split("/"))
+if limit:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+class Journal(tokfmt.run.journal.Journal):
+    def add(self, *line):
+        global after
+        super().add(*line)
+        after -= 1
+        if not after:
+            self.sync()
+            os.kill(os.getpid(), number)
+
+tokfmt.run.journal.Journal = Journal
+from tokfmt.cli.main import run
+
+if __name__ == "__main__":
+    run(sys.argv[1:])
+"""
+"""`tokfmt` with small regions and blocks; gets a signal after so many lines of its journal; files of limited size."""
+
+
+@pytest.fixture
+def home(tmp_path):
+    ids = np.random.default_rng(1).integers(0, 50_000, 8192 * 60).astype("<i4")
+    ids[::701] = 50256
+    ids.tofile(tmp_path / "in.bin")
+    (tmp_path / "small.py").write_text(SCRIPT)
+    return tmp_path
+
+
+def start(home, *words, after=0, by=0, limit=0):
+    words = [sys.executable, home / "small.py", "convert", *words]
+    env = {**os.environ, "WHEN": f"{after}/{int(by)}/{limit}"}
+    return subprocess.Popen(words, cwd=home, stderr=subprocess.PIPE, text=True, env=env)
+
+
+def convert(home, *words, check=0, **how):
+    process = start(home, *words, **how)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == check, said
+    assert "Traceback" not in said
+    return said
+
+
+def interrupted(home, *words, by=signal.SIGKILL, after=5):
+    """A conversion that is ended when `after` parts of it are journaled; what it said."""
+    return convert(home, *words, after=after, by=by, check=-9 if by is signal.SIGKILL else 128 + by)
+
+
+def hidden(home):
+    return sorted(p.name for p in home.iterdir() if p.name.startswith("."))
+
+
+HOME = ".out.h5.tokfmt-resume"
+WORDS = ("in.bin", "out.h5", "--resume", "--seq-len", "512")
+
+
+@pytest.fixture
+def expected(home):
+    convert(home, "in.bin", "whole.h5", "--seq-len", "512", "-q", "--no-manifest")
+    return (home / "whole.h5").read_bytes()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted_it_says_what_it_keeps(home, expected, number):
+    said = interrupted(home, *WORDS, "-q", by=number)
+    assert said == (
+        f"tokfmt: error: interrupted by {number.name}; what was done is kept in {HOME}: run again with --resume to continue\n"
+    )
+    assert hidden(home) == [HOME]
+    assert f"note: continuing what is in {HOME}" in convert(home, *WORDS)
+    assert (home / "out.h5").read_bytes() == expected
+    assert hidden(home) == []
+
+
+@pytest.mark.parametrize("executor", ["threads", "processes"])
+def test_only_what_is_missing_is_done(home, expected, executor):
+    interrupted(home, *WORDS, "--executor", executor)
+    journal = home / HOME / "journal-0-of-1"
+    done = {json.loads(line[9:])[1] for line in journal.read_bytes().splitlines()}
+    assert done
+    parts = {number: home / HOME / "build" / "out.h5.parts" / f"{number:06d}" for number in done}
+    before = {number: (part.stat().st_ino, part.stat().st_mtime_ns) for number, part in parts.items()}
+    keeper = home / "keeper"  # links show that the same files were used, after the conversion has removed them
+    keeper.mkdir()
+    for number, part in parts.items():
+        os.link(part, keeper / part.name)
+    convert(home, *WORDS, "--executor", executor)
+    after = {number: (s.st_ino, s.st_mtime_ns) for number, part in parts.items() if (s := (keeper / part.name).stat())}
+    assert after == before
+    assert (home / "out.h5").read_bytes() == expected
+
+
+def test_a_torn_or_damaged_line_is_not_believed(home, expected):
+    interrupted(home, *WORDS)
+    journal = home / HOME / "journal-0-of-1"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(lines[0] + lines[1].replace(b"region", b"regiom") + b"".join(lines[2:]) + lines[0][:-4])
+    convert(home, *WORDS)
+    assert (home / "out.h5").read_bytes() == expected
+
+
+def test_a_full_disk_can_be_continued(home):
+    convert(home, "in.bin", "whole.jsonl", "-q", "--no-manifest")
+    said = convert(home, "in.bin", "out.jsonl", "--resume", "-q", limit=1 << 21, check=4)
+    assert said.startswith("tokfmt: error: ")
+    assert said.endswith(
+        "out.jsonl: cannot be written: the file would be larger than allowed here. "
+        "What was done is kept in .out.jsonl.tokfmt-resume: run again with --resume to continue\n"
+    )
+    convert(home, "in.bin", "out.jsonl", "--resume")
+    assert (home / "out.jsonl").read_bytes() == (home / "whole.jsonl").read_bytes()
+
+
+def test_what_would_fail_again_is_not_kept(home):
+    np.array([1, 2**31 - 1], "<u4").tofile(home / "negative.bin")
+    words = ("in.bin", "out.zarr", "--resume", "--eos", "5", "--to-opt", "codec=zstandard")
+    convert(home, *words, check=2)
+    empty = home / "empty.jsonl"
+    empty.write_text('{"input_ids": [1]}\n{"input_ids": []}\n')
+    assert "--drop empty-sequences" in convert(home, "empty.jsonl", "out.h5", "--resume", "--eos", "5", check=4)
+    assert hidden(home) == []
+
+
+def touched(home):
+    os.utime(home / "in.bin", ns=(1, 1))
+
+
+def grown(home):
+    with open(home / "in.bin", "ab") as file:
+        file.write(b"\0" * 8192 * 4)
+
+
+def replaced(home):
+    shutil.copy2(home / "in.bin", home / "copy")
+    os.replace(home / "copy", home / "in.bin")
+
+
+@pytest.mark.parametrize("tamper", [touched, grown, replaced])
+def test_changed_sources_are_refused(home, tamper):
+    interrupted(home, *WORDS)
+    kept = tree(home / HOME / "build")
+    tamper(home)
+    assert convert(home, *WORDS, check=4) == (
+        f"tokfmt: error: {home}/out.h5: an unfinished conversion is kept here, and the source {home}/in.bin has changed "
+        "since. Ask for the same to continue it; to start over, run once without --resume\n"
+    )
+    assert tree(home / HOME / "build") == kept
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--eos", "7"], "--eos was null and is 7 now (and 1 more)"),
+        (["--select", "0:9"], "--select was null and is 0:9 now"),
+        (["--drop", "empty-sequences"], '--drop was [] and is ["empty-sequences"] now'),
+        (["--to-opt", "stride=disjoint"], '"stride": "overlap"'),
+        (["--from-opt", "seq_len=4096"], '--from-opt was [] and is ["seq_len=4096"] now'),
+    ],
+)
+def test_changed_options_are_refused(home, words, says):
+    interrupted(home, *WORDS)
+    assert says in convert(home, *WORDS, *words, check=4)
+    assert hidden(home) == [HOME]
+
+
+def test_other_regions_jobs_and_executors_are_no_change(home, expected):
+    interrupted(home, *WORDS)
+    convert(home, *WORDS, "--jobs", "1", "--executor", "serial", "--verify", "--no-manifest")
+    assert (home / "out.h5").read_bytes() == expected
+
+
+def test_another_version_is_refused(home):
+    interrupted(home, *WORDS)
+    told = home / HOME / "conversion.json"
+    told.write_bytes(told.read_bytes().replace(b'"the version of tokfmt": "', b'"the version of tokfmt": "9'))
+    assert "the version of tokfmt was 90.1.0 and is 0.1.0 now" in convert(home, *WORDS, check=4)
+
+
+def test_without_resume_a_leftover_makes_way_and_that_is_said(home, expected):
+    interrupted(home, *WORDS)
+    said = convert(home, *(word for word in WORDS if word != "--resume"))
+    assert f"note: removed {HOME}, which an unfinished conversion had left; --resume would have continued it" in said
+    assert hidden(home) == []
+    assert (home / "out.h5").read_bytes() == expected
+
+
+def test_two_at_a_time(home):
+    process = start(home, *WORDS, "-q", after=3, by=signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)
+    try:
+        assert convert(home, *WORDS, check=4) == (
+            f"tokfmt: error: {home}/out.h5: another tokfmt is writing it now ({HOME} is locked). Wait for it, or stop it\n"
+        )
+        convert(home, "in.bin", "out.h5", "--seq-len", "512", "-q", "--overwrite")
+        assert hidden(home) == [HOME], "a living one must stay"
+    finally:
+        process.send_signal(signal.SIGCONT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 4
+    assert "already exists" in said
+
+
+def test_overwrite_and_resume(home, expected):
+    (home / "out.h5").write_bytes(b"old")
+    words = (*WORDS, "--overwrite")
+    interrupted(home, *words)
+    assert (home / "out.h5").read_bytes() == b"old"
+    convert(home, *words)
+    assert (home / "out.h5").read_bytes() == expected
+    assert hidden(home) == []
+
+
+def test_text_that_is_tokenized_is_not_tokenized_again(home):
+    text = CORPUS.read_bytes()
+    (home / "big.jsonl").write_bytes(text * 20)
+    words = ("big.jsonl", "out.pbin", "--resume", "--tokenizer", str(TOKENIZER))
+    interrupted(home, *words)
+    shards = sorted((home / ".out.pbin.tokfmt-resume" / "scratch" / "done-source-0").glob("*.tokens"))
+    before = {s.name: s.stat().st_ino for s in shards if s.suffix == ".tokens"}
+    keeper = home / "keeper"
+    keeper.mkdir()
+    for shard in shards:
+        os.link(shard, keeper / shard.name)
+    interrupted(home, *words)  # again: what was done the first time is still there
+    journal = home / ".out.pbin.tokfmt-resume" / "journal-0-of-1"
+    numbers = [json.loads(line[9:])[1] for line in journal.read_bytes().splitlines()]
+    assert len(numbers) == len(set(numbers))
+    convert(home, *words, "--jobs", "1")
+    convert(home, "big.jsonl", "whole.pbin", "--tokenizer", str(TOKENIZER))
+    assert (home / "out.pbin").read_bytes() == (home / "whole.pbin").read_bytes()
+    assert before
+
+
+def test_shards(home, expected):
+    words = ("in.bin", "out.h5", "--seq-len", "512")
+    processes = [start(home, *words, "--shard", f"{i}/4") for i in (3, 1, 2)]
+    for process, i in zip(processes, (3, 1, 2)):
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+        assert said.splitlines()[-1] == f"shard {i} of 4 is written; --finish publishes when all are"
+    assert convert(home, "--finish", "out.h5", check=4) == (
+        "tokfmt: error: out.h5: shard 0 of 4 is missing. Run it with the same words and --shard 0/4\n"
+    )
+    interrupted(home, *words, "--shard", "0/4")
+    said = convert(home, "--finish", "out.h5", check=4)
+    assert "shard 0 of 4 is missing (begun, not finished: 0)" in said
+    said = convert(home, *words, "--eos", "9", "--shard", "0/4", check=4)
+    assert "--eos was null and is 9 now (and 1 more). Ask for the same" in said
+    assert "the number of shards was 4 and is 5 now" in convert(home, *words, "--shard", "0/5", check=4)
+    convert(home, *words, "--shard", "0/4")
+    elsewhere = home / "elsewhere"
+    elsewhere.mkdir()
+    done = subprocess.run(
+        [sys.executable, home / "small.py", "convert", "--finish", "../out.h5", "--verify", "--json"],
+        cwd=elsewhere, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["verified"] is True
+    assert (home / "out.h5").read_bytes() == expected
+    assert hidden(home) == []
+    assert "there are no shards of it" in convert(home, "--finish", "out.h5", "--overwrite", check=4)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ([CORPUS, "o.pbin", "--tokenizer", TOKENIZER, "--shard", "0/2"], 2, "Convert it to a pack first"),
+        (["in.bin", "o.pbin", "--shard", "2/2"], 2, "shards of 2 are 0/2 to 1/2"),
+        (["in.bin", "o.pbin", "--shard", "a/2"], 2, "'a/2' is not of the form I/N"),
+        (["in.bin", "--finish", "o.pbin"], 2, "--finish takes DST alone"),
+        (["--finish", "o.pbin", "--eos", "3"], 2, "--finish takes no --eos"),
+        (["--finish", "o.pbin"], 4, "there are no shards of it"),
+        (["in.bin"], 2, "Missing argument"),
+        ([FIXTURES / "modalities" / "D_2byte_gpt2.pbin", "o.bin", "--executor", "dusk"], 2, "dask"),
+    ],
+)
+def test_misuse(home, words, code, says):
+    assert says in convert(home, *map(str, words), check=code)

@@ -1,0 +1,142 @@
+"""The same plan on a Dask cluster: the same bytes as serial, also when a worker is killed on its way."""
+
+import json
+import os
+import subprocess
+import sys
+
+
+import numpy as np
+import pytest
+from paths import CORPUS, TOKENIZER
+
+import tokfmt
+from tokfmt.core.errors import MissingDependencyError, OptionError
+
+from tokfmt.run.execute import make_executor
+from tokfmt.testing.contract import tree
+
+needs_dask = pytest.mark.skipif(
+    subprocess.run([sys.executable, "-c", "import distributed"], capture_output=True).returncode != 0,
+    reason="the package distributed is not installed (extra dask)",
+)
+CLUSTER = """
+import json, logging, os, sys
+import distributed
+
+if __name__ == "__main__":
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0, silence_logs=logging.CRITICAL,
+        local_directory=sys.argv[1],
+    ) as cluster:
+        pids = [worker.pid for worker in cluster.workers.values()]
+        print(json.dumps([cluster.scheduler_address, pids]), flush=True)
+        sys.stdin.read()
+"""
+CONVERT = """
+import json, os, signal, sys
+from pathlib import Path
+from tokfmt.ops.conversion import Run
+from tokfmt.ops.request import Request
+from tokfmt.ops.progress import Silent
+from tokfmt.ops.sources import SourceRequest
+from tokfmt.run.journal import Journal
+
+given = json.loads(sys.argv[1])
+victim, done, add = given.pop("victim", 0), [], Journal.add
+
+def killing(self, *line):
+    add(self, *line)
+    done.append(line)
+    if victim and len(done) == 5:
+        os.kill(victim, signal.SIGKILL)
+
+Journal.add = killing
+source = SourceRequest(tuple(given.pop("sources")))
+Run(Request(source, Path(given.pop("destination")), region=1 << 13, manifest=False, **given), Silent()).convert()
+print(len(done))
+"""
+"""A conversion that kills a worker when the fifth region is journaled; prints how many were."""
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """Address and worker process ids of a cluster that stands in another directory."""
+    (tmp_path / "cluster").mkdir()
+    (tmp_path / "cluster" / "cluster.py").write_text(CLUSTER)
+    words = [sys.executable, "cluster.py", "."]
+    process = subprocess.Popen(
+        words, cwd=tmp_path / "cluster", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    yield json.loads(process.stdout.readline())
+    process.stdin.close()
+    process.wait(60)
+    process.stdout.close()
+
+
+@pytest.fixture
+def source(tmp_path):
+    ids = np.random.default_rng(1).integers(0, 50_000, 8192 * 200).astype("<i4")
+    ids[::701] = 50256
+    ids.tofile(tmp_path / "in.bin")
+    return tmp_path / "in.bin"
+
+
+def convert(home, **given):
+    done = subprocess.run(
+        [sys.executable, "-c", CONVERT, json.dumps(given)], cwd=home, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+@needs_dask
+@pytest.mark.parametrize(("name", "options"), [("o.h5", {}), ("o.zarr", {"chunk": 1 << 13}), ("o.jsonl", {})])
+def test_a_worker_is_killed_in_the_middle(tmp_path, source, cluster, name, options):
+    address, (victim, _) = cluster
+    for home, how in (("one", {"executor": "serial"}), ("other", {"executor": f"dask:{address}", "victim": victim})):
+        (tmp_path / home).mkdir()
+        given = {"sources": [str(source)], "destination": name, "to_options": options, "resume": True}
+        assert convert(tmp_path / home, **given, **how) > 20
+        assert os.listdir(tmp_path / home) == [name]
+    with pytest.raises(ProcessLookupError):
+        os.kill(victim, 0)
+    assert tree(tmp_path / "other" / name) == tree(tmp_path / "one" / name)
+
+
+@needs_dask
+def test_text_on_a_cluster_of_its_own(tmp_path):
+    """Without an address the cluster comes and goes; text is tokenised there too. Nothing stays behind."""
+    words = ["convert", CORPUS, "o.pbin", "--tokenizer", TOKENIZER, "--executor", "dask", "-j", "2", "-q"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tokfmt", *map(str, words)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    tokfmt.convert(CORPUS, tmp_path / "serial.pbin", tokenizer=str(TOKENIZER), executor="serial", jobs=1)
+    assert (tmp_path / "o.pbin").read_bytes() == (tmp_path / "serial.pbin").read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir() if "serial" not in p.name) == ["o.pbin", "o.pbin.tokfmt.json"]
+
+
+@needs_dask
+def test_errors_come_back_as_they_are(tmp_path, cluster):
+    (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text": 1}\n')
+    words = ["convert", "bad.jsonl", "o.pbin", "--tokenizer", TOKENIZER, "--executor", f"dask:{cluster[0]}", "-q"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tokfmt", *map(str, words)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 3, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert "bad.jsonl: line 2" in done.stderr
+    assert not list(tmp_path.glob(".o.pbin*"))
+
+
+@needs_dask
+def test_addresses():
+    with pytest.raises(OptionError, match="'hello' is no address; write tcp://HOST:PORT"):
+        make_executor("dask:hello", 2).__enter__()
+
+
+def test_without_the_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingDependencyError, match=r"needs the package distributed: pip install 'tokfmt\[dask\]'"):
+        make_executor("dask", 2).__enter__()

@@ -1,0 +1,204 @@
+"""Run conversions in children that kill themselves at their k-th file operation; prints JSON of what was seen.
+
+One process imports everything and forks a child for each conversion, so a sweep over hundreds of moments takes seconds.
+"""
+
+import importlib
+import json
+import os
+import pkgutil
+import shutil
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+from tokfmt import registry
+from tokfmt.core.errors import TokfmtError
+from tokfmt.ops.conversion import Run
+from tokfmt.ops.request import Request
+from tokfmt.ops.progress import Silent
+from tokfmt.ops.sources import SourceRequest
+from tokfmt.run import journal
+from tokfmt.run.journal import Shard
+from tokfmt.testing.contract import tree
+
+COUNTED = (
+    "pwrite", "fsync", "replace", "rename", "unlink", "truncate", "ftruncate", "mkdir", "rmdir", "copy_file_range",
+)  # fmt: skip
+
+
+class Moments:
+    """Counts file operations; at the k-th, half of it is done (a torn write) and the process is killed."""
+
+    def __init__(self, fatal):
+        self.count, self.fatal = 0, fatal
+        for name in COUNTED:
+            setattr(os, name, self.wrapped(name, getattr(os, name)))
+        journal.sync_file_system = lambda path: self.step()
+        sys.addaudithook(self.hook)
+
+    def wrapped(self, name, function):
+        def call(*args, **kwargs):
+            if name == "pwrite" and self.count + 1 == self.fatal:
+                fd, data, offset = args
+                function(fd, bytes(memoryview(data).cast("B"))[: memoryview(data).nbytes // 2], offset)
+            self.step()
+            return None if name == "fsync" else function(*args, **kwargs)  # what is killed needs no disk
+
+        return call
+
+    def hook(self, event, args):
+        if event == "open":
+            self.step()
+
+    def step(self):
+        self.count += 1
+        if self.count == self.fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def child(work, fatal=0):
+    """Exit status of `work()` in a child; 0, 1, or -9; and how many file operations there were."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            moments = Moments(fatal)
+            work()
+            os.write(write, str(moments.count).encode())
+            code = 0
+        except TokfmtError as error:
+            os.write(write, str(error).encode())
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        said = pipe.read()
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said
+
+
+def request(case, out, **more):
+    source = SourceRequest(tuple(case["sources"]), eos=case.get("eos"))
+    return Request(
+        source, Path(out), to_options=case.get("to_options", {}), tokenizer=case.get("tokenizer"), executor="serial",
+        region=case["region"], manifest=True, **more,
+    )  # fmt: skip
+
+
+def convert(case, out, **more):
+    return lambda: Run(request(case, out, **more), Silent()).convert()
+
+
+def check(out, expected, status, said):
+    """The destination is absent or whole; when the run ended well, whole and alone."""
+    visible = sorted(p.name for p in out.parent.iterdir() if not p.name.startswith("."))
+    whole = out.exists() and tree(out) == expected
+    if status == 0:
+        assert whole, "differs"
+        assert sorted(os.listdir(out.parent)) == [out.name, f"{out.name}.tokfmt.json"], os.listdir(out.parent)
+    else:
+        assert status == -9, said
+        assert whole or not out.exists(), "a destination that is not whole"
+        assert set(visible) <= {out.name, f"{out.name}.tokfmt.json"}, visible
+
+
+def sweep(case, home, moments):
+    """Kill at each of about `moments` operations, then resume."""
+    name = case["name"]
+    reference = Path(home, "reference", name)
+    reference.parent.mkdir()
+    status, said = child(convert(case, reference))
+    assert status == 0, said
+    expected = tree(reference)
+    place = Path(home, "counted", name)
+    place.parent.mkdir()
+    status, said = child(convert(case, place, resume=True))
+    check(place, expected, status, said)
+    total = int(said)
+    cut = 0
+    for fatal in range(1, total, max(1, total // moments)):
+        out = Path(home, f"k{fatal}", name)
+        out.parent.mkdir()
+        status, said = child(convert(case, out, resume=True), fatal)
+        cut += status == -9
+        check(out, expected, status, said)
+        if out.exists():  # killed after it was published
+            kept = list(out.parent.glob(".*-resume"))
+            assert len(kept) <= 1
+            if not kept:
+                continue
+        status, said = child(convert(case, out, resume=True))
+        check(out, expected, status, said)
+        shutil.rmtree(out.parent)
+    return {"operations": total, "killed": cut}
+
+
+def relay(case, home):
+    """Every run is killed after part of the operations that one run takes: progress is made all the same."""
+    reference = Path(home, "reference", case["name"])
+    reference.parent.mkdir()
+    status, said = child(convert(case, reference, resume=True))
+    assert status == 0, said
+    stretch = int(said) * 2 // 3
+    out = Path(home, "relay", case["name"])
+    out.parent.mkdir()
+    runs = 0
+    while True:
+        runs += 1
+        assert runs < 200, "no progress"
+        status, said = child(convert(case, out, resume=True), stretch)
+        check(out, tree(reference), status, said)
+        if out.exists() and not list(out.parent.glob(".*-resume")):
+            return {"runs": runs}
+
+
+def shards(case, home, order, moments):
+    """Shards in any order, each killed on its way and run again; then --finish, killed and run again."""
+    from tokfmt.ops.finish import finish
+
+    reference = Path(home, "reference", case["name"])
+    reference.parent.mkdir()
+    assert child(convert(case, reference))[0] == 0
+    out = Path(home, "shards", case["name"])
+    out.parent.mkdir()
+    publish = lambda: finish(out, executor="serial")  # noqa: E731
+    said = [child(publish)[1]]
+    for index in order:
+        work = convert(case, out, shard=Shard(index, len(order)))
+        for fatal in moments:
+            child(work, fatal)
+        status, text = child(work)
+        assert status == 0, text
+        if index != order[-1]:
+            said.append(child(publish)[1])
+    for fatal in moments:
+        status, text = child(publish, fatal)
+        assert status in (-9, 0), text
+        assert not out.exists() or tree(out) == tree(reference)
+        if not list(out.parent.glob(".*-shards")):
+            break
+    else:
+        status, text = child(publish)
+    check(out, tree(reference), status, text)
+    return {"said": said}
+
+
+def import_all():
+    """Children should convert, not import."""
+    for module in ("h5py", "numcodecs", "msgspec", "xxhash", "isal.isal_zlib", "deflate", "tokenizers", "fastokens"):
+        importlib.import_module(module)
+    for package in ("tokfmt.formats", "tokfmt.text"):
+        root = importlib.import_module(package)
+        for found in pkgutil.walk_packages(root.__path__, f"{package}."):
+            importlib.import_module(found.name)
+    registry.names()
+
+
+if __name__ == "__main__":
+    import_all()
+    given = json.loads(sys.argv[1])
+    print(json.dumps(globals()[given["do"]](given["case"], given["home"], **given["how"])))

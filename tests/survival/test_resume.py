@@ -1,0 +1,88 @@
+"""Killed at any moment, a conversion with --resume, or a shard, continues, and gives the bytes of one that was not."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from paths import CORPUS, TOKENIZER
+
+from tokfmt import registry
+from tokfmt.core.ragged import Ragged
+from tokfmt.testing.harness import write
+
+NAMES = {
+    "jsonl": "x.jsonl",
+    "modalities": "x.pbin",
+    "stage1": "stage1_block_0000.bin",
+    "hdf5": "x.h5",
+    "flat-tokens": "x.zarr",
+}
+SMALL = {"stage1": {"seq_len": 64}, "hdf5": {"seq_len": 64}, "flat-tokens": {"chunk": 512, "starts_chunk": 64}}
+ALL = pytest.mark.parametrize("name", NAMES)
+
+
+def drive(what, case, home, **how):
+    script = Path(__file__).with_name("killed.py")
+    words = json.dumps({"do": what, "case": case, "home": str(home), "how": how})
+    done = subprocess.run([sys.executable, script, words], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def pack(tmp_path):
+    rng = np.random.default_rng(11)
+    lists = [rng.integers(0, 50_000, int(n)).tolist() for n in rng.integers(1, 200, 80)]
+    return write(registry.get("modalities"), tmp_path / "in.pbin", Ragged.of(lists), eos_id=50256)
+
+
+def of_pack(pack, name):
+    return {
+        "sources": [str(pack)], "name": NAMES[name], "to_options": SMALL.get(name, {}), "eos": 50256, "region": 1024,
+    }  # fmt: skip
+
+
+def of_text(tmp_path, name, lines=60):
+    (tmp_path / "a.jsonl").write_bytes(b"".join(CORPUS.read_bytes().splitlines(keepends=True)[:lines]))
+    (tmp_path / "b.jsonl").write_bytes(b"".join(CORPUS.read_bytes().splitlines(keepends=True)[lines : lines + 9]))
+    return {
+        "sources": [str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")], "name": NAMES[name],
+        "to_options": SMALL.get(name, {}), "tokenizer": str(TOKENIZER), "region": 4096,
+    }  # fmt: skip
+
+
+@ALL
+def test_killed_at_many_moments(tmp_path, pack, name):
+    seen = drive("sweep", of_pack(pack, name), tmp_path, moments=20)
+    assert seen["killed"] >= 19, seen
+
+
+@ALL
+def test_killed_again_and_again(tmp_path, pack, name):
+    assert drive("relay", of_pack(pack, name), tmp_path)["runs"] > 1
+
+
+@ALL
+def test_killed_while_tokenizing(tmp_path, name):
+    seen = drive("sweep", of_text(tmp_path, name), tmp_path, moments=8)
+    assert seen["killed"] >= 7, seen
+
+
+def test_killed_while_copying_lines(tmp_path):
+    case = {**of_text(tmp_path, "jsonl"), "tokenizer": None}
+    assert drive("sweep", case, tmp_path, moments=12)["killed"] >= 11
+
+
+@ALL
+def test_shards_in_any_order(tmp_path, pack, name):
+    said = drive("shards", of_pack(pack, name), tmp_path, order=[2, 0, 3, 1], moments=[20, 60, 75, 90])["said"]
+    assert [line.partition(": ")[2].partition(". Run")[0] for line in said] == [
+        "there are no shards of it. Write them first, with --shard I/N",
+        "shards 0, 1, 3 of 4 are missing",
+        "shards 1, 3 of 4 are missing",
+        "shard 1 of 4 is missing",
+    ]
+    assert said[-1].endswith("--shard 1/4")

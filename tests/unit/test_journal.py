@@ -1,0 +1,165 @@
+"""The journal of a conversion: lines are whole or not believed."""
+
+import errno
+import os
+
+import numpy as np
+import pytest
+
+from tokfmt.core.errors import ConversionError, DestinationExistsError
+from tokfmt.core.publish import Staging, take_lock
+from tokfmt.run.journal import WHOLE, Forgetful, Journal, Shard, read_journal
+
+
+def filled(home, count=3):
+    with Journal(home) as journal:
+        for number in range(count):
+            journal.add("region", number, [number, "é\n", None])
+    return home / WHOLE.journal
+
+
+def test_what_was_added_is_there_again(tmp_path):
+    filled(tmp_path)
+    with Journal(tmp_path) as journal:
+        assert journal.done("region") == {n: [n, "é\n", None] for n in range(3)}
+        assert journal.done("shard of x") == {}
+        assert not journal.empty
+
+
+def test_cut_anywhere_the_whole_lines_count(tmp_path):
+    path = filled(tmp_path)
+    content = path.read_bytes()
+    for size in range(len(content) + 1):
+        path.write_bytes(content[:size])
+        whole = content[:size].count(b"\n")
+        with Journal(tmp_path) as journal:
+            assert len(journal.done("region")) == whole
+            journal.add("region", 9, [])
+        assert [number for _, number, _ in read_journal(path)[0]] == [*range(whole), 9]
+
+
+def test_flipped_anywhere_what_follows_is_not_believed(tmp_path):
+    path = filled(tmp_path)
+    content = path.read_bytes()
+    for at in range(len(content)):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        found = read_journal(path)[0]
+        line = content[:at].count(b"\n")
+        if len(found) == 3:  # the blank behind the checksum says nothing
+            assert content[at : at + 1] == b" "
+        else:
+            assert [n for _, n, _ in found] == list(range(line))
+
+
+def test_a_full_disk_tears_nothing(tmp_path, monkeypatch):
+    path = filled(tmp_path)
+    before = path.read_bytes()
+
+    def half(fd, data, offset):
+        os.lseek(fd, offset, 0)
+        os.write(fd, data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, "full")
+
+    with pytest.raises(OSError, match="full"), Journal(tmp_path) as journal:
+        monkeypatch.setattr(os, "pwrite", half)
+        journal.add("region", 7, [])
+    assert path.read_bytes() == before
+
+
+def test_the_data_is_synced_before_the_line(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr("tokfmt.run.journal.sync_file_system", lambda path: seen.append("data"))
+    monkeypatch.setattr(os, "fsync", lambda fd: seen.append("line"))
+    with Journal(tmp_path) as journal:
+        journal.add("region", 0, [])
+        assert seen == ["data", "line"]
+
+
+def test_facts_that_json_changes_are_a_bug(tmp_path):
+    with Journal(tmp_path) as journal:
+        for facts in ((1, 2), {1: 2}):
+            with pytest.raises(TypeError, match="does not survive JSON"):
+                journal.add("region", 0, facts)
+        with pytest.raises(TypeError):
+            journal.add("region", 0, [np.int64(1)])
+
+
+def test_once(tmp_path):
+    calls = []
+    for _ in range(2):
+        with Journal(tmp_path) as journal:
+            assert journal.once("scan", lambda: calls.append(1) or [5, 0, -1]) == [5, 0, -1]
+    assert calls == [1]
+    assert Forgetful().once("scan", lambda: 7) == 7
+
+
+def test_a_destination_half_made_is_made_afresh(tmp_path):
+    build = tmp_path / "build"
+    build.mkdir()
+    with pytest.raises(ZeroDivisionError), Journal(tmp_path) as journal:
+        journal.begin(lambda: (build / "half").touch() or 1 / 0)
+    with Journal(tmp_path) as journal:
+        journal.begin(lambda: (build / "made").touch())
+        journal.begin(lambda: (build / "twice").touch())
+    assert os.listdir(build) == ["made"]
+
+
+def test_one_process_a_shard(tmp_path):
+    with Journal(tmp_path, Shard(1, 3)), Journal(tmp_path, Shard(0, 3)):
+        with pytest.raises(ConversionError, match="shard 1 of 3 is running already"):
+            Journal(tmp_path, Shard(1, 3))
+
+
+@pytest.mark.parametrize(("count", "n"), [(0, 3), (2, 5), (10, 3), (7, 7), (100, 1)])
+def test_shares_cover(count, n):
+    items = list(range(count))
+    shares = [list(Shard(k, n).of(items)) for k in range(n)]
+    assert sum(shares, []) == items
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_kept_siblings_are_taken_over(tmp_path):
+    out = tmp_path / "out"
+    with Staging(out, kept="resume") as staging:
+        staging.path.write_bytes(b"half")
+    with Staging(out, kept="resume") as staging:
+        assert staging.path.read_bytes() == b"half"
+        with pytest.raises(ConversionError, match="another tokfmt is writing it now"), Staging(out, kept="resume"):
+            pass
+        assert staging.path.read_bytes() == b"half"
+        with Staging(out) as plain:
+            assert plain.removed == ()
+    with Staging(out, kept="shards"):
+        assert (tmp_path / ".out.tokfmt-resume").exists()
+    with Staging(out) as plain:
+        assert sorted(plain.removed) == [".out.tokfmt-resume", ".out.tokfmt-shards"]
+    assert os.listdir(tmp_path) == []
+
+
+def test_killed_between_publishing_and_the_end(tmp_path):
+    out = tmp_path / "out"
+    with Staging(out, kept="resume") as staging:
+        staging.path.write_bytes(b"all")
+        staging.publish()
+        staging.keep = True  # as SIGKILL would have it
+    with Staging(out, kept="resume") as staging:
+        assert staging.published
+        assert staging.path == out
+        staging.publish()
+        staging.keep = False
+    assert os.listdir(tmp_path) == ["out"]
+    assert out.read_bytes() == b"all"
+    with pytest.raises(DestinationExistsError), Staging(out, kept="resume"):
+        pass
+
+
+def test_shared_locks(tmp_path):
+    one, other = take_lock(tmp_path / "lock", shared=True), take_lock(tmp_path / "lock", shared=True)
+    assert min(one, other) >= 0
+    assert take_lock(tmp_path / "lock") == -1
+    os.close(one)
+    os.close(other)
+    alone = take_lock(tmp_path / "lock")
+    assert alone >= 0
+    os.close(alone)
+    assert take_lock(tmp_path / "gone" / "lock") == -1
