@@ -145,6 +145,16 @@ def test_what_would_fail_again_is_not_kept(home):
     assert hidden(home) == []
 
 
+def test_what_has_nothing_to_do_with_it_loses_nothing(home, expected):
+    """A cluster that cannot be reached, say, after hours of work."""
+    interrupted(home, *WORDS)
+    for name in ("dask:nowhere", "dask:tcp://127.0.0.1:x"):
+        convert(home, *WORDS, "--executor", name, check=2)
+        assert hidden(home) == [HOME]
+    convert(home, *WORDS)
+    assert (home / "out.h5").read_bytes() == expected
+
+
 def touched(home):
     os.utime(home / "in.bin", ns=(1, 1))
 

@@ -17,7 +17,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, OutageError, TokfmtError, printable
+from tokfmt.core.errors import (
+    ConversionError,
+    CorruptError,
+    LossyConversionError,
+    SourceChangedError,
+    TokenRangeError,
+    TruncatedError,
+    UnsafeError,
+    UnsupportedError,
+    VerificationError,
+    printable,
+)
 from tokfmt.core.publish import Staging, write_whole
 from tokfmt.run.journal import Forgetful, Journal, Shard
 
@@ -101,10 +112,13 @@ def workplace(request: Request, facts: Facts, note: Callable[[str], None]) -> It
             try:
                 yield staging, journal
             except BaseException as error:
-                staging.keep = sharded or (_may_pass(error) and not journal.empty)
-                if staging.keep:
-                    again = "run the shard again" if sharded else "run again with --resume"
-                    error.add_note(f"What was done is kept in {staging.home.name}: {again} to continue")
+                hopeless = isinstance(error, _HOPELESS)
+                staging.keep = (not hopeless and not journal.empty) or (
+                    sharded and not isinstance(error, VerificationError)
+                )
+                if staging.keep and not hopeless:
+                    again = "the same again" if sharded else "again with --resume"
+                    error.add_note(f"What was done is kept in {staging.home.name}: run {again} to continue")
                 raise
         staging.keep = not staging.published
 
@@ -170,6 +184,8 @@ KEPT = "done-"
 """How directories in scratch begin whose files the journal vouches for."""
 
 
-def _may_pass(error: BaseException) -> bool:
-    """Whether the same run may go well another time: it was interrupted, a disk was full, a worker was killed."""
-    return isinstance(error, OutageError) or not isinstance(error, TokfmtError)
+_HOPELESS = (
+    CorruptError, TruncatedError, UnsupportedError, UnsafeError, SourceChangedError,
+    LossyConversionError, TokenRangeError, VerificationError,
+)  # fmt: skip
+"""Errors that the same request would meet again, however often it is continued; other shards may yet be of use."""
