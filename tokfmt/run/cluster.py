@@ -12,6 +12,7 @@ cluster belongs on a network that is trusted.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import re
 import signal
@@ -37,16 +38,35 @@ def is_cluster(name: str) -> bool:
 class ClusterExecutor(Executor):
     """Runs tasks on the workers of a Dask client.
 
+    Not `Client.get_executor()`: it looks at a task's state after it has the result, and when a worker is lost in
+    between it takes the result for an error (distributed 2026.11). Here `result()` waits until the task has run again.
+
     Attributes:
         slots: Tasks that the cluster runs at once.
     """
 
     def __init__(self, client: Any, jobs: int) -> None:
-        self._inner: Executor = client.get_executor(pure=False)  # pure ones would be hashed, and run once only
+        self._client = client
         self.slots = sum(client.ncores().values()) or jobs
 
     def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
-        return self._inner.submit(fn, *args, **kwargs)
+        outer: Future[R] = Future()
+        inner = self._client.submit(fn, *args, **kwargs, pure=False)  # pure ones would be hashed, and run once only
+        inner.add_done_callback(functools.partial(_settle, outer))
+        outer.add_done_callback(lambda done: inner.cancel() if done.cancelled() else None)
+        return outer
+
+
+def _settle(outer: Future[R], inner: Any) -> None:
+    """Hand the outcome of a task on the cluster to who waits for it. Runs in a thread of the client."""
+    if outer.cancelled():
+        return
+    try:
+        result = inner.result()
+    except BaseException as error:  # noqa: BLE001 - the future carries it, as in every executor
+        outer.set_exception(error)
+    else:
+        outer.set_result(result)
 
 
 def slots(executor: Executor, jobs: int) -> int:
