@@ -82,8 +82,11 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
         signal.signal(number, _interrupt)
     try:
         code = _run(words)
+        _deaf()  # what is left is leaving
     except BrokenPipeError:
         code = _reader_gone()
+    except (Interrupted, click.Abort, KeyboardInterrupt) as stop:
+        code = _stopped(stop, words)
     # worker threads may still hold a read; everything that matters is on disk by now
     with contextlib.suppress(BrokenPipeError, ValueError):
         sys.stdout.flush()
@@ -100,15 +103,12 @@ def _run(words: list[str]) -> int:
         return leave.exit_code
     except click.ClickException as error:
         return _fail(error.format_message(), 2, words, {"type": "UsageError"})
-    except (Interrupted, click.Abort, KeyboardInterrupt) as stop:
-        number = stop.number if isinstance(stop, Interrupted) else signal.SIGINT
-        return _fail(f"interrupted by {signal.Signals(number).name}; nothing was left behind", 128 + number, words, {})
+    except (click.Abort, BrokenPipeError):
+        raise
     except TokfmtError as error:
         if debug:
             raise
         return _fail(str(error), error.exit_code, words, {"type": type(error).__name__, **error.facts()})
-    except BrokenPipeError:
-        raise
     except MemoryError:
         return _fail("out of memory", 4, words, {"type": "MemoryError"})
     except Exception as error:
@@ -119,7 +119,14 @@ def _run(words: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
+def _stopped(stop: BaseException, words: list[str]) -> int:
+    number = stop.number if isinstance(stop, Interrupted) else signal.SIGINT
+    left = "; ".join(getattr(stop, "__notes__", [])) or "nothing was left behind"
+    return _fail(f"interrupted by {signal.Signals(number).name}; {left}", 128 + number, words, {})
+
+
 def _fail(message: str, code: int, words: list[str], facts: Mapping[str, Any]) -> int:
+    _deaf()
     line = " ".join(message.split())
     if "--json" in words:
         import json
@@ -130,10 +137,14 @@ def _fail(message: str, code: int, words: list[str], facts: Mapping[str, Any]) -
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    # once is enough: a second signal must not disturb the cleaning up
-    for other in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(other, signal.SIG_IGN)
+    _deaf()
     raise Interrupted(number)
+
+
+def _deaf() -> None:
+    """Once is enough: a second signal must not disturb the cleaning up, nor the leaving."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _reader_gone() -> int:

@@ -19,8 +19,9 @@ import fcntl
 import os
 import secrets
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 from tokfmt.core.errors import ConversionError, DestinationExistsError, printable
 
@@ -41,6 +42,7 @@ class Staging:
         self.destination = Path(os.path.abspath(destination))
         self.overwrite = overwrite
         self._lock = -1
+        self._published = False
         self._home = self.destination.parent / f"{_prefix(self.destination)}{secrets.token_hex(4)}"
         self.path = self._home / self.destination.name
         self.scratch = self._home / "scratch"
@@ -50,56 +52,99 @@ class Staging:
             raise DestinationExistsError(self.destination)
         try:
             remove_leftovers(self.destination)
-            self._home.mkdir(mode=0o755)
-            self._lock = os.open(self._home, os.O_RDONLY | os.O_DIRECTORY)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            while not self._settle():
+                pass
             self.scratch.mkdir()
         except OSError as error:
             self._discard()
             raise write_error(self.destination, error) from error
+        except BaseException:  # a signal
+            self._discard()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._discard()
+        try:
+            self._discard()
+        except BaseException as stop:  # a signal in the middle of it: all the same, nothing stays
+            self._discard()
+            self._say_published(stop)
+            raise
+        if error is not None:
+            self._say_published(error)
 
-    def publish(self) -> None:
-        """Make the output durable, then visible, in one step.
+    def _settle(self) -> bool:
+        """Make the hidden sibling and lock it; False if another process took it for a dead leftover in between."""
+        self._home.mkdir(mode=0o755)
+        try:
+            self._lock = os.open(self._home, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            if os.stat(self._home).st_ino == os.fstat(self._lock).st_ino:
+                return True
+        except FileNotFoundError:
+            pass
+        self._unlock()
+        return False
+
+    def publish(self, beside: Mapping[str, bytes | None] = MappingProxyType({})) -> None:
+        """Make the output durable, then visible, in one step; then what stands beside it.
+
+        Args:
+            beside: Name and content of small files next to the destination; None for one that must not be there. An
+                older one goes before the destination appears, so that it never stands beside what it does not describe.
 
         Raises:
             DestinationExistsError: Somebody else made it meanwhile, and overwriting was not asked for.
         """
+        parent = self.destination.parent
         try:
             sync_tree(self.path)
-            if self.overwrite and os.path.lexists(self.destination):
-                _rename(self.path, self.destination, _EXCHANGE)
-            else:
-                _rename(self.path, self.destination, _NOREPLACE)
-            sync_directory(self.destination.parent)
+            drafts = {self._draft(name, content): parent / name for name, content in beside.items() if content is not None}
+            there = os.path.lexists(self.destination)
+            if there and not self.overwrite:
+                raise DestinationExistsError(self.destination)
+            for name in beside:
+                (parent / name).unlink(missing_ok=True)
+            _rename(self.path, self.destination, _EXCHANGE if there else _NOREPLACE)
+            self._published = True
+            for draft, final in drafts.items():
+                os.replace(draft, final)
+            sync_directory(parent)
         except FileExistsError as error:
             raise DestinationExistsError(self.destination) from error
         except OSError as error:
-            raise write_error(self.destination, error) from error
+            raise self._failure(error) from error
 
-    def publish_beside(self, name: str, content: bytes) -> None:
-        """Put a small file next to the destination, replacing an older one, whole or not at all."""
-        draft, final = self._home / name, self.destination.parent / name
-        try:
-            with open(draft, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, final)
-            sync_directory(final.parent)
-        except OSError as error:
-            raise write_error(final, error) from error
+    def _draft(self, name: str, content: bytes) -> Path:
+        draft = self._home / f"{name}.draft"
+        with open(draft, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        return draft
+
+    def _failure(self, error: OSError) -> ConversionError:
+        if not self._published:
+            return write_error(self.destination, error)
+        return ConversionError(
+            f"{printable(self.destination)}: is whole, but may not survive a crash, or lack what stands beside it: "
+            f"{_why(error)}"
+        )
+
+    def _say_published(self, error: BaseException) -> None:
+        if self._published and not isinstance(error, ConversionError):
+            error.add_note(f"{printable(self.destination)} is whole")
 
     def _discard(self) -> None:
         shutil.rmtree(self._home, ignore_errors=True)
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        self._unlock()
+
+    def _unlock(self) -> None:
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
 
 
 def _prefix(destination: Path) -> str:
@@ -118,6 +163,9 @@ def remove_leftovers(destination: Path) -> None:
             fd = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                aside = _aside(Path(entry.path), destination.name)
+                if os.path.lexists(aside) and not os.path.lexists(destination):
+                    os.rename(aside, destination)  # killed between the two renames: the old one comes back
                 shutil.rmtree(entry.path, ignore_errors=True)
             finally:
                 os.close(fd)
@@ -147,6 +195,11 @@ def _sync(path: Path, flags: int) -> None:
         os.close(fd)
 
 
+def _aside(home: Path, name: str) -> Path:
+    """Where an old directory stands for the moment that a file system without RENAME_EXCHANGE needs."""
+    return home / f"{name}.replaced"
+
+
 def _rename(old: Path, new: Path, how: int) -> None:
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
@@ -162,10 +215,15 @@ def _rename(old: Path, new: Path, how: int) -> None:
 
 
 def _rename_portably(old: Path, new: Path, how: int) -> None:
-    if how == _EXCHANGE:
-        aside = old.with_name(f"{old.name}.replaced")
-        os.rename(new, aside)
-        os.rename(old, new)
+    if how == _EXCHANGE and not old.is_dir() and not new.is_dir():
+        os.replace(old, new)
+    elif how == _EXCHANGE:
+        os.rename(new, _aside(old.parent, new.name))
+        try:
+            os.rename(old, new)
+        except BaseException:
+            os.rename(_aside(old.parent, new.name), new)
+            raise
     elif old.is_dir():
         if os.path.lexists(new):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(new))
@@ -177,6 +235,10 @@ def _rename_portably(old: Path, new: Path, how: int) -> None:
 
 def write_error(path: Path, error: OSError) -> ConversionError:
     """An operating system's error while writing, as a sentence."""
+    return ConversionError(f"{printable(path)}: cannot be written: {_why(error)}. Nothing was left behind")
+
+
+def _why(error: OSError) -> str:
     reasons = {
         errno.ENOSPC: "no space left on the disk",
         errno.EDQUOT: "the disk quota is used up",
@@ -187,5 +249,4 @@ def write_error(path: Path, error: OSError) -> ConversionError:
         errno.ENOTDIR: "the directory it should go to is not a directory",
         errno.EIO: "the disk reports a write error",
     }
-    why = reasons.get(error.errno or 0, (error.strerror or str(error)).lower())
-    return ConversionError(f"{printable(path)}: cannot be written: {why}. Nothing was left behind")
+    return reasons.get(error.errno or 0, (error.strerror or str(error)).lower())

@@ -154,11 +154,7 @@ class Run:
             done = self._copy(sources, staging, workers) if copies else self._write(sources, staging, workers)
             check_unchanged(before, request.source.paths)
             manifest = self._manifest(done, sources, staging) if request.manifest else None
-            staging.publish()
-            if manifest is not None:
-                staging.publish_beside(manifest_path(staging.destination).name, manifest)
-            else:
-                manifest_path(staging.destination).unlink(missing_ok=True)
+            staging.publish({manifest_path(staging.destination).name: manifest})
             return done
 
     def _need_tokenizer(self, sources: Sequence[Source]) -> None:
