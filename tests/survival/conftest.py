@@ -22,7 +22,10 @@ def text(tmp_path_factory):
 def made_pack(home, name, documents, seed):
     """A pack of so many documents, of 400 to 900 ids each; separator 0."""
     rng = random.Random(seed)
-    lines = [json.dumps({"input_ids": [rng.randrange(1, 5000) for _ in range(rng.randrange(400, 900))]}) for _ in range(documents)]
+    lines = [
+        json.dumps({"input_ids": [rng.randrange(1, 5000) for _ in range(rng.randrange(400, 900))]})
+        for _ in range(documents)
+    ]
     (home / "ids.jsonl").write_text("\n".join(lines) + "\n")
     tokfmt.convert(home / "ids.jsonl", home / name, eos=0, manifest=False, executor="serial")
     return home / name

@@ -42,7 +42,12 @@ class Rehearsal:
 
     def start(self, home, *words, **fault):
         self.count += 1
-        job = {"words": ["convert", *map(str, words)], "home": str(home), "log": str(self.logs / str(self.count)), "fault": fault}
+        job = {
+            "words": ["convert", *map(str, words)],
+            "home": str(home),
+            "log": str(self.logs / str(self.count)),
+            "fault": fault,
+        }
         return self.ask(start=job)["pid"]
 
     def wait(self, pid):
@@ -196,7 +201,9 @@ def until(happens, what, seconds=30):
 @contextlib.contextmanager
 def small_disk(home, size):
     """A tmpfs of so many bytes at `home`; yields None, or why there is none."""
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(home)], capture_output=True, text=True)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(home)], capture_output=True, text=True
+    )
     if done.returncode:
         yield done.stderr.strip() or "mount failed"
         return

@@ -24,6 +24,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 
 from tokfmt.core.errors import ConversionError, DestinationExistsError, printable
+from tokfmt.core.files import walk
 
 _AT_FDCWD = -100
 _NOREPLACE, _EXCHANGE = 1, 2
@@ -42,6 +43,7 @@ class Staging:
         self.destination = Path(os.path.abspath(destination))
         self.overwrite = overwrite
         self._lock = -1
+        self._began = 0
         self._published = False
         self._home = self.destination.parent / f"{_prefix(self.destination)}{secrets.token_hex(4)}"
         self.path = self._home / self.destination.name
@@ -82,6 +84,7 @@ class Staging:
             self._lock = os.open(self._home, os.O_RDONLY | os.O_DIRECTORY)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             if os.stat(self._home).st_ino == os.fstat(self._lock).st_ino:
+                self._began = os.fstat(self._lock).st_ctime_ns
                 return True
         except FileNotFoundError:
             pass
@@ -101,12 +104,14 @@ class Staging:
         parent = self.destination.parent
         try:
             sync_tree(self.path)
-            drafts = {self._draft(name, content): parent / name for name, content in beside.items() if content is not None}
+            drafts = {
+                self._draft(name, content): parent / name for name, content in beside.items() if content is not None
+            }
             there = os.path.lexists(self.destination)
             if there and not self.overwrite:
                 raise DestinationExistsError(self.destination)
             for name in beside:
-                (parent / name).unlink(missing_ok=True)
+                self._remove_stale(parent / name, replaced=there)
             _rename(self.path, self.destination, _EXCHANGE if there else _NOREPLACE)
             self._published = True
             for draft, final in drafts.items():
@@ -116,6 +121,12 @@ class Staging:
             raise DestinationExistsError(self.destination) from error
         except OSError as error:
             raise self._failure(error) from error
+
+    def _remove_stale(self, beside: Path, *, replaced: bool) -> None:
+        """Remove what stands beside the destination, unless whoever made the destination meanwhile put it there."""
+        with contextlib.suppress(FileNotFoundError):
+            if replaced or os.lstat(beside).st_ctime_ns < self._began:
+                beside.unlink()
 
     def _draft(self, name: str, content: bytes) -> Path:
         draft = self._home / f"{name}.draft"
@@ -176,10 +187,10 @@ def sync_tree(path: Path) -> None:
     if not path.is_dir():
         _sync(path, os.O_RDONLY)
         return
-    for directory, _, names in os.walk(path, topdown=False):
+    for directory, names in walk(path):
         for name in names:
-            _sync(Path(directory, name), os.O_RDONLY)
-        sync_directory(Path(directory))
+            _sync(directory / name, os.O_RDONLY)
+        sync_directory(directory)
 
 
 def sync_directory(path: Path) -> None:

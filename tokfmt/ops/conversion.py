@@ -152,8 +152,8 @@ class Run:
             executor = stack.enter_context(make_executor(request.executor, request.jobs))
             workers = Workers(executor, request.jobs, staging.scratch)
             done = self._copy(sources, staging, workers) if copies else self._write(sources, staging, workers)
-            check_unchanged(before, request.source.paths)
             manifest = self._manifest(done, sources, staging) if request.manifest else None
+            check_unchanged(before, request.source.paths)
             staging.publish({manifest_path(staging.destination).name: manifest})
             return done
 
