@@ -22,7 +22,23 @@ FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 MEMORY = 256 << 20
 SECONDS = 5
 INTERESTING = [0, 1, 0x7F, 0x80, 0xFE, 0xFF]
-TEXT = [b'"', b"\\", b"{", b"[" * 300, b"}", b"\n", b"\r\n", b"\0", b"\xff", b"\xed\xa0\x80", b"\\ud800", b"1e999", b"-", b",", b"null"]
+TEXT = [
+    b'"',
+    b"\\",
+    b"{",
+    b"[" * 300,
+    b"}",
+    b"\n",
+    b"\r\n",
+    b"\0",
+    b"\xff",
+    b"\xed\xa0\x80",
+    b"\\ud800",
+    b"1e999",
+    b"-",
+    b",",
+    b"null",
+]
 OPTIONS = {
     "hdf5": [{}, {"view": "samples"}],
     "stage1": [{}, {"view": "samples"}],
@@ -39,7 +55,11 @@ def goldens(format_, home):
     """Copies of everything that the format's golden folder holds, and what else is worth a try; [path]."""
     found = []
     for path in sorted((FIXTURES / format_).iterdir()):
-        if path.suffix in (".md", ".json", ".py", ".idx") or (format_ == "hdf5" and path.suffix == ".jsonl") or path.name == "idx_history":
+        if (
+            path.suffix in (".md", ".json", ".py", ".idx")
+            or (format_ == "hdf5" and path.suffix == ".jsonl")
+            or path.name == "idx_history"
+        ):
             continue
         copy = home / path.name
         (shutil.copytree if path.is_dir() else shutil.copyfile)(path, copy)
@@ -58,7 +78,9 @@ def goldens(format_, home):
 
 def made_jsonl(home):
     rng = random.Random(3)
-    ids = "".join(json.dumps({"input_ids": [rng.randrange(60_000) for _ in range(rng.randrange(30))]}) + "\n" for _ in range(40))
+    ids = "".join(
+        json.dumps({"input_ids": [rng.randrange(60_000) for _ in range(rng.randrange(30))]}) + "\n" for _ in range(40)
+    )
     (home / "ids.jsonl").write_text(ids)
     text = (FIXTURES / "jsonl" / "corpus.jsonl").read_bytes()
     (home / "packed.jsonl.gz").write_bytes(gzip.compress(text, mtime=0))
@@ -77,7 +99,11 @@ def damaged(content, rng):
     content = bytearray(content)
     for _ in range(rng.choice([1, 1, 2, 3])):
         size = len(content)
-        ends = [rng.randrange(size), rng.randrange(min(size, 64)), size - 1 - rng.randrange(min(size, 64))] if size else [0]
+        ends = (
+            [rng.randrange(size), rng.randrange(min(size, 64)), size - 1 - rng.randrange(min(size, 64))]
+            if size
+            else [0]
+        )
         at, kind = rng.choice(ends), rng.randrange(8)
         if kind == 0:
             del content[at:]
@@ -89,11 +115,15 @@ def damaged(content, rng):
             there = rng.randrange(size) if size else 0
             content[at:at] = content[there : there + rng.choice([1, 8, 64, 700])]
         elif kind == 4:
-            content[at : at + 8] = rng.choice([0, 1, 2**31, 2**40, 2**63 - 1, 2**64 - 1]).to_bytes(8, rng.choice(["little", "big"]))
+            content[at : at + 8] = rng.choice([0, 1, 2**31, 2**40, 2**63 - 1, 2**64 - 1]).to_bytes(
+                8, rng.choice(["little", "big"])
+            )
         elif kind == 5 and size:
             content[at : at + rng.choice([1, 4, 300])] = bytes(0)
         elif size:
-            content[at] = rng.choice([content[at] ^ (1 << rng.randrange(8)), rng.randrange(256), rng.choice(INTERESTING)])
+            content[at] = rng.choice(
+                [content[at] ^ (1 << rng.randrange(8)), rng.randrange(256), rng.choice(INTERESTING)]
+            )
     return bytes(content)
 
 

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from amount import NIGHTLY
 from paths import CORPUS, ROOT, TOKENIZER
 
 TARGETS = {
@@ -21,7 +22,7 @@ TARGETS = {
     "flat-tokens": ["out.zarr", "--to-opt", "chunk=1024"],
 }
 TEXT = ["--tokenizer", str(TOKENIZER), "--drop", "empty-sequences"]
-EVERY = bool(os.environ.get("FUZZ"))
+EVERY = NIGHTLY
 """`make fuzz`: every fault at every moment, where `make test` has each moment with one of the faults."""
 
 
