@@ -1,5 +1,6 @@
 # make demo   sets up and runs the main job on files in fixtures/
 # make test   sets up and passes all tests, lint, types and import contracts
+# make fuzz   the fuzzers and the survival harness at length (FUZZ=1000000 mutations, every fault at every moment)
 # make bench  prints ratios against the peers' methods
 # make lint   ruff, mypy, import-linter
 
@@ -10,7 +11,7 @@ STAMP := .venv/.synced
 export PYTHONDONTWRITEBYTECODE :=
 PYTEST_JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test bench lint format clean setup
+.PHONY: demo test fuzz bench lint format clean setup
 
 setup: $(STAMP)
 
@@ -36,6 +37,9 @@ lint: $(STAMP)
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n $(PYTEST_JOBS)
+
+fuzz: $(STAMP)
+	FUZZ=$(or $(FUZZ),1000000) $(BIN)/python -m pytest -n $(PYTEST_JOBS) tests/fuzz tests/survival tests/unit/test_pickled_index.py
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(ONLY)

@@ -400,7 +400,7 @@ def test_published_together_or_not_at_all(tmp_path, monkeypatch, existing, porta
             with Staging(tmp_path / "c", overwrite=existing) as c:
                 for staging in (a, b, c):
                     staging.path.write_text("new")
-                publish_together([a, b, c])
+                publish_together({a: {}, b: {}, c: {}})
 
     with monkeypatch.context() as patched:
         patched.setattr(publish, "_rename", third_fails)

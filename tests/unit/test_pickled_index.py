@@ -10,6 +10,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from amount import MUTATIONS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -370,14 +371,14 @@ def loaded(stream):
 
 
 def test_mutated_streams():
-    """10,000 damaged streams: refused with one sentence, or read exactly as pickle reads them."""
+    """Damaged streams, 10,000 of them in `make test`: refused with one sentence, or read exactly as pickle reads them."""
     rng = random.Random(20)
     bases = [
         pickle.dumps(pack(n, spread=400, start=o), p) for n in (0, 1, 2, 9) for o in (0, 66_000, 2**40) for p in (2, 4)
     ]
     bases.append(pickle.dumps(pack(120, start=60_000), 4))
     accepted = 0
-    for i in range(10_000):
+    for i in range(MUTATIONS):
         stream = mutated(rng.choice(bases if i % 8 else bases[-1:]), rng)
         try:
             found = decode(stream)
@@ -386,7 +387,7 @@ def test_mutated_streams():
             continue
         assert found == loaded(stream), stream
         accepted += 1
-    assert 500 < accepted < 5000
+    assert 0.05 < accepted / MUTATIONS < 0.5
 
 
 def test_mutated_long_streams():

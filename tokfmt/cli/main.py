@@ -82,8 +82,11 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
         signal.signal(number, _interrupt)
     try:
         code = _run(words)
+        _deaf()  # what is left is leaving
     except BrokenPipeError:
         code = _reader_gone()
+    except (Interrupted, click.Abort, KeyboardInterrupt) as stop:
+        code = _stopped(stop, words)
     # worker threads may still hold a read; everything that matters is on disk by now
     with contextlib.suppress(BrokenPipeError, ValueError):
         sys.stdout.flush()
@@ -100,17 +103,12 @@ def _run(words: list[str]) -> int:
         return leave.exit_code
     except click.ClickException as error:
         return _fail(error.format_message(), 2, words, {"type": "UsageError"})
-    except (Interrupted, click.Abort, KeyboardInterrupt) as stop:
-        number = stop.number if isinstance(stop, Interrupted) else signal.SIGINT
-        left = " ".join(getattr(stop, "__notes__", ())) or "nothing was left behind"
-        text = f"interrupted by {signal.Signals(number).name}; {left[0].lower()}{left[1:]}"
-        return _fail(text, 128 + number, words, {})
+    except (click.Abort, BrokenPipeError):
+        raise
     except TokfmtError as error:
         _trace(debug)
         text = ". ".join((str(error), *getattr(error, "__notes__", ())))
         return _fail(text, error.exit_code, words, {"type": type(error).__name__, **error.facts()})
-    except BrokenPipeError:
-        raise
     except MemoryError:
         return _fail("out of memory", 4, words, {"type": "MemoryError"})
     except Exception as error:  # noqa: BLE001 - a traceback reaching a user is a bug, and so is whatever led here
@@ -128,7 +126,15 @@ def _trace(debug: bool) -> None:
         traceback.print_exc()
 
 
+def _stopped(stop: BaseException, words: list[str]) -> int:
+    number = stop.number if isinstance(stop, Interrupted) else signal.SIGINT
+    left = " ".join(getattr(stop, "__notes__", ())) or "nothing was left behind"
+    text = f"interrupted by {signal.Signals(number).name}; {left[0].lower()}{left[1:]}"
+    return _fail(text, 128 + number, words, {})
+
+
 def _fail(message: str, code: int, words: list[str], facts: Mapping[str, Any]) -> int:
+    _deaf()
     line = " ".join(message.split())
     if "--json" in words:
         import json
@@ -139,10 +145,14 @@ def _fail(message: str, code: int, words: list[str], facts: Mapping[str, Any]) -
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    # once is enough: a second signal must not disturb the cleaning up
-    for other in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(other, signal.SIG_IGN)
+    _deaf()
     raise Interrupted(number)
+
+
+def _deaf() -> None:
+    """Once is enough: a second signal must not disturb the cleaning up, nor the leaving."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _reader_gone() -> int:

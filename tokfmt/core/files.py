@@ -11,6 +11,7 @@ import errno
 import os
 import stat
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,7 @@ class File:
         Raises:
             TruncatedError: The file ends before.
         """
+        self._bound(offset, length)
         if self._fd is not None:
             try:
                 whole = os.pread(self._fd, length, offset)  # 5 times as fast as by way of a bytearray
@@ -100,16 +102,22 @@ class File:
             except OSError as error:
                 raise reading_error(self.path, error) from error
             if not got:
-                raise TruncatedError(
-                    self.path,
-                    "the file ends too early",
-                    offset=offset + done,
-                    expected=f"{len(view) - done:,} more bytes",
-                )
+                raise self._ends(offset + done, len(view) - done)
             done += got
+
+    def _bound(self, offset: int, length: int) -> None:
+        """Before anything is allocated: a length from a damaged header may be of any size."""
+        end = max(offset, self.size)
+        if offset + length > end:
+            raise self._ends(end, offset + length - end)
+
+    def _ends(self, offset: int, missing: int) -> TruncatedError:
+        more = f"{missing:,} more bytes"
+        return TruncatedError(self.path, "the file ends too early", offset=offset, expected=more)
 
     def array(self, offset: int, count: int, dtype: np.dtype[np.generic] | str) -> NDArray[Any]:
         """`count` items of `dtype` from byte `offset`; a fresh array."""
+        self._bound(offset, count * np.dtype(dtype).itemsize)
         out = np.empty(count, dtype)
         if out.nbytes:
             self.read_into(offset, out.view(np.uint8).data)
@@ -194,6 +202,32 @@ def reading_error(path: str | os.PathLike[str], error: OSError) -> FormatError:
         errno.EIO: "the disk reports a read error",
     }
     return FormatError(path, reasons.get(error.errno or 0, (error.strerror or "cannot be read").lower()))
+
+
+def names_in(directory: str | os.PathLike[str]) -> list[str]:
+    """Names of what a directory holds, in no order.
+
+    Raises:
+        FormatError: It cannot be listed.
+    """
+    try:
+        return os.listdir(directory)
+    except OSError as error:
+        raise reading_error(directory, error) from error
+
+
+def walk(directory: str | os.PathLike[str]) -> Iterator[tuple[Path, list[str]]]:
+    """Every directory below a directory, and itself last, with the names of its files.
+
+    Raises:
+        OSError: One cannot be listed. os.walk by itself would leave it out silently.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for base, _, names in os.walk(directory, topdown=False, onerror=refuse):
+        yield Path(base), names
 
 
 def natural_key(name: str) -> tuple[object, ...]:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import Loss
-from tokfmt.core.files import File, natural_key
+from tokfmt.core.files import File, natural_key, reading_error
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 
@@ -79,11 +79,14 @@ def look(path: str | os.PathLike[str]) -> Probe:
     path = Path(path)
     if path.is_dir():
         names = []
-        with os.scandir(path) as entries:
-            for entry in entries:
-                names.append(entry.name)
-                if len(names) == PROBE_ENTRIES:
-                    break
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    names.append(entry.name)
+                    if len(names) == PROBE_ENTRIES:
+                        break
+        except OSError as error:
+            raise reading_error(path, error) from error
         return Probe(path, is_directory=True, entries=tuple(sorted(names, key=natural_key)))
     file = File(path)
     try:

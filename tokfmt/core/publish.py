@@ -24,11 +24,12 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageError, printable
+from tokfmt.core.files import walk
 
 _AT_FDCWD = -100
 _NOREPLACE, _EXCHANGE = 1, 2
@@ -65,6 +66,7 @@ class Staging:
         self.destination = Path(os.path.abspath(destination))
         self.overwrite = overwrite
         self.keep, self.published, self._sealed = bool(kept), False, False
+        self._began = 0
         self.removed: tuple[str, ...] = ()
         self._kept, self._shared, self._lock = kept, shared, -1
         self._settle()
@@ -86,6 +88,9 @@ class Staging:
         except OSError as error:
             self._leave()
             raise write_error(self.destination, error) from error
+        except BaseException:  # a signal
+            self._leave()
+            raise
         if self.published:
             self.path = self.destination
         return self
@@ -96,6 +101,7 @@ class Staging:
             self.home.mkdir(mode=0o755, exist_ok=bool(self._kept))
             self._lock = take_lock(self.home / "lock", shared=self._shared)
             if self._lock >= 0:
+                self._began = os.fstat(self._lock).st_ctime_ns
                 return
             time.sleep(_PAUSE)  # somebody is removing it, or works in it
             self._settle()
@@ -107,9 +113,20 @@ class Staging:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, OutageError) and not self.keep:
+        try:
+            self._leave()
+        except BaseException as stop:  # a signal in the middle of it: all the same, nothing stays
+            self._leave()
+            self._say_what_stays(stop)
+            raise
+        if error is not None:
+            self._say_what_stays(error)
+
+    def _say_what_stays(self, error: BaseException) -> None:
+        if self.published:
+            error.add_note(f"{printable(self.destination)} is whole")
+        elif isinstance(error, OutageError) and not self.keep:
             error.add_note("Nothing was left behind")
-        self._leave()
 
     def seal(self) -> None:
         """Make the output durable; nothing is written to it any more."""
@@ -121,28 +138,62 @@ class Staging:
             raise write_error(self.destination, error) from error
         self._sealed = True
 
-    def publish(self) -> None:
-        """Make the output durable, then visible, in one step.
+    def publish(self, beside: Mapping[str, bytes | None] = MappingProxyType({})) -> None:
+        """Make the output durable, then visible, in one step; then what stands beside it.
+
+        Args:
+            beside: Name and content of small files next to the destination; None for one that must not be there. An
+                older one goes before the destination appears, so that it never stands beside what it does not describe.
 
         Raises:
             DestinationExistsError: Somebody else made it meanwhile, and overwriting was not asked for.
         """
-        if self.published:
-            return
-        self.seal()
+        parent = self.destination.parent
         try:
-            if self._kept:
-                write_whole(self.home / "published", str(os.stat(self.path).st_ino).encode())
-            if self.overwrite and os.path.lexists(self.destination):
-                _rename(self.path, self.destination, _EXCHANGE)
-            else:
-                _rename(self.path, self.destination, _NOREPLACE)
-            self.published = True
-            sync_directory(self.destination.parent)
+            drafts = {self._draft(name, text): parent / name for name, text in beside.items() if text is not None}
+            if not self.published:
+                self.seal()
+                self._appear(parent / name for name in beside)
+            for draft, final in drafts.items():
+                os.replace(draft, final)
+            sync_directory(parent)
         except FileExistsError as error:
             raise DestinationExistsError(self.destination) from error
         except OSError as error:
-            raise write_error(self.destination, error) from error
+            raise self._failure(error) from error
+
+    def _appear(self, beside: Iterable[Path]) -> None:
+        """The one step."""
+        if self._kept:
+            write_whole(self.home / "published", str(os.stat(self.path).st_ino).encode())
+        there = os.path.lexists(self.destination)
+        if there and not self.overwrite:
+            raise DestinationExistsError(self.destination)
+        for path in beside:
+            self._remove_stale(path, replaced=there)
+        _rename(self.path, self.destination, _EXCHANGE if there else _NOREPLACE)
+        self.published = True
+
+    def _remove_stale(self, beside: Path, *, replaced: bool) -> None:
+        """Remove what stands beside the destination, unless whoever made the destination meanwhile put it there."""
+        with contextlib.suppress(FileNotFoundError):
+            if replaced or os.lstat(beside).st_ctime_ns < self._began:
+                beside.unlink()
+
+    def _draft(self, name: str, content: bytes) -> Path:
+        draft = self.home / f"{name}.draft"
+        with open(draft, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        return draft
+
+    def _failure(self, error: OSError) -> ConversionError:
+        if not self.published:
+            return write_error(self.destination, error)
+        return ConversionError(
+            f"{printable(self.destination)}: may not survive a crash, or lack what stands beside it: {_why(error)}"
+        )
 
     def withdraw(self) -> None:
         """Take back what `publish` made visible: the destination is again what it was before."""
@@ -155,14 +206,6 @@ class Staging:
             if os.path.lexists(_aside(self.path)):
                 os.rename(_aside(self.path), self.destination)
         self.published = False
-
-    def publish_beside(self, name: str, content: bytes) -> None:
-        """Put a small file next to the destination, replacing an older one, whole or not at all."""
-        final = self.destination.parent / name
-        try:
-            write_whole(final, content, draft=self.home / name)
-        except OSError as error:
-            raise write_error(final, error) from error
 
     def _was_published(self) -> bool:
         """Whether the destination is what an earlier run built here; a rename keeps the inode."""
@@ -188,21 +231,24 @@ class Staging:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def publish_together(stagings: Sequence[Staging]) -> None:
-    """Publish all of them, or none: each in one step, one right after the other.
+def publish_together(stagings: Mapping[Staging, Mapping[str, bytes | None]]) -> None:
+    """Publish all of them, each with what stands beside it, or none: each in one step, one right after the other.
 
     Raises:
         ConversionError: One could not be published; those before it were taken back.
     """
-    for staging in stagings:
-        staging.seal()
-    try:
+    if len(stagings) > 1:
         for staging in stagings:
-            staging.publish()
-    except BaseException:
-        for staging in stagings:
-            staging.withdraw()
-        raise
+            staging.seal()
+        try:
+            for staging in stagings:
+                staging.publish()
+        except BaseException:
+            for staging in stagings:
+                staging.withdraw()
+            raise
+    for staging, beside in stagings.items():
+        staging.publish(beside)
 
 
 def _prefix(destination: Path) -> str:
@@ -255,6 +301,9 @@ def remove_leftovers(destination: Path, *, spare: bool = False) -> tuple[str, ..
         with contextlib.suppress(OSError):
             fd = take_lock(Path(entry.path, "lock"))
             if fd >= 0:
+                aside = _aside(Path(entry.path, "build", destination.name))
+                if os.path.lexists(aside) and not os.path.lexists(destination):
+                    os.rename(aside, destination)  # killed between the two renames: the old one comes back
                 shutil.rmtree(entry.path, ignore_errors=True)
                 os.close(fd)
                 removed += [entry.name] if kept else []
@@ -292,10 +341,10 @@ def sync_tree(path: Path) -> None:
     if not path.is_dir():
         _sync(path, os.O_RDONLY)
         return
-    for directory, _, names in os.walk(path, topdown=False):
+    for directory, names in walk(path):
         for name in names:
-            _sync(Path(directory, name), os.O_RDONLY)
-        sync_directory(Path(directory))
+            _sync(directory / name, os.O_RDONLY)
+        sync_directory(directory)
 
 
 def sync_directory(path: Path) -> None:
@@ -328,7 +377,11 @@ def _rename(old: Path, new: Path, how: int) -> None:
 def _rename_portably(old: Path, new: Path, how: int) -> None:
     if how == _EXCHANGE:
         os.rename(new, _aside(old))
-        os.rename(old, new)
+        try:
+            os.rename(old, new)
+        except BaseException:
+            os.rename(_aside(old), new)
+            raise
     elif old.is_dir():
         if os.path.lexists(new):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(new))
@@ -345,6 +398,10 @@ def _aside(path: Path) -> Path:
 
 def write_error(path: Path, error: OSError) -> OutageError:
     """An operating system's error while writing, as a sentence."""
+    return OutageError(f"{printable(path)}: cannot be written: {_why(error)}")
+
+
+def _why(error: OSError) -> str:
     reasons = {
         errno.ENOSPC: "no space left on the disk",
         errno.EDQUOT: "the disk quota is used up",
@@ -355,5 +412,4 @@ def write_error(path: Path, error: OSError) -> OutageError:
         errno.ENOTDIR: "the directory it should go to is not a directory",
         errno.EIO: "the disk reports a write error",
     }
-    why = reasons.get(error.errno or 0, (error.strerror or str(error)).lower())
-    return OutageError(f"{printable(path)}: cannot be written: {why}")
+    return reasons.get(error.errno or 0, (error.strerror or str(error)).lower())

@@ -124,19 +124,14 @@ class Run:
             with make_executor(request.executor, request.jobs) as executor:
                 workers = Workers(executor, slots(executor, request.jobs), staging.scratch, journal)
                 done = self._copy(sources, stagings, workers) if copies else self._write(sources, stagings, workers)
+            publishes = request.shard is None  # else --finish does
+            beside = self._manifests(done, sources, stagings) if request.manifest and publishes else {}
             check_unchanged(before, request.source.paths)
-            if request.shard is None:  # else --finish publishes
-                self._publish(done, sources, stagings)
+            if publishes:
+                publish_together(
+                    {place: {manifest_path(path).name: beside.get(path)} for path, place in stagings.items()}
+                )
         return done
-
-    def _publish(self, done: Conversion, sources: Sequence[Source], stagings: Stagings) -> None:
-        beside = self._manifests(done, sources, stagings) if self.request.manifest else {}
-        publish_together(list(stagings.values()))
-        for path, staging in stagings.items():
-            if path in beside:
-                staging.publish_beside(manifest_path(staging.destination).name, beside[path])
-            else:
-                manifest_path(staging.destination).unlink(missing_ok=True)
 
     def _need_tokenizer(self, sources: Sequence[Source]) -> None:
         for source in sources:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tokfmt.core.files import File
+from tokfmt.core.files import File, reading_error, walk
 
 SCHEMA = "tokfmt.manifest/1"
 _LIMIT = 1 << 20
@@ -58,7 +58,10 @@ def fingerprint(path: Path) -> dict[str, object]:
 
 
 def _files(directory: Path) -> Iterator[Path]:
-    found = [Path(base, name) for base, _, names in os.walk(directory) for name in names]
+    try:
+        found = [base / name for base, names in walk(directory) for name in names]
+    except OSError as error:
+        raise reading_error(error.filename or directory, error) from error
     yield from sorted(found, key=lambda p: p.relative_to(directory).as_posix())
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tokfmt import registry
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import ConversionError, FormatError, OptionError, SourceChangedError, printable
-from tokfmt.core.files import natural_key, reading_error
+from tokfmt.core.files import natural_key, reading_error, walk
 from tokfmt.core.format import Format
 from tokfmt.core.options import nearest, parse_count
 from tokfmt.core.records import RecordReader
@@ -234,13 +234,13 @@ def snapshot(paths: Iterable[Path_]) -> dict[Path, tuple[int, int, int]]:
     """Size, modification time and inode of every file of the sources."""
     found = {}
     for path in map(Path, paths):
-        files = (Path(base, name) for base, _, names in os.walk(path) for name in names) if path.is_dir() else [path]
-        for file in files:
-            try:
+        try:
+            files = [base / name for base, names in walk(path) for name in names] if path.is_dir() else [path]
+            for file in files:
                 status = os.stat(file)
-            except OSError as error:
-                raise reading_error(file, error) from error
-            found[file] = (status.st_size, status.st_mtime_ns, status.st_ino)
+                found[file] = (status.st_size, status.st_mtime_ns, status.st_ino)
+        except OSError as error:
+            raise reading_error(error.filename or path, error) from error
     return found
 
 

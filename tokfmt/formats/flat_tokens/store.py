@@ -16,8 +16,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File
+from tokfmt.core.errors import CorruptError, UnsafeError, UnsupportedError
+from tokfmt.core.files import File, names_in
 
 _MEMBER = 1 << 28
 """Bytes of a zip member at most: twice the largest chunk."""
@@ -89,12 +89,7 @@ class Directory:
 
     def names(self, key: str) -> frozenset[str]:
         path = self._inside(key)
-        if not path.is_dir():
-            return frozenset()
-        try:
-            return frozenset(os.listdir(path))
-        except OSError as error:
-            raise FormatError(path, (error.strerror or "cannot be read").lower()) from error
+        return frozenset(names_in(path)) if path.is_dir() else frozenset()
 
     def blob(self, key: str) -> Blob | None:
         path = self._inside(key)

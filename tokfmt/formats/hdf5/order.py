@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tokfmt.core.errors import FormatError
+from tokfmt.core.files import names_in
 from tokfmt.formats.hdf5.options import Order
 
 _EXAMPLES = re.compile(r"examples_(\d+)_(\d+)\.h5", re.ASCII)
@@ -35,9 +36,10 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
     """
     if len(paths) != 1 or not paths[0].is_dir():
         return list(paths)
-    found = sorted(path for path in paths[0].iterdir() if path.name.endswith(".h5") and not path.is_dir())
+    inside = [paths[0] / name for name in names_in(paths[0])]
+    found = sorted(path for path in inside if path.name.endswith(".h5") and not path.is_dir())
     if not found:
-        others = sorted(p.name for p in paths[0].iterdir() if p.suffix.lower() in (".h5", ".hdf5", ".he5"))
+        others = sorted(p.name for p in inside if p.suffix.lower() in (".h5", ".hdf5", ".he5"))
         raise FormatError(
             paths[0],
             "holds no *.h5 file",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from array import array
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ import numpy as np
 
 from tokfmt.core.axis import check_interval, frozen
 from tokfmt.core.errors import FormatError, TokfmtError
-from tokfmt.core.files import natural_key
+from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Hints
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.records import Block, RecordBatch, RecordInfo
@@ -215,10 +214,7 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
 
 
 def _in_directory(path: Path) -> list[Path]:
-    try:
-        names = sorted((name for name in os.listdir(path) if FILE_NAME.fullmatch(name)), key=natural_key)
-    except OSError as error:
-        raise FormatError(path, (error.strerror or "cannot be listed").lower()) from error
+    names = sorted(filter(FILE_NAME.fullmatch, names_in(path)), key=natural_key)
     if not names:
         raise FormatError(path, "holds no *.jsonl, *.jsonl.gz or *.jsonl.zst")
     stems: dict[str, str] = {}

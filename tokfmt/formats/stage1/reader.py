@@ -10,7 +10,7 @@ import numpy as np
 from tokfmt.core.axis import Info, Layout, Separators, check_interval, frozen
 from tokfmt.core.dtypes import U32, unsigned
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
-from tokfmt.core.files import File, natural_key
+from tokfmt.core.files import File, names_in, natural_key
 from tokfmt.core.format import Hints
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.formats.stage1.options import BLOCK_NAME, GPT2_EOS, ReadOptions
@@ -105,7 +105,8 @@ def _blocks(paths: Sequence[Path]) -> list[Path]:
     """The block files of a directory in numeric order, or the files given, in the order given."""
     if len(paths) != 1 or not paths[0].is_dir():
         return list(paths)
-    found = sorted((p for p in paths[0].iterdir() if BLOCK_NAME.fullmatch(p.name)), key=lambda p: natural_key(p.name))
+    names = sorted(filter(BLOCK_NAME.fullmatch, names_in(paths[0])), key=natural_key)
+    found = [paths[0] / name for name in names]
     if not found:
         raise FormatError(paths[0], "holds no stage1_block_NNNN.bin")
     for finding in _numbering(found):

@@ -1,0 +1,66 @@
+"""Every reader and checker on damaged goldens, within 256 MB and 5 s of CPU each: data, or one line of a TokfmtError."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from amount import MUTATIONS
+from paths import ROOT
+
+FORMATS = ["stage1", "modalities", "hdf5", "jsonl", "flat-tokens"]
+BATCH = 50_000
+
+
+def mutants(format_, first, count, at):
+    """What the process says of so many mutants; it may die on one."""
+    words = [sys.executable, str(Path(__file__).with_name("mutants.py")), format_, str(first), str(count)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "AT": str(at)}
+    done = subprocess.run(words, capture_output=True, text=True, env=env)
+    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return done, said
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_damaged(format_, tmp_path):
+    """A finding is run again with `python tests/fuzz/mutants.py FORMAT NUMBER 1`."""
+    count = MUTATIONS // len(FORMATS)
+    for first in range(0, count, BATCH):
+        done, said = mutants(format_, first, min(BATCH, count - first), tmp_path / "at")
+        findings = [line for line in said if "mutant" in line]
+        assert not findings, "\n".join(f"{f['mutant']}: {f['error']}\n{f['where']}" for f in findings[:10])
+        assert done.returncode == 0, (
+            f"died on mutant {(tmp_path / 'at').read_text()}: {done.returncode} {done.stderr[-2000:]}"
+        )
+        outcomes = said[-1]["outcomes"]
+        assert (
+            min(outcomes["data"], outcomes["CorruptError"] if format_ != "stage1" else outcomes["TruncatedError"]) > 20
+        ), outcomes
+
+
+def test_it_finds_what_it_looks_for(tmp_path, monkeypatch):
+    """The alarm and the memory limit do work, and an error of another kind is a finding."""
+    program = (Path(__file__).with_name("mutants.py")).read_text()
+    faults = ["while True: pass", "bytearray(1 << 30)", "raise KeyError('x')", "os.kill(os.getpid(), signal.SIGSEGV)"]
+    expected = ["TooSlow()", "MemoryError()", "KeyError('x')", None]
+    for fault, error in zip(faults, expected, strict=True):
+        broken = program.replace(
+            '    try:\n        return f"{file.name}", read(',
+            f'    try:\n        {fault}\n        return f"{{file.name}}", read(',
+        )
+        broken = broken.replace("SECONDS = 5", "SECONDS = 0.1").replace(
+            "Path(__file__).resolve().parents[2]", f"Path({str(ROOT)!r})"
+        )
+        assert fault in broken
+        script = tmp_path / "mutants.py"
+        script.write_text(broken)
+        words = [sys.executable, str(script), "stage1", "7", "1"]
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "AT": str(tmp_path / "at")}
+        done = subprocess.run(words, capture_output=True, text=True, env=env)
+        if error is None:
+            assert done.returncode == -11
+        else:
+            assert json.loads(done.stdout.splitlines()[0])["error"] == error
+        assert (tmp_path / "at").read_text() == "7"

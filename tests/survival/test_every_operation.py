@@ -1,0 +1,140 @@
+"""A conversion that is killed, interrupted or failed at each of its file operations."""
+
+import errno
+import signal
+
+import pytest
+from survival.stage import EVERY, TARGETS, TEXT, Place, check, check_again
+
+SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+FAULTS = [{"signal": int(number)} for number in SIGNALS]
+FAULTS += [{"errno": code} for code in (errno.EIO, errno.ENOSPC, errno.EACCES)]
+
+
+def moments(operations, faults, phase, stride):
+    """(k, fault): each operation with one of the faults, in turn, so that all targets together have all; or with each."""
+    for k in range(0, operations, 1 if EVERY else stride):
+        for i, fault in enumerate(faults):
+            if EVERY or i == (k + phase) % len(faults):
+                yield k, fault
+
+
+def holds(place, stage, at, fault, operations):
+    """Break one run, see that the laws hold; after a kill, and now and then after others, that the next run works."""
+    place.reset()
+    ended = stage.run(place.home, *place.words, at=at, **fault)
+    state = check(place, ended)
+    cleaning = "errno" in fault and operations[at].startswith(("os.remove", "os.rmdir", "os.scandir", "open"))
+    if ended.code == -signal.SIGKILL:
+        assert fault == {"signal": signal.SIGKILL}
+    else:
+        assert place.hidden() == [] or cleaning, "it cleaned up, and left something"
+        assert "signal" not in fault or ended.code in (0, 128 + fault["signal"])
+        assert "errno" not in fault or ended.code in (0, 3, 4), ended.stderr
+    if ended.code == -signal.SIGKILL or place.hidden() or at % 8 == 0:
+        check_again(place, stage, state)
+
+
+def sweep(place, stage, faults=FAULTS, phase=0, stride=1):
+    """Every operation of a conversion; failures name the operation and the fault."""
+    operations = place.learn(stage).operations
+    assert len(operations) > 30
+    failures = []
+    for at, fault in moments(len(operations), faults, phase, stride):
+        try:
+            holds(place, stage, at, fault, operations)
+        except AssertionError as wrong:
+            failures.append(f"{fault} at {at} ({operations[at]}): {str(wrong).splitlines()[0]}")
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_fresh(tmp_path, stage, pack, target):
+    place = Place(tmp_path / "home", [pack.name, *TARGETS[target], "--executor", "serial"], pack)
+    sweep(place, stage, phase=list(TARGETS).index(target))
+
+
+def overwriting(tmp_path, stage, pack, other_pack, target):
+    """A place where another dataset is at the destination, and its manifest."""
+    words = [*TARGETS[target], "--executor", "serial", "--overwrite"]
+    before = Place(tmp_path / "before", [other_pack.name, *words], other_pack)
+    before.learn(stage)
+    place = Place(tmp_path / "home", [pack.name, *words], pack)
+    place.old = before.new
+    place.reset()
+    return place
+
+
+@pytest.mark.parametrize("target", ["modalities", "stage1"])
+def test_old_destination(tmp_path, stage, pack, other_pack, target):
+    """A file and a directory with --overwrite: the old one is whole until the new one is."""
+    place = overwriting(tmp_path, stage, pack, other_pack, target)
+    sweep(place, stage, phase=list(TARGETS).index(target))
+
+
+@pytest.mark.parametrize("target", ["modalities", "stage1"])
+def test_old_destination_without_renameat2(tmp_path, stage, pack, other_pack, target):
+    """A file system that cannot swap: a file is replaced in one step all the same, a directory comes back."""
+    place = overwriting(tmp_path, stage, pack, other_pack, target)
+    operations = stage.run(place.home, *place.words, portable=True).operations
+    place.new = place.held()
+    assert not any(name.startswith("renameat2") for name in operations)
+    for at in (k for k, name in enumerate(operations) if name.startswith(("os.rename", "fsync", "os.remove"))):
+        for fault in ({"signal": signal.SIGKILL}, {"signal": signal.SIGTERM}, {"errno": errno.EIO}):
+            place.reset()
+            ended = stage.run(place.home, *place.words, at=at, portable=True, **fault)
+            if ended.code != -signal.SIGKILL:
+                check(place, ended)
+            done = stage.run(place.home, *place.words[:-1], portable=True)
+            assert done.code == 4, "the old destination did not come back"
+            assert place.state() in ("old", "new")
+
+
+def test_text(tmp_path, stage, text):
+    place = Place(tmp_path / "home", [text.name, "out.pbin", *TEXT, "--executor", "serial"], text)
+    sweep(place, stage, stride=4)  # a tokenizer is slow to load
+
+
+def test_lines(tmp_path, stage, text):
+    """Records copied as they stand, read back, and no manifest."""
+    words = [text.name, "out.jsonl", "--executor", "serial", "--verify", "--no-manifest"]
+    sweep(Place(tmp_path / "home", words, text), stage, phase=1)
+
+
+@pytest.mark.parametrize("target", ["hdf5", "flat-tokens"])
+def test_threads(tmp_path, stage, pack, target):
+    place = Place(tmp_path / "home", [pack.name, *TARGETS[target], "--executor", "threads", "--jobs", "4"], pack)
+    last = len(place.learn(stage).operations) - 12  # threads do not always do the same
+    for at in range(8, last, 1 if EVERY else 11):
+        for fault in FAULTS[at % 3 :: 3]:
+            place.reset()
+            ended = stage.run(place.home, *place.words, at=at, **fault)
+            state = check(place, ended)
+            assert ended.code == -signal.SIGKILL or not place.hidden()
+            if ended.code == -signal.SIGKILL:
+                check_again(place, stage, state)
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda n: n.name)
+def test_processes(tmp_path, stage, pack, number):
+    """Worker processes do not outlive the conversion, however it ends."""
+    words = [pack.name, *TARGETS["hdf5"], "--executor", "processes", "--jobs", "2"]
+    place = Place(tmp_path / "home", words, pack)
+    operations = place.learn(stage).operations
+    parts = [k for k, name in enumerate(operations) if "scratch/" in name or "000000" in name]
+    ended = stage.run(place.home, *words, at=parts[0], signal=int(number))
+    state = check(place, ended)
+    assert ended.code == (-number if number == signal.SIGKILL else 128 + number)
+    if number == signal.SIGKILL:
+        check_again(place, stage, state)
+
+
+def test_a_worker_process_is_killed(tmp_path, stage, pack):
+    words = [pack.name, *TARGETS["hdf5"], "--executor", "processes", "--jobs", "2"]
+    place = Place(tmp_path / "home", words, pack)
+    place.new = {}
+    ended = stage.run(place.home, *words, kill_worker=2)
+    assert check(place, ended) == "absent"
+    assert ended.code == 4
+    assert "a worker process ended abruptly" in ended.error()
+    assert place.hidden() == []
