@@ -28,8 +28,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
+from tokfmt.core.durable import sync_directory, sync_tree, write_whole
 from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageError, printable
-from tokfmt.core.files import walk
 
 _AT_FDCWD = -100
 _NOREPLACE, _EXCHANGE = 1, 2
@@ -308,56 +308,6 @@ def remove_leftovers(destination: Path, *, spare: bool = False) -> tuple[str, ..
                 os.close(fd)
                 removed += [entry.name] if kept else []
     return tuple(removed)
-
-
-def write_whole(path: Path, content: bytes, draft: Path | None = None) -> None:
-    """Write a small file, durably, replacing an older one: whole or not at all."""
-    draft = draft or path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    with open(draft, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
-    sync_directory(path.parent)
-
-
-def sync_file_system(path: Path) -> None:
-    """Bring all that was written to the file system of `path` to the disk, from this machine."""
-    sync = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if sync is None:
-        os.sync()
-        return
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        if sync(fd):
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code), str(path))
-    finally:
-        os.close(fd)
-
-
-def sync_tree(path: Path) -> None:
-    """Fsync a file, or every file and directory below a directory, deepest first."""
-    if not path.is_dir():
-        _sync(path, os.O_RDONLY)
-        return
-    for directory, names in walk(path):
-        for name in names:
-            _sync(directory / name, os.O_RDONLY)
-        sync_directory(directory)
-
-
-def sync_directory(path: Path) -> None:
-    """Fsync a directory, so that the names in it survive a crash."""
-    _sync(path, os.O_RDONLY | os.O_DIRECTORY)
-
-
-def _sync(path: Path, flags: int) -> None:
-    fd = os.open(path, flags)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _rename(old: Path, new: Path, how: int) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tokfmt
+from tokfmt.core.durable import write_whole
 from tokfmt.core.errors import (
     ConversionError,
     CorruptError,
@@ -29,7 +30,7 @@ from tokfmt.core.errors import (
     VerificationError,
     printable,
 )
-from tokfmt.core.publish import Staging, write_whole
+from tokfmt.core.publish import Staging
 from tokfmt.run.journal import Forgetful, Journal, Shard
 
 if TYPE_CHECKING:

@@ -28,8 +28,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+from tokfmt.core.durable import sync_file_system, write_whole
 from tokfmt.core.errors import ConversionError
-from tokfmt.core.publish import sync_file_system, take_lock, write_whole
+from tokfmt.core.publish import take_lock
 
 T = TypeVar("T")
 Done = Mapping[int, Any]
