@@ -1,4 +1,4 @@
-"""What is written reaches the disk: fsync of files, trees and file systems, and small files that are whole or absent."""
+"""What is written reaches the disk: fsync of files, trees and file systems; small files that are whole or absent."""
 
 from __future__ import annotations
 
