@@ -36,6 +36,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 
 test: $(STAMP) lint
+	@tests/system.sh
 	$(BIN)/python -m pytest -n $(PYTEST_JOBS)
 
 fuzz: $(STAMP)

@@ -1,0 +1,156 @@
+"""Looking inside: what readers and formats may offer beyond their contract, for people who look.
+
+All of it is optional, and asked for with `isinstance`: a plug-in that offers none is browsed and shown all the same.
+
+    Located      a reader that knows in which byte of which file a stored token lies
+    Underlying   a view that knows where its positions lie on the axis beneath
+    Sampled      a reader of samples that are stored with loss mask and labels
+    Annotated    a format that can name the parts of its files: header fields, index entries, chunks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import TokenReader
+from tokfmt.core.ragged import Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a token lies.
+
+    Attributes:
+        path: The file.
+        offset: Of its first byte; for compressed data, of the first byte of the chunk that holds it.
+        width: Bytes of the token in the file, or None when it lies inside a compressed chunk.
+        detail: For a chunk: which one, and where in it, in words.
+    """
+
+    path: Path
+    offset: int
+    width: int | None
+    detail: str = ""
+
+
+@runtime_checkable
+class Located(Protocol):
+    """A stored reader that knows the places of its tokens."""
+
+    def place(self, position: int) -> Place:
+        """Where the token at a position of this axis lies. 0 <= position < info.tokens.
+
+        Raises:
+            IndexError: The position leaves the axis.
+        """
+
+    def position(self, path: Path, offset: int) -> int | None:
+        """The position whose token holds a byte of a file (or the first of a chunk); None outside of the tokens."""
+
+
+@runtime_checkable
+class Underlying(Protocol):
+    """A view over other readers."""
+
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        """The reader beneath, and its position of the token that is at `position` here."""
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        """The position here of a token of a reader beneath.
+
+        A separator that was taken away has the position of what follows it. None where the token is not on this axis.
+        """
+
+    def readers(self) -> Sequence[TokenReader]:
+        """The readers directly beneath."""
+
+
+@runtime_checkable
+class Sampled(Protocol):
+    """A reader with layout SAMPLES whose rows are stored with loss mask and labels."""
+
+    def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
+        """uint8[stop - start]: 1 where the token's label counts in the loss, whatever polarity the file has."""
+
+    def labels(self, start: int, stop: int) -> Tokens:
+        """The label of each token: info.dtype[stop - start]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One annotated piece of a file.
+
+    Attributes:
+        name: As the format's specification calls it ("data length", "entry 5", "chunk 3").
+        offset: Of its first byte, None when it is not at one place (an attribute read through a library).
+        length: In bytes, 0 when it is not at one place.
+        value: What it says, as text for people; control characters escaped.
+        meaning: What that means, in a few words; "" when the name says it.
+        wrong: It breaks the format's rules (see `Format.check` for the finding).
+    """
+
+    name: str
+    offset: int | None
+    length: int
+    value: str
+    meaning: str = ""
+    wrong: bool = False
+
+
+class Section(Protocol):
+    """A part of a dataset with any number of fields, read as they are asked for.
+
+    Attributes:
+        title: "header", "index", "chunks of encoded_tokens", ...
+        path: The file that `Field.offset` counts in.
+        count: Number of fields; may be 10^8.
+    """
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def path(self) -> Path: ...
+    @property
+    def count(self) -> int: ...
+
+    def fields(self, first: int, last: int) -> Sequence[Field]:
+        """Fields `first <= i < last`, in O(last - first) once the section has been opened.
+
+        Raises:
+            FormatError: That part of the file is damaged. Other parts stay readable.
+        """
+
+
+@runtime_checkable
+class Annotated(Protocol):
+    """A format that names the parts of its files."""
+
+    def sections(self, path: Path, options: Any) -> Sequence[Section]:
+        """The parts, in the order of the file. Opens at once: what is long is decoded when its fields are read.
+
+        Never raises for damaged content: a part that cannot be read has one field that says so, with `wrong`.
+        """
+
+
+def place_of(reader: TokenReader, position: int) -> Place | None:
+    """Where the token at a position of any axis lies, through all views; None when a reader does not know."""
+    while isinstance(reader, Underlying):
+        reader, position = reader.beneath(position)
+    return reader.place(position) if isinstance(reader, Located) else None
+
+
+def position_of(reader: TokenReader, path: Path, offset: int) -> int | None:
+    """The position on any axis of the token that holds a byte of a file; None where there is none."""
+    if isinstance(reader, Underlying):
+        for below in reader.readers():
+            found = position_of(below, path, offset)
+            if found is not None:
+                return reader.above(below, found)
+        return None
+    return reader.position(path, offset) if isinstance(reader, Located) else None
