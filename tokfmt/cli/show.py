@@ -42,6 +42,13 @@ def command(path: str, selection: str | None, **given: Any) -> None:
     if as_json:
         _as_json(preview)
         return
+    print_preview(preview, only_ids=only_ids, only_text=only_text, quiet=quiet, full=full)
+
+
+def print_preview(
+    preview: Any, *, only_ids: bool = False, only_text: bool = False, quiet: bool = False, full: bool = False
+) -> None:
+    """The heading and the notes on stderr, the sequences on stdout."""
     if not quiet:
         click.echo(_heading(preview), err=True)
         for note in preview.notes:

@@ -1,0 +1,42 @@
+"""Something to read, over everything else: help, or what is known of the dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Label, Static
+
+Rows = Sequence[tuple[str, str]]
+
+
+class Page(ModalScreen[None]):
+    """Headed blocks of two columns; any of Escape, q, ? and Enter leaves.
+
+    Args:
+        title: Of the page.
+        blocks: Heading and rows of each block.
+    """
+
+    BINDINGS = [Binding("escape,q,question_mark,enter,i", "leave", "Close")]
+
+    def __init__(self, title: str, blocks: Sequence[tuple[str, Rows]]) -> None:
+        super().__init__()
+        self._title, self._blocks = title, blocks
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="box page"):
+            yield Label(self._title, classes="title", markup=False)
+            with VerticalScroll():
+                for heading, rows in self._blocks:
+                    yield Label(heading, classes="heading", markup=False)
+                    wide = max((len(name) for name, _ in rows), default=0)
+                    for name, text in rows:
+                        yield Static(Content.assemble((f"{name:<{wide}}  ", "$text-accent"), text))
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
