@@ -34,7 +34,7 @@ class Size(click.ParamType[Any]):
 @click.command("browse", epilog=_EPILOG, no_args_is_help=True)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--tokenizer", metavar="NAME|DIR|FILE", help="Shows text. Remembered for the dataset.")
-@click.option("--theme", metavar="NAME", help="Colours: tokyo-night, catppuccin-latte, nord, gruvbox, textual-light ...")
+@click.option("--theme", metavar="NAME", help="Colours: tokyo-night, catppuccin-latte, nord, gruvbox ...")
 @click.option("--screenshot", type=click.Path(dir_okay=False), metavar="OUT.svg", help="Draw the screen to a file.")
 @click.option("--keys", default="", metavar="'KEY KEY'", help="With --screenshot: press these first.")
 @click.option("--size", type=Size(), default="120x36", help="With --screenshot: of the screen.", show_default=True)

@@ -1,9 +1,16 @@
-"""The terminal browser. What knows of Textual is in app, screens and widgets; everything else is tested without it.
+"""The terminal browser. What knows of Textual is in app, tabs, screens and widgets; the rest is tested without it.
 
-    remembered   what is kept of a dataset between runs              session    one opened dataset, and its views
-    opening      opening in stages: at once, then in full            viewport   rows and windows of a token axis, cached
-    records      the same for records that have no token axis        letters    tokens to glyphs
-    layout       glyphs to lines                                     scroll     a sequence of any length, as lines
-    jobs         threads that load, and are forgotten when stale     app        puts it on the screen
-    tabs         which tabs there are                                screenshot a state without a terminal
+Without Textual:
+    opening      opening in stages: at once, then in full
+    session      one opened dataset: its views, its tokenizer (vocabulary), what is remembered of it
+    loading      the stages that come later; jobs: the threads they run in
+    viewport     rows and windows of a token axis, cached; records: the same where there is no token axis
+    letters      tokens to glyphs; layout: glyphs to lines; scroll: a row of any length as lines
+    headings     a row in a line; facts: a token in full
+
+With it:
+    app          datasets, tabs, what is loaded      tabs          a module each; `tabs.TABS` lists them
+    widgets      list, reader, detail, ...           screens       what lies over everything for a moment
+    about        a dataset, and the keys, in words   browse.tcss   every colour
+    screenshot   a state without a terminal
 """

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from textual.app import App
+from textual.binding import Binding
+from textual.dom import DOMNode
+from textual.widget import Widget
 
 from tokfmt.core.errors import printable
 from tokfmt.core.records import RecordReader
 from tokfmt.tui.headings import short
+from tokfmt.tui.layout import Mode
 from tokfmt.tui.loading import Loading
 from tokfmt.tui.session import Session
-
-if TYPE_CHECKING:
-    from tokfmt.tui.app import Browser
+from tokfmt.tui.viewport import Span
 
 Block = tuple[str, list[tuple[str, str]]]
 
@@ -35,10 +39,31 @@ def _loading(session: Session, loading: Loading | None) -> str:
         if loading.stage == "tokenizer":
             return "◌ tokenizer"
         name = job.name or f"opening {session.opened.pending}"
-        return f"◌ {name} {share:.0%} · esc stops" if share is not None else f"◌ {name}"
+        return f"◌ {name} {share:.1%} · esc stops" if share is not None else f"◌ {name}"
     if session.opened.pending:
         return f"v finds the {session.opened.pending}" if session.opened.pending == "documents" else ""
     return ""
+
+
+def titles(session: Session, row: int) -> tuple[str, str]:
+    """Over the list, and over the reader."""
+    view, port = session.view, session.port
+    span = port.peek_span(row)
+    length = f" · {span.length:,} {port.unit}{'' if span.length == 1 else 's'}" if isinstance(span, Span) else ""
+    count = f"{port.count:,}{'' if view.whole else '…'} {view.name}" if port.count else f"no {view.name}"
+    return count, f"{view.singular} {row:,}{length}" if port.count else ""
+
+
+def manner_of(session: Session, mode: Mode, *, whitespace: bool, wrap: bool) -> str:
+    """How the reader shows a row, and what to do for more."""
+    text = mode.value if session.vocabulary else "text" if session.of_text else "ids"
+    words = [text, *(["whitespace"] if whitespace else []), *([] if wrap else ["not wrapped"])]
+    hint = (
+        []
+        if session.vocabulary or session.choice
+        else ["--tokenizer shows tokens" if session.of_text else "--tokenizer shows text"]
+    )
+    return " · ".join(hint + words)
 
 
 def about(session: Session) -> list[Block]:
@@ -75,16 +100,26 @@ def _plain(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
 
 
-def help_blocks(app: Browser) -> list[Block]:
-    """Every key there is, by where it works."""
+def help_blocks(app: App[None], title: str, tab: Widget) -> list[Block]:
+    """Every key there is, by where it works: in what has the focus, in the tab, everywhere."""
+    focused = [widget for widget in tab.query("*") if widget.can_focus]
+    places: list[tuple[str, DOMNode]] = [(f"In the {widget.id or type(widget).__name__}", widget) for widget in focused]
+    places = [(title, tab), *places, ("Everywhere", app)]
     blocks = []
-    places = [("Everywhere", app), (app._entry.title, app.tab)]
-    places += [(type(widget).__name__, widget) for widget in app.tab.query("*") if widget.can_focus]
-    for title, place in places:
-        rows: dict[str, str] = {}
-        for cls in type(place).__mro__:
-            for binding in vars(cls).get("BINDINGS", ()) if cls.__module__.startswith("tokfmt") else ():
-                keys = " ".join(app.get_key_display(one) for one in binding.make_bindings([binding]))
-                rows.setdefault(keys, binding.tooltip or binding.description)
-        blocks.append((title, list(rows.items())))
+    for heading, place in places:
+        rows: dict[str, list[str]] = {}
+        for binding in bindings_of(place):
+            rows.setdefault(binding.description, []).append(app.get_key_display(binding))
+        blocks.append((heading, [(" ".join(keys), description) for description, keys in rows.items()]))
     return blocks
+
+
+def bindings_of(node: DOMNode) -> Iterator[Binding]:
+    """The keys of a widget that tokfmt gave it, one at a time."""
+    seen = set()
+    for cls in type(node).__mro__:
+        if cls.__module__.startswith("tokfmt"):
+            for binding in Binding.make_bindings(vars(cls).get("BINDINGS", ())):
+                if binding.key not in seen:
+                    seen.add(binding.key)
+                    yield binding

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import ClassVar
 
-from textual.app import App, ComposeResult, SystemCommand
-from textual.binding import Binding
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer
 
-from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.errors import TokfmtError
 from tokfmt.ops.sources import SourceRequest
-from tokfmt.tui.about import about, help_blocks, summary
+from tokfmt.tui.about import summary
 from tokfmt.tui.loading import Loading, Result
+from tokfmt.tui.overlays import Overlays
 from tokfmt.tui.session import Session, open_session
 from tokfmt.tui.tabs import TABS, Entry
 from tokfmt.tui.tabs.tab import Tab
@@ -30,7 +31,7 @@ class Loaded(Message):
         self.result = result
 
 
-class Browser(App[None]):
+class Browser(Overlays):
     """Shows datasets.
 
     Args:
@@ -43,10 +44,8 @@ class Browser(App[None]):
     TITLE = "tokfmt browse"
     CSS_PATH = "browse.tcss"
     ENABLE_COMMAND_PALETTE = True
-    BINDINGS = [
-        Binding("question_mark", "help", "Help", key_display="?"),
-        Binding("i", "about", "About", show=False),
-        Binding("d", "datasets", "Datasets", show=False),
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *Overlays.BINDINGS,
         Binding("escape", "cancel", "Stop loading", show=False),
         Binding("q", "quit", "Quit"),
         *(Binding(tab.key, f"tab('{tab.name}')", tab.title, show=False) for tab in TABS),
@@ -60,7 +59,7 @@ class Browser(App[None]):
         self.sessions: dict[int, Session] = {0: session}
         self.loadings: dict[int, Loading] = {}
         self.current, self._tokenizer = 0, tokenizer
-        self._entry: Entry = TABS[0]
+        self.entry: Entry = TABS[0]
         self.theme = theme
 
     def compose(self) -> ComposeResult:
@@ -70,7 +69,7 @@ class Browser(App[None]):
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
-        self._show_dataset(0)
+        self.show_dataset(0)
         self._show_tab(TABS[0])
 
     @property
@@ -81,7 +80,7 @@ class Browser(App[None]):
     @property
     def tab(self) -> Tab:
         """The tab that is shown."""
-        return self.query_one(f"#{self._entry.name}", Tab)
+        return self.query_one(f"#{self.entry.name}", Tab)
 
     @property
     def idle(self) -> bool:
@@ -91,7 +90,8 @@ class Browser(App[None]):
 
     # datasets
 
-    def _show_dataset(self, number: int) -> None:
+    def show_dataset(self, number: int) -> None:
+        """Show a dataset, opening it when that has not been done."""
         if number not in self.sessions:
             try:
                 self.sessions[number] = open_session(self.requests[number], self._tokenizer)
@@ -134,19 +134,20 @@ class Browser(App[None]):
             loading.start_documents()
             self._say()
         else:
-            self.notify(f"There are only {session.view.name} here.")
+            why = f" {session.opened.notes[-1]}" if session.opened.notes else ""
+            self.notify(f"There are only {session.view.name} here.{why}", markup=False)
 
     # tabs
 
     def _show_tab(self, entry: Entry) -> None:
-        switcher, self._entry = self.query_one(ContentSwitcher), entry
+        switcher, self.entry = self.query_one(ContentSwitcher), entry
         if not switcher.query(f"#{entry.name}"):
             tab = entry.make()
             switcher.add_content(tab, id=entry.name)
             self.call_after_refresh(tab.show, self.session)
         switcher.current = entry.name
         self.query_one(TopBar).choose(entry.name)
-        self.call_after_refresh(lambda: self.tab.enter())
+        self.call_after_refresh(self.tab.enter)
 
     def action_tab(self, name: str) -> None:
         self._show_tab(next(entry for entry in TABS if entry.name == name))
@@ -159,38 +160,9 @@ class Browser(App[None]):
         self._show_tab(TABS[0])
         self.tab.reveal(position)
 
-    # over everything else
-
-    def action_help(self) -> None:
-        from tokfmt.tui.screens.page import Page
-
-        self.push_screen(Page("Keys", help_blocks(self)))
-
-    def action_about(self) -> None:
-        from tokfmt.tui.screens.page import Page
-
-        self.push_screen(Page(printable(self.session.path), about(self.session)))
-
-    def action_datasets(self) -> None:
-        from tokfmt.tui.screens.choice import OneOf
-
-        if len(self.requests) == 1:
-            self.notify("Only one dataset is open: tokfmt browse A B opens several.")
-            return
-        names = [printable(request.paths[0]) for request in self.requests]
-        then: Callable[[int | None], None] = lambda number: None if number is None else self._show_dataset(number)  # noqa: E731
-        self.push_screen(OneOf("Datasets", names, self.current), then)
-
     def action_cancel(self) -> None:
         if self.loadings[self.current].cancel():
             self._say()
-
-    def get_system_commands(self, screen: Screen[object]):  # type: ignore[no-untyped-def] # noqa: ANN201
-        """What the command palette offers: what Textual does, and every action of the tab that is shown."""
-        yield from super().get_system_commands(screen)
-        for owner in (self.tab, self):
-            for _, binding in owner._bindings:
-                yield SystemCommand(binding.description, f"key {binding.key}", lambda b=binding, o=owner: o.run_action(b.action))
 
     def on_unmount(self) -> None:
         for loading in self.loadings.values():

@@ -28,8 +28,8 @@ def columns(width: int, count: int, tokens: int | None) -> Columns:
         tokens: On the token axis, None where there is none.
     """
     number, length = max(2, len(f"{max(0, count - 1):,}")), 7
-    position = len(f"{tokens:,}") if tokens else 0
-    if width - number - length - position - 6 < 24:
+    position = max(8, len(f"{tokens:,}")) if tokens else 0
+    if width - number - length - position - 6 < 30:
         position = 0
     if width - number - length - 4 < 12:
         length = 0

@@ -73,7 +73,7 @@ class Job:
     """
 
     def __init__(
-        self, work: Callable[[Job], object], done: Callable[[object], None], told: Callable[[], None] = lambda: None
+        self, work: Callable[[Job], object], done: Callable[[object], object], told: Callable[[], object] = lambda: None
     ) -> None:
         self._work, self._finish, self._told = work, done, told
         self.name, self.total, self.unit, self.done = "", 0, "", 0

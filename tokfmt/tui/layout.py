@@ -59,13 +59,13 @@ class Line:
 
     def column_of(self, token: int) -> tuple[int, int]:
         """First column of a token and the one after its last; those of the glyph it is part of if it has none."""
-        at, found = 0, (0, 0)
+        at, owner, found = 0, -1, (0, 0)
         for run in self.runs:
             if run.token > token:
                 break
             if run.token >= 0:
-                start = found[0] if run.token == token and found[1] == at and found[1] else at
-                found = (start, at + run.cells)
+                found = (found[0] if run.token == owner else at, at + run.cells)
+                owner = run.token
             at += run.cells
         return found
 
@@ -140,9 +140,7 @@ def _line_end(found: Glyphs, at: int, width: int) -> int:
 def _document_ends(found: Glyphs, end: int) -> bool:
     """A separator lies before glyph `end` and something else behind it; runs of separators are padding."""
     return (
-        0 < end < len(found.texts)
-        and found.kinds[end - 1] is Kind.SEPARATOR
-        and found.kinds[end] is not Kind.SEPARATOR
+        0 < end < len(found.texts) and found.kinds[end - 1] is Kind.SEPARATOR and found.kinds[end] is not Kind.SEPARATOR
     )
 
 
@@ -167,9 +165,8 @@ def _interlinear(piece: Piece, first: int, alphabet: Alphabet, width: int, white
     columns: list[tuple[int, int]] = []  # token, cells
     used = 0
     for i, unit in enumerate(ids):
-        cells = 1 + max(
-            sum(found.cells[k] for k in spelled[i]), len(str(unit)), 0 if labels is None else len(str(labels[i]))
-        )
+        numbers = (unit,) if labels is None else (unit, labels[i])
+        cells = 1 + max(sum(found.cells[k] for k in spelled[i]), 1 + max(len(str(number)) for number in numbers))
         if used + cells > width and columns:
             out += _band(found, spelled, ids, labels, first, columns)
             columns, used = [], 0
@@ -206,5 +203,5 @@ def _band(
 def _beneath(
     numbers: Sequence[int], kind: Kind, first: int, columns: Sequence[tuple[int, int]], a: int, b: int
 ) -> Line:
-    runs = tuple(Run(f"{numbers[i]:<{cells}}", cells, first + i, kind) for i, cells in columns)
+    runs = tuple(Run(f" {numbers[i]}".ljust(cells)[:cells], cells, first + i, kind) for i, cells in columns)
     return Line(runs, a, b, leads=False)

@@ -1,7 +1,7 @@
 """Tokens to glyphs: what stands on the screen for each token, exactly.
 
-The bytes of neighbouring tokens are read together as UTF-8: a character whose bytes lie in several tokens belongs to the
-first of them. Bytes that are no UTF-8 are shown one by one as ⟨e2⟩, never replaced. Control characters are escaped.
+The bytes of neighbouring tokens are read together as UTF-8: a character whose bytes lie in several tokens belongs to
+the first of them. Bytes that are no UTF-8 are shown one by one as ⟨e2⟩, never replaced. Control characters are escaped.
 """
 
 from __future__ import annotations
@@ -103,9 +103,7 @@ def glyphs(units: Tokens, first: int, alphabet: Alphabet, *, whitespace: bool = 
 
 
 def _add_text(out: Glyphs, text: str, token: int, kind: Kind, whitespace: bool) -> None:
-    if kind is not Kind.TEXT:
-        out.add(text, token, kind)
-    elif text.isprintable() and not whitespace:
+    if kind is not Kind.TEXT or (text.isprintable() and not whitespace):
         out.add(text, token, kind)
     else:
         for char in text:
@@ -168,7 +166,8 @@ def spell(pieces: Sequence[bytes | str]) -> list[list[Run]]:
 
 def _spell_bytes(pieces: Sequence[bytes | str], at: int, out: list[list[Run]]) -> int:
     """Spell pieces from `at` on byte by byte until one ends where a character does; returns the piece after it."""
-    held = [(byte, at) for byte in pieces[at]]  # a byte and its piece
+    begun = pieces[at]
+    held = [(byte, at) for byte in begun] if isinstance(begun, bytes) else []  # a byte and its piece
     end = at + 1
     while held:
         more = pieces[end] if end < len(pieces) else ""

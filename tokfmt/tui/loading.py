@@ -1,7 +1,8 @@
-"""What loads behind a session: its tokenizer, then its documents. Results are handed to whoever asked, on their thread."""
+"""What loads behind a session: its tokenizer, then its documents. Results are handed to whoever asked."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -9,6 +10,7 @@ from typing import Literal
 from tokfmt.core.errors import TokfmtError
 from tokfmt.tui.jobs import Job
 from tokfmt.tui.opening import Opened, open_in_full
+from tokfmt.tui.remembered import remember
 from tokfmt.tui.session import Session
 from tokfmt.tui.vocabulary import Vocabulary, load
 
@@ -32,7 +34,7 @@ class Loading:
         post: Called on a worker's thread; must hand the result to the thread of the screen, which calls `take`.
     """
 
-    def __init__(self, session: Session, post: Callable[[Result], None]) -> None:
+    def __init__(self, session: Session, post: Callable[[Result], object]) -> None:
         self.session, self._post = session, post
         self.job: Job | None = None
         self.stage: Stage | None = None
@@ -63,6 +65,7 @@ class Loading:
         self.job = self.stage = None
         if isinstance(outcome, Vocabulary):
             session.use(outcome)
+            self._remember()
             if self._splits_otherwise(outcome):
                 self._begin("documents")
                 return
@@ -73,6 +76,12 @@ class Loading:
         if stage == "tokenizer":
             session.choice = session.choice if isinstance(outcome, Vocabulary) else None
             self.start()
+
+    def _remember(self) -> None:
+        choice = self.session.choice
+        if choice is not None and choice.source == "--tokenizer":
+            name = os.path.abspath(choice.name) if os.path.exists(choice.name) else choice.name
+            remember(self.session.path, tokenizer=name)
 
     def _splits_otherwise(self, vocabulary: Vocabulary) -> bool:
         """What was opened at once has another separator than the tokenizer that the user named."""
@@ -86,7 +95,7 @@ class Loading:
         choice = session.choice
         if stage == "tokenizer" and choice is not None:
             name, encoding = choice.name, session.of_text
-            work: Callable[[Job], object] = lambda job: load(name, encoding=encoding)  # noqa: ARG005, E731
+            work: Callable[[Job], object] = lambda job: load(name, encoding=encoding)  # noqa: E731
         else:
             eos = session.vocabulary.handle.eos_id if session.vocabulary else None
             work = lambda job: open_in_full(session.request, session.opened.format, eos, job)  # noqa: E731

@@ -1,8 +1,8 @@
 """Opening a dataset in stages: what can be shown at once, whatever its size, and the rest in a worker.
 
-    first    formats with samples: the rows as stored       packs, stores: tokens in rows, before the index is read
-             records: the first of them                     everything small: documents, without a second stage
-    in full  documents, by the index or by a scan for separators; records, counted
+At once: of formats with samples the rows as stored; of packs and stores the tokens in rows, before the index is read;
+of records the first; of everything small the documents, without a second stage. In full: documents, by the index or by
+a scan for separators; records, counted.
 """
 
 from __future__ import annotations
@@ -137,7 +137,8 @@ def _samples(request: SourceRequest, format_: Format, words: list[str]) -> Opene
         reader = _open(request, format_, [*words, "view=samples"])
     except UnsupportedError:
         return None
-    assert not isinstance(reader, RecordReader)  # noqa: S101 - samples are tokens
+    if isinstance(reader, RecordReader):
+        return None
     info = reader.info
     view = View("samples", Viewport(reader), reader)
     starts = info.tokens <= AT_ONCE
@@ -160,9 +161,9 @@ def _rows(reader: TokenReader) -> View:
 def _at_once(request: SourceRequest, format_: Format, words: list[str], *, small: bool) -> Opened:
     reader = _open(request, format_, words)
     if isinstance(reader, RecordReader):
-        info = reader.info
-        notes = info.inferred + info.notes
-        known = info.records if info.records is not None or not small else reader.count()
+        held = reader.info
+        notes = held.inferred + held.notes
+        known = held.records if held.records is not None or not small else reader.count()
         if known is not None:
             return Opened(format_, (_records(reader, known),), Separator(None), notes)
         first = first_records(reader)

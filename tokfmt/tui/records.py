@@ -88,7 +88,7 @@ def first_records(reader: RecordReader) -> list[str | list[int]]:
     try:
         for block in reader.blocks(1 << 62)[:1]:
             for batch in reader.texts(block) if reader.info.kind == "text" else reader.ids(block):
-                found = list(batch.texts) if batch.ragged is None else batch.ragged.tolist()
+                found: list[str | list[int]] = [*batch.texts] if batch.ragged is None else [*batch.ragged.tolist()]
                 return found[:_GLIMPSED]
     except TokfmtError:
         pass
@@ -98,5 +98,5 @@ def first_records(reader: RecordReader) -> list[str | list[int]]:
 class Characters:
     """The decoder of units that are code points."""
 
-    def pieces(self, units: Sequence[int]) -> list[bytes | str]:
-        return [chr(unit) for unit in units]
+    def pieces(self, tokens: Sequence[int] | Tokens) -> list[bytes | str]:
+        return [chr(unit) for unit in tokens]

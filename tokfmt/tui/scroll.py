@@ -1,7 +1,7 @@
 """A row of any length as lines: laid out chunk by chunk, only near what is shown.
 
-A row is cut into chunks of about CHUNK tokens. In text a chunk begins behind a line feed where there is one near, so the
-cut is not seen; in a grid of ids at a whole line. A line is addressed as (chunk, line in it).
+A row is cut into chunks of about CHUNK tokens. In text a chunk begins behind a line feed where there is one near, so
+the cut is not seen; in a grid of ids at a whole line. A line is addressed as (chunk, line in it).
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ class Roll:
         piece = fetched(self.port, self.row, at, min(at + _LOOK, self.span.length))
         if isinstance(piece, Damage):
             return at
-        spelled = [p.encode("utf-8", "surrogatepass") if isinstance(p, str) else p for p in decoder.pieces(piece.units.tolist())]
+        found = decoder.pieces(piece.units.tolist())
+        spelled = [p.encode("utf-8", "surrogatepass") if isinstance(p, str) else p for p in found]
         behind = next((i + 1 for i, text in enumerate(spelled) if text.endswith(b"\n")), None)
         if behind is None:  # not inside a character
             behind = next((i for i, text in enumerate(spelled) if text[:1] and not 0x80 <= text[0] < 0xC0), 0)
@@ -114,6 +115,7 @@ class Scroll:
         self.cursor = max(0, min(cursor, roll.span.length - 1))
         self.top: At = (0, 0)
         self.column: int | None = None
+        self._on: At | None = None  # the line of the cursor, when its token is on several
 
     # walking: each raises NotLoadedError
 
@@ -146,6 +148,10 @@ class Scroll:
             at -= 1
         return number, at
 
+    def here(self) -> At:
+        """The line that the cursor is on."""
+        return self._on or self.find(self.cursor)
+
     def visible(self, height: int) -> tuple[list[Line], int | None]:
         """The lines from the top on, and the chunk that is needed for more of them."""
         out: list[Line] = []
@@ -165,11 +171,11 @@ class Scroll:
 
     def to(self, token: int) -> None:
         self.cursor = max(0, min(token, self.roll.span.length - 1))
-        self.column = None
+        self.column = self._on = None
 
     def by_lines(self, count: int) -> None:
         """Move the cursor over lines that it may stand on; stops at both ends."""
-        at = self.find(self.cursor)
+        begin = at = self.here()
         column = self.line(at).column_of(self.cursor)[0] if self.column is None else self.column
         step = self._after if count > 0 else self._before
         for _ in range(abs(count)):
@@ -179,8 +185,9 @@ class Scroll:
             if beyond is None:
                 break
             at = beyond
-        self.to(self.line(at).token_at(column))
-        self.column = column
+        if at != begin:
+            self.to(self.line(at).token_at(column))
+            self.column, self._on = column, at
 
     def by_view(self, count: int, height: int) -> None:
         """Scroll without moving the cursor; never beyond the last line."""
@@ -214,7 +221,7 @@ class Scroll:
 
     def reveal(self, height: int) -> None:
         """Bring the cursor's line into view: by as little as possible when it is near, else to the middle."""
-        at = self.find(self.cursor)
+        at = self.here()
         if at < self.top:
             near = self._distance(at, self.top, height)
             self.top = at if near else self._above(at, height // 2)

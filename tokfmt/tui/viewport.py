@@ -1,7 +1,7 @@
 """What a screen shows of a dataset: rows and windows of tokens, cached, never more than was looked at.
 
-Everything comes in two halves: `peek_*` answers at once from what is cached, or None, and is for drawing; `load_*` reads
-and is for a worker thread. What could not be read is cached as `Damage`, and the rest stays usable.
+Everything comes in two halves: `peek_*` answers at once from what is cached, or None, and is for drawing; `load_*`
+reads and is for a worker thread. What could not be read is cached as `Damage`, and the rest stays usable.
 
 A *row* is a sequence, a sample, a record: what the list shows a line of. Its *units* are tokens, or the characters of a
 text that has no tokens (see `records`).

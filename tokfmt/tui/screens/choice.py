@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList
@@ -15,7 +16,7 @@ from textual.widgets.option_list import Option
 class OneOf(ModalScreen[int | None]):
     """Asks which one; dismissed with its number, or with None by Escape."""
 
-    BINDINGS = [Binding("escape", "leave", "Cancel")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
 
     def __init__(self, text: str, choices: Sequence[str], current: int = 0) -> None:
         super().__init__()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -22,7 +23,7 @@ class Page(ModalScreen[None]):
         blocks: Heading and rows of each block.
     """
 
-    BINDINGS = [Binding("escape,q,question_mark,enter,i", "leave", "Close")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter,i", "leave", "Close")]
 
     def __init__(self, title: str, blocks: Sequence[tuple[str, Rows]]) -> None:
         super().__init__()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Label
@@ -17,7 +19,7 @@ class Question(ModalScreen[str | None]):
         value: What stands there already.
     """
 
-    BINDINGS = [Binding("escape", "leave", "Cancel")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
 
     def __init__(self, text: str, value: str = "") -> None:
         super().__init__()
@@ -27,6 +29,9 @@ class Question(ModalScreen[str | None]):
         with Vertical(classes="box"):
             yield Label(self._text, markup=False)
             yield Input(self._value, compact=True)
+
+    def on_mount(self) -> None:
+        self.set_focus(self.query_one(Input))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.dismiss(event.value.strip())

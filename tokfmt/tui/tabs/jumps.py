@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 
 from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.inside import place_of, position_of
@@ -21,7 +22,7 @@ from tokfmt.tui.viewport import Span
 class Jumps(Tab):
     """The jumps of a tab that shows rows; `where` and `go` are the tab's."""
 
-    BINDINGS = [
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("g", "jump('row')", "Go to"),
         Binding("t", "jump('token')", "Token position", show=False),
         Binding("o", "jump('byte')", "Byte offset", show=False),
@@ -42,18 +43,18 @@ class Jumps(Tab):
         if count:
             self.go((random.randrange(count), 0))  # noqa: S311 - for looking about
 
-    def action_jump(self, what: str) -> None:
+    async def action_jump(self, what: str) -> None:
         view = self.session.view
         if what == "row":
-            self._ask(f"{view.singular} number, 0 to {max(0, view.port.count - 1):,}", self._to_row)
+            await self._ask(f"{view.singular} number, 0 to {max(0, view.port.count - 1):,}", self._to_row)
         elif isinstance(view.reader, RecordReader):
             self.notify("Records have no token axis: nobody has tokenised them all.", severity="warning")
         elif what == "token":
-            self._ask(f"token position, 0 to {max(0, view.reader.info.tokens - 1):,}", self._to_position)
+            await self._ask(f"token position, 0 to {max(0, view.reader.info.tokens - 1):,}", self._to_position)
         else:
-            self._ask("byte offset, or file:offset", self._to_byte)
+            await self._ask("byte offset, or file:offset", self._to_byte)
 
-    def _ask(self, text: str, then: Callable[[str], None]) -> None:
+    async def _ask(self, text: str, then: Callable[[str], None]) -> None:
         def answered(answer: str | None) -> None:
             if answer:
                 try:
@@ -61,7 +62,8 @@ class Jumps(Tab):
                 except TokfmtError as error:
                     self.notify(str(error), severity="error", markup=False)
 
-        self.app.push_screen(Question(text), answered)
+        # awaited, so that keys typed at once go to the question
+        await self.app.push_screen(Question(text), answered)
 
     def _to_row(self, answer: str) -> None:
         count, row = self.session.port.count, parse_count(answer)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
+from tokfmt.tui.about import manner_of, titles
 from tokfmt.tui.facts import facts_of
 from tokfmt.tui.layout import Mode
 from tokfmt.tui.opening import View
@@ -20,13 +22,15 @@ from tokfmt.tui.widgets.divider import Divider
 from tokfmt.tui.widgets.reader import Reader
 from tokfmt.tui.widgets.sequences import SequenceList
 
+NARROW = 90
+"""Cells of the reader under which the facts of a token take a line more."""
 NARROWEST, WIDEST, STEP = 20, 80, 5  # per cent
 
 
 class SequencesTab(Jumps, Desked):
     """List, reader, detail."""
 
-    BINDINGS = [
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("m", "mode", "Text/ids"),
         Binding("v", "view", "View"),
         Binding("n", "next(1)", "Next"),
@@ -100,21 +104,16 @@ class SequencesTab(Jumps, Desked):
         self.ask_where(lambda: located(port, position))
 
     def ask_where(self, find: Callable[[], Where | None]) -> None:
-        self.ask(find, lambda where: where and self.go(where))
+        self.ask(find, lambda where: None if where is None else self.go(where))
 
     def enter(self) -> None:
         self.list.focus()
 
     def _title(self) -> None:
-        view, row = self.session.view, self.reader.row
-        more = "" if view.whole else "…"
-        self.list.border_title = f"{view.name} {view.port.count:,}{more}" if view.port.count else f"no {view.name}"
-        self.reader.border_title = f"{view.singular} {row:,}"
-        way = [self.reader.mode.value]
-        way += ["whitespace"] if self.reader.whitespace else []
-        way += [] if self.reader.wrap else ["not wrapped"]
-        hint = "" if self.session.vocabulary or self.session.of_text else " · --tokenizer shows text"
-        self.reader.border_subtitle = " · ".join(way) + hint
+        reader, reading = self.reader, self.query_one("#reading")
+        self.list.border_title, reading.border_title = titles(self.session, reader.row)
+        manner = manner_of(self.session, reader.mode, whitespace=reader.whitespace, wrap=reader.wrap)
+        reading.border_subtitle = manner
 
     @on(SequenceList.Chosen)
     def _chosen(self, message: SequenceList.Chosen) -> None:
@@ -125,7 +124,13 @@ class SequencesTab(Jumps, Desked):
         session, (row, unit) = self.session, self.where
         self._title()
         if session.port.count and self.reader.port is session.port:
-            self.ask(lambda: facts_of(session, row, unit), lambda facts: self.query_one(Detail).show(facts, session.port.unit))
+            self.ask(
+                lambda: facts_of(session, row, unit),
+                lambda facts: self.query_one(Detail).show(facts, session.port.unit),
+            )
+
+    def on_resize(self) -> None:
+        self.set_class(self.query_one("#reading").size.width < NARROW, "narrow")
 
     # doing
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -13,28 +13,19 @@ from textual.strip import Strip
 from tokfmt.tui.layout import UNBOUNDED, Line, Mode
 from tokfmt.tui.letters import Alphabet
 from tokfmt.tui.scroll import Manner, NotLoadedError, Roll, Scroll
-from tokfmt.tui.viewport import Damage, Port, Span, fetched_span
+from tokfmt.tui.viewport import Damage, Port, fetched_span
 from tokfmt.tui.widgets.paint import CLASSES, damaged, painted
-from tokfmt.tui.widgets.roller import Roller
+from tokfmt.tui.widgets.steps import Steps
 from tokfmt.tui.widgets.track import Track
 
-class Reader(Roller):
+
+class Reader(Steps):
     """Shows a row of a port; the cursor is on a token.
 
     `hits` are intervals of tokens of the row that is shown, to be marked; set it and call `refresh`.
     """
 
-    COMPONENT_CLASSES = CLASSES
-    BINDINGS = [
-        Binding("right", "tokens(1)", "Next token", show=False),
-        Binding("left", "tokens(-1)", "Previous token", show=False),
-        Binding("down,j", "lines(1)", "Down", show=False),
-        Binding("up,k", "lines(-1)", "Up", show=False),
-        Binding("pagedown,space", "pages(1)", "Page down", show=False),
-        Binding("pageup", "pages(-1)", "Page up", show=False),
-        Binding("home", "to(0)", "First token", show=False),
-        Binding("end", "to(-1)", "Last token", show=False),
-    ]
+    COMPONENT_CLASSES: ClassVar[set[str]] = CLASSES
     mode: reactive[Mode] = reactive(Mode.TEXT)
     whitespace: reactive[bool] = reactive(False)
     wrap: reactive[bool] = reactive(True)
@@ -50,8 +41,8 @@ class Reader(Roller):
         self.scroll: Scroll | None = None
         self.damage: Damage | None = None
         self.hits: list[range] = []
-        self._lines: list[Line] = []
-        self._left, self._opening = 0, False
+        self.lines: list[Line] = []
+        self.left, self._opening = 0, False
 
     @property
     def manner(self) -> Manner:
@@ -76,7 +67,7 @@ class Reader(Roller):
             self.row, self.hits = row, self.hits if row == self.row else []
             self.damage = found if isinstance(found, Damage) else None
             self.scroll = found if isinstance(found, Scroll) else None
-            self._left, self._opening = 0, False
+            self.left, self._opening = 0, False
             self.move(_nothing)
 
         self.ask(work, then)
@@ -114,7 +105,7 @@ class Reader(Roller):
             except NotLoadedError as error:
                 self._load(scroll, error.chunk, step, reveal=reveal)
                 return
-        self._lines, missing = scroll.visible(max(1, self.size.height)) if scroll else ([], None)
+        self.lines, missing = scroll.visible(max(1, self.size.height)) if scroll else ([], None)
         self._settle()
         self.post_message(self.Moved())
         if scroll is not None and missing is not None:
@@ -125,66 +116,27 @@ class Reader(Roller):
 
     def _settle(self) -> None:
         length = self.scroll.roll.span.length if self.scroll else 0
-        if self._lines and self.is_mounted:
-            seen = self._lines[-1].last - self._lines[0].first
+        if self.lines and self.is_mounted:
+            seen = self.lines[-1].last - self.lines[0].first
             share = seen / length if length else 1.0
-            self.query_one(Track).show(self._lines[0].first / max(1, length - seen), share)
+            self.query_one(Track).show(self.lines[0].first / max(1, length - seen), share)
             if not self.wrap and self.scroll:
                 self._follow(self.scroll)
         self.refresh()
 
     def _follow(self, scroll: Scroll) -> None:
         """Unwrapped lines: bring the cursor's column into view."""
-        line = next((line for line in self._lines if line.leads and line.first <= scroll.cursor < line.last), None)
+        line = next((line for line in self.lines if line.leads and line.first <= scroll.cursor < line.last), None)
         if line is not None:
             start, stop = line.column_of(scroll.cursor)
-            if not self._left <= start < max(self._left + 1, self._left + self.columns - (stop - start)):
-                self._left = max(0, start - self.columns // 2)
-
-    def action_tokens(self, count: int) -> None:
-        self.move(lambda scroll: scroll.by_tokens(count))
-
-    def action_lines(self, count: int) -> None:
-        self.move(lambda scroll: scroll.by_lines(count))
-
-    def action_pages(self, pages: int) -> None:
-        self.page(pages)
-
-    def action_to(self, token: int) -> None:
-        self.move(lambda scroll: scroll.to(token if token >= 0 else scroll.roll.span.length - 1))
-
-    def go_to(self, token: int) -> None:
-        """Put the cursor on a token."""
-        self.move(lambda scroll: scroll.to(token))
-
-    def page(self, pages: int) -> None:
-        self.move(lambda scroll: scroll.by_lines(pages * max(1, self.size.height - 1)))
-
-    def roll(self, lines: int) -> None:
-        self.move(lambda scroll: scroll.by_view(lines, self.size.height), reveal=False)
-
-    def drag(self, share: float) -> None:
-        def step(scroll: Scroll) -> None:
-            scroll.top = scroll.find(round(share * (scroll.roll.span.length - 1)))
-
-        self.move(step, reveal=False)
-
-    def on_click(self, event: events.Click) -> None:
-        if event.y < len(self._lines):
-            line, column = self._lines[event.y], self._left + event.x
-            self.move(lambda scroll: scroll.to(line.token_at(column)), reveal=False)
-
-    def on_focus(self) -> None:
-        self.refresh()
-
-    def on_blur(self) -> None:
-        self.refresh()
+            if not self.left <= start < max(self.left + 1, self.left + self.columns - (stop - start)):
+                self.left = max(0, start - self.columns // 2)
 
     def render_line(self, y: int) -> Strip:
         if self.damage is not None:
             return self.strip(damaged(self, self.damage, y))
-        if y < len(self._lines) and self.scroll is not None:
-            return self.strip(painted(self, self.scroll, self._lines[y]), self._left)
+        if y < len(self.lines) and self.scroll is not None:
+            return self.strip(painted(self, self.scroll, self.lines[y]), self.left)
         return self.strip([])
 
 

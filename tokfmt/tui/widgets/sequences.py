@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
-from rich.segment import Segment
-from rich.style import Style
 from textual import events
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
-from tokfmt.tui.headings import columns, short, words_of
-from tokfmt.tui.letters import Alphabet, Kind
-from tokfmt.tui.viewport import Damage, Port, Span, Viewport
+from tokfmt.tui.letters import Alphabet
+from tokfmt.tui.viewport import Port
+from tokfmt.tui.widgets.listing import CLASSES, HEAD, head_line, row_line
 from tokfmt.tui.widgets.roller import Roller
 from tokfmt.tui.widgets.track import Track
-
-HEAD = 64
-"""Units of a row of which the list shows what fits."""
 
 
 class SequenceList(Roller):
@@ -27,11 +24,8 @@ class SequenceList(Roller):
     Call `show` with a port, `restrict` with row numbers to list only these.
     """
 
-    COMPONENT_CLASSES = {
-        "list--head", "list--number", "list--dim", "list--words", "list--mark", "list--damage", "list--cursor",
-        "list--cursor-blurred",
-    }  # fmt: skip
-    BINDINGS = [
+    COMPONENT_CLASSES: ClassVar[set[str]] = CLASSES
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "by(1)", "Down", show=False),
         Binding("up,k", "by(-1)", "Up", show=False),
         Binding("pagedown", "pages(1)", "Page down", show=False),
@@ -156,45 +150,5 @@ class SequenceList(Roller):
         if event.y >= 1 and self.top + event.y - 1 < self.count:
             self.choose(self.top + event.y - 1)
 
-    # drawing
-
     def render_line(self, y: int) -> Strip:
-        port = self.port
-        tokens = port.reader.info.tokens if isinstance(port, Viewport) else None
-        wide = columns(self.columns, port.count if port else 0, tokens)
-        style = self.get_component_rich_style
-        if y == 0:
-            named = f"{'#':>{wide.number}} "
-            named += f"{'position':>{wide.position + 1}} "[: wide.position + 2] if wide.position else ""
-            named += f"{'length':>{wide.length}} " if wide.length else ""
-            return self.strip([Segment(f"{named} first {port.unit if port else 'token'}s", style("list--head"))])
-        index = self.top + y - 1
-        if port is None or index >= self.count:
-            return self.strip([])
-        row = self.row_of(index)
-        current = "" if index != self.cursor else "list--cursor" if self.has_focus else "list--cursor-blurred"
-        segments = [Segment(f"{row:>{wide.number},} ", self._style("list--number", current))]
-        span = port.peek_span(row)
-        if isinstance(span, Span):
-            at = f"{span.start:>{wide.position + 1},} " if wide.position and span.start is not None else ""
-            long = f"{short(span.length):>{wide.length}} " if wide.length else ""
-            segments.append(Segment(at + long, self._style("list--dim", current)))
-        segments += self._words(row, span, wide.words, current)
-        rest = self.columns - sum(segment.cell_length for segment in segments)
-        return self.strip([*segments, Segment(" " * max(0, rest), self._style("list--words", current))])
-
-    def _words(self, row: int, span: Span | Damage | None, width: int, current: str) -> list[Segment]:
-        found = None if self.port is None or span is None else self.port.peek(row, 0, HEAD)
-        if found is None:
-            return [Segment(" …", self._style("list--dim", current))]
-        if isinstance(found, Damage):
-            return [Segment(f" ✗ {found.why}"[:width], self._style("list--damage", current))]
-        runs = words_of(found, self.alphabet, width - 1)
-        marks = {Kind.TEXT: "list--words", Kind.ID: "list--words"}
-        return [
-            Segment(" ", self._style("list--words", current)),
-            *(Segment(text, self._style(marks.get(kind, "list--mark"), current)) for text, kind, _ in runs),
-        ]
-
-    def _style(self, name: str, current: str) -> Style:
-        return self.get_component_rich_style(name, current) if current else self.get_component_rich_style(name)
+        return self.strip(head_line(self) if y == 0 else row_line(self, self.top + y - 1))
