@@ -85,7 +85,8 @@ def test_in_a_terminal(tmp_path):
         await_text("1,116 tokens")
         tell("send-keys", "?")
         await_text("Wrap lines")
-        tell("send-keys", "Escape")
+        tell("send-keys", "q")
+        await_text("document 11")
         tell("send-keys", "q")
         await_text("left with 0")
     finally:

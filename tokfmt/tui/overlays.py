@@ -52,7 +52,7 @@ class Overlays(App[None]):
     def action_about(self) -> None:
         from tokfmt.tui.screens.page import Page
 
-        self.push_screen(Page(printable(self.session.path), about(self.session)))
+        self.push_screen(Page(printable(self.session.path), about(self.session), 90))
 
     def action_datasets(self) -> None:
         from tokfmt.tui.screens.choice import OneOf

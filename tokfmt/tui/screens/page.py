@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import ItemGrid, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Label, Static
@@ -21,23 +21,28 @@ class Page(ModalScreen[None]):
     Args:
         title: Of the page.
         blocks: Heading and rows of each block.
+        column: Cells that a block needs; as many stand side by side as there is room for.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter,i", "leave", "Close")]
 
-    def __init__(self, title: str, blocks: Sequence[tuple[str, Rows]]) -> None:
+    def __init__(self, title: str, blocks: Sequence[tuple[str, Rows]], column: int = 34) -> None:
         super().__init__()
-        self._title, self._blocks = title, blocks
+        self._title, self._blocks, self._column = title, blocks, column
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box page"):
             yield Label(self._title, classes="title", markup=False)
-            with VerticalScroll():
+            with VerticalScroll(), ItemGrid(min_column_width=self._column):
                 for heading, rows in self._blocks:
-                    yield Label(heading, classes="heading", markup=False)
-                    wide = max((len(name) for name, _ in rows), default=0)
-                    for name, text in rows:
-                        yield Static(Content.assemble((f"{name:<{wide}}  ", "$text-accent"), text))
+                    yield Static(_block(heading, rows), classes="block")
 
     def action_leave(self) -> None:
         self.dismiss(None)
+
+
+def _block(heading: str, rows: Rows) -> Content:
+    wide = max((len(name) for name, _ in rows), default=0)
+    lines = [Content.styled(heading, "bold")]
+    lines += [Content.assemble((f"{name:<{wide}}  ", "$text-accent"), text) for name, text in rows]
+    return Content("\n").join(lines)
