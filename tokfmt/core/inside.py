@@ -6,7 +6,6 @@ All of it is optional, and asked for with `isinstance`: a plug-in that offers no
     Underlying   a view that knows where its positions lie on the axis beneath
     Sampled      a reader of samples that are stored with loss mask and labels
     Annotated    a format that can name the parts of its files: header fields, index entries, chunks
-    Glimpsed     a format whose tokens can be seen before its index has been read
 """
 
 from __future__ import annotations
@@ -14,16 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.ragged import Tokens
-
-if TYPE_CHECKING:
-    from tokfmt.core.format import Hints
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +135,6 @@ class Annotated(Protocol):
         """The parts, in the order of the file. Opens at once: what is long is decoded when its fields are read.
 
         Never raises for damaged content: a part that cannot be read has one field that says so, with `wrong`.
-        """
-
-
-@runtime_checkable
-class Glimpsed(Protocol):
-    """A format whose index takes long to read, and whose tokens can be seen without it."""
-
-    def glimpse(self, paths: Sequence[Path], options: Any, hints: Hints) -> TokenReader | None:
-        """All tokens as one stream, after a look at the header alone; None when that does not tell where they are.
-
-        Never raises for damaged content: `Format.open` will say what is wrong.
         """
 
 

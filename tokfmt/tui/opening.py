@@ -17,7 +17,7 @@ from tokfmt import registry
 from tokfmt.core.axis import Layout, Separators, TokenReader
 from tokfmt.core.errors import TokfmtError, UnsupportedError
 from tokfmt.core.format import Format, Hints
-from tokfmt.core.inside import Glimpsed
+from tokfmt.core.glimpse import Glimpsed
 from tokfmt.core.options import parse_options
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.open import open_source

@@ -86,7 +86,7 @@ class Piece:
 
     units: Tokens
     masks: NDArray[np.uint8] | None = None
-    labels: Tokens | None = None
+    labels: NDArray[np.integer] | None = None
 
 
 class Port(Protocol):

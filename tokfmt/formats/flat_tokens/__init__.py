@@ -76,7 +76,7 @@ class FlatTokens:
         return FlatTokensReader(paths[0], options)
 
     def glimpse(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader | None:  # noqa: ARG002
-        """See `core.inside.Glimpsed`."""
+        """See `core.glimpse.Glimpsed`."""
         from tokfmt.formats.flat_tokens.glimpse import glimpse
 
         return glimpse(paths[0], options)

@@ -52,7 +52,7 @@ class Modalities:
         return ModalitiesReader(paths, options, hints)
 
     def glimpse(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> ModalitiesReader | None:  # noqa: ARG002
-        """See `core.inside.Glimpsed`."""
+        """See `core.glimpse.Glimpsed`."""
         from tokfmt.formats.modalities.glimpse import glimpse
 
         return glimpse(paths[0], options)
