@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tokfmt.core.axis import Info, TokenReader, check_interval
+from tokfmt.core.axis import Info, TokenReader, check_interval, check_position
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 
 
@@ -65,6 +65,21 @@ class Concat:
         k = int(np.searchsorted(self._firsts, last, side="right")) - 1
         local = last - int(self._firsts[k])
         return int(self.sources[k].offsets(local, local)[0]) + int(self._starts[k])
+
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        check_position(position, self._info.tokens)
+        k = int(np.searchsorted(self._starts, position, side="right")) - 1
+        return self.sources[k], position - int(self._starts[k])
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        """Of a reader that is there several times, in the first place."""
+        for k, source in enumerate(self.sources):
+            if source is reader:
+                return int(self._starts[k]) + position
+        return None
+
+    def readers(self) -> Sequence[TokenReader]:
+        return self.sources
 
     def close(self) -> None:
         for source in self.sources:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tokfmt.core.axis import Info, TokenReader, check_interval, windows
+from tokfmt.core.axis import Info, TokenReader, check_interval, check_position, windows
 from tokfmt.core.errors import Loss
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.views.separated import Restorable
@@ -33,6 +33,16 @@ class Slice:
         check_interval(first, last, self.last - self.first, "sequences")
         return self.source.offsets(first + self.first, last + self.first) - self._start
 
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        check_position(position, self._stop - self._start)
+        return self.source, position + self._start
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        return position - self._start if reader is self.source and self._start <= position < self._stop else None
+
+    def readers(self) -> tuple[TokenReader]:
+        return (self.source,)
+
     def close(self) -> None:
         self.source.close()
 
@@ -58,6 +68,16 @@ class NonEmpty:
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, len(self._offsets) - 1, "sequences")
         return self._offsets[first : last + 1]
+
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        check_position(position, self.source.info.tokens)
+        return self.source, position
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        return position if reader is self.source else None
+
+    def readers(self) -> tuple[TokenReader]:
+        return (self.source,)
 
     def close(self) -> None:
         self.source.close()
@@ -101,6 +121,16 @@ class Known:
 
     def offsets(self, first: int, last: int) -> Offsets:
         return self.source.offsets(first, last)
+
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        check_position(position, self.source.info.tokens)
+        return self.source, position
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        return position if reader is self.source else None
+
+    def readers(self) -> tuple[TokenReader]:
+        return (self.source,)
 
     def close(self) -> None:
         self.source.close()

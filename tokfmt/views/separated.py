@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from tokfmt.core.axis import Info, Separators, TokenReader, check_interval, sequence_at, windows
+from tokfmt.core.axis import Info, Separators, TokenReader, check_interval, check_position, sequence_at, windows
 from tokfmt.core.dtypes import smallest
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.ragged import Offsets, Tokens
@@ -64,6 +64,24 @@ class WithSeparators:
         plain[ends - start] = False
         out[plain] = self.source.tokens(start - first, stop - first - len(ends))
         return out
+
+    def beneath(self, position: int) -> tuple[TokenReader, int] | None:
+        check_position(position, self.info.tokens)
+        if self._stored is not None:
+            return self._stored, position
+        sequence = sequence_at(self.source, position, shift=1)
+        end = int(self.source.offsets(sequence, sequence + 1)[1]) + sequence
+        return None if position == end else (self.source, position - sequence)
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        if reader is not self.readers()[0]:
+            return None
+        if self._stored is not None:
+            return position if position < self.info.tokens else None
+        return position + sequence_at(self.source, position)
+
+    def readers(self) -> tuple[TokenReader]:
+        return (self.source if self._stored is None else self._stored,)
 
     def close(self) -> None:
         self.source.close()
@@ -122,6 +140,19 @@ class WithoutTrailing:
             )
         return tokens, ends
 
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        check_position(position, self.info.tokens)
+        return self.stored, position + sequence_at(self, position)
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        if reader is not self.stored:
+            return None
+        here = position - sequence_at(self.stored, position)
+        return here if here < self.info.tokens else None
+
+    def readers(self) -> tuple[TokenReader]:
+        return (self.stored,)
+
     def close(self) -> None:
         self.stored.close()
 
@@ -142,6 +173,16 @@ class _LookedAt:
 
     def offsets(self, first: int, last: int) -> Offsets:
         return self.view.stored.offsets(first, last)
+
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        check_position(position, self.info.tokens)
+        return self.view.stored, position
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        return position if reader is self.view.stored else None
+
+    def readers(self) -> tuple[TokenReader]:
+        return (self.view.stored,)
 
     def close(self) -> None:
         self.view.close()

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, Layout, Separators, TokenReader, check_interval, windows
+from tokfmt.core.axis import Info, Layout, Separators, TokenReader, check_interval, check_position, windows
 from tokfmt.core.dtypes import largest_id
 from tokfmt.core.errors import IncompleteWriteError
 from tokfmt.core.ragged import Offsets, Tokens
@@ -81,6 +81,27 @@ class SplitAt:
         """The stream itself, if one separator follows each sequence; runs at its very end are padding."""
         regular = not len(self._step_at) and len(self._offsets) - 1 + self._info.tokens <= self.stored.info.tokens
         return self.stored if regular and eos_id == self.eos_id else None
+
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        check_position(position, self._info.tokens)
+        return self.stored, position + self._before(position)
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        if reader is not self.stored:
+            return None
+        low, high = 0, self._info.sequences  # pieces that begin at or before the position: the first `low`
+        while low < high:
+            middle = (low + high) // 2
+            begin = int(self._offsets[middle])
+            low, high = (middle + 1, high) if begin + self._before(begin) <= position else (low, middle)
+        here = 0
+        if low:
+            begin, end = int(self._offsets[low - 1]), int(self._offsets[low])
+            here = min(end, position - self._before(begin))  # beyond the piece: a separator
+        return here if here < self._info.tokens else None
+
+    def readers(self) -> tuple[TokenReader]:
+        return (self.stored,)
 
     def _before(self, position: int) -> int:
         """Separators in the stream before the token at an axis position."""
