@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, Layout, Separators, check_interval, frozen
+from tokfmt.core.axis import Info, Layout, Separators, check_interval, check_position, frozen
 from tokfmt.core.dtypes import U8, U16, U32
 from tokfmt.core.files import File
 from tokfmt.core.format import Hints
+from tokfmt.core.inside import Place
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.formats.modalities.anatomy import Anatomy, examine
 from tokfmt.formats.modalities.options import ReadOptions
@@ -69,6 +70,14 @@ class ModalitiesReader:
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self._info.sequences, "sequences")
         return self._starts[first : last + 1]
+
+    def place(self, position: int) -> Place:
+        check_position(position, self._info.tokens)
+        return Place(self.file.path, self.begin + position * self.width, self.width)
+
+    def position(self, path: Path, offset: int) -> int | None:
+        position = (offset - self.begin) // self.width
+        return position if path == self.file.path and 0 <= position < self._info.tokens else None
 
     def close(self) -> None:
         self.file.close()
