@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tokfmt.core.axis import Info, Layout, Separators, check_interval, frozen
+from tokfmt.core.axis import Info, Layout, Separators, check_interval, check_position, frozen
 from tokfmt.core.dtypes import U32, unsigned
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
 from tokfmt.core.files import File, names_in, natural_key
 from tokfmt.core.format import Hints
+from tokfmt.core.inside import Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.formats.stage1.options import BLOCK_NAME, GPT2_EOS, ReadOptions
 
@@ -24,8 +25,8 @@ class Stage1Reader:
 
     def __init__(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> None:
         self.files = [File(path) for path in _blocks(paths)]
-        notes = []
-        tokens = []
+        self._seq_len = options.seq_len
+        notes, tokens = [], []
         for file in self.files:
             if file.size % 4 and "tail" not in hints.drop:
                 raise TruncatedError(
@@ -40,7 +41,7 @@ class Stage1Reader:
             if tokens[-1] % options.seq_len:
                 rest = tokens[-1] % options.seq_len
                 notes.append(f"{file.path.name} ends with a partial sample of {rest:,} of {options.seq_len:,} tokens")
-            notes += _suspicions(file)
+            notes += suspicions(file)
         self._starts = offsets_of(tokens)
         total = int(self._starts[-1])
         self._samples = options.seq_len if options.view == "samples" else None
@@ -60,7 +61,7 @@ class Stage1Reader:
             eos_id=GPT2_EOS,
             eos_from="stage1 convention",
             notes=tuple(notes),
-            extras=frozen(blocks=len(self.files)),
+            extras=frozen(blocks=len(self.files), pad_id=GPT2_EOS if hints.eos_id is None else hints.eos_id),
         )
 
     @property
@@ -82,12 +83,26 @@ class Stage1Reader:
         check_interval(first, last, self._info.sequences, "sequences")
         return np.arange(first, last + 1, dtype=np.int64) * (self._samples or self._info.tokens)
 
+    def place(self, position: int) -> Place:
+        check_position(position, self._info.tokens)
+        k = int(np.searchsorted(self._starts, position, side="right")) - 1
+        local = position - int(self._starts[k])
+        sample, column = divmod(local, self._seq_len)
+        return Place(self.files[k].path, local * 4, 4, f"sample {sample:,}, column {column:,}")
+
+    def position(self, path: Path, offset: int) -> int | None:
+        for k, file in enumerate(self.files):
+            if file.path == path and 0 <= offset:
+                position = int(self._starts[k]) + offset // 4
+                return position if position < min(int(self._starts[k + 1]), self._info.tokens) else None
+        return None
+
     def close(self) -> None:
         for file in self.files:
             file.close()
 
 
-def _suspicions(file: File) -> Iterator[str]:
+def suspicions(file: File) -> Iterator[str]:
     """Notes on content that is not int32 as it should be. Only said, never acted on; too short a file says nothing."""
     looked = min(_LOOKED_AT, file.size // 4)
     if looked < _LOOKED_AT // 4:
