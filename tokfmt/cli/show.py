@@ -10,12 +10,16 @@ from typing import Any
 
 import click
 
-from tokfmt.cli.parameters import common, examples, reading
+from tokfmt.cli.parameters import Count, common, examples, reading
+from tokfmt.cli.show_raw import show_raw
+from tokfmt.cli.show_samples import show_samples
 
 _EPILOG = examples(
     "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin",
     "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin 3 --ids",
     "tokfmt show fixtures/text/corpus.jsonl 0:3 --tokenizer fixtures/tokenizer",
+    "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin --raw",
+    "tokfmt show fixtures/hdf5/padded_eos 0:2 --samples",
 )
 _LINES = 3  # of a sequence on a terminal; everything when piped or with --full
 
@@ -27,6 +31,9 @@ _LINES = 3  # of a sequence on a terminal; everything when piped or with --full
 @click.option("--ids", "only_ids", is_flag=True, help="Ids only.")
 @click.option("--text", "only_text", is_flag=True, help="Text only.")
 @click.option("--full", is_flag=True, help="Do not shorten on a terminal.")
+@click.option("--samples", "rows", is_flag=True, help="Rows as stored: input_ids, mask and labels.")
+@click.option("--raw", is_flag=True, help="Header, index and bytes, annotated; damaged files too.")
+@click.option("--limit", type=Count(), metavar="N", help="With --raw: fields shown of each part (default 10).")
 @reading
 @common
 def command(path: str, selection: str | None, **given: Any) -> None:
@@ -36,6 +43,11 @@ def command(path: str, selection: str | None, **given: Any) -> None:
     only_ids, only_text, full = given.pop("only_ids"), given.pop("only_text"), given.pop("full")
     quiet, as_json = given.pop("quiet"), given.pop("as_json")
     given.pop("debug")
+    raw, rows, limit = given.pop("raw"), given.pop("rows"), given.pop("limit")
+    if raw:
+        return show_raw(path, given, limit=limit, as_json=as_json, quiet=quiet)
+    if rows:
+        return show_samples(path, selection, given, full=full, as_json=as_json, quiet=quiet)
     if only_text and not given["tokenizer"] and not _may_be_text(path):
         raise click.UsageError("--text needs --tokenizer")
     preview = show(path, selection, **given)

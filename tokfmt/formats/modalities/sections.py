@@ -156,11 +156,13 @@ class _Pack:
     def end_fields(self) -> list[Field]:
         header, start = self.found
         stop = self.file.read(self.file.size - 1, 1)
-        data, total = start - header.size, self.table.total
+        data, total, jump = start - header.size, self.table.total, self.table.jump
         return [
             Field("end of the pickle", self.file.size - 1, 1, "STOP" if stop == b"." else stop.hex(),
                   "" if stop == b"." else "should be 2e: the file was cut", wrong=stop != b"."),
             Field("entries", None, 0, f"{self.table.count:,}", "documents in the index"),
+            Field("offsets", None, 0, "as the lengths say" if jump is None else f"wrong from entry {jump:,} on",
+                  "" if jump is None else "it does not begin where the one before it ends", wrong=jump is not None),
             Field("sum of lengths", None, 0, f"{total:,}",
                   "bytes, as the data section" if total == data else f"bytes, but the data section has {data:,}",
                   wrong=total != data),

@@ -59,11 +59,14 @@ class EntryTable:
     Attributes:
         file, start, stop: Where the pickle lies.
         error: What ended the pass over it too early, once that was met.
+        jump: The first entry that does not begin where the one before it ends, once it was met.
     """
 
     def __init__(self, file: File, start: int, stop: int) -> None:
         self.file, self.start, self.stop = file, start, stop
         self.error: FormatError | None = None
+        self.jump: int | None = None
+        self._end: int | None = None
         self._walk = self._new()
         self._batches = self._walk.batches()
         self._marks: list[int] = []
@@ -116,6 +119,11 @@ class EntryTable:
             self._ended = True
             return
         sums = np.cumsum(some.lengths)
+        if self.jump is None:
+            ends = some.offsets + some.lengths
+            expected = np.concatenate(([some.offsets[0] if self._end is None else self._end], ends[:-1]))
+            jumps = np.flatnonzero(some.offsets != expected)
+            self.jump, self._end = (self._known + int(jumps[0]) if len(jumps) else None), int(ends[-1])
         for k in range(-self._known % _STEP, len(some.positions), _STEP):
             self._marks.append(int(some.positions[k]))
             self._sums.append(self._sum + (int(sums[k - 1]) if k else 0))
