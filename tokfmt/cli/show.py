@@ -33,7 +33,7 @@ _LINES = 3  # of a sequence on a terminal; everything when piped or with --full
 @click.option("--full", is_flag=True, help="Do not shorten on a terminal.")
 @click.option("--samples", "rows", is_flag=True, help="Rows as stored: input_ids, mask and labels.")
 @click.option("--raw", is_flag=True, help="Header, index and bytes, annotated; damaged files too.")
-@click.option("--limit", type=Count(), metavar="N", help="With --raw: fields shown of each part (default 10).")
+@click.option("--limit", type=Count(), metavar="N", help="With --raw: fields shown of each part (default 12).")
 @reading
 @common
 def command(path: str, selection: str | None, **given: Any) -> None:

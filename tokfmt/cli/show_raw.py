@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tokfmt.core.inside import Field, Section
     from tokfmt.ops.raw import HexRow, Raw
 
-LIMIT = 10
+LIMIT = 12
 """Fields of each part shown when nothing else is said."""
 
 _PARTS = 40  # a directory of thousands of files has more, which nobody reads

@@ -215,6 +215,8 @@ class Array:
         if not found or not name.isdecimal() or not name.isascii() or int(name) >= layout.files:
             return None
         number, at = int(name), found[1]
+        if not 0 <= at < self._file(number).size:
+            return None
         if layout.shard is not None:
             index = self._shard_index(self._file(number), number, layout.shard).astype(np.int64)
             held = np.flatnonzero((index[:, 0] <= at) & (at < index[:, 0] + index[:, 1]))
