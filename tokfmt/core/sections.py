@@ -15,6 +15,9 @@ SHOWN = 96
 """Characters of a value from a file that are shown."""
 
 
+_TOGETHER, _MANY = 4, 4096  # fields that fail together, and more than which are not tried in halves
+
+
 class Fields(Protocol):
     """The fields of a section, however they are come by."""
 
@@ -59,11 +62,17 @@ class Part:
         return self._fields().count
 
     def fields(self, first: int, last: int) -> Sequence[Field]:
-        """See `inside.Section`."""
+        """See `inside.Section`. Where some of the fields cannot be read, the others are; what failed stands for each."""
+        first = max(0, first)
         try:
-            return self._fields().fields(max(0, first), last)
+            return self._fields().fields(first, last)
         except TokfmtError as error:
-            return (broken(error),)
+            failed = broken(error)
+        last = min(last, self.count)
+        if not _TOGETHER < last - first <= _MANY:
+            return (failed,) * max(0, last - first)
+        middle = (first + last) // 2
+        return (*self.fields(first, middle), *self.fields(middle, last))
 
     def _fields(self) -> Fields:
         with self._lock:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
+from tokfmt.core.dtypes import INT32_MAX
 from tokfmt.core.errors import FormatError, TokfmtError
 from tokfmt.core.files import natural_key
 from tokfmt.core.inside import Field, Section
 from tokfmt.core.sections import Listed, Part, broken, shown
 from tokfmt.formats.flat_tokens.array import Array
+from tokfmt.formats.flat_tokens.contents import Contents, Items, Sequences
 from tokfmt.formats.flat_tokens.frame_fields import frame_fields, summary
 from tokfmt.formats.flat_tokens.group import STARTS, TOKENS, Group, groups_of
 from tokfmt.formats.flat_tokens.store import Store, json_of, open_store
@@ -43,13 +46,17 @@ def sections(path: Path) -> Sequence[Section]:
         store = open_store(path)
     except FormatError as error:
         return [Part("store", path, lambda error=error: (broken(error),))]  # type: ignore[misc]
-    parts = list(_metadata(store, ""))
-    for group in _groups(store):
+    groups = _groups(store)
+    parts = list(_metadata(store, "", bounded=groups[0].split is None))
+    for group in groups:
         if group.split:
-            parts += _metadata(store, group.split)
+            parts += _metadata(store, group.split, bounded=True)
+        contents = Contents(store, group)
         for name in (TOKENS, STARTS):
             key = group.key(name)
             parts += [*_metadata(store, key), *_chunks(store, group, name)]
+            items = Items if name == TOKENS else Sequences
+            parts.append(Part(f"items of {key}", store.root / key, partial(items, contents)))
     return parts or [Part("store", path, lambda: [Field("content", None, 0, "nothing of zarr", wrong=True)])]
 
 
@@ -60,17 +67,25 @@ def _groups(store: Store) -> list[Group]:
         return [Group(None, 3 if "zarr.json" in store.names("") else 2)]
 
 
-def _metadata(store: Store, key: str) -> Iterator[Part]:
-    names = store.names(key)
+def _metadata(store: Store, key: str, *, bounded: bool = False) -> Iterator[Part]:
+    """The metadata files of a directory; `bounded`: they should say `max_token_id`."""
+    try:
+        names = store.names(key)
+    except FormatError as error:
+        yield Part(key, store.root / key, lambda error=error: (broken(error),))  # type: ignore[misc]
+        return
     for name in _METADATA:
         if name in names:
             file = f"{key}/{name}" if key else name
-            yield Part(file, store.root / file, lambda file=file: _keys(store, file))  # type: ignore[misc]
+            states = bounded and name in (".zattrs", "zarr.json")
+            yield Part(file, store.root / file, partial(_keys, store, file, states=states))
 
 
-def _keys(store: Store, key: str) -> list[Field]:
+def _keys(store: Store, key: str, *, states: bool) -> list[Field]:
     """The keys of a JSON object, with the bytes that each takes."""
-    json_of(store, key)  # raises for what is no small JSON object
+    known = json_of(store, key) or {}  # raises for what is no small JSON object
+    attributes = known.get("attributes") if key.endswith("zarr.json") else known
+    missing = states and not (isinstance(attributes, Mapping) and "max_token_id" in attributes)
     blob = store.blob(key)
     raw = blob.read(0, blob.size).decode() if blob else ""
     origin = store.origin(key)
@@ -81,9 +96,22 @@ def _keys(store: Store, key: str) -> list[Field]:
         begin = origin.start + len(raw[:at].encode()) if origin.exact else None
         length = len(raw[at:stop].encode()) if origin.exact else 0
         told = json.dumps(value, ensure_ascii=False)
-        fields.append(Field(shown(name), begin, length, shown(told), _MEANINGS.get(name, ""), path=origin.path))
+        odd = _odd(name, value)
+        meaning = odd or _MEANINGS.get(name, "")
+        fields.append(Field(shown(name), begin, length, shown(told), meaning, bool(odd), origin.path))
         at = stop
+    if missing:
+        fields.append(Field("max_token_id", None, 0, "not there", "seqax does not open the array", wrong=True))
     return fields
+
+
+def _odd(name: str, value: object) -> str:
+    """What is wrong with a value, "" if nothing is known to be."""
+    if name == "attributes" and isinstance(value, dict) and "max_token_id" in value:
+        return _odd("max_token_id", value["max_token_id"])
+    if name != "max_token_id" or (type(value) is int and 0 <= value <= INT32_MAX):
+        return ""
+    return f"should be a whole number from 0 to {INT32_MAX:,}"
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
@@ -120,7 +148,9 @@ def _files(store: Store, key: str) -> Iterator[Field]:
                 yield broken(error)
                 continue
             if blob is not None:
-                yield Field(name, 0, blob.size, f"{blob.size:,} bytes", path=blob.path)
+                origin = store.origin(f"{key}/{name}")
+                at, length = (origin.start, blob.size) if origin.exact else (None, 0)
+                yield Field(name, at, length, f"{blob.size:,} bytes", path=origin.path)
 
 
 class _Chunks:

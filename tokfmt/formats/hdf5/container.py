@@ -170,11 +170,18 @@ def _stored(file: File, handle: Any) -> Stored:
         where = chunk_map(file, dataset, boxed, box_of(chunk), Pipeline(filters, 0, dtype.itemsize))
     else:
         raise _other_layout(file, layout == h5d.VIRTUAL)
+    return header_of(file, handle, dataset, Table(file, boxed, dtype, where), chunk, filters)
+
+
+def header_of(
+    file: File, handle: Any, dataset: Any, table: Table, chunk: tuple[int, ...] | None = None, filters: tuple[int, ...] = ()
+) -> Stored:
+    """What the headers say of `data`, which is a dataset, beside how it is stored."""
     return Stored(
         file.path,
-        shape,
-        Table(file, boxed, dtype, where),
-        names,
+        shape_of(file, dataset),
+        table,
+        frozenset(root_names(handle)),
         attribute_of(handle.id, "n_examples"),
         {name: value for name in _DATA_FACTS if (value := attribute_of(dataset, name)) is not None},
         chunk,

@@ -11,11 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tokfmt.core.errors import FormatError
+import numpy as np
+
+from tokfmt.core.errors import CorruptError, FormatError
 from tokfmt.core.files import File
 from tokfmt.core.inside import Field, Section
 from tokfmt.core.sections import Part, broken, shown
-from tokfmt.formats.hdf5 import order
+from tokfmt.formats.hdf5 import facts, order
 from tokfmt.formats.hdf5.chunk_map import read_map
 from tokfmt.formats.hdf5.container import (
     FILTER_NAMES,
@@ -24,6 +26,7 @@ from tokfmt.formats.hdf5.container import (
     check_superblock,
     dtype_of,
     filters_of,
+    header_of,
     library_errors,
     open_library,
     root_names,
@@ -35,6 +38,7 @@ from tokfmt.formats.hdf5.table import ChunkMap, Table
 
 _NAMES = {DEFLATE: "deflate", SHUFFLE: "shuffle", FLETCHER32: "fletcher32", **FILTER_NAMES}
 _ATTRIBUTES = 64
+_ANY = np.dtype("<i4")  # the type of values that are not looked at
 _DECODED = 1 << 20  # bytes of a chunk up to which it is decoded when it is looked at, to see whether it can be
 _MEANINGS = {
     "n_examples": "samples in the file",
@@ -77,11 +81,11 @@ def _within(path: Path, look: Any) -> Any:
         handle.close()
 
 
-def _objects(file: File, handle: Any) -> list[Field]:  # noqa: ARG001 - as all that look
-    return [field for name in sorted(root_names(handle)) for field in _object(handle, name)]
+def _objects(file: File, handle: Any) -> list[Field]:
+    return [field for name in sorted(root_names(handle)) for field in _object(file, handle, name)]
 
 
-def _object(handle: Any, name: str) -> Iterator[Field]:
+def _object(file: File, handle: Any, name: str) -> Iterator[Field]:
     from h5py import h5d, h5l, h5o
 
     key = name.encode()
@@ -100,7 +104,15 @@ def _object(handle: Any, name: str) -> Iterator[Field]:
     dataset = h5d.open(handle.id, key)
     lengths, kind = tuple(int(n) for n in dataset.shape or ()), dataset.dtype
     properties = dataset.get_create_plist()
-    yield Field(f"/{name}", None, 0, f"{list(lengths)} of {kind}", _layout(properties, h5d), wrong=False)
+    meaning, odd = _layout(properties, h5d), ""
+    if name == "data" and len(lengths) == 3:
+        table = Table(file, box_of(lengths), _ANY, 0)
+        foreign = header_of(file, handle, dataset, table).foreign
+        odd = f"{foreign}, not GPT samples" if foreign else "" if all(lengths[1:]) else "holds no tokens"
+    elif name == "data" and len(lengths) != 1:
+        odd = "should have 3 dimensions (samples) or 1 (a corpus)"
+    told = "; ".join(filter(None, (odd, meaning)))
+    yield Field(f"/{name}", None, 0, f"{list(lengths)} of {kind}", told, bool(odd))
 
 
 def _layout(properties: Any, h5d: Any) -> str:
@@ -116,23 +128,29 @@ def _layout(properties: Any, h5d: Any) -> str:
     return f"chunks of {chunk}, {filters or 'no filter'}"
 
 
-def _attributes(file: File, handle: Any) -> list[Field]:  # noqa: ARG001
+def _attributes(file: File, handle: Any) -> list[Field]:
     """Those of the root group and of `data`; `n_examples` compared with the samples there are."""
     from h5py import h5d, h5l, h5o
 
-    links, samples = handle.id.links, None
-    found = list(_of("/", handle.id))
-    if b"data" in handle.id and links.get_info(b"data").type == h5l.TYPE_HARD:
-        found += _of("/data", h5o.open(handle.id, b"data"))
-        if h5o.get_info(handle.id, b"data").type == h5o.TYPE_DATASET:
-            shape = h5d.open(handle.id, b"data").shape or ()
-            samples = int(shape[0]) if len(shape) == 3 else None
+    links, found = handle.id.links, list(_of("/", handle.id))
+    if b"data" not in handle.id or links.get_info(b"data").type != h5l.TYPE_HARD:
+        return found
+    found += _of("/data", h5o.open(handle.id, b"data"))
+    if h5o.get_info(handle.id, b"data").type != h5o.TYPE_DATASET:
+        return found
+    dataset = h5d.open(handle.id, b"data")
+    stored = header_of(file, handle, dataset, Table(file, box_of(shape_of(file, dataset)), _ANY, 0))
+    try:
+        facts.own(stored)
+    except CorruptError as error:
+        found.append(broken(error))
     name = "/ n_examples"
-    if samples is None:
+    if stored.rank != 3:
         return found
     if not any(field.name == name for field in found):
         found.append(Field(name, None, 0, "not there", "iterable trainers refuse the file without it", wrong=True))
-    expected, told = f"{samples:,}", f"samples in the file; should be {samples:,}"
+    expected = f"{len(stored.table):,}"
+    told = f"samples in the file; should be {expected}"
     return [
         replace(field, meaning=told, wrong=True) if field.name == name and field.value not in (expected, "not there")
         else field
@@ -220,9 +238,9 @@ class _Values:
         self.count = len(table)
 
     def fields(self, first: int, last: int) -> list[Field]:
-        last, size = min(last, self.count), math.prod(self.table.shape[1:]) * self.table.dtype.itemsize
+        last, size = max(first, min(last, self.count)), math.prod(self.table.shape[1:]) * self.table.dtype.itemsize
         fields = []
-        for k, row in enumerate(self.table.read(first, last).reshape(max(0, last - first), -1)):
+        for k, row in enumerate(self.table.read(first, last).reshape(last - first, -1) if last > first else ()):
             name = f"{'token' if row.size == 1 else 'sample'} {first + k:,}"
             value = " ".join(map(str, row[:8].tolist())) + (" …" if row.size > 8 else "")
             fields.append(Field(name, self.table.offset(first + k), size, value, wrong=int(row.min(initial=0)) < 0))

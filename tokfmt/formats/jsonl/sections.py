@@ -179,12 +179,15 @@ class _Entries:
         return self.table.count + (self.table.error is not None)
 
     def fields(self, first: int, last: int) -> list[Field]:
-        some = self.table.read(first, last)
-        fields = []
+        some, fields = self.table.read(first, last), []
+        before = self.table.read(first - 1, first).offsets.tolist() if first else [-1]
         for k, (offset, length, position) in enumerate(
             zip(some.offsets.tolist(), some.lengths.tolist(), some.positions.tolist(), strict=True)
         ):
             said, wrong = self._said(offset, length)
+            if length and offset <= before[-1]:
+                said, wrong = "begins at or before the one before it", True
+            before.append(offset)
             value = f"offset {offset:,}, length {length:,}"
             fields.append(Field(f"entry {first + k:,}", position, self.table.size(position), value, said, wrong))
         if self.table.error is not None and first <= self.table.count < last:

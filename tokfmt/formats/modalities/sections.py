@@ -101,9 +101,16 @@ class _Pack:
     def fits(self) -> bool:
         return heads.twelve(self.head) is not None or self.options.layout != "auto"
 
-    @property
+    @cached_property
     def width(self) -> int:
-        return self.options.width or (self.header.width if self.header else None) or 4
+        """Bytes a token; of a layout that does not store it, what the reader infers from the whole index."""
+        told = self.options.width or (self.header.width if self.header else None)
+        if told is not None or self.header is None:
+            return told or 4
+        try:
+            return examine(self.file, self.options).width
+        except FormatError:
+            return 4
 
     @cached_property
     def table(self) -> EntryTable:
@@ -138,7 +145,7 @@ class _Pack:
             kind = {8: "A", 4: "P", 0: "P0"}.get(header.size, "B" if header.big else "C" if self.base else "D")
         except FormatError:
             kind = "B" if header.big else "D"
-        assumed = [] if header.width else [Field("token width", None, 0, str(self.width), "bytes a token, not stored")]
+        assumed = [] if header.width else [Field("token width", None, 0, str(self.width), "bytes a token; inferred, for this layout does not store it")]
         return [*assumed, Field("layout", None, 0, kind, _LAYOUTS[kind])]
 
     def _unknown(self) -> list[Field]:

@@ -24,6 +24,9 @@ def sections(path: Path, options: ReadOptions) -> Sequence[Section]:
     if path.is_dir():
         names = filter(BLOCK_NAME.fullmatch, names_in(path))
         blocks = [path / name for name in sorted(names, key=natural_key)]
+    if not blocks:
+        none = Field("blocks", None, 0, "none", "stage1_block_NNNN.bin are expected", wrong=True)
+        return [Part("blocks", path, lambda: (none,))]
     parts = [Part("blocks", path, lambda: _Blocks(blocks, options.seq_len))]
     return [*parts, *(_samples(block, options.seq_len) for block in blocks)]
 
