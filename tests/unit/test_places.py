@@ -104,7 +104,9 @@ def test_stores(name):
             outside(reader, home / "encoded_tokens" / "0")
 
 
-@pytest.mark.parametrize("name", ["control_raw", "control_sharded", "control_stored.zip", "control_deflated.zip", "control_plain"])
+@pytest.mark.parametrize(
+    "name", ["control_raw", "control_sharded", "control_stored.zip", "control_deflated.zip", "control_plain"]
+)
 def test_stores_of_other_kinds(name):
     path = FIXTURES / "bad" / "flat-tokens" / name
     reader = opened(path)

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shutil
 import sys
+from functools import partial
 from typing import Any
 
 import click
@@ -44,10 +45,10 @@ def command(path: str, selection: str | None, **given: Any) -> None:
     quiet, as_json = given.pop("quiet"), given.pop("as_json")
     given.pop("debug")
     raw, rows, limit = given.pop("raw"), given.pop("rows"), given.pop("limit")
-    if raw:
-        return show_raw(path, given, limit=limit, as_json=as_json, quiet=quiet)
-    if rows:
-        return show_samples(path, selection, given, full=full, as_json=as_json, quiet=quiet)
+    if raw or rows:
+        inside = partial(show_raw, limit=limit) if raw else partial(show_samples, selection=selection, full=full)
+        inside(path, given, as_json=as_json, quiet=quiet)
+        return
     if only_text and not given["tokenizer"] and not _may_be_text(path):
         raise click.UsageError("--text needs --tokenizer")
     preview = show(path, selection, **given)

@@ -37,7 +37,7 @@ def show_raw(path: str, given: dict[str, Any], *, limit: int | None, as_json: bo
     if not quiet:
         for note in raw.notes:
             click.echo(f"note: {note}", err=True)
-    terminal = sys.stdout.isatty()
+    terminal = _terminal()
     for number, section in enumerate(raw.sections[:_PARTS]):
         fields = section.fields(0, most)
         if number and not fields and not section.count:
@@ -49,6 +49,10 @@ def show_raw(path: str, given: dict[str, Any], *, limit: int | None, as_json: bo
     if (more := len(raw.sections) - _PARTS) > 0:
         click.echo(f"\n… {more:,} more parts: name one of the files")
     _first_bytes(raw)
+
+
+def _terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 def _beyond(raw: Raw, section: Section, first: int, more: int, terminal: bool) -> None:

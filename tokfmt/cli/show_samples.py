@@ -23,7 +23,7 @@ _SHOWN_AS = {" ": "·", "\n": "↵", "\t": "⇥"}
 
 
 def show_samples(
-    path: str, selection: str | None, given: dict[str, Any], *, full: bool, as_json: bool, quiet: bool
+    path: str, given: dict[str, Any], *, selection: str | None, full: bool, as_json: bool, quiet: bool
 ) -> None:
     """Print rows as they are stored."""
     from tokfmt.ops.samples import samples

@@ -173,7 +173,7 @@ class Annotated(Protocol):
 
 
 def place_of(reader: TokenReader, position: int) -> Place | None:
-    """Where the token at a position of any axis lies, through all views; None when it is stored nowhere anybody knows."""
+    """Where the token at a position of any axis lies, through all views; None when nobody knows."""
     while isinstance(reader, Underlying):
         found = reader.beneath(position)
         if found is None:

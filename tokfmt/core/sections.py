@@ -62,7 +62,7 @@ class Part:
         return self._fields().count
 
     def fields(self, first: int, last: int) -> Sequence[Field]:
-        """See `inside.Section`. Where some of the fields cannot be read, the others are; what failed stands for each."""
+        """See `inside.Section`. Where some fields cannot be read, others are; what failed stands for each."""
         first = max(0, first)
         try:
             return self._fields().fields(first, last)

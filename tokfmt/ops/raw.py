@@ -1,4 +1,4 @@
-"""`tokfmt show --raw`: the parts of a dataset's files, named, and any of their bytes. Made for damaged files as well."""
+"""`tokfmt show --raw`: the parts of a dataset's files, named, and any of their bytes; of damaged files as well."""
 
 from __future__ import annotations
 

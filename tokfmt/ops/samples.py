@@ -145,7 +145,7 @@ class _Look:
             begins = self._begins(ids.reshape(-1, width), start, stop)
             for k in range(b - a):
                 part = slice(k * width, (k + 1) * width)
-                mask, label = (None if of is None else of[part] for of in (masks, labels))
+                mask, label = None if masks is None else masks[part], None if labels is None else labels[part]
                 fill = padding_of(ids[part], mask, label, self.pad_id)
                 inner = begins[part] & (np.arange(width) < width - fill)
                 yield Sample(a + k, ids[part], mask, label, inner, fill, self._pieces(ids[part]))

@@ -35,6 +35,7 @@ _MEANINGS = {
 }
 _FILES = 4096
 _ITEMS = {TOKENS: 4, STARTS: 8}
+_UNBOUNDED = Field("max_token_id", None, 0, "not there", "seqax does not open the array", wrong=True)
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[\s,]*")
 _COLON = re.compile(r"\s*:\s*")
@@ -74,6 +75,8 @@ def _metadata(store: Store, key: str, *, bounded: bool = False) -> Iterator[Part
     except FormatError as error:
         yield Part(key, store.root / key, lambda error=error: (broken(error),))  # type: ignore[misc]
         return
+    if bounded and not names & {".zattrs", "zarr.json"}:
+        yield Part(f"{key}/.zattrs" if key else ".zattrs", store.root / key, lambda: (_UNBOUNDED,))
     for name in _METADATA:
         if name in names:
             file = f"{key}/{name}" if key else name
@@ -101,7 +104,7 @@ def _keys(store: Store, key: str, *, states: bool) -> list[Field]:
         fields.append(Field(shown(name), begin, length, shown(told), meaning, bool(odd), origin.path))
         at = stop
     if missing:
-        fields.append(Field("max_token_id", None, 0, "not there", "seqax does not open the array", wrong=True))
+        fields.append(_UNBOUNDED)
     return fields
 
 

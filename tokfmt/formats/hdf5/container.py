@@ -174,7 +174,12 @@ def _stored(file: File, handle: Any) -> Stored:
 
 
 def header_of(
-    file: File, handle: Any, dataset: Any, table: Table, chunk: tuple[int, ...] | None = None, filters: tuple[int, ...] = ()
+    file: File,
+    handle: Any,
+    dataset: Any,
+    table: Table,
+    chunk: tuple[int, ...] | None = None,
+    filters: tuple[int, ...] = (),
 ) -> Stored:
     """What the headers say of `data`, which is a dataset, beside how it is stored."""
     return Stored(

@@ -176,7 +176,7 @@ def _split_later(runs: Runs | Corpus) -> TokenReader:
 def _corpus(opening: Opening, rows: Rows) -> TokenReader:
     if opening.options.view == "samples":
         raise UnsupportedError(opening.place, "holds a corpus, one array of tokens without samples",
-                               remedy="It is read as documents only: leave view=samples (or --samples) away")  # fmt: skip
+                               remedy="It has documents only: leave view=samples (or --samples) away")  # fmt: skip
     own = opening.own()
     told = opening.told(Layout.STREAM, opening.separator(own[0]), variant="corpus")
     return _split_later(Corpus(rows, np.asarray(_opens(opening, own), np.bool_), told))

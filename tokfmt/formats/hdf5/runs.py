@@ -205,9 +205,7 @@ class Runs:
             return None
         low, high = self._piece_from(region.rows.start), self._piece_from(region.rows.stop)
         bounds, tail = self._offsets[low : high + 1], self._tail[low:high]
-        begins = (
-            np.arange(low, high) * self.rows.width + self._skip if self._begins is None else self._begins[low:high]
-        )
+        begins = np.arange(low, high) * self.rows.width + self._skip if self._begins is None else self._begins[low:high]
         column, inputs = begins % self.rows.width, np.diff(bounds) - tail
         found = []
         if 0 in region.fields:

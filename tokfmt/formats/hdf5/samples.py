@@ -98,7 +98,8 @@ class MaskedSamples(Samples):
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
         """1 where the label counts, whatever the file's polarity; other values than 0 and 1 (loss weights) count."""
         mask = self._column(start, stop, 1, _STORED)
-        return ((mask == 0) if self.inverted else (mask != 0)).astype(np.uint8)
+        counted: NDArray[np.uint8] = ((mask == 0) if self.inverted else (mask != 0)).astype(np.uint8)
+        return counted
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
         """Labels as stored."""
@@ -135,4 +136,5 @@ class PackedSamples(MaskedSamples):
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Where a segment begins: position 0 that is not padding, which has mask 0 and span 0."""
         positions, spans, mask = (self._column(start, stop, field, _STORED) for field in (4, 3, 1))
-        return (positions == 0) & ((mask != 0) | (spans != 0))
+        begins: NDArray[np.bool_] = (positions == 0) & ((mask != 0) | (spans != 0))
+        return begins

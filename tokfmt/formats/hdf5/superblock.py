@@ -34,7 +34,9 @@ def superblock_fields(file: File) -> list[Field]:
     head = file.read(0, min(file.size, 96))
     signed = head.startswith(SIGNATURE)
     lead = shown(head[:8].decode("latin-1")) or "nothing"
-    fields = [Field("signature", 0, min(8, len(head)), lead, "" if signed else "should be \\x89HDF\\r\\n\\x1a\\n", not signed)]
+    fields = [
+        Field("signature", 0, min(8, len(head)), lead, "" if signed else "should be \\x89HDF\\r\\n\\x1a\\n", not signed)
+    ]
     if not signed or len(head) < 16:
         return fields if len(head) >= 16 or not signed else [*fields, _cut(len(head))]
     version = head[8]

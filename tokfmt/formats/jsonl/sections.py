@@ -18,8 +18,8 @@ from tokfmt.formats.jsonl.lines import BOM, Lines, lines_of, walk
 from tokfmt.formats.jsonl.options import ReadOptions
 from tokfmt.formats.jsonl.parse import Parser
 from tokfmt.formats.jsonl.problems import Fault, Problem
-from tokfmt.formats.jsonl.reader import JsonlReader, files_of
 from tokfmt.formats.jsonl.raw_index import has_index, index_path
+from tokfmt.formats.jsonl.reader import JsonlReader, files_of
 from tokfmt.formats.jsonl.streams import TextFile
 from tokfmt.formats.pickled_index import EntryTable, start_fields
 
@@ -65,7 +65,7 @@ def _start(path: Path) -> list[Field]:
         deflate = head[2] == 8
         return [
             Field("signature", 0, 2, "gzip"),
-            Field("method", 2, 1, "deflate" if deflate else str(head[2]), "" if deflate else "should be 8", not deflate),
+            Field("method", 2, 1, str(head[2]), "deflate" if deflate else "should be 8", not deflate),
             Field("flags", 3, 1, str(head[3])),
             Field("time", 4, 4, f"{when:,}", "seconds since 1970" if when else "not stored"),
             Field("system", 9, 1, _GZIP_OS.get(head[9], str(head[9]))),

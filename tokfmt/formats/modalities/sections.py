@@ -145,7 +145,19 @@ class _Pack:
             kind = {8: "A", 4: "P", 0: "P0"}.get(header.size, "B" if header.big else "C" if self.base else "D")
         except FormatError:
             kind = "B" if header.big else "D"
-        assumed = [] if header.width else [Field("token width", None, 0, str(self.width), "bytes a token; inferred, for this layout does not store it")]
+        assumed = (
+            []
+            if header.width
+            else [
+                Field(
+                    "token width",
+                    None,
+                    0,
+                    str(self.width),
+                    "bytes a token; inferred, for this layout does not store it",
+                )
+            ]
+        )
         return [*assumed, Field("layout", None, 0, kind, _LAYOUTS[kind])]
 
     def _unknown(self) -> list[Field]:

@@ -23,7 +23,6 @@ from tokfmt.formats.pickled_index.opcodes import (
     BINPUT,
     EMPTY_LIST,
     FRAME,
-    LONG1,
     LONG_BINPUT,
     MEMOIZE,
     PROTO,
@@ -167,5 +166,3 @@ def start_fields(file: File, start: int, stop: int) -> list[Field]:
     value = "EMPTY_LIST" if listed else raw[at : at + 1].hex() or "nothing"
     found.append(Field("list", start + at, len(raw[at : at + 1]), value, "" if listed else "should be 5d", not listed))
     return found
-
-

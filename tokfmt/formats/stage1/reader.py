@@ -92,7 +92,7 @@ class Stage1Reader:
 
     def position(self, path: Path, offset: int) -> int | None:
         for k, file in enumerate(self.files):
-            if file.path == path and 0 <= offset:
+            if file.path == path and offset >= 0:
                 position = int(self._starts[k]) + offset // 4
                 return position if position < min(int(self._starts[k + 1]), self._info.tokens) else None
         return None
