@@ -96,7 +96,10 @@ def test_samples_lie_under_each_other():
     blocks = out.split("\n\n")
     for block in blocks:
         table = [line for line in block.splitlines() if line[:10].strip() in rows]
-        ends = [{k for k, char in enumerate(line) if char != " " and line[k + 1 : k + 2] in (" ", "", "│")} for line in table]
+        ends = [
+            {k for k, char in enumerate(line) if char != " " and line[k + 1 : k + 2] in (" ", "", "│")}
+            for line in table
+        ]
         assert ends[0] & ends[2] - {9}  # numbers end in the same columns
 
 

@@ -76,7 +76,10 @@ def test_pieces(tmp_path):
 
 @pytest.mark.parametrize(
     ("path", "why"),
-    [(FIXTURES / "modalities" / "D_2byte_gpt2.pbin", "modalities stores no samples"), (CORPUS, "jsonl stores no samples")],
+    [
+        (FIXTURES / "modalities" / "D_2byte_gpt2.pbin", "modalities stores no samples"),
+        (CORPUS, "jsonl stores no samples"),
+    ],
 )
 def test_formats_without_samples(path, why):
     with pytest.raises(OptionError, match=why):
