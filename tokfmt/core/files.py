@@ -12,6 +12,7 @@ import os
 import stat
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,14 +83,19 @@ class File:
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
         """Fill `buffer` (bytes) from `offset`."""
-        fd = self._fd
-        if fd is not None:
+        with self.descriptor() as fd:
             self._fill(fd, offset, buffer)
+
+    @contextmanager
+    def descriptor(self) -> Iterator[int]:
+        """A descriptor to read from, which stays the file's: not to be closed, nor kept."""
+        if self._fd is not None:
+            yield self._fd
             return
         fd = self._reopen()
         kept = self._keep(fd)
         try:
-            self._fill(fd, offset, buffer)
+            yield fd
         finally:
             if not kept:
                 os.close(fd)
