@@ -83,6 +83,10 @@ class File:
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
         """Fill `buffer` (bytes) from `offset`."""
+        fd = self._fd
+        if fd is not None:
+            self._fill(fd, offset, buffer)
+            return
         with self.descriptor() as fd:
             self._fill(fd, offset, buffer)
 

@@ -3,10 +3,12 @@
     {"schema": "tokfmt.manifest/1", "tokfmt": "0.1.0", "format": ..., "eos_id": ..., "eos_from": ..., "sequences": ...,
      "tokens": ..., "max_id": ..., "sources": [{"path", "format", "bytes", "files", "xxh3_128"}], "output": {...},
      "tokenizer": {...} | null, "options": {...}, "dropped": {...}, "notes": [...], "shuffle": seed | null,
-     "split": {"shares": {name: share}, "seed": ...} | null, "splits": {name: {"destination", "sequences", ...}}}
+     "split": {"shares": {name: share}, "seed": ...} | null, "splits": {name: {"destination", "sequences", ...}},
+     "more_sources": {"sources", "bytes", "files", "xxh3_128"}}
 
 `xxh3_128` of a file is what `xxhsum -H128` prints. Of a directory: the same over lines `relative-path size digest`,
-sorted by path.
+sorted by path. `more_sources` is there when sources are too many to be listed: of the others, the same over such lines
+with the path as given, in order.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any
 from tokfmt.core.files import File, reading_error, walk
 
 SCHEMA = "tokfmt.manifest/1"
-_LIMIT = 1 << 20
+_LIMIT = 1 << 24
 _PIECE = 1 << 23
 
 

@@ -17,6 +17,8 @@ from tokfmt.ops.progress import Progress
 if TYPE_CHECKING:
     from tokfmt.ops.request import Conversion
 
+_LISTED = 20_000  # what reads a manifest reads no more than 16 MiB of it
+
 
 def manifests(
     done: Conversion,
@@ -36,15 +38,32 @@ def manifests(
     """
     paths = [(source, path) for source in sources for path in source.paths]
     progress.phase("checksums", len(paths) + len(stagings), "files")
-    described = []
-    for source, path in paths:
-        described.append({"path": str(path), "format": source.format.name, **fingerprint(path)})
-        progress.advance(1)
+    described = _described(paths, progress)
     found = {}
     for path, staging in stagings.items():
         part = done if len(stagings) == 1 else _part(done, path)
-        found[path] = _manifest(part, {"sources": described, "output": fingerprint(staging.path), **given})
+        found[path] = _manifest(part, {**described, "output": fingerprint(staging.path), **given})
         progress.advance(1)
+    return found
+
+
+def _described(paths: Sequence[tuple[Source, Path]], progress: Progress) -> dict[str, object]:
+    """Path, format, size and checksum of each source; of those beyond the first 20,000 only what they sum to."""
+    import xxhash
+
+    listed, more, total, files = list[dict[str, Any]](), xxhash.xxh3_128(), 0, 0
+    for number, (source, path) in enumerate(paths):
+        facts: dict[str, Any] = fingerprint(path)
+        progress.advance(1)
+        if number < _LISTED:
+            listed.append({"path": str(path), "format": source.format.name, **facts})
+            continue
+        more.update(f"{path} {facts['bytes']} {facts['xxh3_128']}\n".encode("utf-8", "surrogateescape"))
+        total, files = total + facts["bytes"], files + facts["files"]
+    found: dict[str, object] = {"sources": listed}
+    if len(paths) > _LISTED:
+        count = len(paths) - _LISTED
+        found["more_sources"] = {"sources": count, "bytes": total, "files": files, "xxh3_128": more.hexdigest()}
     return found
 
 
