@@ -6,7 +6,8 @@
      "split": {"shares": {name: share}, "seed": ...} | null, "splits": {name: {"destination", "sequences", ...}},
      "more_sources": {"sources", "bytes", "files", "xxh3_128"}}
 
-`xxh3_128` of a file is what `xxhsum -H128` prints. Of a directory: the same over lines `relative-path size digest`,
+`xxh3_128` is null for sources of which --select took so little that reading them whole for a checksum would cost far
+more than the conversion. Of a file it is what `xxhsum -H128` prints. Of a directory: the same over lines `relative-path size digest`,
 sorted by path. `more_sources` is there when sources are too many to be listed: of the others, the same over such lines
 with the path as given, in order.
 """
@@ -44,7 +45,16 @@ def read_manifest(path: Path) -> Mapping[str, Any]:
     return content if ours else {}
 
 
-def fingerprint(path: Path) -> dict[str, object]:
+def extent(path: Path) -> dict[str, Any]:
+    """Size and number of files of a file or a directory, without a checksum."""
+    try:
+        sizes = [os.stat(file).st_size for file in (_files(path) if path.is_dir() else [path])]
+    except OSError as error:
+        raise reading_error(error.filename or path, error) from error
+    return {"bytes": sum(sizes), "files": len(sizes), "xxh3_128": None}
+
+
+def fingerprint(path: Path) -> dict[str, Any]:
     """Size, number of files and checksum of a file or a directory."""
     import xxhash
 
