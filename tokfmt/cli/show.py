@@ -28,9 +28,8 @@ class _Selecting(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put what begins like a negative number last, where it cannot be taken for an option."""
         counted = [word for word in args if _FROM_THE_END.match(word)] if "--" not in args else []
-        return super().parse_args(
-            ctx, [word for word in args if word not in counted] + ["--", *counted] * bool(counted)
-        )
+        options = [word for word in args if word not in counted]
+        return super().parse_args(ctx, [*options, "--", *counted] if counted else options)
 
 
 @click.command("show", cls=_Selecting, epilog=_EPILOG, no_args_is_help=True)

@@ -6,9 +6,9 @@
      "split": {"shares": {name: share}, "seed": ...} | null, "splits": {name: {"destination", "sequences", ...}},
      "more_sources": {"sources", "bytes", "files", "xxh3_128"}}
 
-`xxh3_128` is null for sources of which --select took so little that reading them whole for a checksum would cost far
-more than the conversion. Of a file it is what `xxhsum -H128` prints. Of a directory: the same over lines `relative-path size digest`,
-sorted by path. `more_sources` is there when sources are too many to be listed: of the others, the same over such lines
+`xxh3_128` of a file is what `xxhsum -H128` prints. Of a directory: the same over lines `relative-path size digest`,
+sorted by path. It is null for sources of which --select took so little that reading them whole would cost far more than
+the conversion. `more_sources` is there when sources are too many to be listed: of the others, the same over such lines
 with the path as given, in order.
 """
 

@@ -53,7 +53,8 @@ def manifests(
 
 def _worth_reading(paths: Sequence[tuple[Source, Path]], written: int) -> bool:
     """Whether all sources are to be read for their checksums, when only some of their sequences were selected."""
-    return sum(extent(path)["bytes"] for _, path in paths) <= max(_LITTLE, _MUCH * written)
+    total: int = sum(extent(path)["bytes"] for _, path in paths)
+    return total <= max(_LITTLE, _MUCH * written)
 
 
 def _described(

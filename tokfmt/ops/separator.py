@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from tokfmt.core.axis import Separators, TokenReader
+from tokfmt.core.axis import Separators, TokenReader, windows
 from tokfmt.core.errors import SeparatorUnknownError
 from tokfmt.core.ragged import Tokens
 from tokfmt.ops.manifest import read_manifest
@@ -19,7 +19,7 @@ from tokfmt.views.split import SplitAt
 
 _LOOKED_AT = 4096
 _AT_ONCE = 1 << 18  # tokens
-_READ = 1 << 13  # tokens that are read in the time that another read takes
+_READ = 1 << 14  # tokens; reading on over so many costs less than another read
 
 EosChoice = int | Literal["none"] | None
 
@@ -119,6 +119,7 @@ def last_ids(stored: TokenReader) -> Tokens | None:
     if not np.diff(bounds).all():
         return None
     last, begin = bounds[:, 1] - 1, int(bounds[0, 0])
-    if last[-1] - begin < min(_AT_ONCE, len(last) * _READ):  # one read costs less than many
-        return np.unique(stored.tokens(begin, int(last[-1]) + 1)[last - begin])
-    return np.unique(np.concatenate([stored.tokens(at, at + 1) for at in last.tolist()]))
+    if last[-1] - begin > len(last) * _READ:
+        return np.unique(np.concatenate([stored.tokens(at, at + 1) for at in last.tolist()]))
+    cuts = windows(begin, int(last[-1]) + 1, _AT_ONCE)
+    return np.unique(np.concatenate([stored.tokens(a, b)[last[(last >= a) & (last < b)] - a] for a, b in cuts]))
