@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 import sys
 from functools import partial
@@ -22,10 +23,21 @@ _EPILOG = examples(
     "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin --raw",
     "tokfmt show fixtures/hdf5/padded_eos 0:2 --samples",
 )
+_FROM_THE_END = re.compile(r"-[0-9]")
 _LINES = 3  # of a sequence on a terminal; everything when piped or with --full
 
 
-@click.command("show", epilog=_EPILOG, no_args_is_help=True)
+class _Selecting(click.Command):
+    """Takes `-3:` for the selection that it is."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put what begins like a negative number last, where it cannot be taken for an option."""
+        counted = [word for word in args if _FROM_THE_END.match(word)] if "--" not in args else []
+        options = [word for word in args if word not in counted]
+        return super().parse_args(ctx, [*options, "--", *counted] if counted else options)
+
+
+@click.command("show", cls=_Selecting, epilog=_EPILOG, no_args_is_help=True)
 @click.argument("path")
 @click.argument("selection", required=False, metavar="[SEL]")
 @click.option("--tokenizer", metavar="NAME|DIR|FILE", help="Shows text beside ids; tokenizes text sources.")
@@ -101,15 +113,15 @@ def _lines(shown: Any, only_ids: bool, only_text: bool, short: bool) -> str:
     ids = " ".join(map(str, shown.ids)) if shown.ids is not None else ""
     text = _visible(shown.text) if shown.text is not None else ""
     if only_ids:
-        return _shortened(ids, short)
+        return _shortened(ids, shown.cut, short)
     if only_text:
-        return _shortened(text, short)
+        return _shortened(text, shown.cut, short)
     unit = "tokens" if shown.ids is not None else "characters"
     blocks = [click.style(f"#{shown.index}", bold=True) + click.style(f"  {shown.length:,} {unit}", dim=True)]
     if shown.ids is not None:
-        blocks.append(_shortened(ids, short))
+        blocks.append(_shortened(ids, shown.cut, short))
     if shown.text is not None:
-        blocks.append(click.style(_shortened(text, short), fg="green"))
+        blocks.append(click.style(_shortened(text, shown.cut, short), fg="green"))
     return "\n".join(block for block in blocks if block)
 
 
@@ -120,9 +132,11 @@ def _visible(text: str) -> str:
     return "\n".join("\t".join(printable(part) for part in line.split("\t")) for line in text.split("\n"))
 
 
-def _shortened(text: str, short: bool) -> str:
+def _shortened(text: str, cut: int, short: bool) -> str:
+    """For a terminal, a few lines; `cut` more tokens are not in the text at all."""
     room = (shutil.get_terminal_size().columns - 2) * _LINES
     if not short or (len(text) <= room and text.count("\n") < _LINES):
-        return text
+        return f"{text} … (+{cut:,} tokens)" if cut else text
     kept = "\n".join(text[:room].split("\n")[:_LINES])
-    return f"{kept} … (+{len(text) - len(kept):,} characters; --full)"
+    more = f" and {cut:,} tokens" if cut else ""
+    return f"{kept} … (+{len(text) - len(kept):,} characters{more}; --full)"

@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tokfmt.core.axis import TokenReader, batches
+from tokfmt.core.axis import TokenReader, windows
 from tokfmt.core.format import Decoder
+from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.open import Source
 from tokfmt.ops.separator import EosChoice
@@ -16,6 +17,11 @@ from tokfmt.ops.tokenize import tokenized
 
 DEFAULT = 5
 """Sequences shown when nothing is selected."""
+
+LONGEST = 1 << 20
+"""Tokens shown of one sequence; there are some of billions."""
+
+_TOGETHER = 256  # sequences
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +33,14 @@ class Shown:
         length: Tokens; characters when there are no ids.
         ids: None for text that nobody tokenised.
         text: None without a tokenizer.
+        cut: Tokens at the end that ids and text leave out, of a sequence longer than LONGEST.
     """
 
     index: int
     length: int
     ids: list[int] | None = None
     text: str | None = None
+    cut: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +100,9 @@ def _of_tokens(source: Source, reader: TokenReader, selection: str | None, decod
     first, last = _range(selection, info.sequences)
 
     def shown() -> Iterator[Shown]:
-        index = first
-        for batch in batches(reader, first, last, 1 << 16):
-            for sequence in batch:
-                ids = sequence.tolist()
-                yield Shown(index, len(ids), ids, decoder.decode(ids) if decoder else None)
-                index += 1
+        for index, length, tokens in _beginnings(reader, first, last):
+            ids = tokens.tolist()
+            yield Shown(index, length, ids, decoder.decode(ids) if decoder else None, length - len(ids))
 
     return Preview(
         path=str(source.paths[0]),
@@ -110,6 +115,18 @@ def _of_tokens(source: Source, reader: TokenReader, selection: str | None, decod
         notes=source.notes,
         shown=shown(),
     )
+
+
+def _beginnings(reader: TokenReader, first: int, last: int) -> Iterator[tuple[int, int, Tokens]]:
+    """Number, length and first tokens of each sequence; short ones are read together."""
+    for a, b in windows(first, last, _TOGETHER):
+        bounds = reader.offsets(a, b)
+        begin = int(bounds[0])
+        held = reader.tokens(begin, int(bounds[-1])) if bounds[-1] - begin <= LONGEST else None
+        for index, start, stop in zip(range(a, b), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            cut = min(stop, start + LONGEST)
+            tokens = reader.tokens(start, cut) if held is None else held[start - begin : stop - begin]
+            yield index, stop - start, tokens
 
 
 def _of_texts(source: Source, reader: RecordReader, selection: str | None) -> Preview:

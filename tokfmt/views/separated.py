@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
@@ -11,14 +12,26 @@ from tokfmt.core.axis import Info, Separators, TokenReader, check_interval, chec
 from tokfmt.core.dtypes import smallest
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.verbatim import Piece, pieces_of
 
 
 @runtime_checkable
 class Restorable(Protocol):
     """A view that took separators away, and knows the axis that has them still."""
 
-    def restored(self, eos_id: int) -> TokenReader | None:
-        """A reader whose tokens are this axis with `eos_id` after each sequence, or None if none is at hand."""
+    def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:
+        """A reader of this axis with `eos_id` after each sequence, or None if none is at hand.
+
+        Args:
+            eos_id: The separator.
+            read: The whole axis has been read before: what is looked at as it is read need not be again, so that
+                tokens may be copied unread (`core.verbatim`).
+        """
+
+
+def restored(view: object, eos_id: int, *, read: bool = False) -> TokenReader | None:
+    """The axis of a view with its separators, if it knows it."""
+    return view.restored(eos_id, read=read) if isinstance(view, Restorable) else None
 
 
 class WithSeparators:
@@ -30,7 +43,7 @@ class WithSeparators:
     def __init__(self, source: TokenReader, eos_id: int) -> None:
         self.source, self.eos_id = source, eos_id
         # taking separators away and putting them in again cancels: measured 4x less CPU from pack to pack
-        self._stored = source.restored(eos_id) if isinstance(source, Restorable) else None
+        self._stored = restored(source, eos_id)
 
     @property
     def info(self) -> Info:
@@ -83,6 +96,10 @@ class WithSeparators:
     def readers(self) -> tuple[TokenReader]:
         return (self.source if self._stored is None else self._stored,)
 
+    def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
+        """As those of the stored axis; see `core.verbatim`."""
+        return pieces_of(self._stored, start, stop)
+
     def close(self) -> None:
         self.source.close()
 
@@ -119,8 +136,10 @@ class WithoutTrailing:
         plain[ends - start] = False
         return tokens[plain]
 
-    def restored(self, eos_id: int) -> TokenReader | None:
-        return _LookedAt(self) if eos_id == self.eos_id else None
+    def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:
+        if eos_id != self.eos_id:
+            return None
+        return self.stored if read else _LookedAt(self)
 
     def looked_at(self, start: int, stop: int) -> tuple[Tokens, Offsets]:
         """Stored tokens, and the stored positions of the separators among them, each looked at."""

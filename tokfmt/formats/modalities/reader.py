@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from tokfmt.core.files import File
 from tokfmt.core.format import Hints
 from tokfmt.core.inside import Place
 from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.verbatim import Piece
 from tokfmt.formats.modalities.anatomy import Anatomy, examine
 from tokfmt.formats.modalities.options import ReadOptions
 
@@ -48,6 +50,10 @@ class ModalitiesReader:
         )
 
     @property
+    def _dtype(self) -> np.dtype[Any]:
+        return np.dtype(f"{'>' if self.big else '<'}u{self.width}")
+
+    @property
     def info(self) -> Info:
         return self._info
 
@@ -56,7 +62,7 @@ class ModalitiesReader:
         at, count = self.begin + start * self.width, stop - start
         if self.width == 3:
             return self._widened(self.file.array(at, 3 * count, "u1"))
-        stored = self.file.array(at, count, np.dtype(f"{'>' if self.big else '<'}u{self.width}"))
+        stored = self.file.array(at, count, self._dtype)
         native: Tokens = stored.astype(self._info.dtype, copy=False)
         return native
 
@@ -66,6 +72,13 @@ class ModalitiesReader:
         stored = four.view(">u4" if self.big else "<u4").ravel()
         native: Tokens = stored.astype(U32, copy=False)
         return native
+
+    def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
+        """Where tokens lie; see `core.verbatim`. Of 3 bytes a token numpy has no dtype."""
+        check_interval(start, stop, self._info.tokens)
+        if self.width == 3:
+            return None
+        return [Piece(self.file, self.begin + start * self.width, (stop - start) * self.width, self._dtype)]
 
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self._info.sequences, "sequences")

@@ -14,6 +14,7 @@ from tokfmt.core.files import File, names_in, natural_key
 from tokfmt.core.format import Hints
 from tokfmt.core.inside import Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.core.verbatim import Piece
 from tokfmt.formats.stage1.options import BLOCK_NAME, GPT2_EOS, ReadOptions
 
 _LOOKED_AT = 1 << 14
@@ -70,14 +71,24 @@ class Stage1Reader:
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._info.tokens)
-        out = np.empty(stop - start, np.uint32)
+        out, done = np.empty(stop - start, np.uint32), 0
+        for file, a, b in self._parts(start, stop):
+            raw = file.array(a * 4, b - a, np.dtype("<i4"))
+            out[done : done + b - a] = unsigned(raw, str(file.path), a)
+            done += b - a
+        return out
+
+    def pieces(self, start: int, stop: int) -> Sequence[Piece]:
+        """Where tokens lie; see `core.verbatim`. Ids are never negative, so int32 and uint32 are the same bytes."""
+        check_interval(start, stop, self._info.tokens)
+        return [Piece(file, a * 4, (b - a) * 4, np.dtype("<u4")) for file, a, b in self._parts(start, stop)]
+
+    def _parts(self, start: int, stop: int) -> Iterator[tuple[File, int, int]]:
+        """Which file, and which tokens of it, an interval of the axis is made of."""
         first = int(np.searchsorted(self._starts, start, side="right")) - 1
         for k in range(first, int(np.searchsorted(self._starts, stop, side="left"))):
             base = int(self._starts[k])
-            a, b = max(start - base, 0), min(stop, int(self._starts[k + 1])) - base
-            raw = self.files[k].array(a * 4, b - a, np.dtype("<i4"))
-            out[base + a - start : base + b - start] = unsigned(raw, str(self.files[k].path), a)
-        return out
+            yield self.files[k], max(start - base, 0), min(stop, int(self._starts[k + 1])) - base
 
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self._info.sequences, "sequences")
