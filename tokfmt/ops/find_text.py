@@ -91,7 +91,9 @@ def _characters(data: bytes, start: int) -> int:
         if data[lead] >> 6 == 0b10:  # continues a character
             continue
         whole = data[lead : lead + 1 + (data[lead] >= 0xC0) + (data[lead] >= 0xE0) + (data[lead] >= 0xF0)]
-        if len(whole) > start - lead and len(whole.decode("utf-8", "ignore")) == 1:  # and it goes on beyond that byte
+        if (
+            len(whole) > start - lead and len(whole.decode("utf-8", "surrogateescape")) == 1
+        ):  # and it goes on beyond that byte
             return len(data[:lead].decode("utf-8", "surrogateescape")) + 1
         break
     return len(data[:start].decode("utf-8", "surrogateescape"))
