@@ -1,11 +1,11 @@
 """128 bits that stand for a sequence of ids: for duplicates, for differences, for multisets.
 
 Equal sequences have equal fingerprints, whatever the dtype they are stored in and however they are cut into windows.
-Different ones collide with a probability of about 2^-128, as long as nobody constructs them to: this is no cryptography.
+Different ones collide with a probability of about 2^-128, unless somebody constructs them to: this is no cryptography.
 
-A sequence of up to 64 tokens is a multilinear sum in two lanes of 64 bits, computed for a whole window at once; a longer
-one is xxh3_128 of its ids as little-endian uint32, which is faster from there on. The values may change between versions
-of tokfmt: never store them.
+A sequence of up to 64 tokens is a multilinear sum in two lanes of 64 bits, computed for a whole window at once; a
+longer one is xxh3_128 of its ids as little-endian uint32, which is faster from there on. The values may change between
+versions of tokfmt: never store them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Fingerprints = NDArray[np.uint64]
 """uint64[sequences, 2]"""
 
 SHORT = 64
-"""Tokens up to which the sum is used. Measured: both take about 0.5 µs there."""
+"""Tokens up to which the sum is used. Measured: both take 0.2 to 0.4 µs there."""
 
 _BLOCK = 1 << 15  # tokens summed at once, in cache
 _MOST = 1 << 16  # sequences hashed at once
@@ -65,7 +65,7 @@ def _hashed(ragged: Ragged, long: NDArray[np.int64]) -> Fingerprints:
             running.add(ragged[i])
             digests.append(running.digest())
         return _from_bytes(digests)
-    words = memoryview(np.ascontiguousarray(ragged.tokens, "<u4")).cast("B")
+    words = np.ascontiguousarray(ragged.tokens, "<u4").data.cast("B")
     bounds = np.stack([ragged.offsets[long], ragged.offsets[long + 1]], axis=1) * 4
     return _from_bytes([xxh3_128(words[a:b]).digest() for a, b in bounds.tolist()])
 
@@ -91,6 +91,9 @@ def _sums(tokens: Tokens, offsets: NDArray[np.int64]) -> Fingerprints:
         within = np.arange(b - a) - np.repeat(starts, lengths[filled[u:v]])
         for lane in range(2):
             out[filled[u:v], lane] += np.add.reduceat(_KEYS[lane].take(within) * mixed, starts)
+    out ^= out >> _32  # every bit of a sum reaches the low ones, and from there all
+    out *= _ODD
+    out ^= out >> _32
     return out
 
 
