@@ -71,20 +71,26 @@ def command(a: str, b: str, **given: Any) -> int:
     if given["as_json"]:
         click.echo(json.dumps({"schema": "tokfmt.diff/1", **dataclasses.asdict(report)}, indent=2))
     else:
-        _tell(report, quiet=given["quiet"])
+        if not given["quiet"]:
+            _tell_both(report)
+        _tell(report)
     return 0 if report.identical else 1
 
 
-def _tell(report: Any, *, quiet: bool) -> None:
+def _tell_both(report: Any) -> None:
     from tokfmt.cli.console import counted
     from tokfmt.core.errors import printable
 
-    if not quiet:
-        for name, side in (("A", report.a), ("B", report.b)):
-            size = f"{counted(side.sequences, 'sequence')}, {counted(side.tokens, report.unit[:-1])}"
-            click.echo(f"{name}: {printable(side.path)}: {side.format}: {size}", err=True)
-            for note in side.notes:
-                click.echo(f"note: {name}: {printable(note)}", err=True)
+    for name, side in (("A", report.a), ("B", report.b)):
+        size = f"{counted(side.sequences, 'sequence')}, {counted(side.tokens, report.unit[:-1])}"
+        click.echo(f"{name}: {printable(side.path)}: {side.format}: {size}", err=True)
+        for note in side.notes:
+            click.echo(f"note: {name}: {printable(note)}", err=True)
+
+
+def _tell(report: Any) -> None:
+    from tokfmt.cli.console import counted
+
     if report.identical:
         order = ", in whatever order" if report.surplus else ""
         size = f"{counted(report.a.sequences, 'sequence')}, {counted(report.a.tokens, report.unit[:-1])}"
@@ -102,6 +108,10 @@ def _tell(report: Any, *, quiet: bool) -> None:
     left = sum(report.counts.values()) - len(report.differences)
     if report.differences and left > 0:
         click.echo(f"… and {left:,} more (--limit)")
+    _tell_surplus(report)
+
+
+def _tell_surplus(report: Any) -> None:
     for side, surplus in zip("AB", report.surplus or (), strict=False):
         if surplus.count:
             more = " …" if surplus.count > len(surplus.examples) else ""
