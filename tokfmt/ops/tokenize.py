@@ -94,11 +94,15 @@ class _OfRecords(_Temporary):
 
 def tokenized(records: RecordReader, tokenizer: str | None) -> TokenReader:
     """A token axis of records, for reading: ingested into a temporary directory that goes with the reader."""
-    encoder: Encoder | None = None
-    if records.info.kind == "text":
-        from tokfmt.text.tokenizer import load_tokenizer
+    if records.info.kind != "text":
+        return ingested(records, None)
+    from tokfmt.text.tokenizer import load_tokenizer
 
-        encoder = load_tokenizer(tokenizer or "").encoder()
+    return ingested(records, load_tokenizer(tokenizer or "").encoder())
+
+
+def ingested(records: RecordReader, encoder: Encoder | None) -> TokenReader:
+    """The same with an encoder at hand; None for ids."""
     home = Path(tempfile.mkdtemp(prefix="tokfmt-"))
     try:
         with SerialExecutor() as executor:

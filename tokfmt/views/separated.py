@@ -144,8 +144,7 @@ class WithoutTrailing:
     def looked_at(self, start: int, stop: int) -> tuple[Tokens, Offsets]:
         """Stored tokens, and the stored positions of the separators among them, each looked at."""
         tokens = self.stored.tokens(start, stop)
-        first = sequence_at(self.stored, start)
-        last = min(self.stored.info.sequences, first + (stop - start) + 1)
+        first, last = sequence_at(self.stored, start), sequence_at(self.stored, stop - 1) + 1
         ends = self.stored.offsets(first, last)[1:] - 1
         ends = ends[(ends >= start) & (ends < stop)]
         wrong = tokens[ends - start] != self.eos_id
