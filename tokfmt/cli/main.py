@@ -22,6 +22,7 @@ from tokfmt.cli.parameters import examples
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "convert": ("tokfmt.cli.convert", "Convert any format to any format."),
+    "browse": ("tokfmt.cli.browse", "Look into datasets of any size, in the terminal."),
     "show": ("tokfmt.cli.show", "Print sequences, as text or as ids."),
     "diff": ("tokfmt.cli.diff", "Do two datasets hold the same sequences?"),
     "index": ("tokfmt.cli.index", "Write the raw index of a JSONL file."),

@@ -76,6 +76,12 @@ class FlatTokens:
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader:  # noqa: ARG002
         return FlatTokensReader(paths[0], options)
 
+    def glimpse(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader | None:  # noqa: ARG002
+        """See `core.glimpse.Glimpsed`."""
+        from tokfmt.formats.flat_tokens.glimpse import glimpse
+
+        return glimpse(paths[0], options)
+
     def writer(self, path: Path, options: WriteOptions, target: Target) -> FlatTokensWriter:
         return FlatTokensWriter(path, options, target)
 

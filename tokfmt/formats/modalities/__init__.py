@@ -52,6 +52,12 @@ class Modalities:
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> ModalitiesReader:
         return ModalitiesReader(paths, options, hints)
 
+    def glimpse(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> ModalitiesReader | None:  # noqa: ARG002
+        """See `core.glimpse.Glimpsed`."""
+        from tokfmt.formats.modalities.glimpse import glimpse
+
+        return glimpse(paths[0], options)
+
     def writer(self, path: Path, options: WriteOptions, target: Target) -> ModalitiesWriter:
         return ModalitiesWriter(path, options, target)
 
