@@ -22,7 +22,7 @@ from tokfmt.core.options import parse_options
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.open import open_source
 from tokfmt.ops.progress import Progress
-from tokfmt.ops.separator import Separator, resolve, told
+from tokfmt.ops.separator import Separator, last_ids, resolve, told
 from tokfmt.ops.sources import SourceRequest, option_names, read_options
 from tokfmt.tui.records import RecordPort, first_records
 from tokfmt.tui.viewport import Port, Viewport
@@ -128,7 +128,7 @@ def _open(request: SourceRequest, format_: Format, words: Sequence[str]) -> Toke
 
 
 def _separator(request: SourceRequest, reader: TokenReader) -> Separator:
-    return resolve(told(request.eos, None, [Path(path) for path in request.paths]), reader)
+    return resolve(told(request.eos, None, [Path(path) for path in request.paths]), reader, last_ids(reader))
 
 
 def _samples(request: SourceRequest, format_: Format, words: list[str]) -> Opened | None:
