@@ -254,7 +254,8 @@ class Run:
     def _verify(self, prepared: Prepared, path: Path, portion: Portion, target: Target, workers: Workers) -> None:
         shared = option_names(self.format.read_options) & {"split", "seq_len", "text_field", "ids_field"}
         options = [word for word in portion.words if word.partition("=")[0].replace("-", "_") in shared]
-        verify_tokens(prepared, path, self.format, target.eos_id, options, target.decoder, workers, self.progress)
+        eos = "none" if self.request.source.eos == "none" else target.eos_id
+        verify_tokens(prepared, path, self.format, eos, options, target.decoder, workers, self.progress)
 
     # what is said of it
 

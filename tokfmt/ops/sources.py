@@ -105,7 +105,7 @@ def open_sources(
             format=format_.name,
             eos=request.eos,
             tokenizer_eos=tokenizer_eos,
-            options=_read_options(request, format_),
+            options=read_options_of(request, format_),
             drop=request.drop,
             jobs=jobs,
             progress=progress,
@@ -114,7 +114,8 @@ def open_sources(
     ]
 
 
-def _read_options(request: SourceRequest, format_: Format) -> list[str]:
+def read_options_of(request: SourceRequest, format_: Format) -> list[str]:
+    """The read options of a format, as words, that a request means."""
     known, words = option_names(format_.read_options), pairs(request.options)
     if request.text_field and "text_field" in known:
         words.append(f"text_field={request.text_field}")
