@@ -22,6 +22,7 @@ from tokfmt.cli.parameters import examples
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "convert": ("tokfmt.cli.convert", "Convert any format to any format."),
+    "check": ("tokfmt.cli.check", "Is it valid? Every violation, with its byte offset and a remedy."),
     "show": ("tokfmt.cli.show", "Print sequences, as text or as ids."),
     "index": ("tokfmt.cli.index", "Write the raw index of a JSONL file."),
     "formats": ("tokfmt.cli.formats", "What is supported, and what each format can carry."),

@@ -49,8 +49,13 @@ def findings(path: Path, split: str | None, how: Audit) -> Iterator[Finding]:
 def _container(store: Store) -> Iterator[Finding]:
     """What trainers ask of the store as a whole."""
     if not store.root.is_dir():
-        yield Finding("TF417", "info", str(store.root), "is a zip: zarr 3 opens it only as a ZipStore, seqax not at all",
-                      "Unpack it for seqax")  # fmt: skip
+        yield Finding(
+            "TF417",
+            "info",
+            str(store.root),
+            "is a zip: zarr 3 opens it only as a ZipStore, seqax not at all",
+            "Unpack it for seqax",
+        )
 
 
 def _group(store: Store, group: Group, how: Audit) -> Iterator[Finding]:

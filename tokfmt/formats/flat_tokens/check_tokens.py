@@ -13,7 +13,7 @@ from tokfmt.core.dtypes import largest_id
 from tokfmt.core.errors import FormatError, UnsafeError, printable
 from tokfmt.core.format import Finding
 from tokfmt.core.ragged import Offsets
-from tokfmt.formats.flat_tokens.array import Array
+from tokfmt.formats.flat_tokens.array import Array, Items
 from tokfmt.formats.flat_tokens.group import Group, attributes_path
 from tokfmt.formats.flat_tokens.reader import above_bound, check_memory, starts_errors, wrong_bits
 from tokfmt.formats.flat_tokens.store import Store
@@ -35,7 +35,9 @@ def of(code: str, error: FormatError, severity: str = "error", more: str = "") -
 
 @dataclass(slots=True)
 class _Seen:
-    """What was found in windows so far: the largest id, ids above the bound, wrong start bits, and the first of each."""
+    """What was found in windows so far: the largest id, ids above the bound, wrong start bits, and the first of "
+    "each.
+    """
 
     top: int = -1
     above: int = 0
@@ -98,7 +100,7 @@ def _look(tokens: Array, offsets: Offsets | None, bound: int | None, window: tup
     try:
         ids = tokens.read(start, stop)
         if offsets is not None:
-            seen.wrong = _wrong(ids & 1, offsets, window)
+            seen.wrong = _wrong(ids & ids.dtype.type(1), offsets, window)
             seen.first_wrong = wrong_bits(tokens, offsets, start, stop) if seen.wrong else None
         ids >>= 1
     except FormatError as error:
@@ -111,7 +113,7 @@ def _look(tokens: Array, offsets: Offsets | None, bound: int | None, window: tup
     return seen
 
 
-def _wrong(bits: np.ndarray[tuple[int], np.dtype[np.unsignedinteger]], offsets: Offsets, window: tuple[int, int]) -> int:
+def _wrong(bits: Items, offsets: Offsets, window: tuple[int, int]) -> int:
     """How many start bits are not what `seq_starts` says. `bits` is changed."""
     first, last = np.searchsorted(offsets, window)
     begins = np.unique(offsets[first:last]) - window[0]
@@ -138,5 +140,3 @@ def _of_bound(path: str, top: int, bound: int | None, total: int) -> Iterator[Fi
         return
     yield Finding("TF407", "info", path, f"max_token_id is {bound:,}, the largest id is {top:,}: legal, but a trainer "
                   "may ask for a larger vocabulary", "tokfmt check --fix OUT.zarr writes the exact one")  # fmt: skip
-
-

@@ -39,8 +39,9 @@ CODES: Mapping[str, Code] = {
         "The lowest bit of an encoded token says that a sequence begins there, and must be set exactly at the entries "
         "of seq_starts. None set, or about half of them: ids that were stored as they are, without encoding (2 * id + "
         "start bit), so every id is half of what it was. A few: a damaged chunk (there is no checksum), or a writer "
-        "that sets a bit for empty sequences. Where all ids fit below max_token_id and no more bits are wrong than "
-        "there are sequences, tokfmt check --fix OUT sets them by seq_starts.",
+        "that sets a bit for empty sequences. Where the largest id is exactly max_token_id, which proves that "
+        "ids are encoded, and no more bits are wrong than there are sequences, tokfmt check --fix OUT sets them by "
+        "seq_starts.",
     ),
     "TF406": Code(
         "ids above max_token_id",
@@ -91,9 +92,9 @@ CODES: Mapping[str, Code] = {
     ),
     "TF415": Code(
         "ids that seem to have wrapped",
-        "max_token_id is 32,768 or more, and no id reaches that. The reference writer takes uint16 ids as they are, and "
-        "doubling them in 16 bits loses the highest bit: id 40000 is stored as 7232, silently. What was lost is not in "
-        "the store. Encode uint32 ids, and write it again.",
+        "max_token_id is 32,768 or more, and no id reaches that. The reference writer takes uint16 ids as they are, "
+        "and doubling them in 16 bits loses the highest bit: id 40000 is stored as 7232, silently. What was lost is "
+        "not in the store. Encode uint32 ids, and write it again.",
     ),
     "TF417": Code(
         "a zip",

@@ -46,9 +46,10 @@ def _patch(store: Store, group: Group) -> None:
         top = max(top, largest_id(items >> 1))
     told = _told(store, group)
     if wrong:
-        if told is None or top > told or wrong > len(offsets):
+        if told != top or wrong > len(offsets):  # only a right maximum proves that ids are encoded at all
             raise CorruptError(
-                tokens.path, f"{wrong:,} start bits are wrong, which is more than bits: the ids may not be encoded",
+                tokens.path, f"{wrong:,} start bits are wrong, and perhaps ids: they may not be encoded",
+                expected=f"the largest id {'nothing' if told is None else f'{told:,}'} (max_token_id)", found=top,
                 remedy="Write the store again from its source",
             )  # fmt: skip
         _set_bits(tokens, offsets)
@@ -126,5 +127,3 @@ def _set_bits(tokens: Array, offsets: Offsets) -> None:
         first, last = np.searchsorted(offsets, (start, stop))
         part[np.unique(offsets[first:last]) - start] |= 1
         blob.path.write_bytes(encode(items.astype(">u4" if layout.big_endian else "<u4"), codec))
-
-

@@ -46,8 +46,13 @@ def findings(path: Path, how: Audit) -> Iterator[Finding]:
             yield from content_findings(stored, params, eos_id, how)
         stored.table.close()
     if params.note:
-        yield Finding("TF328", "warning", str(files[0].parent / facts.PARAMS), params.note.removeprefix(f"{facts.PARAMS} "),
-                      "Mend or remove it; what it says of separator and padding is not known now")  # fmt: skip
+        yield Finding(
+            "TF328",
+            "warning",
+            str(files[0].parent / facts.PARAMS),
+            params.note.removeprefix(f"{facts.PARAMS} "),
+            "Mend or remove it; what it says of separator and padding is not known now",
+        )
     yield from _together(path, opened)
 
 
@@ -131,5 +136,10 @@ def _together(path: Path, opened: Sequence[Stored]) -> Iterator[Finding]:
     if samples and not any(len(stored.table) for stored in samples):
         yield Finding("TF326", "warning", str(path), "holds no sample: iterable trainers stop with OverflowError")
     if path.is_dir() and len(samples) == 1 and len(samples[0].table) >= _SOME:
-        yield Finding("TF327", "info", str(path), "is one file: iterable trainers deal out whole files, so only one task "
-                      "gets samples", "Write at least as many files as tasks, with --to-opt samples=N")  # fmt: skip
+        yield Finding(
+            "TF327",
+            "info",
+            str(path),
+            "is one file: iterable trainers deal out whole files, so only one task gets samples",
+            "Write at least as many files as tasks, with --to-opt samples=N",
+        )

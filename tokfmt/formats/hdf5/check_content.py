@@ -171,7 +171,9 @@ def _worded(stored: Stored, seen: Seen, *, deep: bool) -> Iterator[Finding]:
         unit = "sample" if stored.rank == 3 else "token"
         more = f" (and {tally.count - 1:,} more {unit}s)" if deep and tally.count > 1 else ""
         severity = "warning" if code in WARNINGS else "error"
-        yield Finding(code, severity, name, f"{unit} {tally.first:,} {text}{more}", remedy, stored.table.offset(tally.first))
+        yield Finding(
+            code, severity, name, f"{unit} {tally.first:,} {text}{more}", remedy, stored.table.offset(tally.first)
+        )
     if seen.segments is not None:
         yield Finding("TF339", "error", name, seen.segments.what, seen.segments.remedy or "", seen.segments.offset)
     if seen.loss and seen.inverted:

@@ -117,6 +117,11 @@ TESTS: tuple[tuple[str, str, str, Test], ...] = (
         _unshifted,
     ),
     ("TF337", "has a label that is not the next input", "Write the file again", _unlike),
-    ("TF338", "counts nowhere: its mask says that all of it is left out", "It adds nothing to training", _nothing_counted),
+    (
+        "TF338",
+        "counts nowhere: its mask says that all of it is left out",
+        "It adds nothing to training",
+        _nothing_counted,
+    ),
     ("TF340", "has a mask that is 1 on padding (inverted_mask)", "Trainers take 1 as counted", _inverted),
 )

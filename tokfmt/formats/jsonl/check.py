@@ -158,8 +158,13 @@ class _Look:
         if self.special:
             count = f"{self.special:,} lines spell" if self.special > 1 else "1 line spells"
             message = f"{count} the special token {_SPECIAL.decode()} (first: {self.first_special})"
-            yield Finding("TF517", "info", self.path, message, "tokfmt takes it as text (--special-tokens parse: as the "
-                          "token); other packers make a separator of it")  # fmt: skip
+            yield Finding(
+                "TF517",
+                "info",
+                self.path,
+                message,
+                "tokfmt takes it as text (--special-tokens parse: as the token); other packers make a separator of it",
+            )
 
 
 def _repeats(line: bytes, path: tuple[str, ...]) -> bool:

@@ -96,7 +96,9 @@ class IndexAudit:
             yield Finding("TF512", "error", name, message, _NEW)
             return
         if self.first_fall >= 0:
-            yield Finding("TF518", "error", name, f"entry {self.first_fall:,} begins at or before the one before it", _NEW)
+            yield Finding(
+                "TF518", "error", name, f"entry {self.first_fall:,} begins at or before the one before it", _NEW
+            )
             return
         if self.hits < self.lines and not self._misses_only_the_last():
             message = f"{self.lines - self.hits:,} of {self.lines:,} lines have no entry and are no documents"

@@ -39,8 +39,9 @@ CODES: Mapping[str, Code] = {
     ),
     "TF507": Code(
         "a byte order mark",
-        "The file begins with EF BB BF, as some editors write it. tokfmt skips it; Modalities' index counts it into the "
-        "first line, whose JSON many parsers then refuse. tokfmt check --fix OUT.jsonl writes the lines without it.",
+        "The file begins with EF BB BF, as some editors write it. tokfmt skips it; Modalities' index counts it into "
+        "the first line, whose JSON many parsers then refuse. tokfmt check --fix OUT.jsonl writes the lines without "
+        "it.",
     ),
     "TF508": Code(
         "line ends of two kinds",
@@ -49,9 +50,9 @@ CODES: Mapping[str, Code] = {
     ),
     "TF509": Code(
         "empty texts",
-        "A record whose text is empty. Since 2024-06-18 Modalities' packer silently drops its batch and everything that "
-        "follows, and exits with code 0 (earlier versions drop the document, or its batch of ten). Remove such lines "
-        "before you pack with it, and compare packs with --against.",
+        "A record whose text is empty. Since 2024-06-18 Modalities' packer silently drops its batch and everything "
+        "that follows, and exits with code 0 (earlier versions drop the document, or its batch of ten). Remove such "
+        "lines before you pack with it, and compare packs with --against.",
     ),
     "TF510": Code(
         "a field that occurs twice",
@@ -65,8 +66,8 @@ CODES: Mapping[str, Code] = {
     ),
     "TF512": Code(
         "entries that begin no line",
-        "Offsets in the index are not where lines begin: the text was changed after the index was made, or it belongs to "
-        "another file. Readers would return pieces of lines. tokfmt index writes a new one.",
+        "Offsets in the index are not where lines begin: the text was changed after the index was made, or it "
+        "belongs to another file. Readers would return pieces of lines. tokfmt index writes a new one.",
     ),
     "TF513": Code(
         "lines without an entry",
@@ -82,8 +83,8 @@ CODES: Mapping[str, Code] = {
     ),
     "TF515": Code(
         "lengths that fit no version",
-        "Lengths in the index are neither bytes nor characters of their lines. The text was changed without moving line "
-        "borders, or another program wrote the index. tokfmt index writes a new one.",
+        "Lengths in the index are neither bytes nor characters of their lines. The text was changed without moving "
+        "line borders, or another program wrote the index. tokfmt index writes a new one.",
     ),
     "TF516": Code(
         "unsafe",

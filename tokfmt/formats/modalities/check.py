@@ -43,8 +43,13 @@ def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     if anatomy.index is None or any(problem.fatal for problem in anatomy.problems):
         return
     if not anatomy.index.documents:
-        yield Finding("TF124", "warning", str(path), "holds no documents",
-                      "Make sure that it should not: a packer that fails leaves the same, with exit code 0")  # fmt: skip
+        yield Finding(
+            "TF124",
+            "warning",
+            str(path),
+            "holds no documents",
+            "Make sure that it should not: a packer that fails leaves the same, with exit code 0",
+        )
     reader = ModalitiesReader([path], options, Hints())
     yield from length_findings(reader)
     yield from (deep_findings(reader, how) if how.deep else _endings(reader))
@@ -60,7 +65,6 @@ def _code(error: FormatError, file: File) -> str:
 
 def _endings(reader: ModalitiesReader) -> Iterator[Finding]:
     """Documents whose last token is not the one that most end with."""
-    name = str(reader.file.path)
     looked, last = last_tokens(reader)
     if not len(last):
         return
@@ -68,4 +72,6 @@ def _endings(reader: ModalitiesReader) -> Iterator[Finding]:
     eos_id, usual = int(ids[np.argmax(counts)]), int(counts.max())
     of = f"{len(last):,} documents" if len(looked) == reader.info.sequences else f"{len(last):,} documents looked at"
     other = np.flatnonzero(last != eos_id)
-    yield from ending_findings(reader, eos_id, Endings(of, len(last), usual, int(looked[other[0]]) if len(other) else -1))
+    yield from ending_findings(
+        reader, eos_id, Endings(of, len(last), usual, int(looked[other[0]]) if len(other) else -1)
+    )

@@ -89,8 +89,13 @@ def length_findings(reader: ModalitiesReader) -> Iterator[Finding]:
 
 
 class _Look(NamedTuple):
-    """What one window holds: documents that end in it, how many end well, the first that does not; separators inside
-    documents and the position of the first; documents that end in a run of one id."""
+    """What one window holds.
+
+    Attributes:
+        ended, usual, first_other: Documents that end in it, how many with the separator, the first that does not.
+        inside, first_inside: Separators inside documents, and the position of the first.
+        padded: Documents that end in a run of one id.
+    """
 
     ended: int
     usual: int
@@ -168,6 +173,12 @@ def _insides(reader: ModalitiesReader, eos_id: int, inside: int, first: int) -> 
     if not inside:
         return
     document = int(np.searchsorted(reader.offsets(0, reader.info.sequences), first, side="right")) - 1
-    what = f"the separator {eos_id:,} stands {inside:,} times inside documents (first: document {document:,})"
-    yield Finding("TF121", "info", str(reader.file.path), what, "Formats that split at it cannot hold these "
-                  "documents: --drop embedded-separators splits there", reader.begin + first * reader.width)  # fmt: skip
+    what = f"the separator {eos_id:,} stands inside documents {inside:,}x (first: document {document:,})"
+    yield Finding(
+        "TF121",
+        "info",
+        str(reader.file.path),
+        what,
+        "Formats that split at it cannot hold these documents: --drop embedded-separators splits there",
+        reader.begin + first * reader.width,
+    )

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-
 from tokfmt.core.audit import Audit
 from tokfmt.core.errors import FormatError
 from tokfmt.core.files import File, names_in, natural_key
@@ -47,7 +46,7 @@ def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
             yield Finding("TF202", "error", str(file.path), error.what, error.remedy or "", error.offset)
             continue
         found.append(content)
-        yield from content_findings(content, options.seq_len, last=last)
+        yield from content_findings(content, last=last)
         file.close()
     yield from stream_findings(path, found, eos_id)
     yield from _identical(found, how)

@@ -164,7 +164,7 @@ def _longest_run(marks: NDArray[np.bool_]) -> tuple[int, int]:
     return int(starts[inner][at]), int(lengths[at])
 
 
-def content_findings(content: Content, seq_len: int, *, last: bool) -> Iterator[Finding]:
+def content_findings(content: Content, *, last: bool) -> Iterator[Finding]:
     """What is wrong with one block, as far as it was looked at."""
     name, total = str(content.path), content.tokens
     if not total:
@@ -191,9 +191,15 @@ def content_findings(content: Content, seq_len: int, *, last: bool) -> Iterator[
                       content.first_negative * 4)  # fmt: skip
     end = content.run_at + content.run
     if content.run and not (last and end == total):
-        yield Finding("TF218", "warning", name, f"holds {content.run:,} separators in a row before token {end:,}, which "
-                      "only the end of the last sample should", "Samples were padded one by one, or documents are empty",
-                      content.run_at * 4)  # fmt: skip
+        yield Finding(
+            "TF218",
+            "warning",
+            name,
+            f"holds {content.run:,} separators in a row before token {end:,}, which "
+            "only the end of the last sample should",
+            "Samples were padded one by one, or documents are empty",
+            content.run_at * 4,
+        )
 
 
 def _at_least(content: Content) -> str:
@@ -216,6 +222,12 @@ def stream_findings(path: Path, found: Sequence[Content], eos_id: int) -> Iterat
     beyond = next((c for c in sound if c.beyond), None)
     if beyond is not None and separators and eos_id == GPT2_EOS:
         count = sum(c.beyond for c in sound)
-        yield Finding("TF214", "warning", str(beyond.path), f"{count:,} ids are beyond GPT-2's vocabulary, which ends with "
-                      f"its separator {eos_id:,} (first: token {beyond.first_beyond:,})",
-                      "Name the tokenizer with --tokenizer to compare with its vocabulary", beyond.first_beyond * 4)  # fmt: skip
+        yield Finding(
+            "TF214",
+            "warning",
+            str(beyond.path),
+            f"{count:,} ids are beyond GPT-2's vocabulary, which ends with "
+            f"its separator {eos_id:,} (first: token {beyond.first_beyond:,})",
+            "Name the tokenizer with --tokenizer to compare with its vocabulary",
+            beyond.first_beyond * 4,
+        )

@@ -71,8 +71,8 @@ CODES: Mapping[str, Code] = {
     ),
     "TF213": Code(
         "negative ids",
-        "An id below 0: 2^31 or more was wrapped by a cast to int32, or the file is damaged, or an ignored label (-100) "
-        "got in. A trainer would index its embedding from the end, or crash. Write the block again.",
+        "An id below 0: 2^31 or more was wrapped by a cast to int32, or the file is damaged, or an ignored label "
+        "(-100) got in. A trainer would index its embedding from the end, or crash. Write the block again.",
     ),
     "TF214": Code(
         "ids beyond GPT-2's vocabulary",

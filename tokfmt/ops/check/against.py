@@ -193,7 +193,9 @@ def _worded(
     total = corpus_size.count_from(0)
     if found.missing:
         line = found.first_missing[1] + 1
-        place = f"from document {line:,} of the corpus on" if found.cut_off else f"first: document {line:,} of the corpus"
+        place = (
+            f"from document {line:,} of the corpus on" if found.cut_off else f"first: document {line:,} of the corpus"
+        )
         what = f"{found.missing:,} of {total:,} documents are missing ({place})"
         yield Finding("TF931", "error", name, what, _REMEDY)
     if found.extra:
@@ -214,20 +216,32 @@ def _changed(name: str, here: TokenReader, corpus: TokenReader, found: Differenc
     offset = place.offset if place is not None else None
     path = str(place.path) if place is not None else name
     shift = shift_of(here, corpus, sequence, document)
-    head = f"{found.changed:,} documents differ from the corpus (first: sequence {sequence:,}, document {document + 1:,} of "
+    head = f"{found.changed:,} documents differ (first: sequence {sequence:,}, document {document + 1:,} of "
     if shift:
         tokens, way = abs(shift), "early" if shift > 0 else "late"
         what = f"{head}the corpus): they begin {tokens:,} tokens too {way}"
-        return Finding("TF934", "error", path, what, "It was made from a merged pack by a program that used its shifted "
-                       "offsets: see --explain TF934", offset)  # fmt: skip
+        return Finding(
+            "TF934",
+            "error",
+            path,
+            what,
+            "It was made from a merged pack by a program that used its shifted offsets: see --explain TF934",
+            offset,
+        )
     if at == len(mine):
         detail = f"it ends after {len(mine):,} of {len(theirs):,} tokens"
     elif at == len(theirs):
         detail = f"it goes on after all {len(theirs):,} tokens"
     else:
         detail = f"position {at:,}: {int(mine[at]):,}, expected {int(theirs[at]):,}"
-    return Finding("TF933", "error", path, f"{head}the corpus, {detail})", "Is it the tokenizer, and the corpus, that it "
-                   "was made with?", offset)  # fmt: skip
+    return Finding(
+        "TF933",
+        "error",
+        path,
+        f"{head}the corpus, {detail})",
+        "Is it the tokenizer, and the corpus, that it was made with?",
+        offset,
+    )
 
 
 def _sequence(reader: TokenReader, number: int, most: int = 1 << 20) -> NDArray[np.unsignedinteger]:

@@ -25,7 +25,7 @@ _SEQUENCES = 64  # decoded
 _LONGEST = 1 << 13  # tokens of a sequence that are decoded
 _FEW = 4
 _REPLACED = "\ufffd"
-_HALF, _MOST = 0.5, 0.8
+_HALF = 0.5
 _SHORT = 8  # tokens: a shorter document tells nothing
 
 
@@ -50,8 +50,14 @@ def findings(source: Source, reader: TokenReader, handle: TokenizerHandle, wants
         yield from _beyond(name, reader, handle, wants)
         eos_id = source.separator.eos_id
         if eos_id is not None and handle.eos_id is not None and eos_id != handle.eos_id:
-            yield Finding("TF922", "warning", name, f"its separator is {eos_id:,} ({source.separator.source}), the end of "
-                          f"text of {named} is {handle.eos_id:,}", "If that is not meant, another tokenizer was used")  # fmt: skip
+            yield Finding(
+                "TF922",
+                "warning",
+                name,
+                f"its separator is {eos_id:,} ({source.separator.source}), the end of "
+                f"text of {named} is {handle.eos_id:,}",
+                "If that is not meant, another tokenizer was used",
+            )
         yield from _decoded(name, reader, handle)
     except TokfmtError as error:
         yield Finding("TF901", "error", name, str(error).removeprefix(f"{name}: "))
@@ -110,14 +116,24 @@ def _decoded(name: str, reader: TokenReader, handle: TokenizerHandle) -> Iterato
         return
     replaced = sum(_REPLACED in text[8:-8] for text in found.texts)
     if replaced > _HALF * count:
-        yield Finding("TF923", "warning", name, f"{replaced:,} of {count:,} sequences decoded with {handle.name} hold bytes "
-                      "that are not UTF-8", "It was probably made with another tokenizer")  # fmt: skip
+        yield Finding(
+            "TF923",
+            "warning",
+            name,
+            f"{replaced:,} of {count:,} sequences decoded with {handle.name} hold bytes that are not UTF-8",
+            "It was probably made with another tokenizer",
+        )
         return
     foreign = [text for text in found.texts if not text.isascii()]
     misread = sum(map(_is_misread, foreign))
     if misread >= _FEW and misread > _HALF * len(foreign):
-        yield Finding("TF924", "warning", name, f"{misread:,} of {len(foreign):,} texts that are not ASCII are UTF-8 read as "
-                      "Latin-1", "Pack the text again: Modalities before 2024-02-06 read it so")  # fmt: skip
+        yield Finding(
+            "TF924",
+            "warning",
+            name,
+            f"{misread:,} of {len(foreign):,} texts that are not ASCII are UTF-8 read as Latin-1",
+            "Pack the text again: Modalities before 2024-02-06 read it so",
+        )
     if found.whole:
         yield from _encoded_again(name, found, handle)
 
@@ -126,20 +142,20 @@ def _encoded_again(name: str, found: _Texts, handle: TokenizerHandle) -> Iterato
     again = handle.encoder().encode(found.texts)
     long = [number for number, ids in enumerate(found.ids) if len(ids) >= _SHORT]
     other = sum(again[number].tolist() != found.ids[number] for number in long)
-    if len(long) >= _FEW and other > _MOST * len(long):
+    if len(long) >= _FEW and other > _HALF * len(long):
         yield Finding("TF925", "warning", name, f"{other:,} of {len(long):,} documents, decoded with {handle.name} and "
                       "encoded again, give other ids", "It was probably made with another tokenizer")  # fmt: skip
 
 
 def _some(reader: TokenReader, handle: TokenizerHandle) -> _Texts:
-    """Sequences spread over the dataset, decoded; parts of long ones."""
+    """Sequences spread over the dataset, decoded: documents that are not too long, or the beginnings of samples."""
     info, decoder = reader.info, handle.decoder(lenient=True)
-    numbers = np.unique(np.linspace(0, info.sequences - 1, _SEQUENCES).astype(np.int64)) if info.sequences else []
+    count = min(info.sequences, _SEQUENCES)
     ids, whole = [], info.layout is Layout.DOCUMENTS
-    for number in map(int, numbers):
+    for number in np.unique(np.linspace(0, info.sequences - 1, count).astype(np.int64)).tolist():
         start, stop = reader.offsets(number, number + 1).tolist()
-        if stop - start > _LONGEST:
-            whole = False
+        if stop - start > _LONGEST and whole:
+            continue
         tokens = reader.tokens(start, min(stop, start + _LONGEST)).tolist()
         if handle.eos_id is not None and tokens and tokens[-1] == handle.eos_id:
             tokens.pop()

@@ -25,8 +25,8 @@ _OPENING = {
     ),
     "TF902": Code(
         "unsafe to read",
-        "The reader stopped because reading on could execute code, leave the dataset, or exhaust memory. Find out where "
-        "the dataset comes from.",
+        "The reader stopped because reading on could execute code, leave the dataset, or exhaust memory. Find out "
+        "where the dataset comes from.",
         unsafe=True,
     ),
 }
@@ -34,8 +34,8 @@ _OPENING = {
 _MANIFEST = {
     "TF910": Code(
         "the manifest cannot be read",
-        "X.tokfmt.json beside a dataset says what was converted, with counts and checksums. This one is no JSON of that "
-        "kind, so nothing was compared with it. Remove it, or restore it from where the dataset comes from.",
+        "X.tokfmt.json beside a dataset says what was converted, with counts and checksums. This one is no JSON of "
+        "that kind, so nothing was compared with it. Remove it, or restore it from where the dataset comes from.",
     ),
     "TF911": Code(
         "another size than the manifest says",
@@ -63,8 +63,8 @@ _MANIFEST = {
 _TOKENIZER = {
     "TF921": Code(
         "ids beyond the tokenizer's vocabulary",
-        "An id is not in the vocabulary of the tokenizer that was named: the dataset was made with another one (or with "
-        "tokens added later), or it is damaged. A model of that vocabulary crashes on it.",
+        "An id is not in the vocabulary of the tokenizer that was named: the dataset was made with another one (or "
+        "with tokens added later), or it is damaged. A model of that vocabulary crashes on it.",
     ),
     "TF922": Code(
         "the separator is not the tokenizer's end of text",
@@ -78,36 +78,36 @@ _TOKENIZER = {
     ),
     "TF924": Code(
         "text read in the wrong encoding",
-        "Decoded text is full of pairs like Ã¼ or â€™: UTF-8 that was read as Latin-1 before it was tokenized. Modalities "
-        "before 2024-02-06 did that to everything that is not ASCII. The tokens are what the model would learn; pack the "
-        "text again with a newer version.",
+        "Decoded text is full of pairs like Ã¼ or â€™: UTF-8 that was read as Latin-1 before it was tokenized. "
+        "Modalities before 2024-02-06 did that to everything that is not ASCII. The tokens are what the model would "
+        "learn; pack the text again with a newer version.",
     ),
     "TF925": Code(
         "ids that this tokenizer would not give",
-        "Decoded with this tokenizer and encoded again, most documents give other ids. A tokenizer is deterministic, so "
-        "they were made with another one, or with another version of its merges. Decoded text may look right all the "
-        "same when vocabularies resemble each other.",
+        "Decoded with this tokenizer and encoded again, most documents give other ids. A tokenizer is deterministic, "
+        "so they were made with another one, or with another version of its merges. Decoded text may look right all "
+        "the same when vocabularies resemble each other.",
     ),
     "TF926": Code(
         "not the tokenizer that the manifest names",
-        "The manifest beside the dataset has the checksum of the tokenizer.json that it was made with; the one named now "
-        "has another.",
+        "The manifest beside the dataset has the checksum of the tokenizer.json that it was made with; the one named "
+        "now has another.",
     ),
 }
 
 _AGAINST = {
     "TF931": Code(
         "documents of the corpus are missing",
-        "The corpus has documents that the dataset has not. All missing from one point on: the packer met an empty text, "
-        "a missing field or a text that is none, and since 2024-06-18 Modalities' packer then silently drops that batch "
-        "and everything that follows, with exit code 0 (only a warning in its log). Some in between: earlier versions "
-        "dropped the document, or its batch of ten. Remove such lines (tokfmt check corpus.jsonl names them) and pack "
-        "again.",
+        "The corpus has documents that the dataset has not. All missing from one point on: the packer met an empty "
+        "text, a missing field or a text that is none, and since 2024-06-18 Modalities' packer then silently drops "
+        "that batch and everything that follows, with exit code 0 (only a warning in its log). Some in between: "
+        "earlier versions dropped the document, or its batch of ten. Remove such lines (tokfmt check corpus.jsonl "
+        "names them) and pack again.",
     ),
     "TF932": Code(
         "documents that the corpus has not",
-        "The dataset holds documents that are not in the corpus, or not there: something was packed twice, or the corpus "
-        "was changed since.",
+        "The dataset holds documents that are not in the corpus, or not there: something was packed twice, or the "
+        "corpus was changed since.",
     ),
     "TF933": Code(
         "a document differs",
@@ -118,8 +118,8 @@ _AGAINST = {
     "TF934": Code(
         "documents are shifted",
         "Documents begin and end some bytes away from where they should: the mark of a program that read a merged pack "
-        "(TF107) by its shifted offsets, and wrote what it saw. Every document has lost its end, and begins with the end "
-        "of the one before. The pack is well-formed, so nothing else tells. Make it again from the parts that were "
+        "(TF107) by its shifted offsets, and wrote what it saw. Every document has lost its end, and begins with the "
+        "end of the one before. The pack is well-formed, so nothing else tells. Make it again from the parts that were "
         "merged, or from the merged pack converted by tokfmt.",
     ),
 }
@@ -165,11 +165,13 @@ def explain(code: str) -> Explanation:
     known = all_codes()
     found = known.get(code.upper())
     if found is None:
-        raise OptionError(f"no finding has the code {code!r}", name=code, nearest=nearest(code.upper(), known))
+        alike = [other for other in known if other[:3] == code.upper()[:3]]  # of the same format
+        near = nearest(code.upper(), alike) or nearest(code.upper(), known)
+        raise OptionError(f"no finding has the code {code!r}", name=code, nearest=near)
     return found
 
 
 def unsafe_codes(format_: Format | None) -> frozenset[str]:
     """The codes whose findings mean that a dataset is unsafe to read."""
-    own = format_.codes() if isinstance(format_, Explained) else {}
+    own: Mapping[str, Code] = format_.codes() if isinstance(format_, Explained) else {}
     return frozenset(code for code, meaning in {**own, **CODES}.items() if meaning.unsafe)

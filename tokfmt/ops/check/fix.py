@@ -11,7 +11,7 @@ from typing import Any
 
 from tokfmt import registry
 from tokfmt.core.audit import Patchable, Repair, Repairable
-from tokfmt.core.errors import ConversionError, TokfmtError, VerificationError, printable
+from tokfmt.core.errors import ConversionError, SeparatorUnknownError, TokfmtError, VerificationError, printable
 from tokfmt.core.format import Format
 from tokfmt.core.options import parse_options
 from tokfmt.core.publish import Staging, publish_together, write_error
@@ -69,8 +69,8 @@ def fix(
     hopeless = sorted({f.code for f in verdict.findings if f.severity == "error"} - repairs.keys())
     if hopeless:
         raise ConversionError(
-            f"{printable(verdict.path)}: not repaired: it is not certain what is right where it has {', '.join(hopeless)}. "
-            f"tokfmt check --explain {hopeless[0]} says what to do"
+            f"{printable(verdict.path)}: not repaired: it is not certain what is right where it has "
+            f"{', '.join(hopeless)}. tokfmt check --explain {hopeless[0]} says what to do"
         )
     chosen = {code: repairs[code] for code in sorted(verdict.counts) if code in repairs}
     if not chosen:
@@ -153,27 +153,36 @@ class _Job:
             if path == self.destination:
                 _remove(path)
             raise VerificationError(
-                f"{printable(self.path)}: not repaired: the copy still has {first.code} ({first.message}); it was removed"
+                f"{printable(self.path)}: not repaired: the copy still has {first.code} ({first.message}); it was "
+                "removed"
             )
         return verdict
 
     def _manifest(self, staging: Staging) -> bytes | None:
-        """As after a conversion; None for a dataset that only its files, but no reader, can tell the counts of."""
-        words = self._words()
+        """As after a conversion; None for a dataset whose counts no reader can tell (shuffled samples)."""
+        words, eos = self._words(), self.demands.eos
         try:
-            source = open_source([staging.path], format=self.format.name, eos=self.demands.eos, options=words)
+            source = open_source([staging.path], format=self.format.name, eos=eos, options=words)
+        except SeparatorUnknownError:
+            source = open_source([staging.path], format=self.format.name, eos="none", options=words)
         except TokfmtError:
             return None
         reader = source.reader
-        counts = (None, None, None) if isinstance(reader, RecordReader) else (
-            reader.info.sequences, reader.info.tokens, reader.info.max_id
-        )  # fmt: skip
-        separator = {"eos_id": source.separator.eos_id, "from": source.separator.source or None}
+        info = None if isinstance(reader, RecordReader) else reader.info
+        separator: dict[str, object] = {"eos_id": source.separator.eos_id, "from": source.separator.source or None}
         reader.close()
         done = Conversion(
-            str(self.destination), self.format.name, [{"path": self.path, "format": self.format.name}], *counts,
-            separator=separator, dropped={}, notes=[repair.how for repair in self.chosen.values()], plan={},
-        )  # fmt: skip
+            destination=str(self.destination),
+            format=self.format.name,
+            sources=[{"path": self.path, "format": self.format.name}],
+            sequences=info.sequences if info else None,
+            tokens=info.tokens if info else None,
+            max_id=info.max_id if info else None,
+            separator=separator,
+            dropped={},
+            notes=[repair.how for repair in self.chosen.values()],
+            plan={},
+        )
         origin = Source((Path(self.path),), self.format, reader, source.separator, ())
         given = {"options": {"from": words, "to": []}, "select": None, "split": None}
         return manifests(done, [origin], {self.destination: staging}, given, self.progress)[self.destination]

@@ -97,9 +97,7 @@ def check(paths: Sequence[PathLike], demands: Demands, progress: Progress | None
 class _Checking:
     """One dataset being checked."""
 
-    def __init__(
-        self, path: PathLike, demands: Demands, handle: TokenizerHandle | None, progress: Progress
-    ) -> None:
+    def __init__(self, path: PathLike, demands: Demands, handle: TokenizerHandle | None, progress: Progress) -> None:
         self.path, self.demands, self.handle, self.progress = path, demands, handle, progress
         self.found = Verdict(os.fspath(path), deep=demands.deep, most=demands.most)
         self.jobs = max(1, demands.jobs or os.cpu_count() or 1)
@@ -118,8 +116,8 @@ class _Checking:
             self.found.add([_finding("TF900", "error", error)])
             return self.found
         except DetectionError as error:
-            words = str(error).partition(": ")[2] or str(error)
-            self.found.add([Finding("TF900", "error", os.fspath(self.path), words)])
+            why = str(error).partition(": ")[2] or str(error)
+            self.found.add([Finding("TF900", "error", os.fspath(self.path), why)])
             return self.found
         self.found.format = format_.name
         words = read_options_of(self.request, format_)
@@ -202,7 +200,7 @@ class _Checking:
             if self.handle is not None:
                 yield from by_tokenizer.findings(source, reader, self.handle, self.demands)
         if self.demands.deep:
-            yield from of_manifest.count_findings(Path(self.path), self.found)
+            yield from of_manifest.count_findings(Path(self.path), self.found, source.separator.eos_id)
         if self.demands.against is not None:
             yield from against.findings(source, self.demands, self.handle, self.jobs, self.progress)
 
