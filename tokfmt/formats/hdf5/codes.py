@@ -109,7 +109,8 @@ _LAYOUT = {
     ),
     "TF326": Code(
         "no sample in any file",
-        "All files of the directory are empty; iterable trainers stop with OverflowError.",
+        "All files of the directory are empty; iterable trainers stop with OverflowError. Usually every document was "
+        "filtered out, or none was found: look at the log of the preprocessing.",
     ),
     "TF327": Code(
         "one file for several tasks",
@@ -156,7 +157,8 @@ _CONTENT = {
     ),
     "TF337": Code(
         "labels that are not the next tokens",
-        "A label is neither the next input nor -100 (no loss). The rows of a sample do not belong together.",
+        "A label is neither the next input nor -100 (no loss). The rows of a sample do not belong together: "
+        "they were shuffled or cut apart from each other, or the file is damaged. Write it again.",
     ),
     "TF338": Code(
         "samples that count nowhere",

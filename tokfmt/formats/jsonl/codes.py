@@ -32,6 +32,7 @@ CODES: Mapping[str, Code] = {
     "TF505": Code(
         "nested too deep",
         "More than 512 levels of brackets make parsers run out of stack. No text dataset needs them. " + _DROP,
+        unsafe=True,
     ),
     "TF506": Code(
         "a token id of 2^32 or more",

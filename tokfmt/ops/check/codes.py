@@ -171,7 +171,6 @@ def explain(code: str) -> Explanation:
     return found
 
 
-def unsafe_codes(format_: Format | None) -> frozenset[str]:
-    """The codes whose findings mean that a dataset is unsafe to read."""
-    own: Mapping[str, Code] = format_.codes() if isinstance(format_, Explained) else {}
-    return frozenset(code for code, meaning in {**own, **CODES}.items() if meaning.unsafe)
+def meanings(format_: Format | None) -> Mapping[str, Code]:
+    """The codes that findings in a dataset of this format may have."""
+    return {**(format_.codes() if isinstance(format_, Explained) else {}), **CODES}

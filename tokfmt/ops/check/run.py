@@ -27,7 +27,7 @@ from tokfmt.core.format import REGION, Finding, Format, look
 from tokfmt.core.options import parse_options
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.check import against, by_tokenizer, of_manifest
-from tokfmt.ops.check.codes import unsafe_codes
+from tokfmt.ops.check.codes import meanings
 from tokfmt.ops.check.verdict import MOST, Verdict
 from tokfmt.ops.open import Source, open_source
 from tokfmt.ops.progress import Progress, Silent
@@ -113,22 +113,24 @@ class _Checking:
             look(self.path)
             format_ = registry.get(self.demands.format) if self.demands.format else registry.detect(self.path)
         except FormatError as error:
-            self.found.add([_finding("TF900", "error", error)])
+            self.found.add([_finding("TF900", "error", error)], meanings(None))
             return self.found
         except DetectionError as error:
             why = str(error).partition(": ")[2] or str(error)
-            self.found.add([Finding("TF900", "error", os.fspath(self.path), why)])
+            self.found.add([Finding("TF900", "error", os.fspath(self.path), why)], meanings(None))
             return self.found
         self.found.format = format_.name
         words = read_options_of(self.request, format_)
         options: Any = parse_options(format_.read_options, words, format_.name)
-        unsafe = unsafe_codes(format_)
-        self.found.add(self._own(format_, options), unsafe)
-        self.found.add(of_manifest.file_findings(Path(self.path), format_.name, self.demands.deep, self.progress))
+        known = meanings(format_)
+        self.found.add(self._own(format_, options), known)
+        self.found.add(
+            of_manifest.file_findings(Path(self.path), format_.name, self.demands.deep, self.progress), known
+        )
         if not self.found.unsafe and (self.demands.deep or self.handle or self.demands.against):
-            known = self.found.errors > 0  # then a reader that refuses says nothing new
+            told = self.found.errors > 0  # then a reader that refuses says nothing new
             read = self._read(format_, words)
-            self.found.add((f for f in read if not (known and f.code == "TF901")), unsafe)
+            self.found.add((f for f in read if not (told and f.code == "TF901")), known)
         return self.found
 
     def _own(self, format_: Format, options: Any) -> Iterator[Finding]:

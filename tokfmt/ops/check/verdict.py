@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
+from tokfmt.core.audit import Code
 from tokfmt.core.format import Finding
 
 MOST = 100
@@ -37,12 +38,20 @@ class Verdict:
     unsafe: bool = False
     most: int = MOST
 
-    def add(self, found: Iterable[Finding], unsafe: frozenset[str] = frozenset()) -> None:
-        """Take up findings, and let go of those beyond the limit."""
-        for finding in found:
+    def add(self, found: Iterable[Finding], meanings: Mapping[str, Code]) -> None:
+        """Take up findings, and let go of those beyond the limit.
+
+        Args:
+            found: As they are met.
+            meanings: Of their codes, as far as they are explained; a finding without a remedy refers to them.
+        """
+        for given in found:
+            finding = given
+            if not given.remedy and given.code in meanings:
+                finding = replace(given, remedy=f"tokfmt check --explain {given.code} says more")
             number = self.counts[finding.code] = self.counts.get(finding.code, 0) + 1
             self.severities[finding.severity] = self.severities.get(finding.severity, 0) + 1
-            self.unsafe = self.unsafe or finding.code in unsafe
+            self.unsafe = self.unsafe or (finding.code in meanings and meanings[finding.code].unsafe)
             if number <= self.most:
                 self.findings.append(finding)
 
