@@ -164,7 +164,7 @@ def test_plug_ins(monkeypatch):
 def test_explanations():
     for code, meaning in all_codes().items():
         assert re.fullmatch(r"TF\d{3}", code)
-        assert len(meaning.text) > 100, code
+        assert len(meaning.text) > 80, code
         assert "  " not in meaning.text
         assert meaning.text.endswith(".")
         assert not meaning.title.endswith(".")
