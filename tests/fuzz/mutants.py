@@ -139,7 +139,7 @@ def read(format_, path, rng):
 
     try:
         if rng.randrange(4) == 0:
-            return check(format_, path)
+            return check(format_, path, rng.random() < 0.7)
         source = open_source(
             [path], format=format_ if rng.random() < 0.8 else None, eos=rng.choice([None, 50256, "none"]),
             options=rng.choice(OPTIONS.get(format_, [{}])) if format_ else {}, jobs=1, drop=["fields"],
@@ -165,15 +165,15 @@ def read(format_, path, rng):
     return "data"
 
 
-def check(format_, path):
-    """The format's own checker: it lists what is wrong, and never gives up."""
-    from tokfmt import registry
-    from tokfmt.core.options import parse_options
+def check(format_, path, deep):
+    """The checker: it lists what is wrong, and never gives up."""
+    from tokfmt.ops.check import Demands
+    from tokfmt.ops.check import check as checked
 
-    chosen = registry.get(format_)
-    for finding in chosen.check(path, parse_options(chosen.read_options, {}, format_)):
+    (verdict,) = checked([path], Demands(deep=deep, format=format_, jobs=1))
+    for finding in verdict.findings:
         assert "\n" not in finding.message, finding
-    return "checked"
+    return f"exit {verdict.exit_code}"
 
 
 def mutant(format_, number, paths):
