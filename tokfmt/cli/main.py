@@ -108,6 +108,8 @@ def _run(words: list[str]) -> int:
         return _fail(error.format_message(), 2, words, {"type": "UsageError"})
     except (click.Abort, BrokenPipeError):
         raise
+    except SystemExit:  # what click makes of a broken pipe, and of nothing else here
+        raise BrokenPipeError from None
     except TokfmtError as error:
         _trace(debug)
         text = ". ".join((str(error), *getattr(error, "__notes__", ())))
