@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +40,37 @@ class Source:
     notes: tuple[str, ...]
 
 
-def open_source(
+def open_stored(
     paths: Sequence[str | os.PathLike[str]],
     *,
     format: str | None = None,  # noqa: A002 - the word users know
+    eos: EosChoice = None,
+    tokenizer_eos: int | None = None,
+    options: Options = (),
+    drop: Iterable[str] = (),
+) -> Source:
+    """Open one dataset as it is stored: its reader's axis still has the separators.
+
+    Raises:
+        DetectionError, FormatError, OptionError.
+    """
+    chosen = registry.get(format) if format else registry.detect(paths[0])
+    places = tuple(Path(path) for path in paths)
+    parsed: Any = parse_options(chosen.read_options, options, chosen.name)
+    known = told(eos, tokenizer_eos, places)
+    no_eos = known is not None and known.eos_id is None
+    stored = chosen.open(places, parsed, Hints(known.eos_id if known else None, frozenset(drop), no_eos))
+    info = stored.info
+    notes = (*info.inferred, *info.notes)
+    if isinstance(stored, RecordReader):
+        return Source(places, chosen, stored, known or Separator(None), notes)
+    return Source(places, chosen, stored, resolve(known, stored), notes)
+
+
+def open_source(
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    format: str | None = None,  # noqa: A002
     eos: EosChoice = None,
     tokenizer_eos: int | None = None,
     options: Options = (),
@@ -56,19 +83,11 @@ def open_source(
     Raises:
         DetectionError, FormatError, OptionError, SeparatorUnknownError.
     """
-    chosen = registry.get(format) if format else registry.detect(paths[0])
-    places = tuple(Path(path) for path in paths)
-    parsed: Any = parse_options(chosen.read_options, options, chosen.name)
-    known = told(eos, tokenizer_eos, places)
-    no_eos = known is not None and known.eos_id is None
-    stored = chosen.open(places, parsed, Hints(known.eos_id if known else None, frozenset(drop), no_eos))
-    if isinstance(stored, RecordReader):
-        info = stored.info
-        return Source(places, chosen, stored, known or Separator(None), info.inferred + info.notes)
-    separator = resolve(known, stored)
-    reader, decided = without_separators(stored, separator, places[0], jobs, progress)
-    notes = (*stored.info.inferred, *stored.info.notes, *decided)
-    return Source(places, chosen, reader, separator, notes)
+    source = open_stored(paths, format=format, eos=eos, tokenizer_eos=tokenizer_eos, options=options, drop=drop)
+    if isinstance(source.reader, RecordReader):
+        return source
+    reader, decided = without_separators(source.reader, source.separator, source.paths[0], jobs, progress)
+    return replace(source, reader=reader, notes=(*source.notes, *decided))
 
 
 def open(  # noqa: A001 - the verb users expect: tokfmt.open

@@ -105,7 +105,7 @@ def open_sources(
             format=format_.name,
             eos=request.eos,
             tokenizer_eos=tokenizer_eos,
-            options=_read_options(request, format_),
+            options=read_options(request, format_),
             drop=request.drop,
             jobs=jobs,
             progress=progress,
@@ -114,7 +114,8 @@ def open_sources(
     ]
 
 
-def _read_options(request: SourceRequest, format_: Format) -> list[str]:
+def read_options(request: SourceRequest, format_: Format) -> list[str]:
+    """Words for a format's own read options: those given, and what of --text-field and --split it knows."""
     known, words = option_names(format_.read_options), pairs(request.options)
     if request.text_field and "text_field" in known:
         words.append(f"text_field={request.text_field}")
