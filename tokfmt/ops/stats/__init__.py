@@ -11,7 +11,8 @@ The document of `tokfmt stats --json` is described by schema.json beside this fi
 """
 
 from tokfmt.ops.stats.measure import CancelledError
+from tokfmt.ops.stats.opening import glance
 from tokfmt.ops.stats.report import Report, Statistics
-from tokfmt.ops.stats.run import StatsRequest, glance, stats
+from tokfmt.ops.stats.run import StatsRequest, stats, stats_of
 
-__all__ = ["CancelledError", "Report", "Statistics", "StatsRequest", "glance", "stats"]
+__all__ = ["CancelledError", "Report", "Statistics", "StatsRequest", "glance", "stats", "stats_of"]

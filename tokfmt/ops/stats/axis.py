@@ -41,6 +41,11 @@ class Indexed:
         """Of the stored axis."""
         return self.stored.info
 
+    @property
+    def content_tokens(self) -> int:
+        """Tokens in the sequences."""
+        return self.info.tokens - (self.info.sequences if self.eos_id is not None else 0)
+
     def regions(self, size: int) -> Iterator[tuple[int, int]]:
         """Disjoint parts that cover the axis; one of no token when there are empty sequences only."""
         info = self.stored.info

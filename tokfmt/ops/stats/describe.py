@@ -9,11 +9,12 @@ from functools import reduce
 import numpy as np
 
 from tokfmt.core.axis import TokenReader, windows
+from tokfmt.core.filling import Filled, Filling
 from tokfmt.core.format import Decoder
 from tokfmt.core.inside import Sampled as WithMasks
 from tokfmt.core.ragged import Tokens
 from tokfmt.ops.open import Source
-from tokfmt.ops.stats.axis import StatsAxis, Streamed
+from tokfmt.ops.stats.axis import Indexed, StatsAxis, Streamed
 from tokfmt.ops.stats.counts import Counts
 from tokfmt.ops.stats.duplicates import Group, repeats
 from tokfmt.ops.stats.frequencies import ends_of, ids_of, spelling
@@ -21,11 +22,9 @@ from tokfmt.ops.stats.lengths import lengths_of, packing
 from tokfmt.ops.stats.measure import Survey
 from tokfmt.ops.stats.report import Duplicates, RepeatedSequence, Share, Statistics
 from tokfmt.ops.stats.table import Table
+from tokfmt.views.split import SplitAt
 
 _SHOWN = 32  # ids of a repeated sequence
-_PADDING = ("padding_positions", "input_positions", "separators_made")
-"""Extras by which a reader tells what its axis does not show; see `formats.hdf5.reader`."""
-
 _NOTHING = (0, -1, None, "", ())
 
 
@@ -96,32 +95,28 @@ def _pair(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple[int, in
 def figures_of(subject: Subject) -> Figures:
     """The figures of one dataset."""
     axis, stats = subject.survey.axis, subject.survey.stats
-    told = axis.info.extras
-    found = axis.separators(stats)
-    made = _number(told.get("separators_made")) or 0
-    eos_id = axis.eos_id if axis.eos_id is not None else -1
-    places, padding = _number(told.get("input_positions")), _number(told.get("padding_positions"))
+    stored = axis.stored
+    filling = stored.filling() if isinstance(stored, Filled) else Filling(None, 0)
+    told = subject.source.separator.eos_id
+    eos_id = told if told is not None else -1
+    made = filling.separators
     return Figures(
         stored=stats.ids.without(eos_id, made),
-        kept=stats.ids.without(eos_id, found),
+        kept=stats.ids.without(eos_id, axis.separators(stats)),
         first=stats.first,
         last=stats.last,
         lengths=stats.lengths,
-        separators=(found - made, axis.info.tokens - made),
-        padding=(padding, places) if padding is not None and places is not None else _in_a_row(subject.survey),
-        masked=(stats.masked, axis.info.tokens) if isinstance(axis.stored, WithMasks) else None,
+        separators=(stats.ids.count(eos_id) - made, axis.info.tokens - made),
+        padding=_in_a_row(subject.survey) if filling.padding is None else (filling.padding, filling.positions),
+        masked=(stats.masked, axis.info.tokens) if isinstance(stored, WithMasks) else None,
         size=subject.size,
     )
-
-
-def _number(value: object) -> int | None:
-    return value if isinstance(value, int) else None
 
 
 def _in_a_row(survey: Survey) -> tuple[int, int] | None:
     """Separators of a stream that end no sequence: they cannot be told from padding."""
     axis, stats = survey.axis, survey.stats
-    if not isinstance(axis, Streamed):
+    if not isinstance(axis, Streamed) or isinstance(axis.stored, Filled):
         return None
     total = axis.info.tokens
     unended = any(span.stop == total and span.last + 1 < total for span in stats.spans)
@@ -147,7 +142,7 @@ def outlined(outline: Outline) -> Statistics:
     ended = axis.eos_id is not None
     for a, b in windows(0, info.sequences):
         lengths += Table.of(np.diff(axis.stored.offsets(a, b)) - ended)
-    tokens = info.tokens - ended * info.sequences
+    tokens = axis.content_tokens
     return replace(
         heading,
         sequences=info.sequences,
@@ -156,8 +151,17 @@ def outlined(outline: Outline) -> Statistics:
         max_id=info.max_id,
         lengths=lengths_of(lengths, "tokens"),
         empty=Share.of(int(lengths.counts[lengths.keys == 0].sum()), info.sequences),
-        separators=Share.of(ended * info.sequences, info.tokens),
+        separators=_between(axis),
     )
+
+
+def _between(axis: Indexed) -> Share | None:
+    """Separators, as far as an index or a scan tells of them."""
+    if isinstance(axis.stored, SplitAt):
+        stored = axis.stored.stored
+        made = stored.filling().separators if isinstance(stored, Filled) else 0
+        return Share.of(stored.info.tokens - axis.info.tokens - made, stored.info.tokens - made)
+    return Share.of(axis.info.sequences, axis.info.tokens) if axis.eos_id is not None else None
 
 
 def described(subject: Subject, wanted: Wanted) -> Statistics:
@@ -172,7 +176,7 @@ def _heading(outline: Outline) -> Statistics:
         path=str(source.paths[0]),
         format=source.format.name,
         layout=info.layout.value,
-        variant={key: one for key, one in info.extras.items() if key not in _PADDING and one not in _NOTHING},
+        variant={key: one for key, one in info.extras.items() if one not in _NOTHING},
         dtype=info.dtype.name,
         bytes=outline.size,
         bytes_per_token=None,

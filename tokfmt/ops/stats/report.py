@@ -144,7 +144,7 @@ class Duplicates:
     Attributes:
         sequences: Those beyond the first of each group: what deduplication would remove.
         share: Of all sequences that are not empty.
-        tokens, token_share: What they hold.
+        tokens, token_share: What they hold; characters, for text.
         groups: Different sequences that occur more than once.
         largest: The ten groups of most sequences.
     """
@@ -231,7 +231,7 @@ class Sampled:
     """
 
     sequences: int
-    tokens: int
+    tokens: int | None
     of: int | None
     seed: int
     exact: list[str]
@@ -253,7 +253,7 @@ class Statistics:
         eos_id, eos_from, eos_inferred: The separator and how it is known.
         estimated: The figures are of a sample.
         empty: Empty sequences.
-        separators: On the stored axis, and their share of it.
+        separators: How often the separator's id is stored, inside sequences too, and its share of what is stored.
         padding: Positions that hold nothing, and their share: separators in a row in a stream, padding of samples.
             None where the format has none.
         masked: Positions of samples whose label does not count in the loss. None where no mask is stored.
