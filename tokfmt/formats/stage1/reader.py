@@ -69,14 +69,15 @@ class Stage1Reader:
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._info.tokens)
-        out = np.empty(stop - start, np.uint32)
+        pieces = []
         first = int(np.searchsorted(self._starts, start, side="right")) - 1
         for k in range(first, int(np.searchsorted(self._starts, stop, side="left"))):
             base = int(self._starts[k])
             a, b = max(start - base, 0), min(stop, int(self._starts[k + 1])) - base
-            raw = self.files[k].array(a * 4, b - a, np.dtype("<i4"))
-            out[base + a - start : base + b - start] = unsigned(raw, str(self.files[k].path), a)
-        return out
+            pieces.append(unsigned(self.files[k].array(a * 4, b - a, np.dtype("<i4")), str(self.files[k].path), a))
+        if len(pieces) == 1:
+            return pieces[0]
+        return np.concatenate(pieces) if pieces else np.empty(0, np.uint32)
 
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self._info.sequences, "sequences")
