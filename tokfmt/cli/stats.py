@@ -118,5 +118,6 @@ def _table(report: Any) -> None:
 
     show(report, Console(highlight=False))
     for one in report.datasets:
+        place = f"{printable(one.path)}: " if report.total is not None else ""
         for note in one.notes:
-            click.echo(f"note: {printable(one.path)}: {printable(note)}", err=True)
+            click.echo(f"note: {place}{printable(note)}", err=True)

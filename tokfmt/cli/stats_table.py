@@ -22,6 +22,7 @@ _EIGHTHS = "▏▎▍▌▋▊▉█"
 _DASH, _TIMES = "\u2013", "\u00d7"
 _LISTED = 5  # groups of repeated sequences, fields
 _PERCENTILES = ("min", "p1", "p5", "p25", "p50", "p75", "p95", "p99", "max", "mean")
+_DETAILS = ("on disk", "p50", "p99", "max")
 _LABEL, _BAR, _TITLE = "dim", "cyan", "bold"
 
 
@@ -30,7 +31,7 @@ def show(report: Report, console: Console) -> None:
     if report.total is None:
         console.print(_one(report.datasets[0], console.width))
         return
-    console.print(_rows([*report.datasets, report.total]))
+    console.print(_rows([*report.datasets, report.total], console.width))
 
 
 def _one(found: Statistics, width: int) -> RenderableType:
@@ -99,7 +100,8 @@ def _named(found: Statistics) -> list[tuple[str, str]]:
     rows += _of_ids(found) + _of_shares(found)
     rows.append(("duplicates", _duplicates(found)))
     if found.sampled is not None:
-        rows.append(("estimated", f"from {counted(found.sampled.sequences, 'sequence')}, seed {found.sampled.seed}"))
+        of = f" of {about}{found.sequences:,}"
+        rows.append(("estimated", f"from {found.sampled.sequences:,}{of} {word}, seed {found.sampled.seed}"))
     return rows
 
 
@@ -107,8 +109,9 @@ def _of_ids(found: Statistics) -> list[tuple[str, str]]:
     ids = found.ids
     if ids is None:
         return []
-    largest = f", largest {found.max_id:,}" if found.max_id is not None else ""
-    about = "≈ " if ids.estimated else ("≥ " if found.estimated else "")
+    least = "≥ " if found.estimated else ""
+    largest = f", largest {least}{found.max_id:,}" if found.max_id is not None else ""
+    about = "≈ " if ids.estimated else least
     rows = [("ids", f"{about}{ids.distinct:,} distinct{largest}")]
     if ids.vocab_size is not None and ids.coverage is not None:
         beyond = f"; {counted(ids.beyond, 'token')} beyond it" if ids.beyond else ""
@@ -240,22 +243,24 @@ def _cost(cost: Cost, about: str) -> tuple[str, str, str]:
 # several datasets
 
 
-def _rows(each: Sequence[Statistics]) -> Table:
+def _rows(each: Sequence[Statistics], width: int) -> Table:
+    """A row each, the total last; the name comes last, for it may be long."""
+    texts, wide = each[0].tokens is None, width >= _WIDE
     table = Table(box=None, pad_edge=False, header_style=_LABEL, padding=(0, 2, 0, 0))
-    table.add_column("dataset", overflow="fold", ratio=1)
-    texts = each[0].tokens is None
     names = ["documents", "characters"] if texts else ["sequences", "tokens"]
-    for name in (*names, "on disk", "p50", "max", *([] if texts else ["largest id"]), "duplicates"):
+    for name in (*names, *(_DETAILS if wide else ()), *([] if texts else ["largest id"]), "duplicates"):
         table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("dataset", overflow="fold")
     for number, one in enumerate(each):
         lengths, amount = one.lengths, one.text.characters if one.text is not None else one.tokens
         about = "≈ " if one.estimated else ""
-        cells = [f"{about}{one.sequences:,}", f"{about}{amount:,}", human_bytes(one.bytes)]
-        cells += [_number(lengths.p50 if lengths else None), _number(lengths.max if lengths else None)]
+        cells = [f"{about}{one.sequences:,}", f"{about}{amount:,}"]
+        if wide:
+            cells += [human_bytes(one.bytes), *(_number(getattr(lengths, name, None)) for name in _DETAILS[1:])]
         cells += [] if texts else [_number(one.max_id)]
         cells.append(_percent(one.duplicates.share) if one.duplicates is not None else _DASH)
-        last = number == len(each) - 1
-        table.add_row(printable(one.path), *cells, style="bold" if last else "", end_section=number == len(each) - 2)
+        style = _TITLE if number == len(each) - 1 else ""
+        table.add_row(*cells, printable(one.path), style=style)
     return table
 
 

@@ -188,6 +188,8 @@ class _Run:
             sequences=sequences,
             tokens=tokens,
             bytes_per_token=found.bytes / tokens if tokens else None,
+            separators=None,
+            padding=None,
             estimated=True,
             sampled=Sampled(looked[0], looked[1], sequences, self.request.seed, exact),
         )
