@@ -91,7 +91,10 @@ def check(found, documents, *, eos=None, stored=None, max_id=None):
     frequencies = ids["frequencies"]
     assert [falling[rank - 1] for rank in frequencies["rank"]] == frequencies["count"]
     assert not falling or (frequencies["rank"][0], frequencies["rank"][-1]) == (1, len(falling))
-    for key, tokens_there in (("first_tokens", [d[0] for d in documents if d]), ("last_tokens", [d[-1] for d in documents if d])):
+    for key, tokens_there in (
+        ("first_tokens", [d[0] for d in documents if d]),
+        ("last_tokens", [d[-1] for d in documents if d]),
+    ):
         wanted = ends(tokens_there)
         assert [(one["id"], one["count"]) for one in found[key]["top"]] == wanted.pop("top")
         assert {name: found[key][name] for name in wanted} == wanted
@@ -124,7 +127,9 @@ def validate(value, schema=SCHEMA, where="$"):
         elif word == "const":
             assert value == rule, where
         elif word == "type":
-            assert any(is_of(value, kind) for kind in ([rule] if isinstance(rule, str) else rule)), f"{where}: {value!r}"
+            assert any(is_of(value, kind) for kind in ([rule] if isinstance(rule, str) else rule)), (
+                f"{where}: {value!r}"
+            )
         elif word == "required":
             assert isinstance(value, dict) and set(rule) <= set(value), f"{where}: lacks {set(rule) - set(value)}"
         elif word == "properties":

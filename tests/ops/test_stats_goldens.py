@@ -13,7 +13,11 @@ from tokfmt.ops.stats import StatsRequest, stats
 
 
 def measured(*paths, tokenizer=None, **how):
-    options = {key: how.pop(key) for key in ("vocab_size", "seq_len", "duplicates", "sample", "seed", "jobs", "executor") if key in how}
+    options = {
+        key: how.pop(key)
+        for key in ("vocab_size", "seq_len", "duplicates", "sample", "seed", "jobs", "executor")
+        if key in how
+    }
     request = StatsRequest(SourceRequest(paths, **how), tokenizer=tokenizer, **{"executor": "serial", **options})
     return json.loads(json.dumps(stats(request).as_json()))
 
@@ -184,9 +188,7 @@ def test_several_and_their_total(tmp_path):
     """Equal sequences in different datasets, of different widths, are duplicates of each other."""
     packs = ["D_2byte_gpt2.pbin", "D_2byte_gpt2_shuffled_seed7.pbin", "D_4byte_wide.pbin"]
     sets = expected("modalities")
-    documents = [
-        [doc[:-1] for doc in sets["doc_sets"][sets["pbin"][name]["documents"]]] for name in packs
-    ]
+    documents = [[doc[:-1] for doc in sets["doc_sets"][sets["pbin"][name]["documents"]]] for name in packs]
     found = measured(*(FIXTURES / "modalities" / name for name in packs))
     validate(found)
     for one, own in zip(found["datasets"], documents, strict=True):

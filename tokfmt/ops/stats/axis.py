@@ -20,6 +20,7 @@ from tokfmt.views.separated import WithoutTrailing
 from tokfmt.views.split import SplitAt
 
 _SEQUENCES = 1 << 16
+_PROBE, _PROBES = 1 << 12, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,10 @@ class Indexed:
         yield from windows(0, info.tokens, size)
         if not info.tokens and info.sequences:
             yield 0, 0
+
+    def mean_length(self) -> float:
+        """Tokens in a sequence, separators included."""
+        return self.info.tokens / max(self.info.sequences, 1)
 
     def walk(self, start: int, stop: int, tally: Tally) -> None:
         """Tell the tally of every token in a part, and of every sequence that begins there."""
@@ -93,9 +98,10 @@ class Indexed:
     def _unended(self, tokens: Tokens, base: int, starts: Offsets, stops: Offsets) -> CorruptError:
         wrong = (stops < starts) | (tokens[np.maximum(stops, 0)] != self.eos_id)
         k = int(np.argmax(wrong))
+        before = int(np.count_nonzero(starts[:k] == starts[k]))  # empty ones begin at the same place
         return CorruptError(
             self.path,
-            f"sequence {sequence_at(self.stored, base + int(starts[k])):,} does not end with the separator "
+            f"sequence {self._begun_before(base + int(starts[k])) + before:,} does not end with the separator "
             f"{self.eos_id}",
             found=int(tokens[stops[k]]) if stops[k] >= starts[k] else "nothing",
             remedy="--eos none reads the sequences as they are stored, with whatever ends them",
@@ -111,9 +117,10 @@ class Indexed:
         """A loose sequence without the separator at its end, which is looked at."""
         if self.eos_id is None:
             return loose
-        last = self.stored.tokens(loose.stop - 1, loose.stop)
+        end = loose.stop - 1
+        last = self.stored.tokens(end, loose.stop)
         if int(last[0]) != self.eos_id:
-            raise self._unended(last, loose.stop - 1, np.array([0]), np.array([0]))
+            raise self._unended(last, end, np.array([loose.start - end]), np.array([0]))
         return Loose(loose.start, loose.stop - 1)
 
     def leftover(self, stats: Stats) -> list[Loose]:
@@ -149,6 +156,16 @@ class Streamed:
     def regions(self, size: int) -> Iterator[tuple[int, int]]:
         """Disjoint parts that cover the stream."""
         return windows(0, self.stored.info.tokens, size)
+
+    def mean_length(self) -> float:
+        """Tokens in a sequence, separators included; estimated by a look at some places of the stream."""
+        total = self.info.tokens
+        looked = found = 0
+        for start in range(0, total, max(_PROBE, -(-total // _PROBES))):
+            tokens = self.stored.tokens(start, min(start + _PROBE, total))
+            looked += len(tokens)
+            found += int(np.count_nonzero(tokens == self.eos_id))
+        return looked / max(found, 1)
 
     def walk(self, start: int, stop: int, tally: Tally) -> None:
         """Tell the tally of every token in a part, and of every sequence between two separators in it."""

@@ -156,12 +156,12 @@ def outlined(outline: Outline) -> Statistics:
 
 
 def _between(axis: Indexed) -> Share | None:
-    """Separators, as far as an index or a scan tells of them."""
+    """Separators, where a scan has counted them."""
     if isinstance(axis.stored, SplitAt):
         stored = axis.stored.stored
         made = stored.filling().separators if isinstance(stored, Filled) else 0
         return Share.of(stored.info.tokens - axis.info.tokens - made, stored.info.tokens - made)
-    return Share.of(axis.info.sequences, axis.info.tokens) if axis.eos_id is not None else None
+    return None  # each sequence may hold more than the one at its end
 
 
 def described(subject: Subject, wanted: Wanted) -> Statistics:

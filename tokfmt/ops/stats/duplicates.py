@@ -116,12 +116,11 @@ class Store:
         self.long: dict[int, int] = {}
 
     def add(self, seen: Seen) -> None:
-        """Keep the rows of a part."""
-        folded = seen.folded()
-        self.long |= folded.long
-        for bucket, rows in _dealt(folded.single):
+        """Keep the rows of a part, which must be folded."""
+        self.long |= seen.long
+        for bucket, rows in _dealt(seen.single):
             self._append(bucket, rows)
-        for bucket, rows in _dealt(folded.several):
+        for bucket, rows in _dealt(seen.several):
             self._several[bucket].append(rows.copy())
 
     def _append(self, bucket: int, rows: Rows) -> None:

@@ -22,8 +22,8 @@ from tokfmt.run.plan import Workers
 Dtype = np.dtype[np.unsignedinteger]
 
 _REGION = 1 << 23
-_SMALLEST = 1 << 20
-_ROWS = 1 << 20  # sequences in a region, as far as that can be known beforehand
+_SMALLEST = 1 << 19
+_ROWS = 1 << 18  # sequences in a region, as far as that can be known beforehand
 _TOGETHER = 256  # loose sequences looked at by one task
 
 
@@ -102,9 +102,8 @@ def measure(
 
 
 def _size(axis: StatsAxis) -> int:
-    """Tokens in a region: fewer where sequences are known to be short, for each takes memory."""
-    info = axis.info
-    return min(_REGION, max(_SMALLEST, _ROWS * info.tokens // max(info.sequences, 1)))
+    """Tokens in a region: fewer where sequences are short, for each takes memory."""
+    return min(_REGION, max(_SMALLEST, int(_ROWS * axis.mean_length())))
 
 
 def _absorb(survey: Survey, part: Stats) -> None:

@@ -18,7 +18,7 @@ from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
 from tokfmt.ops.stats.axis import Indexed, StatsAxis, Streamed
 
-_BLOCK = 1 << 16  # tokens
+_BLOCK = 1 << 13  # tokens; few sequences each, so that a sample comes from many places
 _TEXT_BLOCK = 1 << 20  # bytes
 _NEAR = 1 << 14  # tokens; reading on over fewer that are not wanted is cheaper than another read
 

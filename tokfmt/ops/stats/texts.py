@@ -99,7 +99,7 @@ def measure_texts(
     job = (records, duplicates)
     for part, read in run_tasks(_count, job, items, workers.executor, workers.jobs, workers.scratch):
         if store is not None:
-            store.add(part.seen)
+            store.add(part.seen.folded())
         total += TextStats(part.bytes, part.lengths, part.fields, part.invalid, part.counts)
         progress.advance(read)
         if cancelled():
