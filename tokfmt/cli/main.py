@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "convert": ("tokfmt.cli.convert", "Convert any format to any format."),
     "show": ("tokfmt.cli.show", "Print sequences, as text or as ids."),
     "stats": ("tokfmt.cli.stats", "Counts, lengths, vocabulary, duplicates; thresholds for CI."),
+    "diff": ("tokfmt.cli.diff", "Do two datasets hold the same sequences?"),
     "index": ("tokfmt.cli.index", "Write the raw index of a JSONL file."),
     "formats": ("tokfmt.cli.formats", "What is supported, and what each format can carry."),
     "completion": ("tokfmt.cli.completion", "Print the completion script of a shell."),

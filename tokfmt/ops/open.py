@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from tokfmt.core.dataset import Dataset
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.options import parse_options
+from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.progress import Progress
-from tokfmt.ops.separator import EosChoice, Separator, resolve, told, without_separators
+from tokfmt.ops.separator import EosChoice, Separator, last_ids, resolve, told, without_separators
 
 Options = Iterable[str] | Mapping[str, object]
 
@@ -31,6 +32,7 @@ class Source:
         reader: TokenReader or RecordReader.
         separator: How its separator is known.
         notes: What a person should be told.
+        endings: Distinct last ids of sequences looked at; see `separator.last_ids`.
     """
 
     paths: tuple[Path, ...]
@@ -38,6 +40,7 @@ class Source:
     reader: TokenReader | RecordReader
     separator: Separator
     notes: tuple[str, ...]
+    endings: Tokens | None = field(default=None, compare=False)
 
 
 def open_stored(
@@ -64,7 +67,8 @@ def open_stored(
     notes = (*info.inferred, *info.notes)
     if isinstance(stored, RecordReader):
         return Source(places, chosen, stored, known or Separator(None), notes)
-    return Source(places, chosen, stored, resolve(known, stored), notes)
+    endings = last_ids(stored)
+    return Source(places, chosen, stored, resolve(known, stored, endings), notes, endings)
 
 
 def open_source(
@@ -86,7 +90,9 @@ def open_source(
     source = open_stored(paths, format=format, eos=eos, tokenizer_eos=tokenizer_eos, options=options, drop=drop)
     if isinstance(source.reader, RecordReader):
         return source
-    reader, decided = without_separators(source.reader, source.separator, source.paths[0], jobs, progress)
+    reader, decided = without_separators(
+        source.reader, source.separator, source.endings, source.paths[0], jobs, progress
+    )
     return replace(source, reader=reader, notes=(*source.notes, *decided))
 
 

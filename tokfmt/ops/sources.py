@@ -27,6 +27,7 @@ from tokfmt.views.select import Slice
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
+_NAMED = 5
 Path_ = str | os.PathLike[str]
 
 
@@ -136,7 +137,9 @@ def agreed_separator(sources: Sequence[Source], choice: EosChoice, tokenizer_eos
     if tokenizer_eos is not None and choice is None:
         return Separator(tokenizer_eos, "tokenizer")
     if len(known) > 1:
-        listed = ", ".join(f"{s.separator.eos_id} in {s.paths[0].name}" for s in sources)
+        firsts = {s.separator.eos_id: printable(s.paths[0].name) for s in reversed(sources)}
+        told = [f"{eos_id} in {firsts[eos_id]}" for eos_id in known]
+        listed = ", ".join(told[:_NAMED]) + (f" and {len(told) - _NAMED:,} more" if len(told) > _NAMED else "")
         raise ConversionError(f"the sources have different separators ({listed}). Choose the target's with --eos ID")
     return next(iter(known.values()), sources[0].separator)
 

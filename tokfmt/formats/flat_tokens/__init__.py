@@ -31,6 +31,7 @@ from pathlib import Path
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, look
+from tokfmt.core.inside import Section
 from tokfmt.formats.flat_tokens.reader import FlatTokensReader, ReadOptions
 from tokfmt.formats.flat_tokens.writer import FlatTokensWriter, WriteOptions
 
@@ -82,6 +83,11 @@ class FlatTokens:
         from tokfmt.formats.flat_tokens.check import findings
 
         return findings(path, options.split)
+
+    def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:  # noqa: ARG002 - shows all splits
+        from tokfmt.formats.flat_tokens.sections import sections
+
+        return sections(path)
 
 
 def _entries(path: Path) -> set[str]:

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
+from tokfmt.core.inside import Section
 from tokfmt.formats.modalities.header import sniff
 from tokfmt.formats.modalities.options import ReadOptions, WriteOptions
 from tokfmt.formats.modalities.reader import ModalitiesReader
@@ -58,6 +59,11 @@ class Modalities:
         from tokfmt.formats.modalities.check import findings
 
         return findings(path, options)
+
+    def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:
+        from tokfmt.formats.modalities.sections import sections
+
+        return sections(path, options)
 
 
 FORMAT = Modalities()

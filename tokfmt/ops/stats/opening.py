@@ -11,7 +11,7 @@ from tokfmt.core.axis import Separators, TokenReader
 from tokfmt.core.errors import OptionError, printable
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.open import Source, open_stored
-from tokfmt.ops.separator import Separator, without_separators
+from tokfmt.ops.separator import without_separators
 from tokfmt.ops.sources import SourceRequest, read_options, snapshot
 from tokfmt.ops.stats.axis import Indexed, StatsAxis, Streamed, axis_of
 from tokfmt.ops.stats.describe import Outline, outlined
@@ -37,18 +37,19 @@ def opened(path: Path_, request: SourceRequest, handle: TokenizerHandle | None) 
     )
 
 
-def stored_axis(stored: TokenReader, separator: Separator, path: Path) -> tuple[StatsAxis, list[str]]:
-    """A stored axis as statistics walk it, and notes on what was decided. A stream is not scanned for that.
+def stored_axis(source: Source, stored: TokenReader) -> tuple[StatsAxis, list[str]]:
+    """The axis of a source as statistics walk it, and notes on what was decided; no stream is scanned for that.
 
     A stream whose separator nobody knows is one sequence: its ids can tell what the separator is.
     """
+    path, separator = source.paths[0], source.separator
     info, eos_id = stored.info, separator.eos_id
     if info.separators is Separators.BETWEEN and info.tokens:
         if eos_id is not None:
             return Streamed(stored, eos_id), []
         why = "--eos none" if separator.source == "--eos none" else "no separator known; --eos ID splits it"
         return Indexed(stored, None, str(path)), [f"{path.name}: read as one sequence ({why})"]
-    reader, notes = without_separators(stored, separator, path)
+    reader, notes = without_separators(stored, separator, source.endings, path)
     return axis_of(reader, str(path)), notes
 
 
@@ -66,7 +67,7 @@ def glance(source: Source) -> Statistics:
     path, reader = source.paths[0], source.reader
     if isinstance(reader, RecordReader):
         raise OptionError(f"{printable(path)}: holds records, which have no tokens to look at yet")
-    axis, notes = stored_axis(reader, source.separator, path)
+    axis, notes = stored_axis(source, reader)
     if isinstance(reader, SplitAt):
         axis = Indexed(reader, None, str(path))  # where its sequences lie is known by now
     return outlined(Outline(source, axis, size_of(source), (*source.notes, *notes)))

@@ -160,7 +160,7 @@ class _Run:
         if isinstance(reader, RecordReader):
             axis: StatsAxis = self._ingested(source, reader, number)
         else:
-            axis, notes = stored_axis(reader, source.separator, source.paths[0])
+            axis, notes = stored_axis(source, reader)
         drawn = draw(axis, self.request.sample, self.request.seed) if self.request.sample is not None else None
         return (axis if drawn is None else drawn), notes
 
