@@ -52,7 +52,7 @@ def page(report: Report, findings: Mapping[str, Sequence[Finding]] | None = None
     Returns:
         A whole document with plotly.js in it, about 5 MB. Its policy allows no connection.
     """
-    from plotly.offline import get_plotlyjs
+    from plotly.offline import get_plotlyjs  # 0.3 s, for pages only
 
     figures = _Figures()
     datasets = [("total", report.total)] if report.total else []
