@@ -86,7 +86,8 @@ class Browser(Overlays):
     def idle(self) -> bool:
         """Nothing is being loaded for anybody."""
         desks = [widget.desk for widget in self.query("*") if hasattr(widget, "desk")]
-        return all(loading.job is None for loading in self.loadings.values()) and all(desk.idle for desk in desks)
+        loaded = all(loading.job is None for loading in self.loadings.values())
+        return loaded and all(desk.idle for desk in desks) and all(tab.idle for tab in self.query(Tab))
 
     # datasets
 
@@ -159,6 +160,14 @@ class Browser(Overlays):
         """Show a token position in the tab of sequences."""
         self._show_tab(TABS[0])
         self.tab.reveal(position)
+
+    def filter(self, words: str) -> None:
+        """List only the rows that a query finds (`10<=len<20`, see `ops.query`), in the tab of sequences."""
+        self._show_tab(TABS[0])
+        self.tab.filter(words)  # type: ignore[attr-defined]
+
+    def on_filter_label_clicked(self) -> None:
+        self.query_one(f"#{TABS[0].name}", Tab).filter("")  # type: ignore[attr-defined]
 
     def action_cancel(self) -> None:
         if self.loadings[self.current].cancel():

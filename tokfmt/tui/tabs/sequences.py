@@ -16,9 +16,11 @@ from tokfmt.tui.layout import Mode
 from tokfmt.tui.opening import View
 from tokfmt.tui.session import Session, Where, carried, located
 from tokfmt.tui.tabs.jumps import Jumps
+from tokfmt.tui.tabs.searching import Searching
 from tokfmt.tui.widgets.desked import Desked
 from tokfmt.tui.widgets.detail import Detail
 from tokfmt.tui.widgets.divider import Divider
+from tokfmt.tui.widgets.findbar import FindBar
 from tokfmt.tui.widgets.reader import Reader
 from tokfmt.tui.widgets.sequences import SequenceList
 
@@ -27,7 +29,7 @@ NARROW = 90
 NARROWEST, WIDEST, STEP = 20, 80, 5  # per cent
 
 
-class SequencesTab(Jumps, Desked):
+class SequencesTab(Jumps, Searching, Desked):
     """List, reader, detail."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -41,6 +43,7 @@ class SequencesTab(Jumps, Desked):
         Binding("less_than_sign", "resize(-1)", "Narrower list", show=False),
         Binding("greater_than_sign", "resize(1)", "Wider list", show=False),
         *Jumps.BINDINGS,
+        *Searching.BINDINGS,
     ]
 
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
@@ -55,6 +58,7 @@ class SequencesTab(Jumps, Desked):
             with Vertical(id="reading"):
                 yield Reader()
                 yield Detail()
+        yield FindBar()
 
     @property
     def list(self) -> SequenceList:
@@ -86,6 +90,7 @@ class SequencesTab(Jumps, Desked):
             self.go((0, 0))
         else:
             self.ask(lambda: carried(before, where, session.view), self.go)
+        self.search_again(session, other=other)
 
     def go(self, where: Where) -> None:
         """Show a row, the cursor on a token of it."""
