@@ -25,6 +25,11 @@ class Finding:
         ground: Where to look.
         begin: The row to begin with.
         told: Called on the thread of the search: when there is the first hit, as it goes on, and at its end.
+
+    Attributes:
+        kept: The hits. failure: Why it ended early; "" when it did not.
+        running: It looks; cancelled: It was stopped; busy: It has something left to tell.
+        took: Seconds, when it has ended.
     """
 
     def __init__(
@@ -32,7 +37,7 @@ class Finding:
     ) -> None:
         self.words, self.query, self.ground, self.begin = words, query, ground, begin
         self.kept, self.failure = Kept(), ""
-        self.cancelled, self.took = False, 0.0
+        self.cancelled, self.took, self.running, self.busy = False, 0.0, True, True
         self._told = told
         self.job = Job(self._look, self._end, lambda: told(self))
 
@@ -62,14 +67,11 @@ class Finding:
             self.failure = " ".join(str(outcome).split())
         elif isinstance(outcome, Exception):
             self.failure = f"unexpected {type(outcome).__name__}: {outcome}. This is a bug in tokfmt"
+        self.running = False
         self._told(self)
+        self.busy = False
 
     # the thread of the screen
-
-    @property
-    def running(self) -> bool:
-        """It still looks."""
-        return self.job.running and not self.cancelled
 
     @property
     def rate(self) -> float:
@@ -85,21 +87,23 @@ class Finding:
         """Stop; what was found stays."""
         if self.running:
             self.took = time.monotonic() - self.job.began
-            self.cancelled = True
+            self.cancelled, self.running, self.busy = True, False, False
             self.job.cancel()
 
     # both: these read, and are for a worker
 
-    def at(self, where: Where) -> int:
-        """A place as the starts of hits count it."""
+    def at(self, where: Where, *, end: bool = False) -> int:
+        """A place as the starts of hits count it; with `end`, the last of those if its unit is several of them."""
         row, unit = where
+        if self._translated:
+            start, stop = self._characters(row, unit, unit + 1)
+            return max(start, stop - 1) if end else start
         span = fetched_span(self.ground.port, row)
-        start = span.start or 0 if isinstance(span, Span) else 0
-        return self._characters(row, unit, unit)[0] if self._translated else start + unit
+        return unit + (span.start or 0 if isinstance(span, Span) else 0)
 
-    def following(self, where: Where, step: int, *, here: bool = False) -> Found | None:
-        """The hit after a place (before it, with step -1)."""
-        return self.kept.following(where[0], self.at(where), step, here=here)
+    def first(self, where: Where) -> Found | None:
+        """The first hit from a place on."""
+        return self.kept.following(where[0], self.at(where), 1, here=True)
 
     def where(self, found: Found) -> Where:
         """The place of a hit."""

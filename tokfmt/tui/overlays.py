@@ -6,19 +6,20 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import ClassVar
 
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from tokfmt.core.errors import printable
 from tokfmt.ops.sources import SourceRequest
 from tokfmt.tui.about import about, bindings_of, help_blocks
+from tokfmt.tui.keyed import Keyed
 from tokfmt.tui.session import Session
 from tokfmt.tui.tabs import Entry
 from tokfmt.tui.tabs.tab import Tab
 
 
-class Overlays(App[None]):
+class Overlays(Keyed):
     """The part of the browser that opens screens."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

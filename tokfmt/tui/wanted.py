@@ -35,12 +35,14 @@ class Ground:
         reader: Under them.
         decoder: Of ids; None without a tokenizer.
         whole: All rows are known.
+        singular: What one row is called.
     """
 
     port: Port
     reader: TokenReader | RecordReader
     decoder: Pieces | None
     whole: bool
+    singular: str
 
     @property
     def encoder(self) -> Encoder | None:
@@ -94,7 +96,7 @@ class Ground:
 def ground_of(session: Session) -> Ground:
     """What is shown now."""
     view, words = session.view, session.vocabulary
-    return Ground(session.port, view.reader, words.decoder if words else None, view.whole)
+    return Ground(session.port, view.reader, words.decoder if words else None, view.whole, view.singular)
 
 
 def wanted(words: str, ground: Ground) -> Query:

@@ -38,12 +38,13 @@ class Question(ModalScreen[str | None]):
 
     def on_mount(self) -> None:
         self.set_focus(self.query_one(Input))
+        self._holds(self._value)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._holds(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        if not event.value.strip() or self._holds(event.value):
+        if self.is_current and (not event.value.strip() or self._holds(event.value)):
             self.dismiss(event.value.strip())
 
     def _holds(self, answer: str) -> bool:

@@ -75,7 +75,7 @@ class Searching(Tab):
     @property
     def idle(self) -> bool:
         """No search runs."""
-        return not any(one.running for one in (self.finding, self.filtered) if one)
+        return not any(one.busy for one in (self.finding, self.filtered) if one)
 
     # typing
 
@@ -166,7 +166,7 @@ class Searching(Tab):
             return
 
         def first() -> Where | None:
-            found = finding.following(origin, 1, here=True)
+            found = finding.first(origin)
             if found is None or (found.wrapped and finding.running and not finding.kept.round):
                 return None
             self._origin = None
@@ -186,7 +186,7 @@ class Searching(Tab):
 
         def stepped() -> Where | None:
             found: Found | None = None
-            place = (where[0], finding.at(where))
+            place = (where[0], finding.at(where, end=steps > 0))
             for _ in range(abs(steps)):
                 found = self._next(finding, place, 1 if steps > 0 else -1)
                 if found is None:
@@ -225,8 +225,12 @@ class Searching(Tab):
     def _say(self) -> None:
         self.list.hits = self.finding.kept if self.finding else None
         self.list.refresh()
-        self.query_one(FindBar).say(self.finding or self.filtered)
+        self.query_one(FindBar).say(self.finding or (None if self.idle else self.filtered))
         self.screen.query_one(TopBar).say_filter(filter_words(self.filtered) if self.filtered else "")
+
+    def titled(self, count: str) -> str:
+        """Over the list: how many of them it shows."""
+        return count if self.filtered is None else f"{self.list.count:,} of {count}"
 
     # ending
 

@@ -116,7 +116,8 @@ class SequencesTab(Jumps, Searching, Desked):
 
     def _title(self) -> None:
         reader, reading = self.reader, self.query_one("#reading")
-        self.list.border_title, reading.border_title = titles(self.session, reader.row)
+        count, reading.border_title = titles(self.session, reader.row)
+        self.list.border_title = self.titled(count)
         manner = manner_of(self.session, reader.mode, whitespace=reader.whitespace, wrap=reader.wrap)
         reading.border_subtitle = manner
 

@@ -75,13 +75,14 @@ class FindBar(Desked, Static):
         return Content.styled(text, self.get_visual_style(f"find--{name}", partial=True))
 
     def _hits(self, finding: Finding) -> Content:
-        kept, name = finding.kept, "hit" if finding.marks else "row"
+        kept, row = finding.kept, finding.ground.singular
+        name = "hit" if finding.marks else row
         if not kept.hits:
             return self._styled("nothing yet" if finding.running else "nothing found", "quiet")
         count = f"{kept.hits:,}{'…' if finding.running else ''}"
         text = f"{name} {self.number + 1:,} of {count}" if self.number >= 0 else f"{count} {_plural(name, kept.hits)}"
         if finding.marks:
-            text += f" in {kept.sequences:,} {_plural('row', kept.sequences)}"
+            text += f" in {kept.sequences:,} {_plural(row, kept.sequences)}"
         return self._styled(text + (f" ({short(kept.held)} kept)" if kept.capped else ""), "hits")
 
     def _progress(self, finding: Finding) -> Content:
