@@ -87,7 +87,8 @@ class Browser(Overlays):
         """Nothing is being loaded for anybody."""
         desks = [widget.desk for widget in self.query("*") if hasattr(widget, "desk")]
         loaded = all(loading.job is None for loading in self.loadings.values())
-        return loaded and all(desk.idle for desk in desks) and all(tab.idle for tab in self.query(Tab))
+        places = [*self.query(Tab), self.screen]
+        return loaded and all(desk.idle for desk in desks) and all(getattr(place, "idle", True) for place in places)
 
     # datasets
 
@@ -124,6 +125,11 @@ class Browser(Overlays):
             elif result.session is self.session:
                 self._changed()
         self._say()
+
+    def show_view(self, name: str) -> None:
+        """Documents, samples: one of the views that are known."""
+        self.session.see(name)
+        self._changed()
 
     def next_view(self) -> None:
         """Documents, samples, documents; or begin to look for the documents."""

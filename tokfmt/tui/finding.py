@@ -32,9 +32,7 @@ class Finding:
         took: Seconds, when it has ended.
     """
 
-    def __init__(
-        self, words: str, query: Query, ground: Ground, begin: int, told: Callable[[Finding], object]
-    ) -> None:
+    def __init__(self, words: str, query: Query, ground: Ground, begin: int, told: Callable[[Finding], object]) -> None:
         self.words, self.query, self.ground, self.begin = words, query, ground, begin
         self.kept, self.failure = Kept(), ""
         self.cancelled, self.took, self.running, self.busy = False, 0.0, True, True

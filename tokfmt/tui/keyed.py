@@ -45,7 +45,7 @@ class Keyed(App[None]):
 
     def _follow(self, node: MessagePump, number: int, rounds: int) -> None:
         """Go the way of a key, from queue to queue behind it, up to the app."""
-        above = node._parent if isinstance(node, DOMNode) else None
+        above = node.parent if isinstance(node, DOMNode) else None
         if node is not self and above is not None:
             node.call_later(self._follow, above, number, rounds)
         elif rounds > 1:

@@ -44,7 +44,7 @@ class Searching(Tab):
         Binding("comma,shift+f3", "hit(-1)", "Previous hit", show=False),
         Binding("f", "filter", "Filter"),
         Binding("F", "unfilter", "No filter", show=False),
-        Binding("escape", "escape", "Stop the search; forget its hits", show=False),
+        Binding("escape", "escape", "Stop the search; no mark; no hits", show=False),
     ]
     finding: Finding | None = None
     filtered: Finding | None = None
@@ -201,7 +201,7 @@ class Searching(Tab):
         filtered = self.filtered
         for _ in range(finding.kept.held):
             found = finding.kept.following(*place, step)
-            if found is None or filtered in (None, finding) or filtered.kept.has(found.row):  # type: ignore[union-attr]
+            if found is None or filtered in (None, finding) or filtered.kept.has(found.row):
                 return found
             place = (found.row, found.start)
         return None
@@ -238,12 +238,14 @@ class Searching(Tab):
         self._keep(self.finding, None)
 
     def action_escape(self) -> None:
-        """Stop what runs; with nothing running, forget the hits."""
+        """Stop what runs; with nothing running, take back the mark, then forget the hits."""
         if not self.idle:
             for one in (self.finding, self.filtered):
                 if one is not None:
                     one.cancel()
             self._say()
+        elif self.reader.mark_from is not None:
+            self.reader.action_mark_from()
         elif self.finding is not None:
             self._keep(None, self.filtered)
         else:
@@ -259,7 +261,7 @@ class Searching(Tab):
             if not other and filtered is not None:
                 self.filter(filtered.words)
             if not other and finding not in (None, filtered):
-                self.find(finding.words)  # type: ignore[union-attr]
+                self.find(finding.words)
             self._origin = None
         if later is not None and (other or ground.whole):
             self._later = None

@@ -15,8 +15,10 @@ from tokfmt.tui.facts import facts_of
 from tokfmt.tui.layout import Mode
 from tokfmt.tui.opening import View
 from tokfmt.tui.session import Session, Where, carried, located
+from tokfmt.tui.tabs.bookmarking import Bookmarking
 from tokfmt.tui.tabs.jumps import Jumps
 from tokfmt.tui.tabs.searching import Searching
+from tokfmt.tui.tabs.takeaway import TakeAway
 from tokfmt.tui.widgets.desked import Desked
 from tokfmt.tui.widgets.detail import Detail
 from tokfmt.tui.widgets.divider import Divider
@@ -29,7 +31,7 @@ NARROW = 90
 NARROWEST, WIDEST, STEP = 20, 80, 5  # per cent
 
 
-class SequencesTab(Jumps, Searching, Desked):
+class SequencesTab(Jumps, Searching, Bookmarking, TakeAway, Desked):
     """List, reader, detail."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -44,6 +46,8 @@ class SequencesTab(Jumps, Searching, Desked):
         Binding("greater_than_sign", "resize(1)", "Wider list", show=False),
         *Jumps.BINDINGS,
         *Searching.BINDINGS,
+        *Bookmarking.BINDINGS,
+        *TakeAway.BINDINGS,
     ]
 
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
@@ -90,6 +94,7 @@ class SequencesTab(Jumps, Searching, Desked):
             self.go((0, 0))
         else:
             self.ask(lambda: carried(before, where, session.view), self.go)
+        self.show_bookmarks(session, other=other)
         self.search_again(session, other=other)
 
     def go(self, where: Where) -> None:
