@@ -10,6 +10,8 @@ from typing import Any
 import click
 
 from tokfmt.cli.parameters import Count, common, examples, reading
+from tokfmt.cli.show_raw import show_raw
+from tokfmt.cli.show_samples import show_samples
 
 _EPILOG = examples(
     "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin",
@@ -20,6 +22,8 @@ _EPILOG = examples(
     "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin 'len>100'",
     "tokfmt show fixtures/text/corpus.jsonl 0:3 --tokenizer fixtures/tokenizer",
     "tokfmt show fixtures/text/corpus.jsonl \"text:'(?i)the end'\"",
+    "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin --raw",
+    "tokfmt show fixtures/hdf5/padded_eos 0:2 --samples",
 )
 
 
@@ -38,9 +42,14 @@ class _Selecting(click.Command):
 @click.option("--ids", "only_ids", is_flag=True, help="Ids only.")
 @click.option("--text", "only_text", is_flag=True, help="Text only.")
 @click.option("--full", is_flag=True, help="Do not shorten on a terminal.")
+@click.option("--samples", "rows", is_flag=True, help="Rows as stored: input_ids, mask and labels.")
+@click.option("--raw", is_flag=True, help="Header, index and bytes, annotated; damaged files too.")
 @click.option("--seed", type=Count(), default=0, show_default=True, help="Of random:N.")
 @click.option(
-    "--limit", type=Count(), metavar="N", help="At most so many sequences; 0: all. Default: 10 of a search, else all."
+    "--limit",
+    type=Count(),
+    metavar="N",
+    help="At most so many sequences; 0: all. Default: 10 of a search, else all. With --raw: fields of a part (12).",
 )
 @reading
 @common
@@ -57,6 +66,12 @@ def command(path: str, selection: str | None, **given: Any) -> None:
     only_ids, only_text, full = given.pop("only_ids"), given.pop("only_text"), given.pop("full")
     quiet, as_json = given.pop("quiet"), given.pop("as_json")
     given.pop("debug")
+    if given.pop("raw"):
+        show_raw(path, given, limit=given["limit"], as_json=as_json, quiet=quiet)
+        return
+    if given.pop("rows"):
+        show_samples(path, given, selection=selection, full=full, as_json=as_json, quiet=quiet)
+        return
     if only_text and not given["tokenizer"] and not _may_be_text(path):
         raise click.UsageError("--text needs --tokenizer")
     if given["limit"] is not None and given["limit"] < 0:
