@@ -23,6 +23,7 @@ from tokfmt.cli.parameters import examples
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "convert": ("tokfmt.cli.convert", "Convert any format to any format."),
     "browse": ("tokfmt.cli.browse", "Look into datasets of any size, in the terminal."),
+    "stats": ("tokfmt.cli.stats", "Counts, lengths, vocabulary, duplicates; thresholds for CI."),
     "check": ("tokfmt.cli.check", "Is it valid? Every violation, with its byte offset and a remedy."),
     "diff": ("tokfmt.cli.diff", "Do two datasets hold the same sequences?"),
     "show": ("tokfmt.cli.show", "Print sequences, as text or as ids."),
