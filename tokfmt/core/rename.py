@@ -40,11 +40,11 @@ def rename(old: Path, new: Path, how: int) -> None:
 def rename_portably(old: Path, new: Path, how: int) -> None:
     """The same in more than one step: a name that is to be replaced is missing for a moment."""
     if how == EXCHANGE:
-        os.rename(new, aside(old))
         try:
+            os.rename(new, aside(old))
             os.rename(old, new)
-        except BaseException:
-            if not os.path.lexists(new):  # a signal may come right after the rename
+        except BaseException:  # a signal may come right after either
+            if os.path.lexists(aside(old)) and not os.path.lexists(new):
                 os.rename(aside(old), new)
             raise
     elif old.is_dir():
