@@ -1,4 +1,4 @@
-"""Renames that replace nothing, or swap two names in one step: `renameat2`, and what comes close where it is missing."""
+"""Renames that replace nothing, or swap two names: `renameat2`, and what comes close without it."""
 
 from __future__ import annotations
 
