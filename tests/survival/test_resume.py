@@ -71,6 +71,58 @@ def test_killed_while_tokenizing(tmp_path, name):
     assert seen["killed"] >= 7, seen
 
 
+SPLIT = {"split": "train=0.6,validation=0.4"}
+ARRANGED = {"shuffled": {"shuffle": 5}, "split": SPLIT, "both": {"shuffle": 5, **SPLIT}}
+
+
+@ALL
+@pytest.mark.parametrize("how", ARRANGED)
+def test_killed_while_arranging(tmp_path, pack, name, how):
+    """Spills and regions of each split are journaled: what is done stays done."""
+    seen = drive("sweep", {**of_pack(pack, name), **ARRANGED[how], "spill": 2048}, tmp_path, moments=12)
+    assert seen["killed"] >= 11, seen
+    assert seen["outputs"] == (2 if how != "shuffled" and name != "flat-tokens" else 1)
+    assert seen["spared"] >= seen["tasks"] - 2, "nothing was saved at the end"
+
+
+@pytest.mark.parametrize("name", ["modalities", "flat-tokens"])
+def test_killed_again_and_again_while_arranging(tmp_path, pack, name):
+    case = {**of_pack(pack, name), **ARRANGED["both"], "spill": 2048}
+    assert drive("relay", case, tmp_path)["runs"] > 1
+
+
+def test_killed_while_tokenizing_for_a_shuffle(tmp_path):
+    case = {**of_text(tmp_path, "modalities"), **ARRANGED["both"], "spill": 4096}
+    seen = drive("sweep", case, tmp_path, moments=10)
+    assert seen["killed"] >= 9, seen
+
+
+@pytest.mark.parametrize("how", ARRANGED)
+def test_killed_while_arranging_lines(tmp_path, how):
+    case = {**of_text(tmp_path, "jsonl"), **ARRANGED[how], "tokenizer": None, "spill": 4096}
+    seen = drive("sweep", case, tmp_path, moments=12)
+    assert seen["killed"] >= 11, seen
+
+
+@pytest.mark.parametrize("name", ["modalities", "hdf5", "stage1"])
+def test_killed_while_merging(tmp_path, pack, name):
+    """Several sources of two formats."""
+    other = tmp_path / "more.jsonl"
+    other.write_text("".join(json.dumps({"input_ids": [i % 50_000] * (i % 90 + 1)}) + "\n" for i in range(60)))
+    case = of_pack(pack, name)
+    case["sources"] = [str(pack), str(other), str(pack)]
+    assert drive("sweep", case, tmp_path, moments=15)["killed"] >= 14
+
+
+@pytest.mark.parametrize("arranged", [{}, ARRANGED["both"]], ids=["plain", "both"])
+def test_killed_while_writing_a_directory_of_samples(tmp_path, pack, arranged):
+    """HDF5 in several files, as trainers read it."""
+    case = {**of_pack(pack, "hdf5"), **arranged, "name": "samples", "to": "hdf5", "spill": 2048}
+    case["to_options"] = {"seq_len": 64, "samples": 20}
+    seen = drive("sweep", case, tmp_path, moments=12)
+    assert seen["killed"] >= 11, seen
+
+
 def test_killed_while_copying_lines(tmp_path):
     case = {**of_text(tmp_path, "jsonl"), "tokenizer": None}
     assert drive("sweep", case, tmp_path, moments=12)["killed"] >= 11

@@ -200,13 +200,14 @@ class Staging:
                 self._remove_stale(path, replaced=there)
             try:
                 rename(self.path, self.destination, EXCHANGE if there else NOREPLACE)
-                return
             except FileExistsError:  # it came since we looked
                 if not self.overwrite or not tries_left:
                     raise
             except FileNotFoundError:  # it went
                 if not there or not tries_left:
                     raise
+            else:
+                return
 
     def _remove_stale(self, beside: Path, *, replaced: bool) -> None:
         """Remove what stands beside the destination, unless whoever made the destination meanwhile put it there."""

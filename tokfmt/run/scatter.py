@@ -4,9 +4,10 @@
     entries   24 a sequence        bucket after bucket: key <u8, start <i8, length <i8 (`ENTRY`), in order of the source
     tokens    width of the source  bucket after bucket: the tokens of the same sequences, but of those that are long
 
-Spills live in scratch for the time of one conversion, however often that is continued; they are no format. A task counts first (offsets only), so every
-write has its place: a task may run again, and holds a window of tokens whatever it owns. Long sequences (more than
-`LONG` tokens) are not spilled: they are read from the source, one random access each.
+Spills live in scratch for the time of one conversion, however often that is continued; they are no format. A task
+counts first (offsets only), so every write has its place: a task may run again, and holds a window of tokens whatever
+it owns. Long sequences (more than `LONG` tokens) are not spilled: they are read from the source, one random access
+each.
 """
 
 from __future__ import annotations
