@@ -8,7 +8,7 @@ from survival.stage import EVERY, TARGETS, Place
 from survival.test_limits import racing
 
 from tokfmt.core import publish, rename
-from tokfmt.core.errors import DestinationExistsError
+from tokfmt.core.errors import ConversionError, DestinationExistsError
 from tokfmt.core.publish import Staging, publish_together
 
 
@@ -230,3 +230,30 @@ def test_who_may_not_overwrite_still_may_not(tmp_path):
         (tmp_path / "out").write_text("mine")
         staging.publish()
     assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_taken_back_with_what_stood_beside(tmp_path, monkeypatch):
+    """Old manifests never stand beside new destinations, and are there again when the old destinations are."""
+    staged = old_and_new(tmp_path, "ab")
+    for name in "ab":
+        (tmp_path / f"{name}.json").write_text(f"of old {name}")
+    seen = []
+
+    def watched(old, new, how):
+        if new.name == "b":
+            raise OSError(5, "Input/output error")
+        rename.rename(old, new, how)
+        seen.append(sorted(os.listdir(tmp_path)))
+
+    beside = {staging: {f"{staging.destination.name}.json": b"new"} for staging in staged}
+    with staged[0], staged[1]:
+        for staging in staged:
+            staging.path.write_text("new")
+        with monkeypatch.context() as patched, pytest.raises(ConversionError, match="the disk reports"):
+            patched.setattr(publish, "rename", watched)
+            publish_together(beside)
+        assert all("a.json" not in names for names in seen)
+        left = {p.name: p.read_text() for p in tmp_path.iterdir() if p.is_file()}
+        assert left == {"a": "old a", "b": "old b", "a.json": "of old a", "b.json": "of old b"}
+        publish_together(beside)
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == dict.fromkeys(("a", "b", "a.json", "b.json"), "new")

@@ -31,6 +31,8 @@ from tokfmt.core.durable import sync_directory, sync_tree, write_whole
 from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageError, printable
 from tokfmt.core.rename import EXCHANGE, NOREPLACE, aside, rename
 
+_OLD = ".old"
+_ABSENT, _UNKNOWN = 0, -1  # no inode has these numbers
 _TRIES, _PAUSE = 20, 0.05
 
 KEPT = ("resume", "shards")
@@ -63,7 +65,7 @@ class Staging:
         self.destination = Path(os.path.abspath(destination))
         self.overwrite = overwrite
         self.keep, self._sealed = bool(kept), False
-        self._inode, self._published = -1, False
+        self._inode, self._replaced, self._published = _UNKNOWN, _ABSENT, False
         self._began = 0
         self.removed: tuple[str, ...] = ()
         self._kept, self._shared, self._lock = kept, shared, -1
@@ -154,7 +156,12 @@ class Staging:
             drafts = {name: self._draft(name, text) for name, text in beside.items() if text is not None}
             if not self.published:
                 self.seal()
-                self._appear([parent / name for name in beside])
+                try:
+                    self._appear([parent / name for name in beside])
+                except BaseException:
+                    if not self.published:
+                        self._bring_back()
+                    raise
                 self._published = True
             for name in beside:
                 self._accompany(drafts.get(name), parent / name)
@@ -175,17 +182,14 @@ class Staging:
 
     def _stands(self) -> bool:
         """The destination is what was built here."""
-        try:
-            return os.lstat(self.destination).st_ino == self._inode
-        except OSError:
-            return False
+        return _inode(self.destination) == self._inode
 
     def _told(self) -> int:
-        """The inode that an earlier run was about to publish from here; -1: none."""
+        """The inode that an earlier run was about to publish from here, if any."""
         try:
             return int((self.home / "published").read_bytes())
         except (OSError, ValueError):
-            return -1
+            return _UNKNOWN
 
     def _appear(self, beside: Sequence[Path]) -> None:
         """The one step."""
@@ -193,11 +197,12 @@ class Staging:
         if self._kept:
             write_whole(self.home / "published", str(self._inode).encode())
         for tries_left in reversed(range(_TRIES)):
-            there = os.path.lexists(self.destination)
+            self._replaced = _inode(self.destination)
+            there = self._replaced != _ABSENT
             if there and not self.overwrite:
                 raise DestinationExistsError(self.destination)
             for path in beside:
-                self._remove_stale(path, replaced=there)
+                self._set_aside(path, replaced=there)
             try:
                 rename(self.path, self.destination, EXCHANGE if there else NOREPLACE)
             except FileExistsError:  # it came since we looked
@@ -209,11 +214,18 @@ class Staging:
             else:
                 return
 
-    def _remove_stale(self, beside: Path, *, replaced: bool) -> None:
-        """Remove what stands beside the destination, unless whoever made the destination meanwhile put it there."""
+    def _set_aside(self, beside: Path, *, replaced: bool) -> None:
+        """Take away what stands beside the destination, unless whoever made the destination meanwhile put it there."""
         with contextlib.suppress(FileNotFoundError):
             if replaced or os.lstat(beside).st_ctime_ns < self._began:
-                beside.unlink()
+                os.replace(beside, self.home / f"{beside.name}{_OLD}")
+
+    def _bring_back(self) -> None:
+        """Put back what was set aside, if the destination is still, or again, the old one."""
+        if _inode(self.destination) != self._replaced:
+            return
+        for old in self.home.glob(f"*{_OLD}"):
+            os.replace(old, self.destination.with_name(old.name.removesuffix(_OLD)))
 
     def _accompany(self, draft: Path | None, beside: Path) -> None:
         """Put a file beside the destination, or none, unless another run has replaced the destination since."""
@@ -256,6 +268,7 @@ class Staging:
             if os.path.lexists(aside(built)):
                 os.rename(aside(built), self.destination)
         self.path = built
+        self._bring_back()
 
     def _leave(self) -> None:
         if not self.keep:
@@ -265,12 +278,13 @@ class Staging:
             self._lock = -1
 
     def _discard(self) -> None:
-        home = self.home
         if self._kept:  # half of it must not be taken over
-            home = hidden_sibling(self.destination, secrets.token_hex(4))
-            with contextlib.suppress(OSError):
-                os.rename(self.home, home)
-        shutil.rmtree(home, ignore_errors=True)
+            kept, self._kept, self.home = self.home, "", hidden_sibling(self.destination, secrets.token_hex(4))
+            try:
+                os.rename(kept, self.home)
+            except OSError:
+                self.home = kept
+        shutil.rmtree(self.home, ignore_errors=True)
 
 
 def publish_together(stagings: Mapping[Staging, Mapping[str, bytes | None]]) -> None:
@@ -284,13 +298,20 @@ def publish_together(stagings: Mapping[Staging, Mapping[str, bytes | None]]) -> 
             staging.seal()
         try:
             for staging in stagings:
-                staging.publish()
+                staging.publish(dict.fromkeys(stagings[staging]))
         except BaseException:
             for staging in stagings:
                 staging.withdraw()
             raise
     for staging, beside in stagings.items():
         staging.publish(beside)
+
+
+def _inode(path: Path) -> int:
+    try:
+        return os.lstat(path).st_ino
+    except OSError:
+        return _ABSENT
 
 
 def _prefix(destination: Path) -> str:

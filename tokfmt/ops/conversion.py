@@ -116,7 +116,7 @@ class Run:
         facts = facts_of(request, self._resolved(sources), before) if request.kept else {}
         with ExitStack() as stack:
             places: Places = {
-                path: stack.enter_context(workplace(replace(request, destination=path), facts, self._note))
+                path: stack.enter_context(workplace(replace(request, destination=path), facts, self._say))
                 for path in destinations
             }
             stagings = {path: staging for path, (staging, _) in places.items()}
@@ -177,6 +177,10 @@ class Run:
 
     def _note(self, text: str) -> None:
         self.notes.append(printable(text))
+        self._say(text)
+
+    def _say(self, text: str) -> None:
+        """For whoever watches; not of the result, which is the same however often the run was interrupted."""
         self.progress.note(printable(text))
 
     # records to records: lines are copied as they stand
