@@ -264,3 +264,6 @@ class Start:
         with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
             run(["--help"])
         return 1
+
+
+from benchmarks import merging, scaling  # noqa: E402, F401 - they add their cases

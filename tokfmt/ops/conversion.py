@@ -32,7 +32,7 @@ from tokfmt.ops.open import Source
 from tokfmt.ops.progress import Progress
 from tokfmt.ops.provenance import manifests
 from tokfmt.ops.request import Conversion, Request
-from tokfmt.ops.separator import Separator
+from tokfmt.ops.separator import EosChoice, Separator
 from tokfmt.ops.sources import (
     agreed_separator,
     check_unchanged,
@@ -54,6 +54,7 @@ from tokfmt.run.plan import Workers
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
+_NOTES = 20  # on sources that are said one by one
 PathLike = str | os.PathLike[str]
 Places = Mapping[Path, tuple[Staging, Forgetful]]
 """By destination: where it is built, and the journal of what is done of it."""
@@ -102,9 +103,7 @@ class Run:
         sources = open_sources(
             request.source, self.tokenizer.eos_id if self.tokenizer else None, request.jobs, self.progress
         )
-        for source in sources:
-            for note in source.notes:
-                self._note(f"{source.paths[0]}: {note}" if str(source.paths[0]) not in note else note)
+        self._pass_on_notes(sources)
         copies = self._copies_records(sources)
         if not copies:
             self._need_tokenizer(sources)
@@ -174,6 +173,13 @@ class Run:
             "the separator": self._agreed(sources).eos_id,
             "the tokenizer": {**self.tokenizer.describe(), "name": ""} if self.tokenizer else None,
         }
+
+    def _pass_on_notes(self, sources: Sequence[Source]) -> None:
+        notes = [(str(source.paths[0]), note) for source in sources for note in source.notes]
+        for path, note in notes[:_NOTES]:
+            self._note(f"{path}: {note}" if path not in note else note)
+        if len(notes) > _NOTES:
+            self._note(f"{len(notes) - _NOTES:,} more notes of this kind on the other sources")
 
     def _note(self, text: str) -> None:
         self.notes.append(printable(text))
@@ -272,7 +278,8 @@ class Run:
     def _verify(self, prepared: Prepared, path: Path, portion: Portion, target: Target, workers: Workers) -> None:
         shared = option_names(self.format.read_options) & {"split", "seq_len", "text_field", "ids_field"}
         options = [word for word in portion.words if word.partition("=")[0].replace("-", "_") in shared]
-        verify_tokens(prepared, path, self.format, target.eos_id, options, target.decoder, workers, self.progress)
+        eos: EosChoice = "none" if self.request.source.eos == "none" else target.eos_id
+        verify_tokens(prepared, path, self.format, eos, options, target.decoder, workers, self.progress)
 
     # what is said of it
 

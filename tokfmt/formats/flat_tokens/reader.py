@@ -9,9 +9,10 @@ from typing import Literal
 
 import numpy as np
 
-from tokfmt.core.axis import WINDOW, Info, Layout, Separators, check_interval, frozen, windows
+from tokfmt.core.axis import WINDOW, Info, Layout, Separators, check_interval, check_position, frozen, windows
 from tokfmt.core.dtypes import U32
 from tokfmt.core.errors import CorruptError, FormatError, SourceChangedError, UnsafeError
+from tokfmt.core.inside import Place
 from tokfmt.core.options import option
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.formats.flat_tokens.array import Array, Items
@@ -105,6 +106,13 @@ class FlatTokensReader:
             raise above_bound(self._array, items, start, self._bound)
         return items
 
+    def place(self, position: int) -> Place:
+        check_position(position, self._info.tokens)
+        return self._array.place(position)
+
+    def position(self, path: Path, offset: int) -> int | None:
+        return self._array.position(path, offset)
+
     def close(self) -> None:
         self._array.close()
 
@@ -116,16 +124,21 @@ def _offsets(starts: Array, tokens: Array) -> Offsets:
         FormatError: It does not begin at 0, decreases, does not end at the number of tokens, or is far too large for
             the bytes it comes from.
     """
+    check_memory(starts)
+    out = np.empty(starts.layout.length, np.int64)
+    for error in starts_errors(starts, tokens.layout.length, out):
+        raise error
+    return out
+
+
+def check_memory(starts: Array) -> None:
+    """Raise UnsafeError when `seq_starts` is far too large for the bytes it comes from."""
     count = starts.layout.length
     if count * 8 > _STARTS_BYTES and count * 8 > _RATIO * starts.stored_bytes():
         raise UnsafeError(
             starts.path, f"would take {count * 8:,} bytes of memory", found=f"{starts.stored_bytes():,} bytes stored",
             remedy="Write seq_starts again without a compressor, if it is to be trusted",
         )  # fmt: skip
-    out = np.empty(count, np.int64)
-    for error in starts_errors(starts, tokens.layout.length, out):
-        raise error
-    return out
 
 
 def starts_errors(starts: Array, total: int, out: Offsets) -> Iterator[FormatError]:

@@ -15,6 +15,7 @@ from tokfmt.core.errors import Loss
 from tokfmt.core.format import Receipt, Region, Target
 from tokfmt.core.output import Output, preallocate
 from tokfmt.core.ragged import Offsets
+from tokfmt.core.verbatim import copy_region
 from tokfmt.formats.modalities.eod import WithMissingSeparators, closed_offsets
 from tokfmt.formats.modalities.options import WriteOptions
 from tokfmt.formats.pickled_index import write_entries
@@ -29,12 +30,12 @@ Ints = NDArray[np.int64]
 class ModalitiesWriter:
     """Writes layout D (header of 12 bytes, little-endian, offsets from 0) or A (8, big-endian, offsets from 8)."""
 
-    needs_eos = True
     separated = False
     needs_max_id = True
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         self.path, self.options, self.target = path, options, target
+        self.needs_eos = options.eod != "none"
         self.old = options.layout == "A"
         self.begin = 8 if self.old else 12
         self._closed: Offsets | None = None
@@ -44,6 +45,8 @@ class ModalitiesWriter:
 
     def _stored(self, source: TokenReader) -> TokenReader:
         eos_id = self.target.eos_id or 0
+        if self.options.eod == "none":
+            return source
         if self.options.eod == "always":
             return WithSeparators(source, eos_id)
         if self._closed is None:  # `regions` comes first, so this is done once and travels with the writer
@@ -72,6 +75,9 @@ class ModalitiesWriter:
         limit = (1 << 8 * width) - 1
         remedy = "--to-opt width=4 has room for ids up to 4,294,967,295" if width < _WIDEST else ""
         with Output(self.path) as out:
+            at = self.begin + region.tokens.start * width
+            if copied := copy_region(out, at, stored, region, dtype, limit):
+                return copied
             for a, b in windows(region.tokens.start, region.tokens.stop):
                 tokens = stored.tokens(a, b)
                 top = max(top, check_ids(tokens, limit, a, self.path.name, remedy))
