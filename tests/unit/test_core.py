@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from tokfmt.core import dtypes, errors, files, publish
+from tokfmt.core import dtypes, errors, files, publish, rename
 from tokfmt.core.errors import (
     ConversionError,
     DestinationExistsError,
@@ -258,7 +258,7 @@ def test_a_race_for_one_destination_has_one_winner(tmp_path):
 @pytest.mark.parametrize("kind", ["file", "directory"])
 def test_overwrite_exchanges(tmp_path, monkeypatch, portable, kind):
     if portable:
-        monkeypatch.setattr(publish, "_rename", publish._rename_portably)
+        monkeypatch.setattr(publish, "rename", rename.rename_portably)
     out = tmp_path / "out"
     old, new = (out / "a", "b") if kind == "directory" else (out, None)
     old.parent.mkdir(exist_ok=True)
