@@ -14,7 +14,7 @@ from tokfmt.core.inside import Sampled
 from tokfmt.core.options import parse_options
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.records import RecordReader
-from tokfmt.ops.alignment import Side
+from tokfmt.ops.alignment import Read, Side
 from tokfmt.ops.open import Source
 from tokfmt.ops.progress import Progress
 from tokfmt.ops.separator import EosChoice
@@ -151,7 +151,7 @@ def _sides(readers: list[TokenReader], *, samples: bool) -> tuple[Side, Side]:
     with_masks = samples and all(isinstance(reader, Sampled) for reader in readers)
     sides = []
     for reader in readers:
-        channels = [reader.tokens]
+        channels: list[Read] = [reader.tokens]
         if with_masks and isinstance(reader, Sampled):
             channels += [reader.masks, reader.labels]
         sides.append(Side(reader, channels))

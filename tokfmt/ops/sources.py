@@ -116,7 +116,7 @@ def open_sources(
 
 
 def read_options(request: SourceRequest, format_: Format) -> list[str]:
-    """Words for a format's own read options: those given, and what of --text-field and --split it knows."""
+    """What the user said of the sources, as options that this format has."""
     known, words = option_names(format_.read_options), pairs(request.options)
     if request.text_field and "text_field" in known:
         words.append(f"text_field={request.text_field}")

@@ -26,9 +26,10 @@ zarr v2 and v3 specifications.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tokfmt.core.audit import Audit, Code, Repair
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, look
 from tokfmt.core.inside import Section
@@ -76,13 +77,37 @@ class FlatTokens:
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader:  # noqa: ARG002
         return FlatTokensReader(paths[0], options)
 
+    def glimpse(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader | None:  # noqa: ARG002
+        """See `core.glimpse.Glimpsed`."""
+        from tokfmt.formats.flat_tokens.glimpse import glimpse
+
+        return glimpse(paths[0], options)
+
     def writer(self, path: Path, options: WriteOptions, target: Target) -> FlatTokensWriter:
         return FlatTokensWriter(path, options, target)
 
     def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
+        return self.audit(path, options, Audit())
+
+    def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
         from tokfmt.formats.flat_tokens.check import findings
 
-        return findings(path, options.split)
+        return findings(path, options.split, how)
+
+    def codes(self) -> Mapping[str, Code]:
+        from tokfmt.formats.flat_tokens.codes import CODES
+
+        return CODES
+
+    def patches(self) -> Mapping[str, Repair]:
+        from tokfmt.formats.flat_tokens.codes import PATCHES
+
+        return PATCHES
+
+    def patch(self, copy: Path, options: ReadOptions) -> None:
+        from tokfmt.formats.flat_tokens.patch import patch
+
+        patch(copy, options.split)
 
     def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:  # noqa: ARG002 - shows all splits
         from tokfmt.formats.flat_tokens.sections import sections

@@ -124,16 +124,21 @@ def _offsets(starts: Array, tokens: Array) -> Offsets:
         FormatError: It does not begin at 0, decreases, does not end at the number of tokens, or is far too large for
             the bytes it comes from.
     """
+    check_memory(starts)
+    out = np.empty(starts.layout.length, np.int64)
+    for error in starts_errors(starts, tokens.layout.length, out):
+        raise error
+    return out
+
+
+def check_memory(starts: Array) -> None:
+    """Raise UnsafeError when `seq_starts` is far too large for the bytes it comes from."""
     count = starts.layout.length
     if count * 8 > _STARTS_BYTES and count * 8 > _RATIO * starts.stored_bytes():
         raise UnsafeError(
             starts.path, f"would take {count * 8:,} bytes of memory", found=f"{starts.stored_bytes():,} bytes stored",
             remedy="Write seq_starts again without a compressor, if it is to be trusted",
         )  # fmt: skip
-    out = np.empty(count, np.int64)
-    for error in starts_errors(starts, tokens.layout.length, out):
-        raise error
-    return out
 
 
 def starts_errors(starts: Array, total: int, out: Offsets) -> Iterator[FormatError]:
