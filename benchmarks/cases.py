@@ -266,4 +266,4 @@ class Start:
         return 1
 
 
-from benchmarks import merging, scaling  # noqa: E402, F401 - they add their cases
+from benchmarks import merging, scaling, statistics  # noqa: E402, F401 - they add their cases
