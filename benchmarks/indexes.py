@@ -29,11 +29,11 @@ class RawIndex:
         lines, index, size = queue.Queue(), [], self.corpus().stat().st_size
 
         def read():
-            with open(self.corpus(), encoding="utf-8") as file:
+            with open(self.corpus(), "rb") as file:
                 at = file.tell()
                 while at < size:
                     line = file.readline()
-                    lines.put((at, line.removesuffix("\n")))
+                    lines.put((at, line.removesuffix(b"\n")))
                     at = file.tell()
             lines.put(None)
 
