@@ -54,7 +54,7 @@ def items_of(
     """Bytes of items `start <= i < stop` of a block.
 
     Args:
-        stored: The block as stored, of at least this size.
+        stored: The block as stored, of at least this size; overwritten.
         streams: How many streams it has.
         blocksize: Bytes, decoded.
         itemsize: Bytes of an item.
@@ -63,33 +63,36 @@ def items_of(
     Returns:
         uint8[(stop - start) * itemsize], or None when the block is damaged.
     """
-    planes = _decompressed(stored.data, streams, blocksize)
-    if planes is None:
+    found = _decompressed(stored, streams, blocksize)
+    if found is None:
         return None
     low, high = start >> 3, -(-stop >> 3)
-    some = planes.reshape(8 * itemsize, -1)[:, low:high]
+    each = 8 * itemsize // streams
+    some = np.concatenate([stream.reshape(each, -1)[:, low:high] for stream in found])
     bits = np.unpackbits(some, axis=1, bitorder="little")[:, start - 8 * low : stop - 8 * low]
     return np.packbits(np.ascontiguousarray(bits.T), axis=1, bitorder="little").reshape(-1)
 
 
-def _decompressed(stored: memoryview, streams: int, blocksize: int) -> NDArray[np.uint8] | None:
-    """The planes of a block, in this thread's buffer."""
+def _decompressed(stored: NDArray[np.uint8], streams: int, blocksize: int) -> list[NDArray[np.uint8]] | None:
+    """What each stream of a block decodes to, in this thread's buffers."""
     if len(_buffers.planes) < blocksize:
         _buffers.planes = np.empty(blocksize, np.uint8)
-    planes, at, each = _buffers.planes[:blocksize], 0, blocksize // streams
-    decoded_size = struct.pack("<I", each)  # numcodecs wants it before the data
+    found, at, each = [], 0, blocksize // streams
+    view, decoded_size = stored.data, struct.pack("<I", each)
     for number in range(streams):
-        out = planes[number * each : (number + 1) * each]
-        size = int.from_bytes(stored[at : at + 4], "little", signed=True)
+        size = int.from_bytes(view[at : at + 4], "little", signed=True)
         at += 4
         if not 0 < size <= len(stored) - at:
             return None
         if size == each:
-            out[:] = stored[at : at + size]
+            found.append(stored[at : at + size])
         else:
+            out = _buffers.planes[number * each : (number + 1) * each]
+            view[at - 4 : at] = decoded_size  # which numcodecs wants before the data
             try:
-                lz4.decompress(decoded_size + stored[at : at + size], out)
+                lz4.decompress(view[at - 4 : at + size], out)
             except (RuntimeError, ValueError):
                 return None
+            found.append(out)
         at += size
-    return planes
+    return found
