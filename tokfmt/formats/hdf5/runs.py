@@ -239,13 +239,20 @@ class Samples:
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._info.tokens)
-        width, out = self.rows.width, np.empty(stop - start, self._info.dtype)
+        width = self.rows.width
+        if stop - start == width and not start % width:  # one sample, the shortest way
+            return self._inputs(start // width, start // width + 1).reshape(-1).copy()
+        out = np.empty(stop - start, self._info.dtype)
         for a, b in windows(start // width, -(-stop // width) if stop > start else start // width, self.rows.together):
-            inputs = self.rows.read(a, b)[:, 0]
-            check_ids_of(self.rows, a, inputs)
             left, right = max(start, a * width), min(stop, b * width)
-            out[left - start : right - start] = _unsigned(inputs.reshape(-1)[left - a * width : right - a * width])
+            out[left - start : right - start] = self._inputs(a, b).reshape(-1)[left - a * width : right - a * width]
         return out
+
+    def _inputs(self, first: int, last: int) -> Tokens:
+        """The input_ids of samples `first <= i < last`: [last - first, width]."""
+        inputs = self.rows.read(first, last)[:, 0]
+        check_ids_of(self.rows, first, inputs)
+        return _unsigned(inputs)
 
     def close(self) -> None:
         self.rows.close()
