@@ -105,8 +105,11 @@ class LoadIndex:
         from tokfmt.core.files import File
         from tokfmt.formats.pickled_index import read_entries
 
-        file = File(index_file())
-        return sum(len(offsets) for offsets, _ in read_entries(file, 0, file.size, 1 << 40))
+        file, kept, at = File(index_file()), np.empty((2, ENTRIES), np.int64), 0
+        for offsets, lengths in read_entries(file, 0, file.size, 1 << 40):
+            kept[0, at : at + len(offsets)], kept[1, at : at + len(offsets)] = offsets, lengths
+            at += len(offsets)
+        return at
 
 
 @case("write a pickled index of 10 M entries", ">= 5, <= 200 MB", "entries")
@@ -125,9 +128,14 @@ class WriteIndex:
     def tokfmt(self, out):
         from tokfmt.formats.pickled_index import write_entries
 
-        lengths = self._lengths()
-        offsets = np.cumsum(lengths) - lengths
-        batches = ((offsets[a : a + 65536], lengths[a : a + 65536]) for a in range(0, ENTRIES, 65536))
+        def batches():
+            every, end = self._lengths(), 0
+            for a in range(0, ENTRIES, 65536):
+                lengths = every[a : a + 65536]
+                ends = np.cumsum(lengths) + end
+                yield ends - lengths, lengths
+                end = ends[-1]
+
         with open(out / "x", "wb") as file:
-            file.writelines(write_entries(ENTRIES, batches))
+            file.writelines(write_entries(ENTRIES, batches()))
         return ENTRIES

@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import UnsafeError
-from tokfmt.formats.jsonl.streams import TextFile
+from tokfmt.formats.jsonl.streams import PIECE, TextFile
 
 BOM = b"\xef\xbb\xbf"
 _NEWLINE, _RETURN, _OPEN, _CLOSE = 10, 13, 123, 125
 
 Positions = NDArray[np.int64]
+_LINES = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,10 +102,37 @@ def lines_of(text: TextFile, data: bytes, offset: int) -> Lines:
 def true_at(mask: NDArray[np.bool_]) -> Positions:
     """Where a mask is true; three times as fast as flatnonzero where that is rare."""
     whole = len(mask) // 8 * 8
-    words = np.flatnonzero(mask[:whole].view(np.uint64) != 0)
-    hits = np.flatnonzero(mask[:whole].reshape(-1, 8)[words])
+    words = (mask[:whole].view(np.uint64) != 0).nonzero()[0]
+    hits = mask[:whole].reshape(-1, 8)[words].ravel().nonzero()[0]
     found = words[hits >> 3] * 8 + (hits & 7)
-    return np.concatenate((found, np.flatnonzero(mask[whole:]) + whole)) if whole < len(mask) else found
+    return np.concatenate((found, mask[whole:].nonzero()[0] + whole)) if whole < len(mask) else found
+
+
+def bounds(text: TextFile) -> Iterator[tuple[Positions, Positions]]:
+    """Where each line of a plain file begins, and where its line feed is, or the end of the file; many lines at a time.
+
+    Nothing is taken off: a byte order mark and carriage returns belong to their lines. The text itself goes through one
+    buffer, which is five times as fast as to keep it.
+    """
+    buffer, mask = np.empty(PIECE, np.uint8), np.empty(PIECE, np.bool_)
+    held: list[Positions] = []
+    start = count = 0
+    for at in range(0, text.size, PIECE):
+        size = min(PIECE, text.size - at)
+        text.file.read_into(at, buffer[:size].data)
+        found = true_at(np.equal(buffer[:size], _NEWLINE, out=mask[:size]))
+        found += at
+        held.append(found)
+        count += len(found)
+        if count >= _LINES:
+            ends = np.concatenate(held)
+            yield np.concatenate(([start], ends[:-1] + 1)), ends
+            start, held, count = int(ends[-1]) + 1, [], 0
+    ends = np.concatenate([np.empty(0, np.int64), *held, [text.size]])
+    starts = np.concatenate(([start], ends[:-1] + 1))
+    if starts[-1] == text.size:
+        starts, ends = starts[:-1], ends[:-1]
+    yield starts, ends
 
 
 def walk(text: TextFile, start: int, stop: int | None, longest: int) -> Iterator[Lines]:
