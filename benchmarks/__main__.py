@@ -37,7 +37,9 @@ def cells(case, runs, others):
     ratio = statistics.median(case.worth(b) / case.worth(a) for a, b in runs)
 
     def both(key, scale, digits):
-        return " / ".join(f"{statistics.median(one[key] for one in which) * scale:,.{digits}f}" for which in (peer, ours))
+        return " / ".join(
+            f"{statistics.median(one[key] for one in which) * scale:,.{digits}f}" for which in (peer, ours)
+        )
 
     rates = [case.worded(statistics.median(case.worth(one) for one in which)) for which in (peer, ours)]
     met = case.met(ratio, *(statistics.median(case.worth(one) for one in which) for which in (peer, ours)),
@@ -55,7 +57,13 @@ def main():
     load()
     make()
     began = time.monotonic()
-    head = ["# Results of the last run of `make bench`", "", *machine.described(), f"Medians of {RUNS} alternate runs.", ""]
+    head = [
+        "# Results of the last run of `make bench`",
+        "",
+        *machine.described(),
+        f"Medians of {RUNS} alternate runs.",
+        "",
+    ]
     print("\n".join(head))
     table = [line(COLUMNS), line(["---"] * len(COLUMNS))]
     print("\n".join(table), flush=True)

@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.cases import case
 from benchmarks.data import HOME, ascii_corpus
 
-REPEATS = 8  # of work that is over sooner than Python has started
+REPEATS = 16  # of work that is over sooner than Python has started
 
 
 class RawIndex:
@@ -76,7 +76,7 @@ class RawIndexMixed(RawIndex):
 @case("raw index, lines only, 1 KB lines, mostly ASCII", ">= 40", "bytes")
 class RawIndexOnly(Ascii):
     validate = False
-    repeats = 4 * REPEATS
+    repeats = 2 * REPEATS
 
 
 ENTRIES = 10_000_000

@@ -46,7 +46,7 @@ class ToStage1(FromPack):
         return TIMES * len(stored)
 
     def tokfmt(self, out):
-        return sum(convert(pack(), out / str(number), to="stage1").tokens for number in range(TIMES))
+        return sum(convert(pack(), out / str(number), to_format="stage1").tokens for number in range(TIMES))
 
 
 @case("uncompressed: pack -> pack (peer: cp)", ">= 0.4", "bytes")

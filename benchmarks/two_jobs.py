@@ -49,7 +49,7 @@ class Flat(TwoJobs):
 @case("two jobs: write HDF5 samples (peer: one job)", ">= 1.8", "tokens", "wall")
 class Hdf5(TwoJobs):
     def write(self, out, jobs):
-        return convert(self.source(), out / "x", to="hdf5", seq_len=2048, jobs=jobs).tokens
+        return convert(self.source(), out / "x", to_format="hdf5", seq_len=2048, jobs=jobs).tokens
 
 
 @case("two jobs: text -> pack (peer: one job)", ">= 1.8", "tokens", "wall")
@@ -59,4 +59,4 @@ class Text(TwoJobs):
 
     def write(self, out, jobs):
         texts = sorted(self.source().iterdir())
-        return convert(*texts, out / "x.pbin", tokenizer=str(tokenizer()), jobs=jobs).tokens
+        return convert(texts, out / "x.pbin", tokenizer=str(tokenizer()), jobs=jobs).tokens

@@ -112,7 +112,8 @@ def decode_part(blob: Blob, head: Frame, start: int, stop: int) -> NDArray[np.ui
     if head.blocks < 2:
         return None
     first, last = start // head.blocksize, -(-stop // head.blocksize)
-    if last == first + 1 and last * head.blocksize <= head.nbytes and stop > start:  # a shorter last block is laid out otherwise
+    full = last * head.blocksize <= head.nbytes  # a shorter last block is laid out otherwise
+    if full and last == first + 1 and stop > start:
         items = _few(blob, head, first, start, stop)
         if items is not None:
             return items

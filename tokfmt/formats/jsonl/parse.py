@@ -248,7 +248,7 @@ def _openings(text: bytes) -> NDArray[np.bool_]:
 
 
 def skippable(lines: Lines) -> bool:
-    """Whether values of these lines, which are braced, may be skipped unseen: strict UTF-8, none nested beyond the cap."""
+    """Whether values of these braced lines may be skipped unseen: strict UTF-8, and none nested beyond the cap."""
     if not lines.data.isascii() and not _utf8(lines.joined()):
         return False
     openings = _openings(lines.data)

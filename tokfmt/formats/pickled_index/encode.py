@@ -112,8 +112,8 @@ Sizes = Ints | int
 def _encoded(offsets: Ints, lengths: Ints, first: int, count: int) -> tuple[NDArray[np.uint8], Ints]:
     """Bytes of some entries, of which the first is number `first` of `count`, and where their integers begin.
 
-    What an entry consists of is laid out as words of 8 bytes, and each word is written where its bytes belong, in order:
-    the bytes of a word that do not count are written over by the next.
+    What an entry consists of is laid out as words of 8 bytes. Each word is written where its bytes belong, in order:
+    those of its bytes that do not count are written over by the next.
     """
     close = np.full(len(offsets), _PLAIN, np.int64)
     close[_BATCH - 1 - first % _BATCH :: _BATCH] = _BORDER
@@ -135,7 +135,7 @@ def _encoded(offsets: Ints, lengths: Ints, first: int, count: int) -> tuple[NDAr
 
 
 def _integers(values: Ints) -> list[tuple[Words, Sizes]]:
-    """The first eight bytes of each integer as a word and how many of them count; for long ones the last two as well."""
+    """The first eight bytes of each integer as a word, and how many of them count; for long ones the last two as well."""
     word = values.view(np.uint64)
     low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
     kind: Any = _kind_of(low)
@@ -147,7 +147,7 @@ def _integers(values: Ints) -> list[tuple[Words, Sizes]]:
             if top >= 1 << bits:
                 kind += magnitude >= 1 << bits
         kind[(values < 0) & (kind < _BINT)] = _BINT
-        shift: Any = np.where(kind >= _LONG, np.uint64(16), np.uint64(8)) if top >= 1 << _LIMITS[_BINT] else np.uint64(8)
+        shift: Any = np.where(kind >= _LONG, np.uint64(16), np.uint64(8))
     else:
         shift = np.uint64(16 if kind >= _LONG else 8)
     first, size = _HEADS[kind] | word << shift, _SIZES[kind]
