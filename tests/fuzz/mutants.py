@@ -133,6 +133,7 @@ def read(format_, path, rng):
 
     from tokfmt.core.axis import batches
     from tokfmt.core.errors import TokfmtError
+    from tokfmt.core.inside import place_of, position_of
     from tokfmt.core.records import RecordReader
     from tokfmt.ops.open import open_source
     from tokfmt.ops.tokenize import tokenized
@@ -158,6 +159,10 @@ def read(format_, path, rng):
             assert (np.diff(batch.offsets) >= 0).all()
             sequences, tokens = sequences + len(batch), tokens + len(batch.tokens)
         assert (sequences, tokens) == (reader.info.sequences, reader.info.tokens)
+        for position in {0, tokens // 2, tokens - 1} if tokens else ():
+            place = place_of(reader, position)
+            assert place is None or 0 <= place.offset + (place.width or 0) <= place.path.stat().st_size
+            assert place is None or place.width is None or position_of(reader, place.path, place.offset) == position
         reader.close()
     except TokfmtError as error:
         assert "\n" not in str(error), repr(str(error))
@@ -166,14 +171,34 @@ def read(format_, path, rng):
 
 
 def check(format_, path):
-    """The format's own checker: it lists what is wrong, and never gives up."""
+    """The format's own checker lists what is wrong, and its parts are named; neither ever gives up."""
     from tokfmt import registry
     from tokfmt.core.options import parse_options
 
     chosen = registry.get(format_)
     for finding in chosen.check(path, parse_options(chosen.read_options, {}, format_)):
         assert "\n" not in finding.message, finding
+    parts(format_, path)
     return "checked"
+
+
+def parts(format_, path):
+    """The parts of the files: at both ends of each section, with the first bytes of each field."""
+    from tokfmt.core.errors import FormatError
+    from tokfmt.ops.raw import sections
+
+    raw = sections(path, format=format_)
+    for section in raw.sections:
+        count = section.count
+        for first, last in ((0, 9), (max(0, count - 9), count), (count, count + 1)):
+            fields = section.fields(first, last)
+            assert len(fields) == min(last, count) - first if first < count else not fields, (section.title, count)
+            for field in fields:
+                assert (field.name + field.value + field.meaning).isprintable(), field
+                try:
+                    raw.bytes_of(section, field, 16)
+                except FormatError:
+                    assert field.wrong, field
 
 
 def mutant(format_, number, paths):

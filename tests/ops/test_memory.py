@@ -1,29 +1,13 @@
 """Peak memory does not grow with tokens: 4 GB of stage-1 blocks, sparse, under 300 MB."""
 
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from peak import peak_of
 
 LIMIT = 300 << 20
 BLOCK = 62_500 * 8192
-
-
-def peak_of(words, cwd):
-    """Exit code, stderr, and the largest resident set of the process or of any one of its children."""
-    script = (
-        "import resource, subprocess, sys\n"
-        "done = subprocess.run(sys.argv[1:])\n"
-        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10)\n"
-        "sys.exit(done.returncode)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, sys.executable, "-m", "tokfmt", *words], cwd=cwd, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return int(done.stdout.split()[-1])
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +28,7 @@ def blocks(tmp_path_factory):
     "words", [["out.zarr"], ["out", "--to", "hdf5", "--seq-len", "8192"]], ids=["flat-tokens", "hdf5"]
 )
 def test_four_gigabytes(blocks, words):
-    peak = peak_of(["convert", "blocks", *words, "--no-manifest", "-q"], blocks)
+    peak, _ = peak_of(["convert", "blocks", *words, "--no-manifest", "-q"], blocks)
     assert peak < LIMIT, f"{peak >> 20} MB"
     assert (blocks / words[0]).exists()
 
@@ -54,7 +38,7 @@ def test_ten_million_sequences(tmp_path):
     ids = np.tile(np.array([7, 8, 9, 50256], "<i4"), 10_000_000)
     ids.tofile(tmp_path / "in.bin")
     os.truncate(tmp_path / "in.bin", len(ids) * 4 // 32768 * 32768)
-    peak = peak_of(["convert", "in.bin", "out.pbin", "-q", "--no-manifest"], tmp_path)
+    peak, _ = peak_of(["convert", "in.bin", "out.pbin", "-q", "--no-manifest"], tmp_path)
     assert peak < LIMIT, f"{peak >> 20} MB"
 
 
@@ -67,11 +51,11 @@ def test_ten_million_sequences_arranged(tmp_path, words):
     ids = np.tile(np.array([7, 8, 9, 50256], "<i4"), 10_000_000)
     ids.tofile(tmp_path / "in.bin")
     os.truncate(tmp_path / "in.bin", len(ids) * 4 // 32768 * 32768)
-    peak = peak_of(["convert", "in.bin", "out.pbin", "-q", "--no-manifest", *words], tmp_path)
+    peak, _ = peak_of(["convert", "in.bin", "out.pbin", "-q", "--no-manifest", *words], tmp_path)
     assert peak < LIMIT, f"{peak >> 20} MB"
 
 
 def test_four_gigabytes_shuffled(blocks):
     """Sequences of 500 million tokens."""
-    peak = peak_of(["convert", "blocks", "shuffled.zarr", "--no-manifest", "-q", "--shuffle", "1"], blocks)
+    peak, _ = peak_of(["convert", "blocks", "shuffled.zarr", "--no-manifest", "-q", "--shuffle", "1"], blocks)
     assert peak < LIMIT, f"{peak >> 20} MB"

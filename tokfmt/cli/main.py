@@ -22,7 +22,9 @@ from tokfmt.cli.parameters import examples
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "convert": ("tokfmt.cli.convert", "Convert any format to any format."),
+    "browse": ("tokfmt.cli.browse", "Look into datasets of any size, in the terminal."),
     "show": ("tokfmt.cli.show", "Print sequences, as text or as ids."),
+    "diff": ("tokfmt.cli.diff", "Do two datasets hold the same sequences?"),
     "index": ("tokfmt.cli.index", "Write the raw index of a JSONL file."),
     "formats": ("tokfmt.cli.formats", "What is supported, and what each format can carry."),
     "completion": ("tokfmt.cli.completion", "Print the completion script of a shell."),

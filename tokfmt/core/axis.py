@@ -121,6 +121,12 @@ def check_interval(start: int, stop: int, length: int, what: str = "token positi
         raise IndexError(f"{what} {start}:{stop} leave 0:{length}")
 
 
+def check_position(position: int, length: int) -> None:
+    """Raise IndexError unless 0 <= position < length."""
+    if not 0 <= position < length:
+        raise IndexError(f"token position {position} leaves 0:{length}")
+
+
 def sequence_at(reader: TokenReader, position: int, shift: int = 0) -> int:
     """The last sequence i with `offsets[i] + shift * i <= position`, by bisection; 0 when there is none.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import overload
 
-from tokfmt.core.axis import WINDOW, Info, TokenReader, batches
+from tokfmt.core.axis import WINDOW, Info, TokenReader, batches, check_position
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 
 
@@ -71,6 +71,19 @@ class Dataset:
     def offsets(self, first: int, last: int) -> Offsets:
         """Offsets of sequences `first <= i < last` and the end; see `axis.TokenReader`."""
         return self.reader.offsets(first, last)
+
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        """See `inside.Underlying`."""
+        check_position(position, self.info.tokens)
+        return self.reader, position
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        """See `inside.Underlying`."""
+        return position if reader is self.reader else None
+
+    def readers(self) -> tuple[TokenReader]:
+        """See `inside.Underlying`."""
+        return (self.reader,)
 
     def close(self) -> None:
         """Release open files."""

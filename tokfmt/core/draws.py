@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import OptionError
 
-SHUFFLE, SPLIT = 1, 2
+SHUFFLE, SPLIT, SHOW = 1, 2, 16
 """Purposes."""
 
 _WORDS = 4  # of 64 bits, in a block of the generator

@@ -12,6 +12,7 @@ import os
 import stat
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,10 +87,19 @@ class File:
         if fd is not None:
             self._fill(fd, offset, buffer)
             return
+        with self.descriptor() as fd:
+            self._fill(fd, offset, buffer)
+
+    @contextmanager
+    def descriptor(self) -> Iterator[int]:
+        """A descriptor to read from, which stays the file's: not to be closed, nor kept."""
+        if self._fd is not None:
+            yield self._fd
+            return
         fd = self._reopen()
         kept = self._keep(fd)
         try:
-            self._fill(fd, offset, buffer)
+            yield fd
         finally:
             if not kept:
                 os.close(fd)

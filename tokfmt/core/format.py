@@ -163,7 +163,7 @@ class Receipt:
 
     Attributes:
         region: Region.index.
-        max_id: Largest id written, -1 when none was.
+        max_id: Largest id written, -1 when none was; of the whole source where tokens were copied as they stand.
         written: Bytes written.
         details: What the writer's own commit needs (sizes of parts ...). JSON, and the same after a trip through it:
             receipts are journaled.

@@ -2,10 +2,14 @@
 
 All of it is optional, and asked for with `isinstance`: a plug-in that offers none is browsed and shown all the same.
 
-    Located      a reader that knows in which byte of which file a stored token lies
-    Underlying   a view that knows where its positions lie on the axis beneath
-    Sampled      a reader of samples that are stored with loss mask and labels
-    Annotated    a format that can name the parts of its files: header fields, index entries, chunks
+    Located           a reader that knows in which byte of which file a stored token lies
+    LocatedRecords    the same of records that are not tokens yet: where the line of each begins
+    Underlying        a view that knows where its positions lie on the axis beneath
+    Sampled           a reader of samples that are stored with loss mask and labels
+    Segmented         a reader of samples that says where documents begin in them
+    Annotated         a format that can name the parts of its files: header fields, index entries, chunks
+
+`Info.extras["pad_id"]` is the id that fills up samples, where the reader knows it.
 """
 
 from __future__ import annotations
@@ -19,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import TokenReader
-from tokfmt.core.ragged import Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class Place:
         path: The file.
         offset: Of its first byte; for compressed data, of the first byte of the chunk that holds it.
         width: Bytes of the token in the file, or None when it lies inside a compressed chunk.
-        detail: For a chunk: which one, and where in it, in words.
+        detail: Where in the format's own terms, in words: which chunk, row and column.
     """
 
     path: Path
@@ -55,16 +58,38 @@ class Located(Protocol):
 
 
 @runtime_checkable
-class Underlying(Protocol):
-    """A view over other readers."""
+class LocatedRecords(Protocol):
+    """A `RecordReader` that knows where its records lie."""
 
-    def beneath(self, position: int) -> tuple[TokenReader, int]:
-        """The reader beneath, and its position of the token that is at `position` here."""
+    def record_place(self, index: int) -> Place:
+        """Where the line of a record begins; `width` is its length without line end. Counts records if nobody did.
+
+        Raises:
+            IndexError: There is no such record.
+        """
+
+    def record_at(self, path: Path, offset: int) -> int | None:
+        """The record whose line holds a byte of a file; None where there is none."""
+
+
+@runtime_checkable
+class Underlying(Protocol):
+    """A view over other readers. What it answers is exact, in O(log n)."""
+
+    def beneath(self, position: int) -> tuple[TokenReader, int] | None:
+        """The reader beneath, and its position of the token that is at `position` here.
+
+        None for a separator that the view put in, which is nowhere beneath.
+
+        Raises:
+            IndexError: The position leaves the axis.
+        """
 
     def above(self, reader: TokenReader, position: int) -> int | None:
         """The position here of a token of a reader beneath.
 
-        A separator that was taken away has the position of what follows it. None where the token is not on this axis.
+        A separator that was taken away has the position of what follows it. None where the token is not on this axis,
+        or where nothing follows a separator.
         """
 
     def readers(self) -> Sequence[TokenReader]:
@@ -78,8 +103,16 @@ class Sampled(Protocol):
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
         """uint8[stop - start]: 1 where the token's label counts in the loss, whatever polarity the file has."""
 
-    def labels(self, start: int, stop: int) -> Tokens:
-        """The label of each token: info.dtype[stop - start]."""
+    def labels(self, start: int, stop: int) -> NDArray[np.int64]:
+        """The label of each token, as stored: int64[stop - start]; -100 is what collators put where none counts."""
+
+
+@runtime_checkable
+class Segmented(Protocol):
+    """A reader with layout SAMPLES whose rows say where documents begin, other than by a separator."""
+
+    def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """bool[stop - start]: where a document begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +126,7 @@ class Field:
         value: What it says, as text for people; control characters escaped.
         meaning: What that means, in a few words; "" when the name says it.
         wrong: It breaks the format's rules (see `Format.check` for the finding).
+        path: The file that `offset` counts in, when it is not the section's.
     """
 
     name: str
@@ -101,6 +135,7 @@ class Field:
     value: str
     meaning: str = ""
     wrong: bool = False
+    path: Path | None = None
 
 
 class Section(Protocol):
@@ -109,7 +144,7 @@ class Section(Protocol):
     Attributes:
         title: "header", "index", "chunks of encoded_tokens", ...
         path: The file that `Field.offset` counts in.
-        count: Number of fields; may be 10^8.
+        count: Number of fields; may be 10^8. The first time it is asked for, a long index is read to its end once.
     """
 
     @property
@@ -120,10 +155,9 @@ class Section(Protocol):
     def count(self) -> int: ...
 
     def fields(self, first: int, last: int) -> Sequence[Field]:
-        """Fields `first <= i < last`, in O(last - first) once the section has been opened.
+        """Fields `first <= i < last`, fewer where the section ends before.
 
-        Raises:
-            FormatError: That part of the file is damaged. Other parts stay readable.
+        Reads as far as `last`, and O(last - first) where it was read before. What is damaged is a field with `wrong`.
         """
 
 
@@ -139,9 +173,12 @@ class Annotated(Protocol):
 
 
 def place_of(reader: TokenReader, position: int) -> Place | None:
-    """Where the token at a position of any axis lies, through all views; None when a reader does not know."""
+    """Where the token at a position of any axis lies, through all views; None when nobody knows."""
     while isinstance(reader, Underlying):
-        reader, position = reader.beneath(position)
+        found = reader.beneath(position)
+        if found is None:
+            return None
+        reader, position = found
     return reader.place(position) if isinstance(reader, Located) else None
 
 

@@ -7,6 +7,7 @@ A field is `int`, `str`, `bool`, `Literal[...]`, or one of these with `| None`; 
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 import types
 import typing
@@ -58,7 +59,7 @@ def parse_options(kind: type[T], pairs: Iterable[str] | Mapping[str, object], ow
     Raises:
         OptionError: An unknown option (with the nearest one) or a value of the wrong type.
     """
-    hints = typing.get_type_hints(kind)
+    hints = _hints(cast("Any", kind))
     known = {f.name: f for f in fields(cast("Any", kind))}
     given: dict[str, object] = {}
     for name, value in _items(pairs):
@@ -70,6 +71,11 @@ def parse_options(kind: type[T], pairs: Iterable[str] | Mapping[str, object], ow
             )
         given[key] = _value(value, hints[key], f"{owner} option {key}") if isinstance(value, str) else value
     return kind(**given)
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
 
 
 def _items(pairs: Iterable[str] | Mapping[str, object]) -> Iterable[tuple[str, object]]:

@@ -14,7 +14,10 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.files import File
 from tokfmt.core.publish import write_error
+
+_PIECE = 1 << 20
 
 
 def preallocate(path: Path, size: int) -> None:
@@ -63,6 +66,19 @@ class Output:
             raise write_error(self.path, error) from error
         self.written += done
 
+    def copy(self, offset: int, file: File, begin: int, length: int) -> None:
+        """Copy `length` bytes of a file, from its byte `begin`, to byte `offset`; by the kernel, where it can.
+
+        Raises:
+            TruncatedError, FormatError: The file ends before, or cannot be read.
+            ConversionError: As for `write`.
+        """
+        with file.descriptor() as source:
+            done = _by_kernel(source, self._fd, begin, offset, length)
+        self.written += done
+        for a in range(done, length, _PIECE):  # what the kernel refuses; its reason comes up again here, worded
+            self.write(offset + a, file.read(begin + a, min(_PIECE, length - a)))
+
 
 @contextmanager
 def whole(path: Path, drafts: Path | None = None) -> Iterator[BinaryIO]:
@@ -84,35 +100,44 @@ def whole(path: Path, drafts: Path | None = None) -> Iterator[BinaryIO]:
 def concatenate(parts: Sequence[Path], destination: Path, *, keep: bool = False) -> None:
     """Write the bytes of all parts, in order, to a file; each part is removed once it is copied, unless they are kept.
 
-    The kernel copies (`copy_file_range`), so memory does not grow with the parts.
+    The kernel copies, so memory does not grow with the parts.
     """
+    at = 0
     try:
         with open(destination, "wb") as out:
             for part in parts:
                 with open(part, "rb") as source:
-                    _append(source.fileno(), out.fileno(), os.fstat(source.fileno()).st_size)
+                    size = os.fstat(source.fileno()).st_size
+                    _append(source.fileno(), out.fileno(), at, size)
+                    at += size
                 if not keep:
                     os.unlink(part)
     except OSError as error:
         raise write_error(destination, error) from error
 
 
-def _append(source: int, out: int, size: int) -> None:
-    left = size
-    while left:
-        try:
-            copied = os.copy_file_range(source, out, min(left, 1 << 30))
-        except OSError as error:
-            if error.errno not in (errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
-                raise
-            copied = _write_all(out, os.read(source, 1 << 20))
-        if not copied:
+def _append(source: int, out: int, at: int, size: int) -> None:
+    done = _by_kernel(source, out, 0, at, size)
+    while done < size:
+        data = os.pread(source, min(_PIECE, size - done), done)
+        if not data:
             raise OSError(errno.EIO, "a part is shorter than it was written")
-        left -= copied
+        done += os.pwrite(out, data, at + done)
 
 
-def _write_all(fd: int, data: bytes) -> int:
+def _by_kernel(source: int, out: int, begin: int, at: int, length: int) -> int:
+    """Copy bytes from one file to another; how many were copied before the kernel refused, or all.
+
+    It refuses across file systems (EXDEV), where it does not know how (ENOSYS, EINVAL, EOPNOTSUPP) - and for every
+    reason that reading and writing fail for.
+    """
     done = 0
-    while done < len(data):
-        done += os.write(fd, data[done:])
+    while done < length:
+        try:
+            copied = os.copy_file_range(source, out, min(length - done, 1 << 30), begin + done, at + done)
+        except OSError:
+            break
+        if not copied:
+            break
+        done += copied
     return done

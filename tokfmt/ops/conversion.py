@@ -54,6 +54,7 @@ from tokfmt.run.plan import Workers
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
+_NOTES = 20  # on sources that are said one by one
 PathLike = str | os.PathLike[str]
 Stagings = Mapping[Path, Staging]
 
@@ -102,9 +103,7 @@ class Run:
         sources = open_sources(
             request.source, self.tokenizer.eos_id if self.tokenizer else None, request.jobs, self.progress
         )
-        for source in sources:
-            for note in source.notes:
-                self._note(f"{source.paths[0]}: {note}" if str(source.paths[0]) not in note else note)
+        self._pass_on_notes(sources)
         copies = self._copies_records(sources)
         if not copies:
             self._need_tokenizer(sources)
@@ -160,6 +159,13 @@ class Run:
             "the separator": self._agreed(sources).eos_id,
             "the tokenizer": {**self.tokenizer.describe(), "name": ""} if self.tokenizer else None,
         }
+
+    def _pass_on_notes(self, sources: Sequence[Source]) -> None:
+        notes = [(str(source.paths[0]), note) for source in sources for note in source.notes]
+        for path, note in notes[:_NOTES]:
+            self._note(f"{path}: {note}" if path not in note else note)
+        if len(notes) > _NOTES:
+            self._note(f"{len(notes) - _NOTES:,} more notes of this kind on the other sources")
 
     def _note(self, text: str) -> None:
         self.notes.append(printable(text))

@@ -11,6 +11,7 @@ from tokfmt.core.format import TokenWriter
 from tokfmt.ops.open import Source
 from tokfmt.run.plan import Scan, Workers, scan
 from tokfmt.views.select import Known, NonEmpty
+from tokfmt.views.separated import restored
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def _scanned(
     look_for = eos_id if writer.separated and axis.info.free_of != eos_id else None
     if look_for is None and (not writer.needs_max_id or axis.info.max_id is not None):
         return axis, []
-    found = Scan(*workers.journal.once("scan", lambda: list(scan(axis, look_for, workers))))
+    found = Scan(*workers.journal.once("scan", lambda: list(_looked_for(axis, writer, eos_id, look_for, workers))))
     if not found.separators:
         return Known(axis, found.max_id), []
     sequence = sequence_at(axis, found.first)
@@ -107,3 +108,18 @@ def _scanned(
         f"(first: sequence {sequence:,}, token position {found.first:,})"
     )
     return Known(axis, found.max_id), [Loss("embedded-separators", what)]
+
+
+def _looked_for(
+    axis: TokenReader, writer: TokenWriter, eos_id: int | None, look_for: int | None, workers: Workers
+) -> Scan:
+    """A scan of the axis; through what is stored beneath where that is at hand, separators and all, which costs less.
+
+    The largest id is then that of the separators too, which matters to no writer that stores them.
+    """
+    stored = restored(axis, eos_id) if eos_id is not None and writer.needs_eos else None
+    if stored is not None:
+        found = scan(stored, look_for, workers)
+        if look_for is None or found.separators == axis.info.sequences:
+            return Scan(found.max_id, 0, -1)
+    return scan(axis, look_for, workers)

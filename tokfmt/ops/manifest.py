@@ -3,10 +3,13 @@
     {"schema": "tokfmt.manifest/1", "tokfmt": "0.1.0", "format": ..., "eos_id": ..., "eos_from": ..., "sequences": ...,
      "tokens": ..., "max_id": ..., "sources": [{"path", "format", "bytes", "files", "xxh3_128"}], "output": {...},
      "tokenizer": {...} | null, "options": {...}, "dropped": {...}, "notes": [...], "shuffle": seed | null,
-     "split": {"shares": {name: share}, "seed": ...} | null, "splits": {name: {"destination", "sequences", ...}}}
+     "split": {"shares": {name: share}, "seed": ...} | null, "splits": {name: {"destination", "sequences", ...}},
+     "more_sources": {"sources", "bytes", "files", "xxh3_128"}}
 
 `xxh3_128` of a file is what `xxhsum -H128` prints. Of a directory: the same over lines `relative-path size digest`,
-sorted by path.
+sorted by path. It is null for sources of which --select took so little that reading them whole would cost far more than
+the conversion. `more_sources` is there when sources are too many to be listed: of the others, the same over such lines
+with the path as given, in order.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import Any
 from tokfmt.core.files import File, reading_error, walk
 
 SCHEMA = "tokfmt.manifest/1"
-_LIMIT = 1 << 20
+_LIMIT = 1 << 24
 _PIECE = 1 << 23
 
 
@@ -42,7 +45,16 @@ def read_manifest(path: Path) -> Mapping[str, Any]:
     return content if ours else {}
 
 
-def fingerprint(path: Path) -> dict[str, object]:
+def extent(path: Path) -> dict[str, Any]:
+    """Size and number of files of a file or a directory, without a checksum."""
+    try:
+        sizes = [os.stat(file).st_size for file in (_files(path) if path.is_dir() else [path])]
+    except OSError as error:
+        raise reading_error(error.filename or path, error) from error
+    return {"bytes": sum(sizes), "files": len(sizes), "xxh3_128": None}
+
+
+def fingerprint(path: Path) -> dict[str, Any]:
     """Size, number of files and checksum of a file or a directory."""
     import xxhash
 

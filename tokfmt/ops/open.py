@@ -16,7 +16,7 @@ from tokfmt.core.format import Format, Hints
 from tokfmt.core.options import parse_options
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.progress import Progress
-from tokfmt.ops.separator import EosChoice, Separator, resolve, told, without_separators
+from tokfmt.ops.separator import EosChoice, Separator, last_ids, resolve, told, without_separators
 
 Options = Iterable[str] | Mapping[str, object]
 
@@ -65,8 +65,9 @@ def open_source(
     if isinstance(stored, RecordReader):
         info = stored.info
         return Source(places, chosen, stored, known or Separator(None), info.inferred + info.notes)
-    separator = resolve(known, stored)
-    reader, decided = without_separators(stored, separator, places[0], jobs, progress)
+    endings = last_ids(stored)
+    separator = resolve(known, stored, endings)
+    reader, decided = without_separators(stored, separator, endings, places[0], jobs, progress)
     notes = (*stored.info.inferred, *stored.info.notes, *decided)
     return Source(places, chosen, reader, separator, notes)
 

@@ -9,14 +9,17 @@ from typing import Literal
 
 import numpy as np
 
-from tokfmt.core.axis import Separators, TokenReader
+from tokfmt.core.axis import Separators, TokenReader, windows
 from tokfmt.core.errors import SeparatorUnknownError
+from tokfmt.core.ragged import Tokens
 from tokfmt.ops.manifest import read_manifest
 from tokfmt.ops.progress import Progress, Silent
 from tokfmt.views.separated import WithoutTrailing
 from tokfmt.views.split import SplitAt
 
 _LOOKED_AT = 4096
+_AT_ONCE = 1 << 18  # tokens
+_READ = 1 << 14  # tokens; reading on over so many costs less than another read
 
 EosChoice = int | Literal["none"] | None
 
@@ -51,22 +54,31 @@ def told(choice: EosChoice, tokenizer_eos: int | None, paths: Sequence[Path]) ->
     return None
 
 
-def resolve(known: Separator | None, stored: TokenReader) -> Separator:
-    """The separator of an opened source: what was told, else what the format knows, else what the data shows."""
+def resolve(known: Separator | None, stored: TokenReader, endings: Tokens | None) -> Separator:
+    """The separator of an opened source: what was told, else what the format knows, else what the data shows.
+
+    Args:
+        known: From `told`.
+        stored: The source.
+        endings: From `last_ids`.
+    """
     info = stored.info
     if known is not None:
         return known
     if info.eos_id is not None:
         return Separator(info.eos_id, info.eos_from or "format")
-    if info.separators is Separators.TRAILING:
-        last = _last_ids(stored)
-        if last is not None and len(last) == 1:
-            return Separator(int(last[0]), "every sequence ends with it", inferred=True)
+    if endings is not None and len(endings) == 1:
+        return Separator(int(endings[0]), "every sequence ends with it", inferred=True)
     return Separator(None)
 
 
 def without_separators(
-    stored: TokenReader, separator: Separator, path: Path, jobs: int | None = None, progress: Progress | None = None
+    stored: TokenReader,
+    separator: Separator,
+    endings: Tokens | None,
+    path: Path,
+    jobs: int | None = None,
+    progress: Progress | None = None,
 ) -> tuple[TokenReader, list[str]]:
     """The axis that commands see, and notes on what was decided. Streams are scanned, by `jobs` threads.
 
@@ -86,23 +98,28 @@ def without_separators(
         raise SeparatorUnknownError(path, "a stream of tokens, and nothing says which id ends a document")
     if eos_id is None:
         return stored, [f"{path.name}: no separator known; sequences are kept as stored"]
-    last = _last_ids(stored)
-    if last is None or len(last) != 1 or int(last[0]) != eos_id:
+    if endings is None or len(endings) != 1 or int(endings[0]) != eos_id:
         return stored, [f"{path.name}: not every sequence ends with {eos_id}; sequences are kept as stored"]
     return WithoutTrailing(stored, eos_id, str(path)), []
 
 
-def _last_ids(stored: TokenReader) -> np.ndarray[tuple[int], np.dtype[np.unsignedinteger]] | None:
-    """Distinct last ids of up to 4,096 sequences spread over the dataset; None if one of them is empty.
+def last_ids(stored: TokenReader) -> Tokens | None:
+    """Distinct last ids of up to 4,096 sequences spread over the dataset, where separators may trail them.
 
     What is not looked at here is looked at when it is read: WithoutTrailing raises on the first exception.
+
+    Returns:
+        info.dtype[distinct], or None: no separators trail, there is no sequence, or one of those looked at is empty.
     """
     count = stored.info.sequences
+    if stored.info.separators is not Separators.TRAILING or not count:
+        return None
     looked = np.unique(np.linspace(0, count - 1, min(count, _LOOKED_AT)).astype(np.int64))
-    last = []
-    for i in looked:
-        a, b = stored.offsets(int(i), int(i) + 1).tolist()
-        if a == b:
-            return None
-        last.append(stored.tokens(b - 1, b)[0])
-    return np.unique(np.asarray(last)) if last else None
+    bounds = np.array([stored.offsets(i, i + 1) for i in looked.tolist()])
+    if not np.diff(bounds).all():
+        return None
+    last, begin = bounds[:, 1] - 1, int(bounds[0, 0])
+    if last[-1] - begin > len(last) * _READ:
+        return np.unique(np.concatenate([stored.tokens(at, at + 1) for at in last.tolist()]))
+    cuts = windows(begin, int(last[-1]) + 1, _AT_ONCE)
+    return np.unique(np.concatenate([stored.tokens(a, b)[last[(last >= a) & (last < b)] - a] for a, b in cuts]))

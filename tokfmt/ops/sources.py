@@ -27,6 +27,7 @@ from tokfmt.views.select import Slice
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
+_NAMED = 5
 Path_ = str | os.PathLike[str]
 
 
@@ -105,7 +106,7 @@ def open_sources(
             format=format_.name,
             eos=request.eos,
             tokenizer_eos=tokenizer_eos,
-            options=_read_options(request, format_),
+            options=read_options(request, format_),
             drop=request.drop,
             jobs=jobs,
             progress=progress,
@@ -114,7 +115,8 @@ def open_sources(
     ]
 
 
-def _read_options(request: SourceRequest, format_: Format) -> list[str]:
+def read_options(request: SourceRequest, format_: Format) -> list[str]:
+    """What the user said of the sources, as options that this format has."""
     known, words = option_names(format_.read_options), pairs(request.options)
     if request.text_field and "text_field" in known:
         words.append(f"text_field={request.text_field}")
@@ -135,7 +137,9 @@ def agreed_separator(sources: Sequence[Source], choice: EosChoice, tokenizer_eos
     if tokenizer_eos is not None and choice is None:
         return Separator(tokenizer_eos, "tokenizer")
     if len(known) > 1:
-        listed = ", ".join(f"{s.separator.eos_id} in {s.paths[0].name}" for s in sources)
+        firsts = {s.separator.eos_id: printable(s.paths[0].name) for s in reversed(sources)}
+        told = [f"{eos_id} in {firsts[eos_id]}" for eos_id in known]
+        listed = ", ".join(told[:_NAMED]) + (f" and {len(told) - _NAMED:,} more" if len(told) > _NAMED else "")
         raise ConversionError(f"the sources have different separators ({listed}). Choose the target's with --eos ID")
     return next(iter(known.values()), sources[0].separator)
 

@@ -6,9 +6,11 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from tokfmt.core.axis import TokenReader
+from tokfmt.core.axis import TokenReader, check_position, sequence_at
+from tokfmt.core.inside import LocatedRecords, Place
 from tokfmt.core.records import Block, RecordReader
 from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.plan import Kind, Workers, journaled
@@ -65,17 +67,49 @@ class _Temporary(ShardReader):
         return {key: value for key, value in vars(self).items() if key != "_home"}
 
 
+class _OfRecords(_Temporary):
+    """The same of records that know where they lie; sequence i is record i."""
+
+    def __init__(self, reader: ShardReader, home: Path, records: LocatedRecords) -> None:
+        super().__init__(reader, home)
+        self.records = records
+
+    def place(self, position: int) -> Place:
+        """The line of the record that a token comes from."""
+        check_position(position, self.info.tokens)
+        record = sequence_at(self, position)
+        token = position - int(self.offsets(record, record)[0])
+        line = self.records.record_place(record)
+        detail = ", ".join(filter(None, (f"token {token:,} of record {record:,}", line.detail)))
+        return replace(line, width=None, detail=detail)
+
+    def position(self, path: Path, offset: int) -> int | None:
+        """The first token of the record at a byte of a file."""
+        record = self.records.record_at(path, offset)
+        if record is None:
+            return None
+        first, last = self.offsets(record, record + 1).tolist()
+        return int(first) if first < last else None
+
+
 def tokenized(records: RecordReader, tokenizer: str | None) -> TokenReader:
     """A token axis of records, for reading: ingested into a temporary directory that goes with the reader."""
-    encoder: Encoder | None = None
-    if records.info.kind == "text":
-        from tokfmt.text.tokenizer import load_tokenizer
+    if records.info.kind != "text":
+        return ingested(records, None)
+    from tokfmt.text.tokenizer import load_tokenizer
 
-        encoder = load_tokenizer(tokenizer or "").encoder()
+    return ingested(records, load_tokenizer(tokenizer or "").encoder())
+
+
+def ingested(records: RecordReader, encoder: Encoder | None) -> TokenReader:
+    """The same with an encoder at hand; None for ids."""
     home = Path(tempfile.mkdtemp(prefix="tokfmt-"))
     try:
         with SerialExecutor() as executor:
-            return _Temporary(ingest(records, encoder, Workers(executor, 1, home)), home)
+            shards = ingest(records, encoder, Workers(executor, 1, home))
+        if isinstance(records, LocatedRecords):
+            return _OfRecords(shards, home, records)
+        return _Temporary(shards, home)
     except BaseException:
         shutil.rmtree(home, ignore_errors=True)
         raise

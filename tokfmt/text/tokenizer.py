@@ -61,6 +61,7 @@ class TokenizerHandle:
         special_tokens: Whether the literal text of a special token is text, or parsed as its id.
         maker: What makes encoders and decoders.
         remarks: What was found odd in its files, each a sentence.
+        added: Ids of the tokens that were added to its vocabulary: end of text, padding, roles ...
     """
 
     name: str
@@ -71,6 +72,7 @@ class TokenizerHandle:
     special_tokens: SpecialTokens
     maker: Maker
     remarks: tuple[str, ...] = ()
+    added: frozenset[int] = frozenset()
 
     @property
     def engine(self) -> str:
@@ -183,7 +185,8 @@ def _from_transformers(
         raise TokenizerError(spec, f"{type(found).__name__} has no tokenizer.json, which the engine {engine} needs")
     maker = ClassMaker(directory, special_tokens == "parse")
     digest = xxh3_128_hexdigest(json.dumps(sorted(found.get_vocab().items())).encode())
-    return TokenizerHandle(spec, type(found).__name__, len(found), found.eos_token_id, digest, special_tokens, maker)
+    name, added = type(found).__name__, frozenset(found.get_added_vocab().values())
+    return TokenizerHandle(spec, name, len(found), found.eos_token_id, digest, special_tokens, maker, added=added)
 
 
 def _handle(
@@ -196,7 +199,8 @@ def _handle(
         kind += " (byte-level)" if byte_level else " (byte fallback)"
     maker = JsonMaker(content, engine, special_tokens == "parse", byte_level)
     size = tokenizer.get_vocab_size(with_added_tokens=True)
-    return TokenizerHandle(spec, kind, size, None, content.digest, special_tokens, maker)
+    added = frozenset(tokenizer.get_added_tokens_decoder())
+    return TokenizerHandle(spec, kind, size, None, content.digest, special_tokens, maker, added=added)
 
 
 def _beside(spec: str, directory: Path, tokenizer: Any) -> tuple[int | None, tuple[str, ...]]:

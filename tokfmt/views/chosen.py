@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import WINDOW, Info, TokenReader, check_interval, windows
+from tokfmt.core.axis import WINDOW, Info, TokenReader, check_interval, check_position, windows
 from tokfmt.core.ragged import Offsets, Tokens
 
 _GAP = 1 << 16  # tokens; reading on over fewer that are not wanted is cheaper than another read
@@ -93,6 +93,29 @@ class Chosen:
             found.append(tokens)
             k = j
         return found
+
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        check_position(position, self._info.tokens)
+        run = int(np.searchsorted(self._at, position, side="right")) - 1
+        return self.source, position + int(self._shift[run])
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        """Runs lie in the order of the source, so their beginnings there ascend."""
+        low, high = 0, len(self._at)
+        while low < high:  # bisection, so that no array of the beginnings is kept or made
+            middle = (low + high) // 2
+            if int(self._at[middle]) + int(self._shift[middle]) <= position:
+                low = middle + 1
+            else:
+                high = middle
+        if reader is not self.source or not low:
+            return None
+        here = position - int(self._shift[low - 1])
+        stop = int(self._at[low]) if low < len(self._at) else self._info.tokens
+        return here if here < stop else None
+
+    def readers(self) -> tuple[TokenReader]:
+        return (self.source,)
 
     def close(self) -> None:
         self.source.close()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from tokfmt.core.axis import Info, TokenReader, check_interval
+from tokfmt.core.axis import Info, TokenReader, check_interval, check_position
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.core.verbatim import Piece, pieces_of
+from tokfmt.views.separated import WithSeparators, restored
 
 
 class Concat:
@@ -16,6 +18,7 @@ class Concat:
 
     def __init__(self, sources: Sequence[TokenReader]) -> None:
         self.sources = list(sources)
+        self._restored: dict[tuple[int, bool], TokenReader | None] = {}
         infos = [source.info for source in self.sources]
         self._starts = offsets_of([info.tokens for info in infos])
         self._firsts = offsets_of([info.sequences for info in infos])
@@ -40,14 +43,32 @@ class Concat:
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._info.tokens)
-        pieces = []
-        for k in _touched(self._starts, start, stop):
-            base = int(self._starts[k])
-            a, b = max(start - base, 0), min(stop, int(self._starts[k + 1])) - base
-            pieces.append(self.sources[k].tokens(a, b).astype(self._info.dtype, copy=False))
+        dtype = self._info.dtype
+        pieces = [self.sources[k].tokens(a, b).astype(dtype, copy=False) for k, a, b in self._parts(start, stop)]
         if len(pieces) == 1:
             return pieces[0]
         return np.concatenate(pieces) if pieces else np.empty(0, self._info.dtype)
+
+    def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:
+        """One after the other what the sources have; see `views.separated.Restorable`."""
+        key = eos_id, read
+        if key not in self._restored:  # of thousands of sources it is not made for every region anew
+            stored = [restored(source, eos_id, read=read) for source in self.sources]
+            known = any(axis is not None for axis in stored)
+            axes = [axis or WithSeparators(source, eos_id) for axis, source in zip(stored, self.sources, strict=True)]
+            self._restored[key] = Concat(axes) if known else None
+        return self._restored[key]
+
+    def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
+        """Those of all sources; see `core.verbatim`."""
+        check_interval(start, stop, self._info.tokens)
+        found: list[Piece] = []
+        for k, a, b in self._parts(start, stop):
+            pieces = pieces_of(self.sources[k], a, b)
+            if pieces is None:
+                return None
+            found += pieces
+        return found
 
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self._info.sequences, "sequences")
@@ -65,6 +86,30 @@ class Concat:
         k = int(np.searchsorted(self._firsts, last, side="right")) - 1
         local = last - int(self._firsts[k])
         return int(self.sources[k].offsets(local, local)[0]) + int(self._starts[k])
+
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        check_position(position, self._info.tokens)
+        k = int(np.searchsorted(self._starts, position, side="right")) - 1
+        return self.sources[k], position - int(self._starts[k])
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        """Of a reader that is there several times, in the first place."""
+        for k, source in enumerate(self.sources):
+            if source is reader:
+                return int(self._starts[k]) + position
+        return None
+
+    def readers(self) -> Sequence[TokenReader]:
+        return self.sources
+
+    def _parts(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """Which source, and which of its own positions, an interval of the axis is made of."""
+        for k in _touched(self._starts, start, stop):
+            base = int(self._starts[k])
+            yield k, max(start - base, 0), min(stop, int(self._starts[k + 1])) - base
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_restored": {}}
 
     def close(self) -> None:
         for source in self.sources:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from tokfmt.core.axis import Info, TokenReader, check_interval, windows
+from tokfmt.core.axis import Info, TokenReader, check_interval, check_position, windows
 from tokfmt.core.errors import Loss
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.views.separated import Restorable
+from tokfmt.core.verbatim import Piece, pieces_of
+from tokfmt.views.separated import restored
 
 
 class Slice:
@@ -32,6 +34,26 @@ class Slice:
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self.last - self.first, "sequences")
         return self.source.offsets(first + self.first, last + self.first) - self._start
+
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        check_position(position, self._stop - self._start)
+        return self.source, position + self._start
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        return position - self._start if reader is self.source and self._start <= position < self._stop else None
+
+    def readers(self) -> tuple[TokenReader]:
+        return (self.source,)
+
+    def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:
+        """The same sequences of what the source has; see `views.separated.Restorable`."""
+        whole = restored(self.source, eos_id, read=read)
+        return None if whole is None else Slice(whole, self.first, self.last)
+
+    def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
+        """As those of the source; see `core.verbatim`."""
+        check_interval(start, stop, self._stop - self._start)
+        return pieces_of(self.source, start + self._start, stop + self._start)
 
     def close(self) -> None:
         self.source.close()
@@ -59,6 +81,16 @@ class NonEmpty:
         check_interval(first, last, len(self._offsets) - 1, "sequences")
         return self._offsets[first : last + 1]
 
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        check_position(position, self.source.info.tokens)
+        return self.source, position
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        return position if reader is self.source else None
+
+    def readers(self) -> tuple[TokenReader]:
+        return (self.source,)
+
     def close(self) -> None:
         self.source.close()
 
@@ -83,7 +115,7 @@ def lost_empties(source: TokenReader) -> list[Loss]:
 
 
 class Known:
-    """A source whose largest id has been found by a scan."""
+    """A source that a scan has read from end to end, and found the largest id of."""
 
     def __init__(self, source: TokenReader, max_id: int) -> None:
         self.source, self.max_id = source, max_id
@@ -92,15 +124,30 @@ class Known:
     def info(self) -> Info:
         return replace(self.source.info, max_id=self.max_id)
 
-    def restored(self, eos_id: int) -> TokenReader | None:
+    def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:  # noqa: ARG002 - it has been read
         """As the source's, if it has one; see `views.separated.Restorable`."""
-        return self.source.restored(eos_id) if isinstance(self.source, Restorable) else None
+        stored = restored(self.source, eos_id, read=True)
+        return None if stored is None else Known(stored, max(self.max_id, eos_id))
+
+    def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
+        """As those of the source; see `core.verbatim`."""
+        return pieces_of(self.source, start, stop)
 
     def tokens(self, start: int, stop: int) -> Tokens:
         return self.source.tokens(start, stop)
 
     def offsets(self, first: int, last: int) -> Offsets:
         return self.source.offsets(first, last)
+
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        check_position(position, self.source.info.tokens)
+        return self.source, position
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        return position if reader is self.source else None
+
+    def readers(self) -> tuple[TokenReader]:
+        return (self.source,)
 
     def close(self) -> None:
         self.source.close()

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from tokfmt.core.axis import Info, Separators, TokenReader, check_interval, sequence_at, windows
+from tokfmt.core.axis import Info, Separators, TokenReader, check_interval, check_position, sequence_at, windows
 from tokfmt.core.dtypes import smallest
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.verbatim import Piece, pieces_of
 
 
 @runtime_checkable
 class Restorable(Protocol):
     """A view that took separators away, and knows the axis that has them still."""
 
-    def restored(self, eos_id: int) -> TokenReader | None:
-        """A reader whose tokens are this axis with `eos_id` after each sequence, or None if none is at hand."""
+    def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:
+        """A reader of this axis with `eos_id` after each sequence, or None if none is at hand.
+
+        Args:
+            eos_id: The separator.
+            read: The whole axis has been read before: what is looked at as it is read need not be again, so that
+                tokens may be copied unread (`core.verbatim`).
+        """
+
+
+def restored(view: object, eos_id: int, *, read: bool = False) -> TokenReader | None:
+    """The axis of a view with its separators, if it knows it."""
+    return view.restored(eos_id, read=read) if isinstance(view, Restorable) else None
 
 
 class WithSeparators:
@@ -30,7 +43,7 @@ class WithSeparators:
     def __init__(self, source: TokenReader, eos_id: int) -> None:
         self.source, self.eos_id = source, eos_id
         # taking separators away and putting them in again cancels: measured 4x less CPU from pack to pack
-        self._stored = source.restored(eos_id) if isinstance(source, Restorable) else None
+        self._stored = restored(source, eos_id)
 
     @property
     def info(self) -> Info:
@@ -64,6 +77,28 @@ class WithSeparators:
         plain[ends - start] = False
         out[plain] = self.source.tokens(start - first, stop - first - len(ends))
         return out
+
+    def beneath(self, position: int) -> tuple[TokenReader, int] | None:
+        check_position(position, self.info.tokens)
+        if self._stored is not None:
+            return self._stored, position
+        sequence = sequence_at(self.source, position, shift=1)
+        end = int(self.source.offsets(sequence, sequence + 1)[1]) + sequence
+        return None if position == end else (self.source, position - sequence)
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        if reader is not self.readers()[0]:
+            return None
+        if self._stored is not None:
+            return position if position < self.info.tokens else None
+        return position + sequence_at(self.source, position)
+
+    def readers(self) -> tuple[TokenReader]:
+        return (self.source if self._stored is None else self._stored,)
+
+    def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
+        """As those of the stored axis; see `core.verbatim`."""
+        return pieces_of(self._stored, start, stop)
 
     def close(self) -> None:
         self.source.close()
@@ -101,14 +136,15 @@ class WithoutTrailing:
         plain[ends - start] = False
         return tokens[plain]
 
-    def restored(self, eos_id: int) -> TokenReader | None:
-        return _LookedAt(self) if eos_id == self.eos_id else None
+    def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:
+        if eos_id != self.eos_id:
+            return None
+        return self.stored if read else _LookedAt(self)
 
     def looked_at(self, start: int, stop: int) -> tuple[Tokens, Offsets]:
         """Stored tokens, and the stored positions of the separators among them, each looked at."""
         tokens = self.stored.tokens(start, stop)
-        first = sequence_at(self.stored, start)
-        last = min(self.stored.info.sequences, first + (stop - start) + 1)
+        first, last = sequence_at(self.stored, start), sequence_at(self.stored, stop - 1) + 1
         ends = self.stored.offsets(first, last)[1:] - 1
         ends = ends[(ends >= start) & (ends < stop)]
         wrong = tokens[ends - start] != self.eos_id
@@ -121,6 +157,19 @@ class WithoutTrailing:
                 remedy="--eos none reads the sequences as they are stored, with whatever ends them",
             )
         return tokens, ends
+
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        check_position(position, self.info.tokens)
+        return self.stored, position + sequence_at(self, position)
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        if reader is not self.stored:
+            return None
+        here = position - sequence_at(self.stored, position)
+        return here if here < self.info.tokens else None
+
+    def readers(self) -> tuple[TokenReader]:
+        return (self.stored,)
 
     def close(self) -> None:
         self.stored.close()
@@ -142,6 +191,16 @@ class _LookedAt:
 
     def offsets(self, first: int, last: int) -> Offsets:
         return self.view.stored.offsets(first, last)
+
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        check_position(position, self.info.tokens)
+        return self.view.stored, position
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        return position if reader is self.view.stored else None
+
+    def readers(self) -> tuple[TokenReader]:
+        return (self.view.stored,)
 
     def close(self) -> None:
         self.view.close()

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, Layout, Separators, TokenReader, check_interval, windows
+from tokfmt.core.axis import Info, Layout, Separators, TokenReader, check_interval, check_position, windows
 from tokfmt.core.dtypes import largest_id
 from tokfmt.core.errors import IncompleteWriteError
 from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.verbatim import Piece, pieces_of
 
 _SCAN = 1 << 22
 
@@ -77,10 +78,31 @@ class SplitAt:
             raise IncompleteWriteError("the stream changed since its separators were counted. Run again")
         return found
 
-    def restored(self, eos_id: int) -> TokenReader | None:
+    def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:  # noqa: ARG002 - it has been read
         """The stream itself, if one separator follows each sequence; runs at its very end are padding."""
         regular = not len(self._step_at) and len(self._offsets) - 1 + self._info.tokens <= self.stored.info.tokens
-        return self.stored if regular and eos_id == self.eos_id else None
+        return _Closed(self) if regular and eos_id == self.eos_id else None
+
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        check_position(position, self._info.tokens)
+        return self.stored, position + self._before(position)
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        if reader is not self.stored:
+            return None
+        low, high = 0, self._info.sequences  # pieces that begin at or before the position: the first `low`
+        while low < high:
+            middle = (low + high) // 2
+            begin = int(self._offsets[middle])
+            low, high = (middle + 1, high) if begin + self._before(begin) <= position else (low, middle)
+        here = 0
+        if low:
+            begin, end = int(self._offsets[low - 1]), int(self._offsets[low])
+            here = min(end, position - self._before(begin))  # beyond the piece: a separator
+        return here if here < self._info.tokens else None
+
+    def readers(self) -> tuple[TokenReader]:
+        return (self.stored,)
 
     def _before(self, position: int) -> int:
         """Separators in the stream before the token at an axis position."""
@@ -90,6 +112,40 @@ class SplitAt:
 
     def close(self) -> None:
         self.stored.close()
+
+
+class _Closed:
+    """The documents of a SplitAt with the one separator after each that the stream has as well."""
+
+    def __init__(self, view: SplitAt) -> None:
+        self.view = view
+        info = view.info
+        self._info = replace(
+            info,
+            tokens=info.tokens + info.sequences,
+            max_id=None if info.max_id is None else max(info.max_id, view.eos_id),
+            separators=Separators.TRAILING,
+            free_of=None,
+        )
+
+    @property
+    def info(self) -> Info:
+        return self._info
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self._info.tokens)
+        return self.view.stored.tokens(start, stop)
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        return self.view.offsets(first, last) + np.arange(first, last + 1)
+
+    def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
+        """As those of the stream; see `core.verbatim`."""
+        check_interval(start, stop, self._info.tokens)
+        return pieces_of(self.view.stored, start, stop)
+
+    def close(self) -> None:
+        self.view.close()
 
 
 def _pieces(separators: NDArray[np.int64], total: int) -> tuple[Offsets, NDArray[np.int64], NDArray[np.int64]]:

@@ -31,6 +31,7 @@ from pathlib import Path
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, look
+from tokfmt.core.inside import Section
 from tokfmt.formats.flat_tokens.reader import FlatTokensReader, ReadOptions
 from tokfmt.formats.flat_tokens.writer import FlatTokensWriter, WriteOptions
 
@@ -75,6 +76,12 @@ class FlatTokens:
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader:  # noqa: ARG002
         return FlatTokensReader(paths[0], options)
 
+    def glimpse(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader | None:  # noqa: ARG002
+        """See `core.glimpse.Glimpsed`."""
+        from tokfmt.formats.flat_tokens.glimpse import glimpse
+
+        return glimpse(paths[0], options)
+
     def writer(self, path: Path, options: WriteOptions, target: Target) -> FlatTokensWriter:
         return FlatTokensWriter(path, options, target)
 
@@ -82,6 +89,11 @@ class FlatTokens:
         from tokfmt.formats.flat_tokens.check import findings
 
         return findings(path, options.split)
+
+    def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:  # noqa: ARG002 - shows all splits
+        from tokfmt.formats.flat_tokens.sections import sections
+
+        return sections(path)
 
 
 def _entries(path: Path) -> set[str]:

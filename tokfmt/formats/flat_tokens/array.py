@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, SourceChangedError, UnsafeError
 from tokfmt.core.files import File
+from tokfmt.core.inside import Place
 from tokfmt.formats.flat_tokens import blosc, codecs
 from tokfmt.formats.flat_tokens.metadata import Shard, read_layout
-from tokfmt.formats.flat_tokens.store import Blob, Store
+from tokfmt.formats.flat_tokens.store import Blob, Origin, Store
 
 Items = NDArray[np.unsignedinteger]
 
@@ -204,6 +205,47 @@ class Array:
             self._bounded(file.path, (len(used) - there) * self.layout.chunk, there * self.layout.chunk)
             self._kept.put(("index", number), index)
         return index
+
+    def place(self, item: int) -> Place:
+        """Where an item lies."""
+        layout = self.layout
+        number, within = divmod(item, layout.chunk)
+        blob = self.blob(number)
+        said = f"chunk {number:,} of {self.key}"
+        if blob is None:
+            return Place(layout.where, 0, None, f"{said} is absent and reads as its fill value {layout.fill or 0}")
+        origin = self.origin(number)
+        said = f"{said}, item {within:,}"
+        if not origin.exact:
+            return Place(origin.path, origin.start, None, f"{said}, in a compressed member of the zip")
+        if not layout.plain:
+            return Place(origin.path, origin.start + blob.start, None, said)
+        return Place(origin.path, origin.start + blob.start + within * layout.itemsize, layout.itemsize, said)
+
+    def origin(self, chunk: int) -> Origin:
+        """Where the file of a chunk that is there lies."""
+        return self._store.origin(self._chunk_key(chunk // (self.layout.shard.chunks if self.layout.shard else 1)))
+
+    def position(self, path: Path, offset: int) -> int | None:
+        """The item at a byte of a file, or the first of the chunk there; None where there is none."""
+        layout, found = self.layout, self._store.key_at(path, offset)
+        lead = f"{self.key}/{layout.prefix}"
+        name = found[0].removeprefix(lead) if found and found[0].startswith(lead) else ""
+        if not found or not name.isdecimal() or not name.isascii() or int(name) >= layout.files:
+            return None
+        number, at = int(name), found[1]
+        if not 0 <= at < self._file(number).size:
+            return None
+        if layout.shard is not None:
+            index = self._shard_index(self._file(number), number, layout.shard).astype(np.int64)
+            held = np.flatnonzero((index[:, 0] <= at) & (at < index[:, 0] + index[:, 1]))
+            if not len(held):
+                return None
+            number, at = number * layout.shard.chunks + int(held[0]), at - int(index[held[0], 0])
+        exact = layout.plain and self._store.origin(found[0]).exact
+        within = at // layout.itemsize if exact else 0
+        item = number * layout.chunk + within
+        return item if within < layout.chunk and item < layout.length else None
 
     def _is_absent(self, number: int) -> bool:
         at = int(np.searchsorted(self.absent, number))

@@ -76,6 +76,11 @@ class Layout:
     shard: Shard | None = None
 
     @property
+    def plain(self) -> bool:
+        """Whether items stand in a chunk as they are; a checksum behind them changes nothing."""
+        return not self.delta and all(name == "crc32c" for name in self.codecs)
+
+    @property
     def chunks(self) -> int:
         """How many chunks."""
         return -(-self.length // self.chunk)

@@ -3,7 +3,7 @@
 Putting all of a block together takes longer than decompressing it, and a sequence is less than a hundredth of it.
 
     block of n items      content
-    streams               one, or one for each byte of an item: i32 LE size, then LZ4 data; not LZ4 if as large as decoded
+    streams               one, or one for each byte of an item: i32 LE size, then LZ4; plain if as large as decoded
     decoded               8 * itemsize planes of n / 8 bytes: plane p holds bit p of item i in bit i % 8 of byte i // 8
 
 Source: the c-blosc 1 format description, and that of bitshuffle.

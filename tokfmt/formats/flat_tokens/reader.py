@@ -9,9 +9,10 @@ from typing import Literal
 
 import numpy as np
 
-from tokfmt.core.axis import WINDOW, Info, Layout, Separators, check_interval, frozen, windows
+from tokfmt.core.axis import WINDOW, Info, Layout, Separators, check_interval, check_position, frozen, windows
 from tokfmt.core.dtypes import U32
 from tokfmt.core.errors import CorruptError, FormatError, SourceChangedError, UnsafeError
+from tokfmt.core.inside import Place
 from tokfmt.core.options import option
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.formats.flat_tokens.array import Array, Items
@@ -104,6 +105,13 @@ class FlatTokensReader:
         if self._bound is not None and top > self._bound:
             raise above_bound(self._array, items, start, self._bound)
         return items
+
+    def place(self, position: int) -> Place:
+        check_position(position, self._info.tokens)
+        return self._array.place(position)
+
+    def position(self, path: Path, offset: int) -> int | None:
+        return self._array.position(path, offset)
 
     def close(self) -> None:
         self._array.close()

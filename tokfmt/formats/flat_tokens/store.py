@@ -66,6 +66,20 @@ class Blob:
         return Blob(self.path, self.source, self.start + offset, length)
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the bytes of a key lie in a file that exists.
+
+    Attributes:
+        path, start: The file, and the first byte of them.
+        exact: They lie there as they are; else they are compressed (a zip's member).
+    """
+
+    path: Path
+    start: int
+    exact: bool
+
+
 class Store(Protocol):
     """Files by key ("train/encoded_tokens/0"). Picklable, no open handles."""
 
@@ -81,6 +95,12 @@ class Store(Protocol):
         Raises:
             FormatError: It is no regular file, cannot be read, or lies outside of the store.
         """
+
+    def origin(self, key: str) -> Origin:
+        """Where a key lies that `blob` knows."""
+
+    def key_at(self, path: Path, offset: int) -> tuple[str, int] | None:
+        """The key whose bytes lie at a byte of a file, and which of them (0 of a compressed one); None if none does."""
 
 
 def open_store(path: Path) -> Store:
@@ -104,6 +124,12 @@ class Directory:
             return None
         file = File(path)
         return Blob(path, file, 0, file.size)
+
+    def origin(self, key: str) -> Origin:
+        return Origin(self._inside(key), 0, exact=True)
+
+    def key_at(self, path: Path, offset: int) -> tuple[str, int] | None:
+        return (path.relative_to(self.root).as_posix(), offset) if path.is_relative_to(self.root) else None
 
     def _inside(self, key: str) -> Path:
         """The path of a key, after a look at every symbolic link on the way from the root."""
@@ -158,6 +184,27 @@ class Zipped:
         content = self._content(member, key)
         return Blob(self.root / key, content, 0, len(content))
 
+    def origin(self, key: str) -> Origin:
+        member = self._members[key]
+        return Origin(self.root, self._begin(member, key), exact=not member.deflated)
+
+    def key_at(self, path: Path, offset: int) -> tuple[str, int] | None:
+        before = [(member.header, key) for key, member in self._members.items() if member.header <= offset]
+        if path != self.root or not before:
+            return None
+        key = max(before)[1]
+        member, begin = self._members[key], self._begin(self._members[key], key)
+        return (key, 0 if member.deflated else offset - begin) if begin <= offset < begin + member.stored else None
+
+    def _begin(self, member: _Member, key: str) -> int:
+        """Where the bytes of a member begin in the zip."""
+        head = self._file.read(member.header, 30)
+        if head[:4] != b"PK\x03\x04":
+            raise CorruptError(self.root / key, "has no header where the zip's directory says", offset=member.header,
+                               remedy="Copy the zip again")  # fmt: skip
+        names, extra = struct.unpack("<2H", head[26:30])
+        return member.header + 30 + int(names) + int(extra)
+
     def _entries(self) -> list[zipfile.ZipInfo]:
         try:
             with zipfile.ZipFile(io.BufferedReader(_Positioned(self._file))) as archive:
@@ -183,12 +230,7 @@ class Zipped:
 
     def _content(self, member: _Member, key: str) -> bytes:
         where = self.root / key
-        head = self._file.read(member.header, 30)
-        if head[:4] != b"PK\x03\x04":
-            raise CorruptError(where, "has no header where the zip's directory says", offset=member.header,
-                               remedy="Copy the zip again")  # fmt: skip
-        names, extra = struct.unpack("<2H", head[26:30])
-        raw = self._file.read(member.header + 30 + names + extra, member.stored)
+        raw = self._file.read(self._begin(member, key), member.stored)
         if member.deflated:
             try:
                 raw = zlib.decompressobj(-15).decompress(raw, member.size + 1)

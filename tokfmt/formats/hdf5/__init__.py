@@ -28,6 +28,7 @@ from pathlib import Path
 
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, TokenWriter
+from tokfmt.core.inside import Section
 from tokfmt.formats.hdf5.options import ReadOptions, WriteOptions
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -66,6 +67,11 @@ class Hdf5:
         from tokfmt.formats.hdf5.check import findings
 
         return findings(path)
+
+    def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:  # noqa: ARG002 - files as they are
+        from tokfmt.formats.hdf5.sections import sections
+
+        return sections(path)
 
 
 FORMAT = Hdf5()

@@ -20,7 +20,20 @@ LARGEST_RATIO = 1100  # deflate cannot do better than 1,032 to 1
 def chunk_map(
     file: File, dataset: Any, shape: tuple[int, int, int], chunk: tuple[int, int, int], stored_as: Pipeline
 ) -> ChunkMap:
-    """Take and check the chunk map of a dataset; what it claims is bounded by the file before anything is allocated.
+    """The chunk map of a dataset, each chunk of which is there, inside the file and not too large.
+
+    Raises:
+        FormatError: As `read_map`; or chunks are missing, too large or outside the file.
+    """
+    found = read_map(file, dataset, shape, chunk, stored_as)
+    _check_map(file, found, unit_of(shape))
+    return found
+
+
+def read_map(
+    file: File, dataset: Any, shape: tuple[int, int, int], chunk: tuple[int, int, int], stored_as: Pipeline
+) -> ChunkMap:
+    """Take the chunk map of a dataset; what it claims is bounded by the file before anything is allocated.
 
     Args:
         file: The file.
@@ -29,7 +42,7 @@ def chunk_map(
         stored_as: Filters and item size; the chunk's size is not known yet.
 
     Raises:
-        FormatError: The map claims too much, or has chunks that are missing, too large or outside the file.
+        FormatError: The map claims too much.
     """
     nominal = math.prod(chunk) * stored_as.itemsize
     declared = math.prod(shape) * stored_as.itemsize
@@ -50,9 +63,7 @@ def chunk_map(
             found=math.prod(grid),
         )  # fmt: skip
     places, sizes = _walk(dataset, chunk, grid)
-    found = ChunkMap(chunk, grid, places, sizes, Pipeline(stored_as.filters, nominal, stored_as.itemsize))
-    _check_map(file, found, unit_of(shape))
-    return found
+    return ChunkMap(chunk, grid, places, sizes, Pipeline(stored_as.filters, nominal, stored_as.itemsize))
 
 
 def _walk(

@@ -26,7 +26,7 @@ SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _USER_BLOCKS = [512 << k for k in range(16)]
 _DATA_FACTS = ("stride", "eos_id", "pad_id", "first_token", "stream_tokens")
 _LIBRARY_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError, SystemError)
-_FILTER_NAMES = {4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf", 32001: "blosc", 32004: "lz4", 32015: "zstd"}
+FILTER_NAMES = {4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf", 32001: "blosc", 32004: "lz4", 32015: "zstd"}
 _REPACK = "h5repack -f GZIP=4 OLD.h5 NEW.h5 makes one that can be read"
 
 Attribute = int | float | str | None
@@ -82,7 +82,7 @@ def open_stored(path: Path) -> Stored:
     file = File(path)
     check_superblock(file)
     with library_errors(path):
-        handle = _open(path)
+        handle = open_library(path)
     try:
         with library_errors(path):
             stored = _stored(file, handle)
@@ -128,7 +128,7 @@ def check_superblock(file: File) -> None:
         )  # fmt: skip
 
 
-def _open(path: Path) -> Any:
+def open_library(path: Path) -> Any:
     os.environ["HDF5_PLUGIN_PRELOAD"] = "::"  # no filter plug-ins, whatever HDF5_PLUGIN_PATH says
     import h5py
 
@@ -149,40 +149,52 @@ def library_errors(path: Path) -> Iterator[None]:
 def _stored(file: File, handle: Any) -> Stored:
     from h5py import h5d
 
-    names = frozenset(_names(handle))
+    names = frozenset(root_names(handle))
     _check_link(file, handle, names)
     dataset = h5d.open(handle.id, b"data")
-    dtype = _dtype(file, dataset.get_type())
-    shape = _shape(file, dataset)
+    dtype = dtype_of(file, dataset.get_type())
+    shape = shape_of(file, dataset)
     properties = dataset.get_create_plist()
     if properties.get_external_count():
         raise UnsafeError(
             file.path, "the values of 'data' lie in other files (external storage)", remedy="h5repack makes one file"
         )
-    boxed = _boxed(shape)
+    boxed = box_of(shape)
     where: int | ChunkMap
-    filters = _filters(file, properties, dtype.itemsize)
+    filters = filters_of(file, properties, dtype.itemsize)
     layout, chunk = properties.get_layout(), None
     if layout == h5d.CONTIGUOUS:
         where = _contiguous(file, dataset, math.prod(shape) * dtype.itemsize)
     elif layout == h5d.CHUNKED:
         chunk = tuple(int(n) for n in properties.get_chunk())
-        where = chunk_map(file, dataset, boxed, _boxed(chunk), Pipeline(filters, 0, dtype.itemsize))
+        where = chunk_map(file, dataset, boxed, box_of(chunk), Pipeline(filters, 0, dtype.itemsize))
     else:
         raise _other_layout(file, layout == h5d.VIRTUAL)
+    return header_of(file, handle, dataset, Table(file, boxed, dtype, where), chunk, filters)
+
+
+def header_of(
+    file: File,
+    handle: Any,
+    dataset: Any,
+    table: Table,
+    chunk: tuple[int, ...] | None = None,
+    filters: tuple[int, ...] = (),
+) -> Stored:
+    """What the headers say of `data`, which is a dataset, beside how it is stored."""
     return Stored(
         file.path,
-        shape,
-        Table(file, boxed, dtype, where),
-        names,
-        _attribute(handle.id, "n_examples"),
-        {name: value for name in _DATA_FACTS if (value := _attribute(dataset, name)) is not None},
+        shape_of(file, dataset),
+        table,
+        frozenset(root_names(handle)),
+        attribute_of(handle.id, "n_examples"),
+        {name: value for name in _DATA_FACTS if (value := attribute_of(dataset, name)) is not None},
         chunk,
         filters,
     )
 
 
-def _names(handle: Any) -> Iterator[str]:
+def root_names(handle: Any) -> Iterator[str]:
     """Names in the root group, the first 64."""
     found: list[str] = []
 
@@ -212,7 +224,7 @@ def _check_link(file: File, handle: Any, names: frozenset[str]) -> None:
         raise CorruptError(file.path, "'data' is not a dataset but a group or a type")
 
 
-def _dtype(file: File, kind: Any) -> np.dtype[np.integer[Any]]:
+def dtype_of(file: File, kind: Any) -> np.dtype[np.integer[Any]]:
     from h5py import h5t
 
     if kind.get_class() != h5t.INTEGER:
@@ -232,7 +244,7 @@ def _dtype(file: File, kind: Any) -> np.dtype[np.integer[Any]]:
     return np.dtype(f"{'>' if order == h5t.ORDER_BE else '<'}{sign}{size}")
 
 
-def _shape(file: File, dataset: Any) -> tuple[int, ...]:
+def shape_of(file: File, dataset: Any) -> tuple[int, ...]:
     from h5py import h5s
 
     space = dataset.get_space()
@@ -247,17 +259,17 @@ def _shape(file: File, dataset: Any) -> tuple[int, ...]:
     return shape
 
 
-def _boxed(lengths: tuple[int, ...]) -> tuple[int, int, int]:
+def box_of(lengths: tuple[int, ...]) -> tuple[int, int, int]:
     """Lengths of rank 3 or 1 as [rows, fields, width]."""
     return (lengths[0], lengths[1], lengths[2]) if len(lengths) == 3 else (lengths[0], 1, 1)
 
 
-def _filters(file: File, properties: Any, itemsize: int) -> tuple[int, ...]:
+def filters_of(file: File, properties: Any, itemsize: int) -> tuple[int, ...]:
     found = [properties.get_filter(k)[:3] for k in range(properties.get_nfilters())]
     numbers = tuple(int(number) for number, _, _ in found)
     for number in numbers:
         if number not in (DEFLATE, SHUFFLE, FLETCHER32):
-            name = _FILTER_NAMES.get(number, f"number {number}")
+            name = FILTER_NAMES.get(number, f"number {number}")
             raise UnsupportedError(
                 file.path, f"'data' is stored with the filter {name}", expected="deflate, shuffle, fletcher32",
                 remedy=_REPACK,
@@ -297,7 +309,7 @@ def _other_layout(file: File, virtual: bool) -> FormatError:
     return UnsupportedError(file.path, "'data' is stored in its own header (compact layout)", remedy=_REPACK)
 
 
-def _attribute(owner: Any, name: str) -> Attribute:
+def attribute_of(owner: Any, name: str) -> Attribute:
     """A small attribute: an int, a float, a fixed-length text; "?" for what is none of these; None if missing."""
     from h5py import h5a, h5t
 

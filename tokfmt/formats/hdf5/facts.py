@@ -63,6 +63,12 @@ def own(stored: Stored) -> Own | None:
     return Own(str(facts["stride"]), numbers["eos_id"], numbers["first_token"], numbers["stream_tokens"])
 
 
+def pad_id(stored: Stored, params: Params) -> int | None:
+    """What fills up samples, as far as the file's attributes or `data_params.json` say."""
+    found = stored.facts.get("pad_id")
+    return found if isinstance(found, int) and 0 <= found <= INT32_MAX else params.pad_id
+
+
 def _step(stored: Stored, stride: str) -> int:
     """Tokens of the stream from one row to the next."""
     return stored.table.shape[2] + (stride == "disjoint")

@@ -18,7 +18,8 @@ from tokfmt.formats.hdf5.container import Stored, open_stored
 from tokfmt.formats.hdf5.join import chained, join
 from tokfmt.formats.hdf5.options import ReadOptions
 from tokfmt.formats.hdf5.rows import Rows
-from tokfmt.formats.hdf5.runs import Corpus, Runs, Samples, Stream, Told
+from tokfmt.formats.hdf5.runs import Corpus, Runs, Stream, Told
+from tokfmt.formats.hdf5.samples import MaskedSamples, PackedSamples, Samples
 from tokfmt.formats.hdf5.scan import Scan, Tally, scan_samples
 from tokfmt.formats.hdf5.stride import Verdict, continued, judge
 
@@ -101,13 +102,29 @@ def open_reader(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> To
     if first.rank == 1:
         return _corpus(opening, rows)
     if options.view == "samples":
-        if first.foreign:
-            opening.notes.append(f"holds {first.foreign}; only the first field of each row is read")
-        variant = first.foreign or ("vsl" if rows.fields == 5 else "samples")
-        return Samples(rows, opening.told(Layout.SAMPLES, sample_length=rows.width, variant=variant))
+        return _as_they_lie(opening, rows)
     if first.foreign:
         raise UnsupportedError(opening.place, f"holds {first.foreign}, not GPT samples", remedy=AS_SAMPLES)
     return _packed(opening, rows) if rows.fields == 5 else _samples(opening, rows)
+
+
+def _as_they_lie(opening: Opening, rows: Rows) -> TokenReader:
+    """The rows as sequences, with mask and labels where they are those of GPT samples."""
+    foreign = opening.files[0].foreign
+    if foreign:
+        opening.notes.append(f"holds {foreign}; only the first field of each row is read")
+        return Samples(rows, opening.told(Layout.SAMPLES, sample_length=rows.width, variant=foreign))
+    variant, kind = ("vsl", PackedSamples) if rows.fields == 5 else ("samples", MaskedSamples)
+    try:
+        own = opening.own()
+    except CorruptError:  # attributes that cannot be true say nothing of rows as they lie
+        own = [None]
+    pad_id = facts.pad_id(opening.files[0], opening.params)
+    told = opening.told(
+        Layout.SAMPLES, opening.separator(own[0]), sample_length=rows.width, variant=variant, pad_id=pad_id
+    )
+    known = "loss" if all(own) or rows.fields == 5 else "auto"
+    return kind(rows, told, known if opening.options.mask == "auto" else opening.options.mask)
 
 
 def _opening(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Opening:
@@ -159,7 +176,7 @@ def _split_later(runs: Runs | Corpus) -> TokenReader:
 def _corpus(opening: Opening, rows: Rows) -> TokenReader:
     if opening.options.view == "samples":
         raise UnsupportedError(opening.place, "holds a corpus, one array of tokens without samples",
-                               remedy="Leave view=samples away")  # fmt: skip
+                               remedy="It has documents only: leave view=samples (or --samples) away")  # fmt: skip
     own = opening.own()
     told = opening.told(Layout.STREAM, opening.separator(own[0]), variant="corpus")
     return _split_later(Corpus(rows, np.asarray(_opens(opening, own), np.bool_), told))

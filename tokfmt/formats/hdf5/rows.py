@@ -12,8 +12,9 @@ import numpy as np
 
 from tokfmt.core.axis import WINDOW, check_interval, windows
 from tokfmt.core.errors import UnsupportedError
+from tokfmt.core.inside import Place
 from tokfmt.core.ragged import offsets_of
-from tokfmt.formats.hdf5.table import Table, Values
+from tokfmt.formats.hdf5.table import Region, Table, Values
 
 R = TypeVar("R")
 
@@ -63,6 +64,20 @@ class Rows:
         k = int(np.searchsorted(self.starts, row, side="right")) - 1
         local = row - int(self.starts[k])
         return self.tables[k].file.path, local, self.tables[k].offset(local)
+
+    def value_place(self, row: int, field: int, column: int) -> Place:
+        """Where a value lies."""
+        k = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return self.tables[k].place(row - int(self.starts[k]), field, column)
+
+    def region(self, path: Path, offset: int) -> Region | None:
+        """The values at a byte of a file, by the numbers of rows here; None when there are none."""
+        for k, table in enumerate(self.tables):
+            found = table.region(offset) if table.file.path == path else None
+            if found is not None:
+                first, last = self.starts[k : k + 2].tolist()
+                return found._replace(rows=range(first + found.rows.start, min(last, first + found.rows.stop)))
+        return None
 
     def map(self, function: Callable[[int, Values], R]) -> Iterator[R]:
         """`function(first, rows)` for consecutive blocks of all rows, in order, several at a time in threads."""

@@ -1,4 +1,4 @@
-"""Token axes over rows: pieces of input rows put together to runs, and samples as they lie.
+"""Token axes over rows: pieces of input rows put together to runs, and corpora.
 
 A *piece* is a part of one row's input_ids, with or without the label after its last token. A *run* is one or more
 pieces that continue each other: a stream, or a document. No document goes on from one run to the next.
@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, Layout, Separators, TokenReader, check_interval, frozen, windows
+from tokfmt.core.axis import Info, Layout, Separators, TokenReader, check_interval, check_position, frozen, windows
 from tokfmt.core.dtypes import smallest
 from tokfmt.core.errors import CorruptError, UnsupportedError
+from tokfmt.core.inside import Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.formats.hdf5.rows import Rows
 from tokfmt.formats.hdf5.scan import IGNORED, check_ids_of
@@ -139,7 +141,7 @@ class Runs:
         if self.plain:
             self._check_plain(values, row, lengths - tail)
         if self._begins is None and not self._skip and bool((lengths - tail == width).all()) and not tail.any():
-            return _unsigned(inputs.reshape(-1))
+            return unsigned(inputs.reshape(-1))
         if self._begins is None:
             begins = np.arange(low - row, high - row, dtype=np.int64) * width + self._skip
         else:
@@ -148,7 +150,7 @@ class Runs:
         index = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(begins - (ends - lengths), lengths)
         tailed = np.flatnonzero(tail)
         index[ends[tailed] - 1] -= 1  # a tail is the label of the input before it, and may lie beyond the inputs
-        out = _unsigned(inputs.reshape(-1)[index])
+        out = unsigned(inputs.reshape(-1)[index])
         closing = labels.reshape(-1)[begins[tailed] + lengths[tailed] - 2]
         out = out.astype(self._info.dtype, copy=False)
         out[ends[tailed] - 1] = self._labels(closing, row + (begins[tailed] + lengths[tailed] - 2) // width)
@@ -157,7 +159,7 @@ class Runs:
     def _labels(self, labels: Values, rows: NDArray[np.int64]) -> Tokens:
         """Labels as ids: an ignored one stands for the separator (or padding)."""
         if labels.dtype.kind == "u" or not len(labels) or int(labels.min()) >= 0:
-            return _unsigned(labels)
+            return unsigned(labels)
         wrong = np.flatnonzero(labels < 0)
         for k in wrong[labels[wrong] != IGNORED][:1].tolist():
             path, local, offset = self.rows.place(int(rows[k]))
@@ -187,11 +189,44 @@ class Runs:
                 offset=offset, remedy="--from-opt stride=overlap or stride=disjoint reads it without them",
             )  # fmt: skip
 
+    def place(self, position: int) -> Place:
+        check_position(position, self._info.tokens)
+        piece = int(np.searchsorted(self._offsets, position, side="right")) - 1
+        begin, within = self._begin(piece), position - int(self._offsets[piece])
+        row, column = divmod(begin + within, self.rows.width)
+        if self._tail[piece] and position + 1 == int(self._offsets[piece + 1]):
+            row, column = divmod(begin + within - 1, self.rows.width)
+            return self.rows.value_place(row, 2, column)
+        return self.rows.value_place(row, 0, column)
+
+    def position(self, path: Path, offset: int) -> int | None:
+        region = self.rows.region(path, offset)
+        if region is None:
+            return None
+        low, high = self._piece_from(region.rows.start), self._piece_from(region.rows.stop)
+        bounds, tail = self._offsets[low : high + 1], self._tail[low:high]
+        begins = np.arange(low, high) * self.rows.width + self._skip if self._begins is None else self._begins[low:high]
+        column, inputs = begins % self.rows.width, np.diff(bounds) - tail
+        found = []
+        if 0 in region.fields:
+            first = np.maximum(column, region.columns.start)
+            there = first < np.minimum(column + inputs, region.columns.stop)
+            found.append((bounds[:-1] + first - column)[there])
+        if 2 in region.fields:
+            label = (begins + inputs - 1) % self.rows.width
+            found.append(bounds[1:][tail & (label >= region.columns.start) & (label < region.columns.stop)] - 1)
+        positions = np.concatenate(found) if found else np.empty(0, np.int64)
+        return int(positions.min()) if len(positions) else None
+
+    def _begin(self, piece: int) -> int:
+        """Position of a piece's first input among all inputs."""
+        return piece * self.rows.width + self._skip if self._begins is None else int(self._begins[piece])
+
     def close(self) -> None:
         self.rows.close()
 
 
-def _unsigned(values: Values) -> Tokens:
+def unsigned(values: Values) -> Tokens:
     """Ids that were checked not to be negative, as unsigned of the same width."""
     return values.view(f"u{values.dtype.itemsize}")
 
@@ -218,44 +253,18 @@ class Stream:
     def tokens(self, start: int, stop: int) -> Tokens:
         return self.stored.tokens(start, stop)
 
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        check_position(position, self._info.tokens)
+        return self.stored, position
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        return position if reader is self.stored else None
+
+    def readers(self) -> tuple[TokenReader]:
+        return (self.stored,)
+
     def close(self) -> None:
         self.stored.close()
-
-
-class Samples:
-    """The input_ids of every sample, `width` tokens each, padding included."""
-
-    def __init__(self, rows: Rows, told: Told) -> None:
-        self.rows = rows
-        self._info = told.info(np.dtype(f"u{rows.dtype.itemsize}"), len(rows), len(rows) * rows.width)
-
-    @property
-    def info(self) -> Info:
-        return self._info
-
-    def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
-        return np.arange(first, last + 1, dtype=np.int64) * self.rows.width
-
-    def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self._info.tokens)
-        width = self.rows.width
-        if stop - start == width and not start % width:  # one sample, the shortest way
-            return self._inputs(start // width, start // width + 1).reshape(-1).copy()
-        out = np.empty(stop - start, self._info.dtype)
-        for a, b in windows(start // width, -(-stop // width) if stop > start else start // width, self.rows.together):
-            left, right = max(start, a * width), min(stop, b * width)
-            out[left - start : right - start] = self._inputs(a, b).reshape(-1)[left - a * width : right - a * width]
-        return out
-
-    def _inputs(self, first: int, last: int) -> Tokens:
-        """The input_ids of samples `first <= i < last`: [last - first, width]."""
-        inputs = self.rows.read(first, last)[:, 0]
-        check_ids_of(self.rows, first, inputs)
-        return _unsigned(inputs)
-
-    def close(self) -> None:
-        self.rows.close()
 
 
 class Corpus:
@@ -278,7 +287,15 @@ class Corpus:
         check_interval(start, stop, self._info.tokens)
         values = self.rows.read(start, stop)
         check_ids_of(self.rows, start, values[:, 0])
-        return _unsigned(values.reshape(-1))
+        return unsigned(values.reshape(-1))
+
+    def place(self, position: int) -> Place:
+        check_position(position, self._info.tokens)
+        return self.rows.value_place(position, 0, 0)
+
+    def position(self, path: Path, offset: int) -> int | None:
+        region = self.rows.region(path, offset)
+        return None if region is None else region.rows.start
 
     def close(self) -> None:
         self.rows.close()

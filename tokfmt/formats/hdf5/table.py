@@ -13,17 +13,19 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.files import File
-from tokfmt.formats.hdf5.filters import DamagedChunkError, Pipeline
+from tokfmt.core.inside import Place
+from tokfmt.formats.hdf5.filters import FLETCHER32, DamagedChunkError, Pipeline
 
 SKIPPED_AT = 28
 """Bit of `sizes` from which on the filter mask stands; a stored chunk is smaller than 2^28 bytes."""
+FIELDS = ("input_ids", "mask", "labels", "attention_span", "position_ids")
 _SPAN = 1 << 22
 _GAP = 1 << 12
 _KEPT_BYTES = 1 << 26
@@ -53,6 +55,37 @@ class ChunkMap:
     def stored(self, chunk: int) -> int:
         """Stored bytes of a chunk."""
         return int(self.sizes[chunk]) & (1 << SKIPPED_AT) - 1
+
+    def skipped(self, chunk: int) -> int:
+        """Filter mask of a chunk."""
+        return int(self.sizes[chunk]) >> SKIPPED_AT
+
+    def plain(self, chunk: int) -> bool:
+        """Whether its values stand in the file as they are: every filter that changes them was skipped."""
+        skipped = self.skipped(chunk)
+        return all(skipped >> k & 1 or number == FLETCHER32 for k, number in enumerate(self.pipeline.filters))
+
+    def at(self, offset: int) -> int | None:
+        """The chunk that holds a byte of the file."""
+        held = (self.places <= offset) & (offset < self.places + (self.sizes & np.uint32((1 << SKIPPED_AT) - 1)))
+        return int(np.argmax(held)) if held.any() else None
+
+
+class Region(NamedTuple):
+    """Values of a table: all at these rows, fields and columns; ranges may go beyond the table."""
+
+    rows: range
+    fields: range
+    columns: range
+
+
+def _one(row: int, field: int, column: int) -> Region:
+    return Region(range(row, row + 1), range(field, field + 1), range(column, column + 1))
+
+
+def field_name(field: int) -> str:
+    """What a field of a sample is called."""
+    return FIELDS[field] if field < len(FIELDS) else f"field {field}"
 
 
 def unit_of(shape: tuple[int, int, int]) -> str:
@@ -90,6 +123,41 @@ class Table:
             return self._where + row * self.shape[1] * self.shape[2] * self.dtype.itemsize
         chunks = self._where
         return int(chunks.places[row // chunks.shape[0] * chunks.grid[1] * chunks.grid[2]])
+
+    def place(self, row: int, field: int, column: int) -> Place:
+        """Where a value lies."""
+        where, size = self._where, self.dtype.itemsize
+        name = f"value {row:,}" if self.shape[1:] == (1, 1) else f"row {row:,}, {field_name(field)}, column {column:,}"
+        if isinstance(where, int):
+            at = where + ((row * self.shape[1] + field) * self.shape[2] + column) * size
+            return Place(self.file.path, at, size, name)
+        (deep, fields, width), grid = where.shape, where.grid
+        chunk = (row // deep * grid[1] + field // fields) * grid[2] + column // width
+        at = int(where.places[chunk])
+        if where.plain(chunk):
+            at += ((row % deep * fields + field % fields) * width + column % width) * size
+        return Place(self.file.path, at, size if where.plain(chunk) else None, f"chunk {chunk:,} of /data, {name}")
+
+    def region(self, offset: int) -> Region | None:
+        """The values stored at a byte of the file: one, or those of the chunk that holds it."""
+        where, (rows, fields, width), size = self._where, self.shape, self.dtype.itemsize
+        if isinstance(where, int):
+            number = (offset - where) // size
+            inside = where <= offset and number < rows * fields * width
+            return _one(number // (fields * width), number // width % fields, number % width) if inside else None
+        chunk = where.at(offset)
+        if chunk is None:
+            return None
+        row = chunk // (where.grid[1] * where.grid[2]) * where.shape[0]
+        field = chunk // where.grid[2] % where.grid[1] * where.shape[1]
+        column = chunk % where.grid[2] * where.shape[2]
+        if where.plain(chunk):
+            number = (offset - int(where.places[chunk])) // size
+            _, deep, long = where.shape
+            found = _one(row + number // (deep * long), field + number // long % deep, column + number % long)
+            inside = found.rows.start < rows and found.fields.start < fields and found.columns.start < width
+            return found if inside else None
+        return Region(*(range(a, a + n) for a, n in zip((row, field, column), where.shape, strict=True)))
 
     def read(self, first: int, last: int) -> Values:
         """Rows `first <= i < last`: native [last - first, fields, width].
@@ -148,7 +216,7 @@ class Table:
 
     def _decoded(self, chunks: ChunkMap, chunk: int, stored: NDArray[Any]) -> Values:
         try:
-            data = chunks.pipeline.decode(stored, int(chunks.sizes[chunk]) >> SKIPPED_AT)
+            data = chunks.pipeline.decode(stored, chunks.skipped(chunk))
         except DamagedChunkError as error:
             row = chunk // (chunks.grid[1] * chunks.grid[2]) * chunks.shape[0]
             raise CorruptError(

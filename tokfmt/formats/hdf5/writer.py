@@ -25,6 +25,7 @@ from tokfmt.core.format import Receipt, Region, Target, TokenWriter
 from tokfmt.core.output import Output, whole
 from tokfmt.core.publish import write_error
 from tokfmt.core.ragged import Tokens
+from tokfmt.core.verbatim import copy_region
 from tokfmt.formats.hdf5.assemble import RAW, Facts, assemble, corpus_place, empty_corpus, read_parts
 from tokfmt.formats.hdf5.options import WriteOptions
 from tokfmt.formats.hdf5.packing import REACH, Packer
@@ -217,12 +218,16 @@ class CorpusWriter:
         stored, files, dtype = WithSeparators(source, self.eos_id), self._files(source), self._dtype(source)
         number, top = files.of(region.tokens.start), -1
         place, limit = corpus_place(files.name(number)), (1 << 8 * dtype.itemsize) - 1
+        little = dtype.newbyteorder("<")
         with Output(files.name(number)) as out:
+            at = place + (region.tokens.start - files.bounds[number]) * dtype.itemsize
+            if copied := copy_region(out, at, stored, region, little, limit):
+                return copied
             for a, b in windows(region.tokens.start, region.tokens.stop):
                 tokens = stored.tokens(a, b)
                 top = max(top, check_ids(tokens, limit, a, "hdf5"))
                 at = place + (a - files.bounds[number]) * dtype.itemsize
-                out.write(at, tokens.astype(dtype.newbyteorder("<"), copy=False))
+                out.write(at, tokens.astype(little, copy=False))
         return Receipt(region.index, top, out.written)
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:

@@ -34,6 +34,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
+from tokfmt.core.inside import Section
 from tokfmt.formats.jsonl.options import ReadOptions, WriteOptions
 from tokfmt.formats.jsonl.reader import JsonlReader
 from tokfmt.formats.jsonl.sniff import sniff
@@ -65,6 +66,11 @@ class Jsonl:
         from tokfmt.formats.jsonl.check import findings
 
         return findings(path, options)
+
+    def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:
+        from tokfmt.formats.jsonl.sections import sections
+
+        return sections(path, options)
 
 
 FORMAT = Jsonl()

@@ -14,12 +14,14 @@ from tokfmt.core.axis import check_interval, frozen
 from tokfmt.core.errors import FormatError, TokfmtError
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Hints
+from tokfmt.core.inside import Place
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.records import Block, RecordBatch, RecordInfo
 from tokfmt.formats.jsonl.lines import Lines, border
 from tokfmt.formats.jsonl.options import ReadOptions, dotted
 from tokfmt.formats.jsonl.parse import Document, Kind, Parsed, Parser, load
 from tokfmt.formats.jsonl.part import Part
+from tokfmt.formats.jsonl.places import record_at, record_place
 from tokfmt.formats.jsonl.problems import Fault, Problem, line_error
 
 FILE_NAME = re.compile(r"[^.].*\.jsonl(\.gz|\.zst)?", re.IGNORECASE)
@@ -186,6 +188,19 @@ class JsonlReader:
                 value: str | list[int] = parsed.values[0]
                 return value
         raise IndexError(f"record {index}")
+
+    def record_place(self, index: int) -> Place:
+        firsts = offsets_of(self._counted())
+        check_interval(index, index + 1, int(firsts[-1]), "records")
+        number = int(np.searchsorted(firsts, index, side="right")) - 1
+        return record_place(self.parts[number], index - int(firsts[number]), self._valid(), self.options.max_line)
+
+    def record_at(self, path: Path, offset: int) -> int | None:
+        for number, part in enumerate(self.parts):
+            if part.text.path == path:
+                found = record_at(part, offset, self._valid(), self.options.max_line)
+                return None if found is None else found + sum(self._counted()[:number])
+        return None
 
     def close(self) -> None:
         for part in self.parts:

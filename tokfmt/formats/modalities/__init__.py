@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
+from tokfmt.core.inside import Section
 from tokfmt.formats.modalities.header import sniff
 from tokfmt.formats.modalities.options import ReadOptions, WriteOptions
 from tokfmt.formats.modalities.reader import ModalitiesReader
@@ -51,6 +52,12 @@ class Modalities:
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> ModalitiesReader:
         return ModalitiesReader(paths, options, hints)
 
+    def glimpse(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> ModalitiesReader | None:  # noqa: ARG002
+        """See `core.glimpse.Glimpsed`."""
+        from tokfmt.formats.modalities.glimpse import glimpse
+
+        return glimpse(paths[0], options)
+
     def writer(self, path: Path, options: WriteOptions, target: Target) -> ModalitiesWriter:
         return ModalitiesWriter(path, options, target)
 
@@ -58,6 +65,11 @@ class Modalities:
         from tokfmt.formats.modalities.check import findings
 
         return findings(path, options)
+
+    def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:
+        from tokfmt.formats.modalities.sections import sections
+
+        return sections(path, options)
 
 
 FORMAT = Modalities()

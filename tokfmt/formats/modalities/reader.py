@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, Layout, Separators, check_interval, frozen
+from tokfmt.core.axis import Info, Layout, Separators, check_interval, check_position, frozen
 from tokfmt.core.dtypes import U8, U16, U32
 from tokfmt.core.files import File
 from tokfmt.core.format import Hints
+from tokfmt.core.inside import Place
 from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.verbatim import Piece
 from tokfmt.formats.modalities.anatomy import Anatomy, examine
 from tokfmt.formats.modalities.options import ReadOptions
 
@@ -47,6 +50,10 @@ class ModalitiesReader:
         )
 
     @property
+    def _dtype(self) -> np.dtype[Any]:
+        return np.dtype(f"{'>' if self.big else '<'}u{self.width}")
+
+    @property
     def info(self) -> Info:
         return self._info
 
@@ -55,7 +62,7 @@ class ModalitiesReader:
         at, count = self.begin + start * self.width, stop - start
         if self.width == 3:
             return self._widened(self.file.array(at, 3 * count, "u1"))
-        stored = self.file.array(at, count, np.dtype(f"{'>' if self.big else '<'}u{self.width}"))
+        stored = self.file.array(at, count, self._dtype)
         native: Tokens = stored.astype(self._info.dtype, copy=False)
         return native
 
@@ -66,9 +73,24 @@ class ModalitiesReader:
         native: Tokens = stored.astype(U32, copy=False)
         return native
 
+    def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
+        """Where tokens lie; see `core.verbatim`. Of 3 bytes a token numpy has no dtype."""
+        check_interval(start, stop, self._info.tokens)
+        if self.width == 3:
+            return None
+        return [Piece(self.file, self.begin + start * self.width, (stop - start) * self.width, self._dtype)]
+
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self._info.sequences, "sequences")
         return self._starts[first : last + 1]
+
+    def place(self, position: int) -> Place:
+        check_position(position, self._info.tokens)
+        return Place(self.file.path, self.begin + position * self.width, self.width)
+
+    def position(self, path: Path, offset: int) -> int | None:
+        position = (offset - self.begin) // self.width
+        return position if path == self.file.path and 0 <= position < self._info.tokens else None
 
     def close(self) -> None:
         self.file.close()

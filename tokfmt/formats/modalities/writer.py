@@ -15,6 +15,7 @@ from tokfmt.core.errors import Loss
 from tokfmt.core.format import Receipt, Region, Target
 from tokfmt.core.output import Output, preallocate
 from tokfmt.core.ragged import Offsets
+from tokfmt.core.verbatim import copy_region
 from tokfmt.formats.modalities.eod import WithMissingSeparators, closed_offsets
 from tokfmt.formats.modalities.options import WriteOptions
 from tokfmt.formats.pickled_index import write_entries
@@ -72,6 +73,9 @@ class ModalitiesWriter:
         limit = (1 << 8 * width) - 1
         remedy = "--to-opt width=4 has room for ids up to 4,294,967,295" if width < _WIDEST else ""
         with Output(self.path) as out:
+            at = self.begin + region.tokens.start * width
+            if copied := copy_region(out, at, stored, region, dtype, limit):
+                return copied
             for a, b in windows(region.tokens.start, region.tokens.stop):
                 tokens = stored.tokens(a, b)
                 top = max(top, check_ids(tokens, limit, a, self.path.name, remedy))

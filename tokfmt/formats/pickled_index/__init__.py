@@ -17,5 +17,6 @@ Both directions stream: memory does not grow with the number of entries.
 
 from tokfmt.formats.pickled_index.decode import entry_position, read_entries
 from tokfmt.formats.pickled_index.encode import write_entries
+from tokfmt.formats.pickled_index.table import EntryTable, Stretch, start_fields
 
-__all__ = ["entry_position", "read_entries", "write_entries"]
+__all__ = ["EntryTable", "Stretch", "entry_position", "read_entries", "start_fields", "write_entries"]

@@ -43,8 +43,8 @@ _PAIRS = "An index holds pairs of integers and nothing else: it is damaged, or o
 Ints = NDArray[np.int64]
 
 
-class _Entries(NamedTuple):
-    """offsets, lengths, and the byte in the file at which each entry begins; int64[n] each."""
+class Entries(NamedTuple):
+    """Offsets, lengths, and the byte in the file at which each entry begins; int64[n] each."""
 
     offsets: Ints
     lengths: Ints
@@ -69,22 +69,22 @@ def read_entries(file: File, start: int, stop: int, most: int, *, signed: bool =
         TruncatedError: The pickle ends too early.
         UnsupportedError: Protocol 0, 1, or one after 5.
     """
-    for entries in _Walk(file, start, stop, most, signed=signed).batches():
+    for entries in Walk(file, start, stop, most, signed=signed).batches():
         yield entries.offsets, entries.lengths
 
 
 def entry_position(file: File, start: int, stop: int, number: int) -> int:
     """The byte in the file at which entry `number` (from 0) of a pickled list begins, for messages."""
     before = 0
-    for entries in _Walk(file, start, stop, stop - start, signed=True).batches():
+    for entries in Walk(file, start, stop, stop - start, signed=True).batches():
         if number < before + len(entries.positions):
             return int(entries.positions[number - before])
         before += len(entries.positions)
     raise IndexError(f"entry {number} of {before}")
 
 
-class _Walk:
-    """One pass over a pickle."""
+class Walk:
+    """One pass over a pickle, of the package's own; see `read_entries` for the arguments."""
 
     def __init__(self, file: File, start: int, stop: int, most: int, *, signed: bool) -> None:
         self.file, self.start, self.stop, self.most, self.signed = file, start, stop, most, signed
@@ -94,13 +94,13 @@ class _Walk:
         self._limit = stop  # the end of the frame, or of the pickle outside of frames
         self._framed = False
         self._base, self._held, self._data = start, 0, b""
-        self._runs: list[_Entries] = []
+        self._runs: list[Entries] = []
         self._walked: list[tuple[int, int, int]] = []
         self._pending = 0
         self._view: Recognised | None = None
         self._view_stop = 0
 
-    def batches(self) -> Iterator[_Entries]:
+    def batches(self) -> Iterator[Entries]:
         self._head()
         while (opcode := self._opcode()) != STOP:
             if opcode == MARK:
@@ -117,6 +117,19 @@ class _Walk:
             )  # fmt: skip
         if self._pending:
             yield self._flush()
+
+    def take(self, at: int, number: int, count: int) -> Entries:
+        """At least `count` entries from `number` on, which is known to begin at byte `at`, whatever batch it is in."""
+        self.at, self.count, self._listed = at, number, True
+        while self._pending < count:
+            self._recognised()
+            if self._pending < count and (opcode := self._opcode()) not in {MARK, APPEND, APPENDS}:
+                self._entry(opcode, "an entry (an integer)")
+        return self._flush()
+
+    def left(self) -> Entries | None:
+        """The entries that were read before an error, and not yielded yet."""
+        return self._flush() if self._pending or self._walked else None
 
     def _head(self) -> None:
         version = self._bytes(2) if self.stop - self.start >= 2 else b""
@@ -136,7 +149,7 @@ class _Walk:
 
     # regular entries
 
-    def _batch(self) -> Iterator[_Entries]:
+    def _batch(self) -> Iterator[Entries]:
         """The entries after a MARK, and of the batches that follow directly."""
         while True:
             few = self._recognised() < _BURST // 8
@@ -178,19 +191,19 @@ class _Walk:
     def _keep(self, run: Run) -> None:
         self._settle()
         self._counted(len(run.starts), self._base + int(run.starts[0]))
-        self._runs.append(_Entries(run.offsets, run.lengths, run.starts + self._base))
+        self._runs.append(Entries(run.offsets, run.lengths, run.starts + self._base))
 
     def _settle(self) -> None:
         """Turn the entries that were walked into arrays."""
         if self._walked:
             table = np.array(self._walked, np.int64).T
-            self._runs.append(_Entries(table[0], table[1], table[2]))
+            self._runs.append(Entries(table[0], table[1], table[2]))
             self._walked = []
 
-    def _flush(self) -> _Entries:
+    def _flush(self) -> Entries:
         self._settle()
         runs, self._runs, self._pending = self._runs, [], 0
-        return _Entries(*(np.concatenate(column) for column in zip(*runs, strict=True)))
+        return Entries(*(np.concatenate(column) for column in zip(*runs, strict=True)))
 
     def _counted(self, entries: int, at: int) -> None:
         self.count += entries

@@ -135,7 +135,7 @@ def _encoded(offsets: Ints, lengths: Ints, first: int, count: int) -> tuple[NDAr
 
 
 def _integers(values: Ints) -> list[tuple[Words, Sizes]]:
-    """The first eight bytes of each integer as a word, and how many of them count; for long ones the last two as well."""
+    """The first eight bytes of each integer as a word, and how many of them count; the last two too where needed."""
     word = values.view(np.uint64)
     low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
     kind: Any = _kind_of(low)

@@ -21,9 +21,11 @@ from pathlib import Path
 import numpy as np
 
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
+from tokfmt.core.inside import Section
 from tokfmt.formats.stage1.check import findings
 from tokfmt.formats.stage1.options import BLOCK_NAME, SAMPLE, ReadOptions, WriteOptions
 from tokfmt.formats.stage1.reader import Stage1Reader
+from tokfmt.formats.stage1.sections import sections
 from tokfmt.formats.stage1.writer import Stage1Writer
 
 _PLAUSIBLE_ID = (
@@ -63,6 +65,9 @@ class Stage1:
 
     def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
         return findings(path, options.seq_len)
+
+    def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:
+        return sections(path, options)
 
 
 FORMAT = Stage1()

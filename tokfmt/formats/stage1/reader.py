@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from tokfmt.core.axis import Info, Layout, Separators, check_interval, frozen
+from tokfmt.core.axis import Info, Layout, Separators, check_interval, check_position, frozen
 from tokfmt.core.dtypes import U32, unsigned
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
 from tokfmt.core.files import File, names_in, natural_key
 from tokfmt.core.format import Hints
+from tokfmt.core.inside import Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.core.verbatim import Piece
 from tokfmt.formats.stage1.options import BLOCK_NAME, GPT2_EOS, ReadOptions
 
 _LOOKED_AT = 1 << 14
@@ -24,8 +26,8 @@ class Stage1Reader:
 
     def __init__(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> None:
         self.files = [File(path) for path in _blocks(paths)]
-        notes = []
-        tokens = []
+        self._seq_len = options.seq_len
+        notes, tokens = [], []
         for file in self.files:
             if file.size % 4 and "tail" not in hints.drop:
                 raise TruncatedError(
@@ -40,7 +42,7 @@ class Stage1Reader:
             if tokens[-1] % options.seq_len:
                 rest = tokens[-1] % options.seq_len
                 notes.append(f"{file.path.name} ends with a partial sample of {rest:,} of {options.seq_len:,} tokens")
-            notes += _suspicions(file)
+            notes += suspicions(file)
         self._starts = offsets_of(tokens)
         total = int(self._starts[-1])
         self._samples = options.seq_len if options.view == "samples" else None
@@ -60,7 +62,7 @@ class Stage1Reader:
             eos_id=GPT2_EOS,
             eos_from="stage1 convention",
             notes=tuple(notes),
-            extras=frozen(blocks=len(self.files)),
+            extras=frozen(blocks=len(self.files), pad_id=GPT2_EOS if hints.eos_id is None else hints.eos_id),
         )
 
     @property
@@ -69,25 +71,49 @@ class Stage1Reader:
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._info.tokens)
-        out = np.empty(stop - start, np.uint32)
+        out, done = np.empty(stop - start, np.uint32), 0
+        for file, a, b in self._parts(start, stop):
+            raw = file.array(a * 4, b - a, np.dtype("<i4"))
+            out[done : done + b - a] = unsigned(raw, str(file.path), a)
+            done += b - a
+        return out
+
+    def pieces(self, start: int, stop: int) -> Sequence[Piece]:
+        """Where tokens lie; see `core.verbatim`. Ids are never negative, so int32 and uint32 are the same bytes."""
+        check_interval(start, stop, self._info.tokens)
+        return [Piece(file, a * 4, (b - a) * 4, np.dtype("<u4")) for file, a, b in self._parts(start, stop)]
+
+    def _parts(self, start: int, stop: int) -> Iterator[tuple[File, int, int]]:
+        """Which file, and which tokens of it, an interval of the axis is made of."""
         first = int(np.searchsorted(self._starts, start, side="right")) - 1
         for k in range(first, int(np.searchsorted(self._starts, stop, side="left"))):
             base = int(self._starts[k])
-            a, b = max(start - base, 0), min(stop, int(self._starts[k + 1])) - base
-            raw = self.files[k].array(a * 4, b - a, np.dtype("<i4"))
-            out[base + a - start : base + b - start] = unsigned(raw, str(self.files[k].path), a)
-        return out
+            yield self.files[k], max(start - base, 0), min(stop, int(self._starts[k + 1])) - base
 
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self._info.sequences, "sequences")
         return np.arange(first, last + 1, dtype=np.int64) * (self._samples or self._info.tokens)
+
+    def place(self, position: int) -> Place:
+        check_position(position, self._info.tokens)
+        k = int(np.searchsorted(self._starts, position, side="right")) - 1
+        local = position - int(self._starts[k])
+        sample, column = divmod(local, self._seq_len)
+        return Place(self.files[k].path, local * 4, 4, f"sample {sample:,}, column {column:,}")
+
+    def position(self, path: Path, offset: int) -> int | None:
+        for k, file in enumerate(self.files):
+            if file.path == path and offset >= 0:
+                position = int(self._starts[k]) + offset // 4
+                return position if position < min(int(self._starts[k + 1]), self._info.tokens) else None
+        return None
 
     def close(self) -> None:
         for file in self.files:
             file.close()
 
 
-def _suspicions(file: File) -> Iterator[str]:
+def suspicions(file: File) -> Iterator[str]:
     """Notes on content that is not int32 as it should be. Only said, never acted on; too short a file says nothing."""
     looked = min(_LOOKED_AT, file.size // 4)
     if looked < _LOOKED_AT // 4:

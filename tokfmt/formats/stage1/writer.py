@@ -12,6 +12,7 @@ from tokfmt.core.dtypes import INT32_MAX, check_ids
 from tokfmt.core.errors import ConversionError, Loss
 from tokfmt.core.format import Receipt, Region, Target
 from tokfmt.core.output import Output, preallocate
+from tokfmt.core.verbatim import copy_region
 from tokfmt.formats.stage1.options import WriteOptions
 from tokfmt.views.select import lost_empties
 from tokfmt.views.separated import WithSeparators
@@ -67,6 +68,10 @@ class Stage1Writer:
         stored, eos_id = self._stored(source), self.target.eos_id or 0
         end, top = stored.info.tokens, -1
         with Output(self._file(region.tokens.start)) as out:
+            at = region.tokens.start % self._block_tokens() * 4
+            whole = region.tokens.stop <= end  # nothing of it is padding
+            if whole and (copied := copy_region(out, at, stored, region, np.dtype("<u4"), INT32_MAX)):
+                return copied
             for a, b in windows(region.tokens.start, region.tokens.stop):
                 window = np.full(b - a, eos_id, np.dtype("<i4"))
                 real = stored.tokens(min(a, end), min(b, end))

@@ -1,0 +1,93 @@
+"""`tokfmt browse` from outside: previews, errors, pictures, a real terminal."""
+
+import os
+import subprocess
+import sys
+import time
+
+from browsers import program
+from paths import FIXTURES, ROOT
+
+PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+
+
+def run(*args, env=None, **kwargs):
+    words = [sys.executable, "-m", "tokfmt", "browse", *map(str, args)]
+    return subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **(env or {})}, **kwargs)
+
+
+def test_without_a_terminal_it_prints_a_preview():
+    result = run(PACK)
+    assert result.returncode == 0
+    assert result.stdout.startswith("#0  17 tokens\n464 2068")
+    assert "no terminal" in result.stderr
+
+
+def test_what_cannot_be_opened_is_said_before_the_app_starts(tmp_path):
+    out = tmp_path / "x.svg"
+    for path in (tmp_path / "absent.pbin", FIXTURES / "bad" / "modalities"):
+        result = run(path, "--screenshot", out)
+        assert result.returncode == 3, result.stderr
+        assert result.stderr.startswith("tokfmt: error: ")
+        assert result.stderr.count("\n") == 1
+    assert not out.exists()
+
+
+def test_a_picture_of_a_state(tmp_path):
+    out = tmp_path / "x.svg"
+    result = run(PACK, "--screenshot", out, "--keys", "down down", "--size", "80x24", "--theme", "textual-light")
+    assert result.returncode == 0, result.stderr
+    drawn = out.read_text().replace("&#160;", " ")
+    assert "document 2 · 1 token" in drawn
+    assert "15496" in drawn
+
+
+def test_a_theme_that_is_none():
+    result = run(PACK, "--theme", "nonsense", "--screenshot", "x.svg")
+    assert result.returncode == 2
+    assert "nord" in result.stderr
+
+
+def test_what_it_imports_for_a_pack():
+    code = (
+        "import sys; from tokfmt.ops.sources import SourceRequest; from tokfmt.tui.session import open_session;"
+        f"open_session(SourceRequest(({str(PACK)!r},))); from tokfmt.tui.app import Browser;"
+        "print([name for name in ('transformers', 'tokenizers', 'zarr', 'h5py', 'torch') if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert result.stdout.strip() == "[]", result.stderr
+
+
+def test_in_a_terminal(tmp_path):
+    tmux = [program("tmux"), "-S", str(tmp_path / "socket"), "-f", "/dev/null"]
+    state = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "TERM": "xterm-256color"}
+    command = f"{sys.executable} -m tokfmt browse {PACK}; echo left with $?; sleep 60"
+
+    def tell(*words):
+        return subprocess.run([*tmux, *words], capture_output=True, text=True, env=state, check=True, cwd=ROOT).stdout
+
+    def await_text(text):
+        for _ in range(400):
+            seen = tell("capture-pane", "-p")
+            if text in seen:
+                return seen
+            time.sleep(0.05)
+        raise AssertionError(f"{text!r} did not appear in:\n{seen}")
+
+    tell("new-session", "-d", "-x", "100", "-y", "30", command)
+    try:
+        await_text("464 2068")
+        tell("send-keys", "Down", "Down", "Down")
+        await_text("document 3")
+        tell("send-keys", "g")
+        await_text("document number, 0 to 41")
+        tell("send-keys", "11", "Enter")
+        await_text("1,116 tokens")
+        tell("send-keys", "?")
+        await_text("Wrap lines")
+        tell("send-keys", "q")
+        await_text("document 11")
+        tell("send-keys", "q")
+        await_text("left with 0")
+    finally:
+        tell("kill-server")

@@ -1,0 +1,251 @@
+"""The search engine against plain Python, with windows of a few tokens."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tokfmt.core import axis
+from tokfmt.core.errors import OptionError
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
+from tokfmt.ops import find as finding
+from tokfmt.ops import find_text
+from tokfmt.ops.find import Hit, find
+from tokfmt.ops.query import LengthQuery, TextQuery, TokenQuery, is_query, parse_query
+from tokfmt.text.decoding import ByteLevelDecoder
+from tokfmt.views.concat import Concat
+from tokfmt.views.select import Slice
+from tokfmt.views.separated import WithoutTrailing
+from tokfmt.views.split import SplitAt
+
+EOS = 9
+quick = settings(max_examples=80, deadline=None)
+lists = st.lists(st.lists(st.integers(0, 3), max_size=14), max_size=8)
+
+WORDS = [b"a", b"b", b"ab", b"", b"\xc3", b"\xa4", "ä€".encode(), b"\n", b"\xff", "𝄞".encode()[:3], "𝄞".encode()[3:]]
+DECODER = ByteLevelDecoder(dict(enumerate(WORDS)), lenient=True)
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    monkeypatch.setattr(axis, "WINDOW", 5)
+    monkeypatch.setattr(finding, "MANY", 3)
+    for name, value in (("PIECE", 6), ("AFTER", 20), ("BEFORE", 8), ("_SEQUENCES", 3)):
+        monkeypatch.setattr(find_text, name, value)
+
+
+def views(sequences):
+    """The same sequences by every road."""
+    with_eos = [[*s, EOS] for s in sequences]
+    plain = MemoryReader(Ragged.of(sequences, np.dtype(np.uint16)))
+    yield plain
+    yield WithoutTrailing(MemoryReader(Ragged.of(with_eos, np.dtype(np.uint8))), EOS, "x")
+    yield Slice(MemoryReader(Ragged.of([[1, 2], *sequences, [3]])), 1, 1 + len(sequences))
+    cut = len(sequences) // 2
+    yield Concat([MemoryReader(Ragged.of(sequences[:cut])), Slice(plain, cut, len(sequences))])
+    if all(sequences):
+        stream = [t for s in with_eos for t in s]
+        yield SplitAt(MemoryReader(Ragged.of([stream] if stream else [])), EOS)
+        yield SplitAt(MemoryReader(Ragged.of([[EOS, EOS, *stream, EOS]])), EOS)
+
+
+def bounds(sequences):
+    at = 0
+    for i, s in enumerate(sequences):
+        yield i, at, s
+        at += len(s)
+
+
+def expected(hits, first, last, *, each, backwards):
+    hits = [h for h in hits if first <= h.sequence < last]
+    hits = hits[::-1] if backwards else hits
+    return [h for i, h in enumerate(hits) if not each or i == 0 or hits[i - 1].sequence != h.sequence]
+
+
+@quick
+@given(lists, st.lists(st.integers(0, 3), min_size=1, max_size=3), st.booleans(), st.booleans(), st.data())
+def test_runs_of_ids(sequences, ids, each, backwards, data):
+    n, k = len(sequences), len(ids)
+    first, last = sorted((data.draw(st.integers(0, n)), data.draw(st.integers(0, n))))
+    all_hits = [
+        Hit(i, at + j, at + j + k) for i, at, s in bounds(sequences) for j in range(len(s)) if s[j : j + k] == ids
+    ]
+    wanted = expected(all_hits, first, last, each=each, backwards=backwards)
+    for view in views(sequences):
+        looked = []
+        query = TokenQuery(tuple(ids))
+        hits = find(view, query, first=first, last=last, each=each, backwards=backwards, progress=looked.append)
+        assert list(hits) == wanted
+        offsets = view.offsets(first, last)
+        assert sum(looked) >= offsets[-1] - offsets[0]
+
+
+@quick
+@given(lists, st.integers(0, 6), st.none() | st.integers(0, 9), st.booleans())
+def test_lengths(sequences, low, high, backwards):
+    hits = [
+        Hit(i, at, at + len(s)) for i, at, s in bounds(sequences) if len(s) >= low and (high is None or len(s) <= high)
+    ]
+    wanted = expected(hits, 0, len(sequences), each=False, backwards=backwards)
+    for view in views(sequences):
+        assert list(find(view, LengthQuery(low, high), backwards=backwards)) == wanted
+
+
+PATTERNS = [
+    "a",
+    "ab",
+    "aab?",
+    "(?i)AB+",
+    "ä",
+    ".",
+    "(?s).",
+    "^a",
+    "b$",
+    r"\bab?",
+    "(?<=a)b",
+    "€|\n",
+    "a*",
+    "[^a]{2}",
+    "𝄞",
+]
+texts = st.lists(st.lists(st.integers(0, len(WORDS) - 1), max_size=30), max_size=6)
+
+
+def naive(sequences, pattern):
+    """Hits by decoding each sequence whole."""
+    for i, at, s in bounds(sequences):
+        data = b"".join(WORDS[t] for t in s)
+        ends = np.cumsum([len(WORDS[t]) for t in s])
+        text = data.decode("utf-8", "surrogateescape")
+        for match in re.finditer(pattern, text):
+            a, b = (len(text[:x].encode("utf-8", "surrogateescape")) for x in match.span())
+            low = int(np.searchsorted(ends, a, side="right"))
+            high = low if a == b else int(np.searchsorted(ends, b - 1, side="right")) + 1
+            yield Hit(i, at + low, at + high)
+
+
+@settings(max_examples=300, deadline=None)
+@given(texts, st.sampled_from(PATTERNS), st.booleans(), st.booleans())
+def test_text(sequences, pattern, each, backwards):
+    reader = MemoryReader(Ragged.of(sequences, np.dtype(np.uint8)))
+    query = parse_query(f"text:{pattern}")
+    found = list(find(reader, query, decoder=DECODER, each=each, backwards=backwards))
+    wanted = expected(list(naive(sequences, pattern)), 0, len(sequences), each=each, backwards=backwards)
+    if backwards and pattern in ("a*", "[^a]{2}"):  # matches that overlap at a border of pieces may both be told
+        assert {hit.sequence for hit in found} == {hit.sequence for hit in wanted}
+        assert [hit.start for hit in found] == sorted((hit.start for hit in found), reverse=True)
+    else:
+        assert found == wanted
+
+
+def test_text_over_the_borders_of_pieces():
+    """`aa` in a long row of a: no occurrence is told twice, none is lost."""
+    reader = MemoryReader(Ragged.of([[0] * 31]))
+    assert [h.start for h in find(reader, parse_query("text:aa"), decoder=DECODER)] == list(range(0, 30, 2))
+    assert [h.start for h in find(reader, parse_query("text:a{3}"), decoder=DECODER)] == list(range(0, 30, 3))
+
+
+def test_stops_between_windows():
+    reader = MemoryReader(Ragged.of([[1] * 50, [1] * 50]))
+    for query, decoder in (("token:1", None), ("text:b", DECODER), ("len>0", None)):
+        asked = []
+        hits = list(
+            find(reader, parse_query(query), decoder=decoder, stopped=lambda: len(asked.append(1) or asked) > 2)
+        )  # noqa: B023
+        assert 0 < len(hits) < 100 if query != "len>0" else len(hits) == 2
+
+
+class Counted(MemoryReader):
+    """Counts the tokens that are read."""
+
+    read = 0
+
+    def tokens(self, start, stop):
+        self.read += stop - start
+        return super().tokens(start, stop)
+
+
+def test_reads_no_more_than_it_must():
+    reader = Counted(Ragged.of([[1] * 1000, [2]]))
+    assert list(find(reader, parse_query("len==1"))) == [Hit(1, 1000, 1001)]
+    assert reader.read == 0
+    assert list(find(reader, parse_query("token:1"), each=True)) == [Hit(0, 0, 1)]
+    assert reader.read <= 10
+    assert next(find(reader, parse_query("text:b"), decoder=DECODER)) == Hit(0, 0, 1)
+    assert reader.read <= 50
+    assert list(find(reader, parse_query("token:70000"))) == []
+
+
+def test_ids_beyond_the_width_and_the_separator():
+    narrow = MemoryReader(Ragged.of([[1, 2]], np.dtype(np.uint8)))
+    assert list(find(narrow, parse_query("token:258"))) == []
+    stream = SplitAt(MemoryReader(Ragged.of([[1, EOS, 2]])), EOS)
+    assert list(find(stream, parse_query(f"token:{EOS}"))) == []
+    embedded = WithoutTrailing(MemoryReader(Ragged.of([[1, EOS, 2, EOS]])), EOS, "x")
+    assert list(find(embedded, parse_query(f"token:{EOS}"))) == [Hit(0, 1, 2)]
+    assert list(find(embedded, parse_query(f"token:2,{EOS}"))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("token:50256", TokenQuery((50256,))),
+        ("token: 1, 2,3", TokenQuery((1, 2, 3))),
+        ("token:50_256", TokenQuery((50256,))),
+        ("len>4096", LengthQuery(4097, None)),
+        ("len >= 4Ki", LengthQuery(4096, None)),
+        ("len<=10", LengthQuery(0, 10)),
+        ("len==0", LengthQuery(0, 0)),
+        ("len=7", LengthQuery(7, 7)),
+        ("10<len<20", LengthQuery(11, 19)),
+        ("20>=len>10", LengthQuery(11, 20)),
+        ("1e3<=len", LengthQuery(1000, None)),
+    ],
+)
+def test_queries(text, query):
+    assert parse_query(text) == query
+    assert is_query(text)
+
+
+def test_text_queries():
+    query = parse_query("text:'foo bar'")
+    assert isinstance(query, TextQuery)
+    assert (query.pattern.pattern, query.literal) == ("foo bar", "foo bar")
+    assert parse_query("text:(?i)x").literal is None
+    assert parse_query('text:"a:b"').literal == "a:b"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tokn:5", "Did you mean token?"),
+        ("txt:foo", "Did you mean text?"),
+        ("length>5", "Did you mean len?"),
+        ("lenn", "Did you mean len?"),
+        ("token:", "expected ids"),
+        ("token:x", "expected ids"),
+        ("token:-1", "not negative"),
+        ("text:", "needs something"),
+        ("text:(", "not a regular expression"),
+        ("len<0", "no sequence"),
+        ("5<len<5", "no sequence"),
+        ("foo", "is no query"),
+    ],
+)
+def test_what_is_no_query(text, said):
+    assert is_query(text)
+    with pytest.raises(OptionError, match=re.escape(said)):
+        parse_query(text)
+
+
+@pytest.mark.parametrize("text", ["5", "0:10", "-3:", ":", ":1e6", "1_000:2K", "-1"])
+def test_sequence_numbers_are_no_query(text):
+    assert not is_query(text)
+
+
+def test_text_needs_a_decoder():
+    with pytest.raises(OptionError, match="--tokenizer"):
+        list(find(MemoryReader(Ragged.of([[1]])), parse_query("text:a")))

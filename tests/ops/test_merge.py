@@ -1,0 +1,287 @@
+"""Packs and blocks made one of several: token bytes are copied, and what is written is what the long way writes."""
+
+import errno
+import itertools
+import json
+import os
+import pickle
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from paths import FIXTURES
+
+import tokfmt
+from tokfmt.core.errors import ConversionError, CorruptError, SourceChangedError, TruncatedError
+from tokfmt.core.files import File
+from tokfmt.core.output import Output
+
+HERE = FIXTURES / "modalities"
+EXPECTED = json.loads((HERE / "expected.json").read_text())
+PACKS = {name: case for name, case in EXPECTED["pbin"].items() if not name.startswith("wild_")}
+EOS = 50256
+
+
+def packed(documents, width=None):
+    """The bytes of a pack of layout D, documents as stored."""
+    flat = np.array([token for document in documents for token in document], np.uint64)
+    if width is None:
+        top = int(flat.max()) if len(flat) else EOS
+        width = 1 if top < 1 << 8 else 2 if top < 1 << 16 else 4
+    lengths = [len(document) * width for document in documents]
+    offsets = [0, *itertools.accumulate(lengths)][:-1]
+    index = pickle.dumps(list(zip(offsets, lengths, strict=True)), protocol=4)
+    return struct.pack("<QI", len(flat) * width, width) + flat.astype(f"<u{width}").tobytes() + index
+
+
+def put(path, documents, width=None):
+    path.write_bytes(packed(documents, width))
+    return path
+
+
+def random_documents(seed, count, top=EOS, eos=EOS):
+    rng = np.random.default_rng(seed)
+    return [[*rng.integers(0, top, int(n)).tolist(), eos] for n in rng.integers(0, 60, count)]
+
+
+@pytest.fixture
+def copied(monkeypatch):
+    """Bytes that were copied as they stand."""
+    seen = []
+
+    def copy(out, offset, file, begin, length, real=Output.copy):
+        seen.append(length)
+        real(out, offset, file, begin, length)
+
+    monkeypatch.setattr(Output, "copy", copy)
+    return seen
+
+
+def the_long_way(monkeypatch):
+    """Take separators away, put them in again, decode and encode every token."""
+    for module in ("tokfmt.views.separated", "tokfmt.views.select", "tokfmt.views.concat", "tokfmt.ops.losses"):
+        monkeypatch.setattr(f"{module}.restored", lambda *view, read=False: None)
+    for name in ("modalities", "stage1", "hdf5"):
+        monkeypatch.setattr(f"tokfmt.formats.{name}.writer.copy_region", lambda *region: None)
+
+
+def merged(sources, out, **options):
+    tokfmt.convert(sources, out, executor=options.pop("executor", "serial"), manifest=False, **options)
+    return out.read_bytes()
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_every_layout(name, tmp_path, copied):
+    """A golden after itself. In layout C and D the tokens lie as they are written; in A and B big-endian, if not bytes."""
+    case = PACKS[name]
+    documents = EXPECTED["doc_sets"][case["documents"]]
+    eos = case["eod_id"]
+    assert eos in (EOS, 255, 123027)
+    out = merged([HERE / name] * 2, tmp_path / "out.pbin", eos=eos)
+    closed = documents if all(d and d[-1] == eos for d in documents) else [[*d, eos] for d in documents]
+    width = None if documents else 2
+    assert out == packed(closed * 2, width)
+    as_it_is = case["token_bytes"] == 1 or (case["endian"] == "le" and case["token_bytes"] in (2, 4))
+    assert sum(copied) == (2 * case["n_tokens"] * case["token_bytes"] if as_it_is and closed is documents else 0)
+
+
+MERGES = {
+    "E and its parts": ["E_D_2byte_gpt2.pbin", "D_2byte_gpt2.pbin", "E_C_by_HEAD_2byte_gpt2.pbin", "C_2byte_gpt2.pbin"],
+    "empty in between": ["D_2byte_gpt2.pbin", "D_2byte_empty.pbin", "E_D_empty_first_2byte.pbin"],
+    "other byte order": ["D_2byte_gpt2.pbin", "B_2byte_gpt2.pbin", "C_2byte_gpt2.pbin"],
+    "other width": ["A_4byte_gpt2.pbin", "D_2byte_gpt2.pbin", "A_2byte_gpt2.pbin"],
+    "one of all that is there": ["D_2byte_gpt2_shuffled_seed7.pbin"],
+}
+WAYS = {
+    "plain": {},
+    "jobs": {"jobs": 3, "executor": "threads"},
+    "verified": {"verify": True},
+    "selected": {"select": "1:-2"},
+    "resumable": {"resume": True},
+    "shuffled": {"shuffle": 4},
+    "wide": {"to_options": {"width": 4}},
+    "old": {"to_options": {"layout": "A"}},
+    "if-missing": {"to_options": {"eod": "if-missing"}},
+}
+
+
+@pytest.mark.parametrize("names", MERGES.values(), ids=MERGES)
+def test_the_same_as_the_long_way(names, tmp_path, monkeypatch):
+    sources = [HERE / name for name in names]
+    short = {way: merged(sources, tmp_path / f"{way}.pbin", **how) for way, how in WAYS.items()}
+    the_long_way(monkeypatch)
+    for way, how in WAYS.items():
+        assert short[way] == merged(sources, tmp_path / f"long {way}.pbin", **how), way
+    assert short["plain"] == short["jobs"] == short["verified"] == short["resumable"]
+
+
+def test_processes_copy_as_well(tmp_path):
+    sources = [put(tmp_path / f"{k}.pbin", random_documents(k, 30)) for k in range(3)]
+    assert merged(sources, tmp_path / "out.pbin", executor="processes", jobs=2) == packed(
+        [document for k in range(3) for document in random_documents(k, 30)]
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([1, 2, 4]),
+            st.lists(st.tuples(st.lists(st.integers(0, 299), max_size=6), st.booleans()), max_size=5),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.data(),
+)
+def test_any_packs(tmp_path_factory, packs, data):
+    """Several widths, empty packs and documents, separators missing here and there: as if all had been packed at once."""
+    home, eos, sources, expected = tmp_path_factory.mktemp("packs"), 200, [], []
+    for number, (width, documents) in enumerate(packs):
+        stored = [[t % 256 if width == 1 else t for t in ids] + [eos] * ended for ids, ended in documents]
+        sources.append(put(home / f"{number}.pbin", stored, width))
+        every = all(d and d[-1] == eos for d in stored)  # else they are kept as they are stored
+        expected += stored if every else [[*d, eos] for d in stored]
+    count = len(expected)
+    a, b = sorted(data.draw(st.tuples(st.integers(0, count), st.integers(0, count))))
+    flat = [t for d in expected[a:b] for t in d]
+    width = 1 if max(flat, default=0) < 256 else 2
+    assert merged(sources, home / "out.pbin", eos=eos, select=f"{a}:{b}") == packed(expected[a:b], width)
+
+
+def test_every_separator_is_looked_at(tmp_path):
+    """One document of 20,000 ends otherwise, where the sample of 4,096 does not look."""
+    documents = [[7, EOS]] * 20_000
+    documents[12_344] = [7, 8]
+    sources = [put(tmp_path / "a.pbin", [[1, EOS]]), put(tmp_path / "b.pbin", documents)]
+    with pytest.raises(CorruptError, match=r"b\.pbin: sequence 12,344 does not end with the separator 50256"):
+        merged(sources, tmp_path / "out.pbin")
+    assert sorted(os.listdir(tmp_path)) == ["a.pbin", "b.pbin"]
+
+
+def test_the_manifest_says_what_was_copied(tmp_path):
+    sources = [put(tmp_path / f"{k}.pbin", random_documents(k, 9, top=40_000)) for k in range(2)]
+    done = tokfmt.convert(sources, tmp_path / "out.pbin")
+    said = json.loads((tmp_path / "out.pbin.tokfmt.json").read_bytes())
+    assert done.max_id == said["max_id"] == said["eos_id"] == EOS
+    assert said["sequences"] == 18
+    assert [entry["bytes"] for entry in said["sources"]] == [path.stat().st_size for path in sources]
+
+
+@pytest.mark.parametrize("number", [errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, None])
+def test_where_the_kernel_does_not_copy(tmp_path, monkeypatch, number):
+    """It refuses, from the beginning or after some bytes; or says that there is nothing more."""
+    sources = [put(tmp_path / f"{k}.pbin", random_documents(k, 30)) for k in range(2)]
+    calls, real = [], os.copy_file_range
+
+    def refusing(source, out, count, begin, at):
+        calls.append(count)
+        if len(calls) % 2:
+            return real(source, out, min(count, 100), begin, at)
+        if number is None:
+            return 0
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "copy_file_range", refusing)
+    expected = packed(random_documents(0, 30) + random_documents(1, 30))
+    assert merged(sources, tmp_path / "out.pbin") == expected
+    assert len(calls) >= 2
+
+
+def test_what_fails_while_copying_is_worded(tmp_path, monkeypatch):
+    source, out = put(tmp_path / "in.pbin", random_documents(0, 30)), tmp_path / "out"
+    out.touch()
+    file = File(source)
+    os.truncate(source, 500)
+    with Output(out) as output, pytest.raises(TruncatedError, match=r"in\.pbin: the file ends too early"):
+        output.copy(0, file, 400, 200)
+
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "copy_file_range", full)
+    monkeypatch.setattr(os, "pwrite", full)
+    with Output(out) as output, pytest.raises(ConversionError, match="no space left"):
+        output.copy(0, file, 0, 400)
+
+
+def test_a_source_that_changes_while_it_is_copied(tmp_path, monkeypatch):
+    sources = [put(tmp_path / f"{k}.pbin", random_documents(k, 30)) for k in range(2)]
+    real = os.copy_file_range
+
+    def changing(*args):
+        os.utime(sources[1], ns=(1, 1))
+        return real(*args)
+
+    monkeypatch.setattr(os, "copy_file_range", changing)
+    with pytest.raises(SourceChangedError, match=r"1\.pbin: changed while it was being read"):
+        merged(sources, tmp_path / "out.pbin")
+    assert sorted(os.listdir(tmp_path)) == ["0.pbin", "1.pbin"]
+
+
+# stage1 and HDF5 through the same seam
+
+
+def blocks(home, seed, samples, eos=EOS):
+    """A directory of two blocks in which one separator follows each document, and the rest of the last sample is padding."""
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(0, EOS, samples * 64).astype("<i4")
+    ids[np.unique(rng.integers(0, len(ids) // 2, 40)) * 2 + 1] = eos
+    ids[-5:] = eos
+    home.mkdir()
+    half = samples // 2 * 64
+    ids[:half].tofile(home / "stage1_block_0000.bin")
+    ids[half:].tofile(home / "stage1_block_0001.bin")
+    return ids
+
+
+def tree(path):
+    if path.is_dir():
+        return {file.name: file.read_bytes() for file in sorted(path.iterdir())}
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "copies", "options"),
+    [
+        ("out", True, {"to_format": "stage1", "to_options": {"seq_len": 64, "samples": 3}}),
+        ("out.pbin", True, {"to_options": {"width": 4}}),
+        ("out.pbin", False, {}),
+        ("out.h5", False, {"to_options": {"layout": "corpus", "seq_len": 64}}),
+    ],
+    ids=["stage1", "pack", "narrow pack", "hdf5 corpus"],
+)
+def test_blocks(tmp_path, monkeypatch, copied, name, copies, options):
+    sources = [tmp_path / "a", tmp_path / "b"]
+    first, second = blocks(sources[0], 1, 10), blocks(sources[1], 2, 8)
+    how = {"from_options": {"seq_len": 64}, "executor": "serial", "manifest": False, **options}
+    tokfmt.convert(sources, tmp_path / name, **how)
+    assert bool(copied) is copies
+    if name == "out":
+        stream = np.concatenate([np.fromfile(file, "<i4") for file in sorted((tmp_path / name).iterdir())])
+        real = np.concatenate((first[:-4], second[:-4]))
+        assert stream[: len(real)].tolist() == real.tolist()
+        assert (stream[len(real) :] == EOS).all()
+    the_long_way(monkeypatch)
+    tokfmt.convert(sources, tmp_path / f"long{name}", **how)
+    assert tree(tmp_path / name) == tree(tmp_path / f"long{name}")
+
+
+def test_ids_that_no_block_holds(tmp_path):
+    """A pack of 4 bytes a token has the same bytes as a block, but for ids of 2^31 and more."""
+    source = put(tmp_path / "in.pbin", [[1, 2**31, EOS]], 4)
+    with pytest.raises(tokfmt.TokfmtError, match="2,?147,?483,?648"):
+        tokfmt.convert(source, tmp_path / "out", to_format="stage1", executor="serial")
+    assert os.listdir(tmp_path) == ["in.pbin"]
+
+
+def test_a_pack_becomes_an_array(tmp_path, monkeypatch, copied):
+    source = put(tmp_path / "in.pbin", [[1, 300, EOS], [2, EOS]] * 50)
+    how = {"to_options": {"layout": "corpus", "seq_len": 64}, "executor": "serial", "manifest": False}
+    tokfmt.convert(source, tmp_path / "out.h5", **how)
+    assert sum(copied) == 2 * 250
+    the_long_way(monkeypatch)
+    tokfmt.convert(source, tmp_path / "long.h5", **how)
+    assert tree(tmp_path / "out.h5") == tree(tmp_path / "long.h5")

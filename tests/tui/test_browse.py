@@ -1,0 +1,356 @@
+"""The browser driven without a terminal, over every format."""
+
+import asyncio
+import json
+
+import numpy as np
+import pytest
+from paths import CORPUS, FIXTURES, TOKENIZER
+from textual.widgets import Input
+
+from tokfmt.core.axis import Info, Layout
+from tokfmt.core.errors import CorruptError
+from tokfmt.ops.open import open_source
+from tokfmt.ops.separator import Separator
+from tokfmt.ops.sources import SourceRequest
+from tokfmt.tui.app import Browser
+from tokfmt.tui.layout import Mode
+from tokfmt.tui.opening import Opened, View
+from tokfmt.tui.remembered import recall, remember
+from tokfmt.tui.screens.page import Page
+from tokfmt.tui.screenshot import settled
+from tokfmt.tui.session import Session, open_session
+from tokfmt.tui.tabs.sequences import SequencesTab
+from tokfmt.tui.viewport import Viewport
+
+PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+BLOCKS = FIXTURES / "stage1" / "blocks"
+STORE = FIXTURES / "flat-tokens" / "multi_chunk.zarr"
+HDF5 = FIXTURES / "hdf5" / "padded_eos"
+EVERY = [PACK, BLOCKS, STORE, HDF5]
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def browse(paths, steps, *, size=(120, 36), tokenizer=None, session=None):
+    """Run the app; `steps` is called with it and a function that presses keys and waits until all is loaded."""
+    requests = [SourceRequest((str(path),)) for path in paths]
+    app = Browser(session or open_session(requests[0], tokenizer), requests[1:], tokenizer)
+
+    async def main():
+        async with app.run_test(size=size) as pilot:
+            await settled(app, pilot)
+
+            async def press(*keys):
+                for key in keys:
+                    await pilot.press(key)
+                await settled(app, pilot)
+
+            press.pilot = pilot
+            await steps(app, press)
+
+    asyncio.run(main())
+
+
+def tab_of(app):
+    return app.query_one(SequencesTab)
+
+
+def reader_text(app):
+    reader = tab_of(app).reader
+    return "\n".join("".join(run.text for run in line.runs) for line in reader.lines)
+
+
+def list_line(app, row):
+    return tab_of(app).list.render_line(row + 1 - tab_of(app).list.top).text
+
+
+@pytest.mark.parametrize("path", EVERY, ids=lambda path: path.name)
+def test_every_format_shows_what_it_holds(path):
+    expected = open_source([path]).reader
+    count = expected.info.sequences
+
+    async def steps(app, press):
+        tab = tab_of(app)
+        for row, keys in ((0, ()), (1, ("down",)), (count - 1, ("end",))):
+            await press(*keys)
+            assert tab.where == (row, 0)
+            start, stop = expected.offsets(row, row + 1).tolist()
+            shown = [run.token for line in tab.reader.lines for run in line.runs]
+            assert shown[:1] == ([0] if stop > start else [])
+            ids = expected.tokens(start, min(stop, start + 3)).tolist()
+            assert reader_text(app).split()[: len(ids)] == [str(token) for token in ids]
+            assert " ".join(map(str, ids[:2])) in list_line(app, row)
+        await press("home")
+        assert tab.where == (0, 0)
+
+    browse([path], steps)
+
+
+def test_samples_are_shown_when_nothing_tells_where_documents_end():
+    async def steps(app, press):
+        tab = tab_of(app)
+        assert tab.session.shown == "samples"
+        assert any("--eos" in note for note in tab.session.opened.notes)
+        await press("v", "down")
+        assert tab.where == (1, 0)
+
+    browse([FIXTURES / "hdf5" / "packed_overlap"], steps)
+
+
+def test_text_is_decoded_when_the_tokenizer_is_there():
+    first = json.loads(CORPUS.read_text().splitlines()[3])["text"]
+
+    async def steps(app, press):
+        await press("down", "down", "down")
+        assert reader_text(app).replace("\n", "").startswith(first[:20])
+        assert first[:20] in list_line(app, 3)
+        assert tab_of(app).session.port.unit == "token"
+        await press("m")
+        assert tab_of(app).reader.mode is Mode.IDS
+        numbers = [int(word) for word in reader_text(app).split()]
+        await press("m")
+        assert tab_of(app).reader.mode is Mode.BOTH
+        assert set(map(str, numbers[:3])) <= set(reader_text(app).split())
+
+    browse([CORPUS], steps, tokenizer=str(TOKENIZER))
+
+
+def test_text_without_a_tokenizer_is_shown_as_characters():
+    record = json.loads(CORPUS.read_text().splitlines()[3])["text"]
+
+    async def steps(app, press):
+        await press("g", "3", "enter", "tab", "right", "right")
+        tab = tab_of(app)
+        assert tab.where == (3, 2)
+        assert reader_text(app).replace("\n", "").startswith(record[:20])
+        assert f"{ord(record[2])}" in str(tab.query_one("#detail").render())
+
+    browse([CORPUS], steps)
+
+
+def test_moves_in_the_reader():
+    async def steps(app, press):
+        tab = tab_of(app)
+        await press("g", "1", "1", "enter", "tab")
+        assert tab.where == (11, 0)
+        for keys, token in ((("right", "right"), 2), (("left",), 1), (("end",), 1115), (("home",), 0)):
+            await press(*keys)
+            assert tab.where == (11, token)
+        await press("pagedown")
+        below = tab.where[1]
+        assert below > 100
+        await press("up")
+        assert tab.where[1] < below
+        await press("w", "l")
+        assert tab.reader.whitespace
+        assert not tab.reader.wrap
+        await press("n")
+        assert tab.where == (12, 0)
+        await press("p", "p")
+        assert tab.where == (10, 0)
+
+    browse([PACK], steps)
+
+
+def test_jumps():
+    reader = open_source([PACK]).reader
+    position = 1000
+    row = int(np.searchsorted(reader.offsets(0, reader.info.sequences), position, side="right")) - 1
+
+    async def steps(app, press):
+        tab = tab_of(app)
+        await press("t", *"1000", "enter")
+        assert tab.where == (row, position - int(reader.offsets(row, row)[0]))
+        assert tab.list.row == row
+        await press("g", *"-1", "enter")
+        assert tab.where == (reader.info.sequences - 1, 0)
+        await press("g", *"1e9", "enter")
+        assert tab.where == (reader.info.sequences - 1, 0)
+        await press("g")
+        assert app.screen.query_one(Input).has_focus
+        await press("escape")
+        await press("r")
+        assert 0 <= tab.where[0] < reader.info.sequences
+
+    browse([PACK], steps)
+
+
+def test_documents_and_samples():
+    async def steps(app, press):
+        tab = tab_of(app)
+        assert tab.session.shown == "documents"
+        await press("v")
+        assert tab.session.shown == "samples"
+        assert tab.session.port.peek_span(0).length == 8192
+        await press("v")
+        assert tab.session.shown == "documents"
+        assert tab.where[0] == 0
+
+    browse([BLOCKS], steps)
+
+
+def test_sizes_and_panes():
+    async def steps(app, press):
+        tab = tab_of(app)
+        for width, height in ((80, 24), (200, 60), (40, 10), (160, 48)):
+            await press.pilot.resize_terminal(width, height)
+            await press()
+            assert reader_text(app)
+            assert tab.list.size.width + tab.reader.size.width < width
+        wide = tab.list.size.width
+        await press("less_than_sign")
+        assert tab.list.size.width < wide
+        await press("z")
+        assert tab.reader.size.width > 150
+        await press("z")
+        assert tab.reader.size.width < 150
+
+    browse([PACK], steps, tokenizer=str(TOKENIZER))
+
+
+def test_several_datasets_and_one_that_is_damaged(tmp_path):
+    bad = tmp_path / "x.pbin"
+    bad.write_bytes(b"\x05" * 40)
+
+    async def steps(app, press):
+        await press("d", "down", "enter")
+        assert app.session.opened.format.name == "stage1"
+        await press("d", "end", "enter")
+        assert app.session.opened.format.name == "stage1"
+        assert any("x.pbin" in str(notification.message) for notification in app._notifications)
+        await press("d", "home", "enter")
+        assert app.session.opened.format.name == "modalities"
+
+    browse([PACK, BLOCKS, bad], steps)
+
+
+def test_help_about_and_the_palette():
+    async def steps(app, press):
+        for key in ("question_mark", "i"):
+            await press(key)
+            assert isinstance(app.screen, Page)
+            await press("escape")
+            assert not isinstance(app.screen, Page)
+        await press("ctrl+p", *"Zoom", "enter")
+        await press("enter")
+        assert tab_of(app).has_class("zoomed")
+
+    browse([PACK], steps)
+
+
+class Fake:
+    """10^12 documents of 100 tokens; those in `broken` cannot be read."""
+
+    def __init__(self, broken=()):
+        self.info = Info(Layout.DOCUMENTS, np.dtype(np.uint32), 10**12, 10**14)
+        self.broken = broken
+
+    def tokens(self, start, stop):
+        assert stop - start <= 1 << 16
+        if any(start <= row * 100 < stop for row in self.broken):
+            raise CorruptError("a.bin", "the chunk is damaged", offset=start)
+        return (np.arange(start, stop) % 50_000).astype(np.uint32)
+
+    def offsets(self, first, last):
+        return np.arange(first, last + 1, dtype=np.int64) * 100
+
+    def close(self):
+        pass
+
+
+def session_of(reader):
+    view = View("documents", Viewport(reader), reader)
+    return Session(SourceRequest(("fake",)), Opened(None, (view,), Separator(None)), "documents")
+
+
+@pytest.fixture
+def _any_format(monkeypatch):
+    monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: ("fake", ""))
+
+
+@pytest.mark.usefixtures("_any_format")
+def test_a_trillion_documents():
+    async def steps(app, press):
+        tab = tab_of(app)
+        await press("end")
+        assert tab.where == (10**12 - 1, 0)
+        assert "999,999,999,999" in list_line(app, 10**12 - 1)
+        await press("tab", "end")
+        assert tab.where == (10**12 - 1, 99)
+        await press("g", *"5e11", "enter")
+        assert tab.where == (5 * 10**11, 0)
+        await press("pageup", "shift+tab", "pageup", "up")
+        tab.list.drag(0.25)
+        await press()
+        assert abs(tab.list.top - 25 * 10**10) < 100
+
+    browse([], steps, session=session_of(Fake()))
+
+
+@pytest.mark.usefixtures("_any_format")
+def test_damage_is_shown_in_its_place():
+    async def steps(app, press):
+        tab = tab_of(app)
+        assert "✗ a.bin" in list_line(app, 0)
+        assert "the chunk is damaged" in reader_text(app)
+        await press("g", *"200", "enter")
+        assert reader_text(app).split()[0] == "20000"
+        assert tab.where == (200, 0)
+
+    browse([], steps, session=session_of(Fake(broken=(3,))))
+
+
+def test_what_is_remembered(tmp_path, monkeypatch):
+    remember(PACK, tokenizer="a", bookmarks=[1])
+    remember(PACK, tokenizer=None)
+    assert recall(PACK) == {"bookmarks": [1]}
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    (tmp_path / "file").write_text("")
+    remember(PACK, tokenizer="b")  # cannot be written: silent
+    assert recall(PACK) == {}
+
+
+def test_a_tokenizer_is_remembered_for_the_dataset():
+    async def nothing(app, press):
+        assert app.session.vocabulary is not None
+
+    browse([PACK], nothing, tokenizer=str(TOKENIZER))
+    assert recall(PACK)["tokenizer"] == str(TOKENIZER)
+    browse([PACK], nothing)
+
+
+def test_large_ones_open_in_stages(monkeypatch):
+    """What is shown first and in full is the same as what is small enough to be opened at once."""
+    monkeypatch.setattr("tokfmt.tui.opening.SMALL", 0)
+
+    for path, first in ((PACK, "rows"), (STORE, "rows"), (BLOCKS, "samples"), (HDF5, "samples"), (CORPUS, "records")):
+        session = open_session(SourceRequest((str(path),)))
+        assert session.shown == first
+        assert session.opened.pending
+        whole = open_source([path]).reader
+
+        async def steps(app, press, session=session, whole=whole):
+            assert not session.opened.pending
+            assert session.shown in ("documents", "records")
+            count = whole.count() if isinstance(session.view.port.count, int) and session.of_text else None
+            assert session.view.port.count == (count or whole.info.sequences)
+            await press("end")
+            assert reader_text(app)
+
+        browse([], steps, session=session)
+
+
+def test_the_answer_of_a_stale_worker_is_dropped():
+    async def steps(app, press):
+        tab = tab_of(app)
+        called = []
+        tab.ask(lambda: 1, called.append)
+        tab.generation += 1
+        await press()
+        assert called == []
+
+    browse([PACK], steps)

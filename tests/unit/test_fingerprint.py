@@ -1,0 +1,79 @@
+"""Fingerprints: equal for equal sequences, whatever the dtype and the cuts; different for different ones."""
+
+import itertools
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tokfmt.core import axis
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
+from tokfmt.ops.fingerprint import SHORT, Running, fingerprints, fingerprints_of
+
+quick = settings(max_examples=60, deadline=None)
+lengths = st.lists(st.sampled_from([0, 1, 2, 3, SHORT - 1, SHORT, SHORT + 1, 200]), max_size=8)
+
+
+def sequences(lengths, seed, top):
+    rng = np.random.default_rng(seed)
+    return [rng.integers(0, top, n, dtype=np.uint64).tolist() for n in lengths]
+
+
+def keys(prints):
+    return [tuple(row) for row in prints.tolist()]
+
+
+@quick
+@given(lengths, st.integers(0, 99), st.sampled_from([2, 256]))
+def test_neither_dtype_nor_neighbours_nor_cuts_matter(lengths, seed, top):
+    rows = sequences(lengths, seed, top)
+    alone = [keys(fingerprints(Ragged.of([row])))[0] for row in rows]
+    for dtype in (np.uint8, np.uint16, np.uint32, np.uint64):
+        ragged = Ragged.of(rows, np.dtype(dtype))
+        assert keys(fingerprints(ragged)) == alone
+        for window in (7, 70, 10_000):
+            with_window = axis.WINDOW
+            axis.WINDOW = window
+            try:
+                parts = list(fingerprints_of(MemoryReader(ragged), 0, len(rows)))
+            finally:
+                axis.WINDOW = with_window
+            assert keys(np.concatenate(parts)) == alone if parts else not alone
+
+
+@quick
+@given(st.lists(st.sampled_from([0, 1, 5, 2**32 - 1, 2**32, 2**40 + 1]), max_size=90), st.data())
+def test_wide_ids_and_cuts(row, data):
+    tokens = np.array(row, np.uint64)
+    whole = fingerprints(Ragged.of([row], np.dtype(np.uint64)))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(row)), max_size=4)))
+    running = Running()
+    for a, b in itertools.pairwise([0, *cuts, len(row)]):
+        running.add(tokens[a:b])
+    assert np.frombuffer(running.digest(), ">u8").tolist() == whole[0].tolist()
+
+
+def test_wide_ids_are_not_cut_off():
+    for n in (1, 100):
+        rows = [[1] * n, [1 + 2**32] * n, [1] * (n - 1) + [1 + 2**32], [1 + 2**33] * n]
+        rows = rows if n > 1 else rows[:2]
+        found = keys(fingerprints(Ragged.of(rows, np.dtype(np.uint64))))
+        assert len(set(found)) == len(rows)
+
+
+def test_different_sequences_differ_in_either_lane():
+    """All sequences of up to 5 tokens over 0..4, every swap of two tokens, one odd token anywhere in up to 80."""
+    rows = [list(p) for n in range(6) for p in itertools.product(range(5), repeat=n)]
+    rows += [[9] * n + [t] + [9] * m for n in range(40) for m in range(40) for t in (1, 2, 32768, 65535)]
+    base = list(range(100, 140))
+    for i, j in itertools.combinations(range(40), 2):
+        row = base.copy()
+        row[i], row[j] = row[j], row[i]
+        rows.append(row)
+    rows = [list(row) for row in dict.fromkeys(map(tuple, rows))]
+    prints = fingerprints(Ragged.of(rows))
+    for lane in range(2):
+        assert len(np.unique(prints[:, lane])) == len(rows)
+    bits = np.unpackbits(prints.view(np.uint8).reshape(len(rows), 16), axis=1).mean(0)
+    assert (np.abs(bits - 0.5) < 0.1).all()  # no bit is stuck

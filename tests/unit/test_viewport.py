@@ -1,0 +1,238 @@
+"""What the browser shows, without a screen: windows, spelling, layout, scrolling."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokfmt.core.axis import Info, Layout
+from tokfmt.core.errors import CorruptError
+from tokfmt.core.ragged import offsets_of
+from tokfmt.tui.layout import UNBOUNDED, Mode, lines_of
+from tokfmt.tui.letters import Alphabet, Kind, glyphs, spell
+from tokfmt.tui.scroll import Manner, NotLoadedError, Roll, Scroll
+from tokfmt.tui.viewport import WINDOW, Damage, Lru, Piece, Span, Viewport, fetched, fetched_span
+
+
+class Memory:
+    """Sequences in memory; positions in `broken` cannot be read. Counts what was read."""
+
+    def __init__(self, lengths, broken=()):
+        self.bounds = offsets_of(lengths)
+        total = int(self.bounds[-1])
+        self.data = np.arange(total, dtype=np.uint32)
+        self.info = Info(Layout.DOCUMENTS, np.dtype(np.uint32), len(lengths), total)
+        self.broken, self.read = set(broken), 0
+
+    def tokens(self, start, stop):
+        if not 0 <= start <= stop <= self.info.tokens:
+            raise IndexError(f"{start}:{stop}")
+        if any(start <= position < stop for position in self.broken):
+            raise CorruptError("x", "is damaged")
+        self.read += stop - start
+        return self.data[start:stop]
+
+    def offsets(self, first, last):
+        return self.bounds[first : last + 1]
+
+
+class Endless:
+    """10^12 sequences of 1,000 tokens each, computed; or one sequence of 10^15."""
+
+    def __init__(self, length=1000, total=10**15):
+        self.length, self.asked = length, 0
+        self.info = Info(Layout.SAMPLES, np.dtype(np.uint64), total // length, total, sample_length=length)
+
+    def tokens(self, start, stop):
+        assert stop - start <= 1 << 16
+        self.asked += stop - start
+        return np.arange(start, stop, dtype=np.uint64) % np.uint64(50_000)
+
+    def offsets(self, first, last):
+        assert last - first <= 1 << 10
+        return np.arange(first, last + 1, dtype=np.int64) * self.length
+
+
+class Words:
+    """Every fifth token a word, the others letters; every seventh a line feed; bytes that need their neighbours."""
+
+    def pieces(self, units):
+        return [self.piece(int(unit)) for unit in units]
+
+    @staticmethod
+    def piece(unit):
+        if unit % 37 == 36:
+            return b"\xe2\x9c"
+        if unit % 37 == 0 and unit:
+            return b"\x85 \xff"
+        return b"\n" if unit % 7 == 0 else b" word" if unit % 5 == 0 else b"ab"
+
+
+ALPHABET = Alphabet(Words(), frozenset({3}), 4)
+
+
+@given(st.lists(st.integers(0, 3 * WINDOW), min_size=1, max_size=200), st.data())
+def test_pieces_are_what_was_stored(lengths, data):
+    reader = Memory(lengths)
+    port = Viewport(reader)
+    row = data.draw(st.integers(0, len(lengths) - 1))
+    start = data.draw(st.integers(0, lengths[row] + 5))
+    stop = data.draw(st.integers(start, lengths[row] + 10))
+    assert port.peek(row, start, stop) is None
+    assert fetched_span(port, row) == Span(int(reader.bounds[row]), lengths[row])
+    own = reader.data[reader.bounds[row] : reader.bounds[row + 1]]
+    assert np.array_equal(fetched(port, row, start, stop).units, own[start:stop])
+    assert port.peek(row, start, stop) is not None
+    assert reader.read <= stop - start + 2 * WINDOW
+
+
+def test_a_position_leads_to_its_row():
+    lengths = [3, 0, 0, 5, 1]
+    port = Viewport(Memory(lengths))
+    assert [port.row_at(position) for position in (-1, 0, 2, 3, 7, 8, 9)] == [None, 0, 0, 3, 3, 4, None]
+
+
+def test_damage_is_cached_and_the_rest_is_shown():
+    reader = Memory([10, WINDOW, 10], broken=[WINDOW])
+    port = Viewport(reader)
+    assert isinstance(fetched(port, 2, 0, 4), Damage)
+    assert "is damaged" in fetched(port, 1, WINDOW - 5, WINDOW).why
+    assert list(fetched(port, 0, 0, 3).units) == [0, 1, 2]
+
+
+def test_the_cache_keeps_what_was_used_last():
+    lru = Lru(2)
+    lru.put("a", 1)
+    lru.put("b", 2)
+    lru.get("a")
+    lru.put("c", 3)
+    assert (lru.get("a"), lru.get("b"), lru.get("c"), len(lru)) == (1, None, 3, 2)
+
+
+def test_the_last_of_10_to_the_12_rows_is_read_alone():
+    reader = Endless()
+    port = Viewport(reader)
+    last = reader.info.sequences - 1
+    assert fetched_span(port, last) == Span(last * 1000, 1000)
+    assert len(fetched(port, last, 0, 10).units) == 10
+    assert port.row_at(10**15 - 1) == last
+    assert reader.asked <= WINDOW
+
+
+@given(st.binary(max_size=60), st.lists(st.integers(1, 5), min_size=30, max_size=60))
+def test_spelling_loses_nothing(data, cuts):
+    pieces, at = [], 0
+    for cut in cuts:
+        pieces.append(data[at : at + cut])
+        at += cut
+    runs = [run for piece in spell(pieces) for run in piece]
+    back = b"".join(bytes.fromhex(text[1:-1]) if kind is Kind.BYTES else text.encode() for text, kind in runs)
+    assert back == b"".join(pieces)
+    texts = "".join(text if kind is Kind.TEXT else "\0" for text, kind in runs)
+    assert texts.count("\0") >= data[:at].decode("utf-8", "replace").count("\ufffd") - data[:at].count(b"\xef\xbf\xbd")
+
+
+def test_a_character_of_several_tokens_belongs_to_the_first():
+    assert spell([b"a\xe2", b"\x9c", b"\x85b"]) == [
+        [("a", Kind.TEXT), ("✅", Kind.TEXT)],
+        [],
+        [("b", Kind.TEXT)],
+    ]
+    assert spell([b"\xe2", b"\x9c", "x"]) == [[("⟨e2⟩", Kind.BYTES)], [("⟨9c⟩", Kind.BYTES)], [("x", Kind.TEXT)]]
+
+
+@given(st.integers(0, 3000), st.integers(1, 400), st.sampled_from(Mode), st.integers(8, 200), st.booleans())
+def test_lines_hold_every_token_once_and_fit(first, count, mode, width, whitespace):
+    piece = Piece(np.arange(first, first + count, dtype=np.uint32))
+    lines = lines_of(piece, first, ALPHABET, mode, width, whitespace)
+    leading = [line for line in lines if line.leads]
+    assert leading[0].first == first
+    assert leading[-1].last == first + count
+    for before, after in zip(leading, leading[1:], strict=False):
+        assert before.first <= after.first <= before.last
+    widest = 13 if mode is Mode.BOTH else 2
+    assert all(sum(run.cells for run in line.runs) <= max(width, widest) for line in lines)
+    shown = {run.token for line in lines for run in line.runs}
+    spelled = set(glyphs(piece.units, first, ALPHABET).tokens)
+    assert shown >= spelled if mode is Mode.TEXT else shown == set(range(first, first + count))
+
+
+def test_labels_stand_beneath_their_tokens():
+    units = np.arange(1, 20, dtype=np.uint32)
+    piece = Piece(units, np.ones(19, np.uint8), units + 1)
+    text, ids, labels = lines_of(piece, 0, ALPHABET, Mode.BOTH, 500, False)[:3]
+    assert [run.text.strip() for run in ids.runs][:3] == ["1", "2", "3"]
+    assert [run.text.strip() for run in labels.runs][:3] == ["2", "3", "4"]
+    assert text.column_of(2) == ids.column_of(2) == labels.column_of(2)
+
+
+def test_a_border_is_drawn_between_documents_but_not_in_padding():
+    units = np.array([1, 2, 4, 5, 4, 4, 4], np.uint32)
+    lines = lines_of(Piece(units), 0, ALPHABET, Mode.TEXT, 80, False)
+    assert [line.runs[0].kind is Kind.RULE for line in lines] == [False, True, False]
+
+
+def loaded(scroll, step):
+    """Do a step, loading what it misses, as the reader does."""
+    for _ in range(100):
+        try:
+            return step()
+        except NotLoadedError as missing:
+            scroll.roll.load(missing.chunk)
+    raise AssertionError("never has what it needs")
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_down_and_up_again_passes_every_line(mode):
+    port = Viewport(Memory([5, 9000]))
+    roll = Roll(port, 1, fetched_span(port, 1), ALPHABET, Manner(mode, 60))
+    scroll = Scroll(roll)
+    seen, before = [], -1
+    while scroll.cursor != before:
+        before = scroll.cursor
+        seen.append(loaded(scroll, lambda: scroll.find(scroll.cursor)))
+        loaded(scroll, lambda: scroll.by_lines(1))
+        loaded(scroll, lambda: scroll.reveal(20))
+    assert seen == sorted(set(seen))
+    assert seen[-1][0] == roll.count - 1
+    stops = [roll.peek(number) for number in range(roll.count)]
+    assert [chunk.start for chunk in stops[1:]] == [chunk.stop for chunk in stops[:-1]]
+    loaded(scroll, lambda: scroll.by_lines(-(10**6)))
+    assert loaded(scroll, lambda: scroll.find(scroll.cursor)) == (0, 0)
+
+
+@given(st.integers(0, 10**15 - 1), st.sampled_from(Mode))
+def test_any_token_of_a_sequence_of_10_to_the_15(token, mode):
+    reader = Endless(10**15)
+    port = Viewport(reader)
+    roll = Roll(port, 0, fetched_span(port, 0), ALPHABET, Manner(mode, 80))
+    scroll = Scroll(roll)
+    scroll.to(token)
+    loaded(scroll, lambda: scroll.reveal(30))
+    lines, _ = scroll.visible(30)
+    assert any(line.first <= token < line.last for line in lines)
+    assert reader.asked <= 20 * WINDOW
+
+
+def test_a_token_of_many_lines_does_not_hold_the_cursor():
+    class Long:
+        def pieces(self, units):
+            return [b"x" * 200 if unit == 1 else b"y" for unit in units]
+
+    port = Viewport(Memory([3]))
+    roll = Roll(port, 0, fetched_span(port, 0), Alphabet(Long()), Manner(Mode.TEXT, 20))
+    scroll = Scroll(roll)
+    for lines, token, line in ((1, 1, 1), (5, 1, 6), (100, 1, 10), (-1, 1, 9), (-100, 0, 0)):
+        loaded(scroll, lambda lines=lines: scroll.by_lines(lines))
+        assert (scroll.cursor, scroll.here()) == (token, (0, line))
+
+
+def test_scrolling_stops_where_the_last_line_is_at_the_bottom():
+    port = Viewport(Memory([3000]))
+    roll = Roll(port, 0, fetched_span(port, 0), ALPHABET, Manner(Mode.IDS, UNBOUNDED))
+    scroll = Scroll(roll)
+    loaded(scroll, lambda: scroll.by_view(10**6, 10))
+    lines, missing = scroll.visible(10)
+    assert missing is None
+    assert len(lines) == 10
+    assert lines[-1].last == 3000

@@ -1,0 +1,98 @@
+"""`tokfmt browse`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tokfmt.cli.parameters import examples, reading
+
+_EPILOG = examples(
+    "tokfmt browse fixtures/modalities/D_2byte_gpt2.pbin",
+    "tokfmt browse fixtures/text/corpus.jsonl --tokenizer fixtures/tokenizer",
+    "tokfmt browse fixtures/modalities/D_2byte_gpt2.pbin --screenshot out.svg --keys 'down down enter'",
+)
+
+
+class Size(click.ParamType[Any]):
+    """`160x48`: columns and lines."""
+
+    name = "COLUMNSxLINES"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return value
+        columns, _, lines = str(value).partition("x")
+        if not (columns.isdecimal() and lines.isdecimal() and 20 <= int(columns) <= 500 and 5 <= int(lines) <= 200):
+            self.fail(f"{value!r} is not of the form 160x48 (20x5 to 500x200)", param, ctx)
+        return int(columns), int(lines)
+
+
+@click.command("browse", epilog=_EPILOG, no_args_is_help=True)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--tokenizer", metavar="NAME|DIR|FILE", help="Shows text. Remembered for the dataset.")
+@click.option("--theme", metavar="NAME", help="Colours: tokyo-night, catppuccin-latte, nord, gruvbox ...")
+@click.option("--screenshot", type=click.Path(dir_okay=False), metavar="OUT.svg", help="Draw the screen to a file.")
+@click.option("--keys", default="", metavar="'KEY KEY'", help="With --screenshot: press these first.")
+@click.option("--size", type=Size(), default="120x36", help="With --screenshot: of the screen.", show_default=True)
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@reading
+def command(paths: tuple[str, ...], **given: Any) -> None:
+    """Look into datasets of any size in the terminal: ? shows the keys, q quits."""
+    from tokfmt.ops.sources import SourceRequest, expanded
+
+    given.pop("debug")
+    requests = [
+        SourceRequest(
+            (path,), given["from_format"], given["eos"], given["from_options"], given["text_field"], given["split"]
+        )
+        for path in expanded(paths)
+    ]
+    if given["screenshot"] is None and not sys.stdout.isatty():
+        _preview(requests[0].paths[0], given)
+        return
+    app = _app(requests, given["tokenizer"], given["theme"])
+    if given["screenshot"] is not None:
+        _draw(app, given["screenshot"], given["keys"].split(), given["size"])
+        return
+    app.run()
+
+
+def _app(requests: list[Any], tokenizer: str | None, theme: str | None) -> Any:
+    """The browser, with the first dataset open: what is wrong with it is said before anything is drawn."""
+    from tokfmt.tui.session import open_session
+
+    session = open_session(requests[0], tokenizer)
+    from tokfmt.tui.app import DARK, Browser
+
+    app = Browser(session, requests[1:], tokenizer, DARK)
+    if theme is not None:
+        if theme not in app.available_themes:
+            known = ", ".join(sorted(app.available_themes))
+            raise click.UsageError(f"no theme {theme!r}; there are {known}")
+        app.theme = theme
+    return app
+
+
+def _draw(app: Any, out: str, keys: list[str], size: tuple[int, int]) -> None:
+    from tokfmt.core.errors import ConversionError, printable
+    from tokfmt.tui.screenshot import screenshot
+
+    drawn = screenshot(app, keys, size)
+    try:
+        Path(out).write_text(drawn, encoding="utf-8")
+    except OSError as error:
+        raise ConversionError(f"{printable(out)}: cannot be written ({error.strerror})") from error
+
+
+def _preview(path: Any, given: dict[str, Any]) -> None:
+    """What `show` prints, for a pipe."""
+    from tokfmt.cli.show import print_preview
+    from tokfmt.ops.show import show
+
+    click.echo("note: stdout is no terminal, so this is what tokfmt show prints", err=True)
+    names = ("from_format", "from_options", "tokenizer", "text_field", "eos", "split")
+    print_preview(show(path, **{name: given[name] for name in names}))

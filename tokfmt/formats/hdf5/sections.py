@@ -1,0 +1,247 @@
+"""The parts of HDF5 files, named for people: superblock, what is in the root group, attributes, chunks.
+
+As `container`, the HDF5 library reads headers only; soft and external links are named, never followed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tokfmt.core.errors import CorruptError, FormatError
+from tokfmt.core.files import File
+from tokfmt.core.inside import Field, Section
+from tokfmt.core.sections import Part, broken, shown
+from tokfmt.formats.hdf5 import facts, order
+from tokfmt.formats.hdf5.chunk_map import read_map
+from tokfmt.formats.hdf5.container import (
+    FILTER_NAMES,
+    attribute_of,
+    box_of,
+    check_superblock,
+    dtype_of,
+    filters_of,
+    header_of,
+    library_errors,
+    open_library,
+    root_names,
+    shape_of,
+)
+from tokfmt.formats.hdf5.filters import DEFLATE, FLETCHER32, SHUFFLE, DamagedChunkError, Pipeline
+from tokfmt.formats.hdf5.superblock import superblock_fields
+from tokfmt.formats.hdf5.table import ChunkMap, Table
+
+_NAMES = {DEFLATE: "deflate", SHUFFLE: "shuffle", FLETCHER32: "fletcher32", **FILTER_NAMES}
+_ATTRIBUTES = 64
+_ANY = np.dtype("<i4")  # the type of values that are not looked at
+_DECODED = 1 << 20  # bytes of a chunk up to which it is decoded when it is looked at, to see whether it can be
+_MEANINGS = {
+    "n_examples": "samples in the file",
+    "stride": "how samples continue each other (tokfmt)",
+    "eos_id": "separator (tokfmt)",
+    "pad_id": "what fills up the last sample (tokfmt)",
+    "first_token": "position of the file's first token in the stream (tokfmt)",
+    "stream_tokens": "tokens of the whole stream (tokfmt)",
+}
+
+
+def sections(path: Path) -> Sequence[Section]:
+    """Of each file: superblock, root group, attributes, and how `data` is stored."""
+    try:
+        files = order.files_of([path])
+    except FormatError as error:
+        return [Part("files", path, lambda error=error: (broken(error),))]  # type: ignore[misc]
+    parts: list[Part] = []
+    for file in files:
+        of = "" if len(files) == 1 else f" of {file.name}"
+        parts += [
+            Part(f"superblock{of}", file, lambda file=file: superblock_fields(File(file))),  # type: ignore[misc]
+            Part(f"root group{of}", file, lambda file=file: _within(file, _objects)),  # type: ignore[misc]
+            Part(f"attributes{of}", file, lambda file=file: _within(file, _attributes)),  # type: ignore[misc]
+            Part(f"storage of /data{of}", file, lambda file=file: _within(file, _storage)),  # type: ignore[misc]
+        ]
+    return parts
+
+
+def _within(path: Path, look: Any) -> Any:
+    """What `look(file, handle)` finds in an opened file."""
+    file = File(path)
+    check_superblock(file)
+    with library_errors(path):
+        handle = open_library(path)
+    try:
+        with library_errors(path):
+            return look(file, handle)
+    finally:
+        handle.close()
+
+
+def _objects(file: File, handle: Any) -> list[Field]:
+    return [field for name in sorted(root_names(handle)) for field in _object(file, handle, name)]
+
+
+def _object(file: File, handle: Any, name: str) -> Iterator[Field]:
+    from h5py import h5d, h5l, h5o
+
+    key = name.encode()
+    if key not in handle.id and not handle.id.links.exists(key):  # a name that had to be escaped
+        yield Field(f"/{name}", None, 0, "?")
+        return
+    if handle.id.links.get_info(key).type != h5l.TYPE_HARD:
+        kind = {h5l.TYPE_SOFT: "a soft link", h5l.TYPE_EXTERNAL: "an external link"}.get(
+            handle.id.links.get_info(key).type, "a link"
+        )
+        yield Field(f"/{name}", None, 0, kind, "not followed: it may lead out of the file", wrong=name == "data")
+        return
+    if h5o.get_info(handle.id, key).type != h5o.TYPE_DATASET:
+        yield Field(f"/{name}", None, 0, "a group or a type", "", wrong=name == "data")
+        return
+    dataset = h5d.open(handle.id, key)
+    lengths, kind = tuple(int(n) for n in dataset.shape or ()), dataset.dtype
+    properties = dataset.get_create_plist()
+    meaning, odd = _layout(properties, h5d), ""
+    if name == "data" and len(lengths) == 3:
+        table = Table(file, box_of(lengths), _ANY, 0)
+        foreign = header_of(file, handle, dataset, table).foreign
+        odd = f"{foreign}, not GPT samples" if foreign else "" if all(lengths[1:]) else "holds no tokens"
+    elif name == "data" and len(lengths) != 1:
+        odd = "should have 3 dimensions (samples) or 1 (a corpus)"
+    told = "; ".join(filter(None, (odd, meaning)))
+    yield Field(f"/{name}", None, 0, f"{list(lengths)} of {kind}", told, bool(odd))
+
+
+def _layout(properties: Any, h5d: Any) -> str:
+    if properties.get_external_count():
+        return "values in other files (external storage)"
+    layout = properties.get_layout()
+    if layout != h5d.CHUNKED:
+        words = {h5d.CONTIGUOUS: "contiguous", h5d.VIRTUAL: "virtual: values in other files", h5d.COMPACT: "compact"}
+        return words.get(layout, "unknown layout")
+    chunk = [int(n) for n in properties.get_chunk()]
+    numbers = [int(properties.get_filter(k)[0]) for k in range(properties.get_nfilters())]
+    filters = ", ".join(_NAMES.get(number, f"filter {number}") for number in numbers)
+    return f"chunks of {chunk}, {filters or 'no filter'}"
+
+
+def _attributes(file: File, handle: Any) -> list[Field]:
+    """Those of the root group and of `data`; `n_examples` compared with the samples there are."""
+    from h5py import h5d, h5l, h5o
+
+    links, found = handle.id.links, list(_of("/", handle.id))
+    if b"data" not in handle.id or links.get_info(b"data").type != h5l.TYPE_HARD:
+        return found
+    found += _of("/data", h5o.open(handle.id, b"data"))
+    if h5o.get_info(handle.id, b"data").type != h5o.TYPE_DATASET:
+        return found
+    dataset = h5d.open(handle.id, b"data")
+    stored = header_of(file, handle, dataset, Table(file, box_of(shape_of(file, dataset)), _ANY, 0))
+    try:
+        facts.own(stored)
+    except CorruptError as error:
+        found.append(broken(error))
+    name = "/ n_examples"
+    if stored.rank != 3:
+        return found
+    if not any(field.name == name for field in found):
+        found.append(Field(name, None, 0, "not there", "iterable trainers refuse the file without it", wrong=True))
+    expected = f"{len(stored.table):,}"
+    told = f"samples in the file; should be {expected}"
+    return [
+        replace(field, meaning=told, wrong=True) if field.name == name and field.value not in (expected, "not there")
+        else field
+        for field in found
+    ]  # fmt: skip
+
+
+def _of(owner: str, of: Any) -> Iterator[Field]:
+    from h5py import h5a
+
+    for k in range(min(_ATTRIBUTES, h5a.get_num_attrs(of))):
+        name = h5a.open(of, index=k).name.decode("utf-8", "backslashreplace")
+        value = attribute_of(of, name)
+        told = "of another kind" if value is None or value == "?" else shown(value)
+        yield Field(f"{owner} {shown(name)}", None, 0, told, _MEANINGS.get(name, ""))
+
+
+def _storage(file: File, handle: Any) -> Any:
+    """The chunks of `data`, or where its values lie."""
+    from h5py import h5d, h5l
+
+    if b"data" not in handle.id or handle.id.links.get_info(b"data").type != h5l.TYPE_HARD:
+        return [Field("/data", None, 0, "not there", "one dataset 'data' is expected", wrong=True)]
+    dataset = h5d.open(handle.id, b"data")
+    kind, shape, properties = dtype_of(file, dataset.get_type()), shape_of(file, dataset), dataset.get_create_plist()
+    if properties.get_external_count() or properties.get_layout() not in (h5d.CHUNKED, h5d.CONTIGUOUS):
+        return [Field("/data", None, 0, _layout(properties, h5d), "not read", wrong=True)]
+    if properties.get_layout() == h5d.CONTIGUOUS:
+        place, size = dataset.get_offset(), math.prod(shape) * kind.itemsize
+        if place is None:
+            return [Field("/data", None, 0, "never written", f"{size:,} bytes are expected", wrong=size > 0)]
+        if place + size > file.size:
+            left = f"only {max(0, file.size - place):,} of {size:,} bytes are there"
+            return [Field("/data", place, max(0, file.size - place), "cut", left, wrong=True)]
+        return _Values(Table(file, box_of(shape), kind, int(place)))
+    chunk = tuple(int(n) for n in properties.get_chunk())
+    pipeline = Pipeline(filters_of(file, properties, kind.itemsize), 0, kind.itemsize)
+    return _Chunks(file, read_map(file, dataset, box_of(shape), box_of(chunk), pipeline), box_of(shape))
+
+
+class _Chunks:
+    """The chunks of `data`."""
+
+    def __init__(self, file: File, chunks: ChunkMap, shape: tuple[int, int, int]) -> None:
+        self.file, self.chunks, self.shape = file, chunks, shape
+        self.count = len(chunks.places)
+
+    def fields(self, first: int, last: int) -> list[Field]:
+        return [self._chunk(number) for number in range(first, min(last, self.count))]
+
+    def _chunk(self, number: int) -> Field:
+        chunks, name = self.chunks, f"chunk {number:,}"
+        place, stored = int(chunks.places[number]), chunks.stored(number)
+        row = number // (chunks.grid[1] * chunks.grid[2]) * chunks.shape[0]
+        rows = f"sample {row:,}" if chunks.shape[0] == 1 else f"rows {row:,} to {row + chunks.shape[0] - 1:,}"
+        if place < 0:
+            return Field(name, None, 0, "missing", f"{rows}: HDF5 readers see fill values instead", wrong=True)
+        skipped = chunks.skipped(number)
+        value = f"{stored:,} bytes of {chunks.pipeline.nominal:,}, filter mask {skipped}"
+        wrong = self._damage(number, place, stored)
+        meaning = wrong or rows + (", stored as is" if skipped else "")
+        return Field(name, place, max(0, min(stored, self.file.size - place)), value, meaning, bool(wrong))
+
+    def _damage(self, number: int, place: int, stored: int) -> str:
+        """What is wrong with a chunk, "" if nothing is."""
+        pipeline = self.chunks.pipeline
+        if place + stored > self.file.size:
+            return "lies beyond the end of the file"
+        if stored > pipeline.most_stored():
+            return f"is larger than it can be ({pipeline.most_stored():,} bytes)"
+        if pipeline.nominal > _DECODED:
+            return ""
+        try:
+            pipeline.decode(self.file.array(place, stored, "u1"), self.chunks.skipped(number))
+        except DamagedChunkError as error:
+            return str(error)
+        return ""
+
+
+class _Values:
+    """Rows of `data` when it is contiguous; single values of a corpus."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.count = len(table)
+
+    def fields(self, first: int, last: int) -> list[Field]:
+        last, size = max(first, min(last, self.count)), math.prod(self.table.shape[1:]) * self.table.dtype.itemsize
+        fields = []
+        for k, row in enumerate(self.table.read(first, last).reshape(last - first, -1) if last > first else ()):
+            name = f"{'token' if row.size == 1 else 'sample'} {first + k:,}"
+            value = " ".join(map(str, row[:8].tolist())) + (" …" if row.size > 8 else "")
+            fields.append(Field(name, self.table.offset(first + k), size, value, wrong=int(row.min(initial=0)) < 0))
+        return fields

@@ -1,0 +1,91 @@
+"""What is known of one token: id, bytes, position, byte in the file, mask and label. Reads; for a worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.inside import Place, place_of
+from tokfmt.core.records import RecordReader
+from tokfmt.tui.session import Session
+from tokfmt.tui.viewport import Damage, Span, fetched, fetched_span
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFacts:
+    """A token.
+
+    Attributes:
+        row, unit: The row, and the number of the token in it; length: Tokens of the row.
+        value: Its id, or the code point.
+        spelled: What it stands for, escaped; raw: its bytes; both None without a tokenizer.
+        position: On the token axis.
+        place: Its bytes in a file.
+        mask, label: Of a sample.
+        special: It is a special token, or the separator.
+    """
+
+    row: int
+    unit: int
+    length: int
+    value: int
+    spelled: str | None = None
+    raw: bytes | None = None
+    position: int | None = None
+    place: Place | None = None
+    mask: int | None = None
+    label: int | None = None
+    label_spelled: str | None = None
+    special: str = ""
+
+
+def facts_of(session: Session, row: int, unit: int) -> TokenFacts | Damage | None:
+    """The facts of a token; None where there is none."""
+    port, alphabet = session.port, session.alphabet
+    span = fetched_span(port, row)
+    if not isinstance(span, Span) or unit >= span.length:
+        return span if isinstance(span, Damage) else None
+    piece = fetched(port, row, unit, unit + 1)
+    if isinstance(piece, Damage):
+        return piece
+    value = int(piece.units[0])
+    label = None if piece.labels is None else int(piece.labels[0])
+    position = None if span.start is None else span.start + unit
+    raw, spelled = _spelling(session, value)
+    return TokenFacts(
+        row,
+        unit,
+        span.length,
+        value,
+        spelled,
+        raw,
+        position,
+        _place(session, position),
+        None if piece.masks is None else int(piece.masks[0]),
+        label,
+        None if label is None else _spelling(session, label)[1],
+        "separator" if value == alphabet.separator else "special" if value in alphabet.specials else "",
+    )
+
+
+def _spelling(session: Session, value: int) -> tuple[bytes | None, str | None]:
+    alphabet = session.alphabet
+    if alphabet.decoder is None:
+        return None, None
+    piece = alphabet.decoder.pieces([value])[0]
+    if isinstance(piece, str):
+        return piece.encode("utf-8", "surrogatepass"), printable(piece)
+    try:
+        return piece, printable(piece.decode())
+    except UnicodeDecodeError:
+        return piece, "".join(f"⟨{byte:02x}⟩" for byte in piece)
+
+
+def _place(session: Session, position: int | None) -> Place | None:
+    reader = session.view.reader
+    if position is None or isinstance(reader, RecordReader):
+        return None
+    try:
+        return place_of(reader, position)
+    except TokfmtError:
+        return None

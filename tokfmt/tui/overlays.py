@@ -1,0 +1,73 @@
+"""What the app lays over everything for a moment: help, facts, the choice of a dataset, the command palette."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from tokfmt.core.errors import printable
+from tokfmt.ops.sources import SourceRequest
+from tokfmt.tui.about import about, bindings_of, help_blocks
+from tokfmt.tui.session import Session
+from tokfmt.tui.tabs import Entry
+from tokfmt.tui.tabs.tab import Tab
+
+
+class Overlays(App[None]):
+    """The part of the browser that opens screens."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("question_mark", "help", "Help", key_display="?"),
+        Binding("i", "about", "About this dataset", show=False),
+        Binding("d", "datasets", "Datasets", show=False),
+    ]
+    requests: Sequence[SourceRequest]
+    current: int
+    entry: Entry
+
+    @property
+    def session(self) -> Session:
+        """The dataset that is shown."""
+        raise NotImplementedError
+
+    @property
+    def tab(self) -> Tab:
+        """The tab that is shown."""
+        raise NotImplementedError
+
+    def show_dataset(self, number: int) -> None:
+        """Show one of the datasets."""
+        raise NotImplementedError
+
+    def action_help(self) -> None:
+        from tokfmt.tui.screens.page import Page
+
+        self.push_screen(Page("Keys", help_blocks(self, self.entry.title, self.tab)))
+
+    def action_about(self) -> None:
+        from tokfmt.tui.screens.page import Page
+
+        self.push_screen(Page(printable(self.session.path), about(self.session), 90))
+
+    def action_datasets(self) -> None:
+        from tokfmt.tui.screens.choice import OneOf
+
+        if len(self.requests) == 1:
+            self.notify("Only one dataset is open: tokfmt browse A B opens several.")
+            return
+        names = [printable(request.paths[0]) for request in self.requests]
+        then: Callable[[int | None], None] = lambda number: None if number is None else self.show_dataset(number)  # noqa: E731
+        self.push_screen(OneOf("Datasets", names, self.current), then)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """What the command palette offers: what Textual does, and every action of the tab that is shown."""
+        yield from super().get_system_commands(screen)
+        for owner in (self.tab, self):
+            for binding in bindings_of(owner):
+                run = partial(owner.run_action, binding.action)
+                yield SystemCommand(binding.description, f"key {self.get_key_display(binding)}", run)

@@ -1,0 +1,1 @@
+"""What lies over the browser for a moment: help, questions, lists."""

@@ -1,0 +1,36 @@
+"""Which tabs there are. A tab is a widget with the methods of `Tab`; its module is imported when it is first shown.
+
+To add one: write `tabs/<name>.py` with a subclass of `Tab`, and add its line to TABS.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from tokfmt.tui.tabs.tab import Tab
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A tab.
+
+    Attributes:
+        name: Also its widget's id. title: On the screen. key: That shows it.
+        place: "module:class".
+    """
+
+    name: str
+    title: str
+    key: str
+    place: str
+
+    def make(self) -> Tab:
+        """The widget."""
+        module, _, name = self.place.partition(":")
+        return cast("Tab", getattr(import_module(module), name)(id=self.name))
+
+
+TABS = (Entry("sequences", "Sequences", "1", "tokfmt.tui.tabs.sequences:SequencesTab"),)

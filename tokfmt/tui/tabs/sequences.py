@@ -1,0 +1,163 @@
+"""The tab people live in: the list of rows, the reader beside it, what is known of a token beneath."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+
+from tokfmt.tui.about import manner_of, titles
+from tokfmt.tui.facts import facts_of
+from tokfmt.tui.layout import Mode
+from tokfmt.tui.opening import View
+from tokfmt.tui.session import Session, Where, carried, located
+from tokfmt.tui.tabs.jumps import Jumps
+from tokfmt.tui.widgets.desked import Desked
+from tokfmt.tui.widgets.detail import Detail
+from tokfmt.tui.widgets.divider import Divider
+from tokfmt.tui.widgets.reader import Reader
+from tokfmt.tui.widgets.sequences import SequenceList
+
+NARROW = 90
+"""Cells of the reader under which the facts of a token take a line more."""
+NARROWEST, WIDEST, STEP = 20, 80, 5  # per cent
+
+
+class SequencesTab(Jumps, Desked):
+    """List, reader, detail."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("m", "mode", "Text/ids"),
+        Binding("v", "view", "View"),
+        Binding("n", "next(1)", "Next"),
+        Binding("p", "next(-1)", "Previous", show=False),
+        Binding("w", "toggle_reader('whitespace')", "Whitespace", show=False),
+        Binding("l", "toggle_reader('wrap')", "Wrap lines", show=False),
+        Binding("z", "zoom", "Zoom", show=False),
+        Binding("less_than_sign", "resize(-1)", "Narrower list", show=False),
+        Binding("greater_than_sign", "resize(1)", "Wider list", show=False),
+        *Jumps.BINDINGS,
+    ]
+
+    def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
+        super().__init__(id=id)
+        self.share = 40
+        self._view: View | None = None
+
+    def compose(self) -> ComposeResult:
+        with Horizontal():
+            yield SequenceList()
+            yield Divider()
+            with Vertical(id="reading"):
+                yield Reader()
+                yield Detail()
+
+    @property
+    def list(self) -> SequenceList:
+        """The list."""
+        return self.query_one(SequenceList)
+
+    @property
+    def reader(self) -> Reader:
+        """The reader."""
+        return self.query_one(Reader)
+
+    @property
+    def where(self) -> Where:
+        """The row that is shown, and the token under the cursor."""
+        return self.reader.row, self.reader.cursor
+
+    # showing
+
+    def show(self, session: Session) -> None:
+        other = not hasattr(self, "session") or session is not self.session
+        self.session = session
+        before, self._view, where = self._view, session.view, self.where
+        self.generation += 1
+        if other or before is None:
+            self.go((0, 0))
+        elif before is session.view:
+            self.go(where)
+        elif not before.port.count:
+            self.go((0, 0))
+        else:
+            self.ask(lambda: carried(before, where, session.view), self.go)
+
+    def go(self, where: Where) -> None:
+        """Show a row, the cursor on a token of it."""
+        port, alphabet = self.session.port, self.session.alphabet
+        row = max(0, min(where[0], port.count - 1))
+        if self.list.port is not port or self.list.alphabet != alphabet:
+            self.list.show(port, alphabet, row)
+        else:
+            self.list.point_at(row)
+        if port.count:
+            self.reader.show(port, alphabet, row, where[1])
+        self._title()
+
+    def reveal(self, position: int) -> None:
+        port = self.session.port
+        self.ask_where(lambda: located(port, position))
+
+    def ask_where(self, find: Callable[[], Where | None]) -> None:
+        self.ask(find, lambda where: None if where is None else self.go(where))
+
+    def enter(self) -> None:
+        self.list.focus()
+
+    def _title(self) -> None:
+        reader, reading = self.reader, self.query_one("#reading")
+        self.list.border_title, reading.border_title = titles(self.session, reader.row)
+        manner = manner_of(self.session, reader.mode, whitespace=reader.whitespace, wrap=reader.wrap)
+        reading.border_subtitle = manner
+
+    @on(SequenceList.Chosen)
+    def _chosen(self, message: SequenceList.Chosen) -> None:
+        self.reader.show(self.session.port, self.session.alphabet, message.row)
+
+    @on(Reader.Moved)
+    def _moved(self) -> None:
+        session, (row, unit) = self.session, self.where
+        self._title()
+        if session.port.count and self.reader.port is session.port:
+            self.ask(
+                lambda: facts_of(session, row, unit),
+                lambda facts: self.query_one(Detail).show(facts, session.port.unit),
+            )
+
+    def on_resize(self) -> None:
+        self.set_class(self.query_one("#reading").size.width < NARROW, "narrow")
+
+    # doing
+
+    def action_mode(self) -> None:
+        modes = list(Mode)
+        self.reader.mode = modes[(modes.index(self.reader.mode) + 1) % len(modes)]
+
+    def action_toggle_reader(self, what: str) -> None:
+        setattr(self.reader, what, not getattr(self.reader, what))
+
+    def action_view(self) -> None:
+        self.app.next_view()  # type: ignore[attr-defined]
+
+    def action_next(self, step: int) -> None:
+        self.list.choose(self.list.cursor + step)
+
+    def action_zoom(self) -> None:
+        self.toggle_class("zoomed")
+        self.reader.focus()
+
+    def action_resize(self, step: int) -> None:
+        self._split(self.share + step * STEP)
+
+    @on(Divider.Dragged)
+    def _dragged(self, message: Divider.Dragged) -> None:
+        self._split(round(100 * message.column / max(1, self.size.width)))
+
+    def _split(self, share: int) -> None:
+        self.share = max(NARROWEST, min(WIDEST, share))
+        self.list.styles.width = f"{self.share}%"

@@ -1,0 +1,226 @@
+"""What a screen shows of a dataset: rows and windows of tokens, cached, never more than was looked at.
+
+Everything comes in two halves: `peek_*` answers at once from what is cached, or None, and is for drawing; `load_*`
+reads and is for a worker thread. What could not be read is cached as `Damage`, and the rest stays usable.
+
+A *row* is a sequence, a sample, a record: what the list shows a line of. Its *units* are tokens, or the characters of a
+text that has no tokens (see `records`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import TokenReader, sequence_at
+from tokfmt.core.errors import TokfmtError
+from tokfmt.core.inside import Sampled
+from tokfmt.core.ragged import Offsets, Tokens
+
+WINDOW = 4096
+"""Units read at once: the beginnings of all rows on a screen may lie far apart."""
+
+BLOCK = 64
+"""Rows looked up at once."""
+
+_WINDOWS = 1024  # kept: at most 32 MiB of uint64
+_BLOCKS = 4096
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Lru(Generic[K, V]):
+    """The values used last. Threads share it."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._lock = most, threading.Lock()
+        self._held: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K) -> V | None:
+        with self._lock:
+            found = self._held.get(key)
+            if found is not None:
+                self._held.move_to_end(key)
+            return found
+
+    def put(self, key: K, value: V) -> None:
+        with self._lock:
+            self._held[key] = value
+            self._held.move_to_end(key)
+            while len(self._held) > self._most:
+                self._held.popitem(last=False)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._held.clear()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A part that could not be read, and why, in one line."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where a row lies: its first position on the token axis (None where there is no axis) and its units."""
+
+    start: int | None
+    length: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """Some units of a row, all arrays [n]; masks and labels only where samples are stored with them."""
+
+    units: Tokens
+    masks: NDArray[np.uint8] | None = None
+    labels: NDArray[np.integer] | None = None
+
+
+class Port(Protocol):
+    """Rows as a screen sees them.
+
+    Attributes:
+        count: Rows. unit: "token" or "character". sampled: Pieces come with masks and labels.
+    """
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def sampled(self) -> bool: ...
+
+    def peek_span(self, row: int) -> Span | Damage | None: ...
+
+    def peek(self, row: int, start: int, stop: int) -> Piece | Damage | None:
+        """Units `start <= i < stop` of a row, cut at its end; None while they are not there."""
+
+    def load_spans(self, first: int, last: int) -> None: ...
+
+    def load(self, row: int, start: int, stop: int) -> None: ...
+
+    def row_at(self, position: int) -> int | None:
+        """The row that holds a token position. Reads. None where there is no axis."""
+
+
+def fetched_span(port: Port, row: int) -> Span | Damage:
+    """A row's span, loaded if need be."""
+    found = port.peek_span(row)
+    if found is None:
+        port.load_spans(row, row + 1)
+        found = port.peek_span(row)
+    return found or Damage("was not kept; try again")
+
+
+def fetched(port: Port, row: int, start: int, stop: int) -> Piece | Damage:
+    """Units of a row, loaded if need be."""
+    found = port.peek(row, start, stop)
+    if found is None:
+        fetched_span(port, row)
+        port.load(row, start, stop)
+        found = port.peek(row, start, stop)
+    return found or Damage("was not kept; try again")
+
+
+def damage_of(error: TokfmtError) -> Damage:
+    """An error as what is shown in its place."""
+    return Damage(" ".join(str(error).split()))
+
+
+class Viewport:
+    """Rows and windows of a token axis. A Port."""
+
+    unit = "token"
+
+    def __init__(self, reader: TokenReader) -> None:
+        self.reader = reader
+        self.count = reader.info.sequences
+        self.sampled = isinstance(reader, Sampled)
+        self._offsets: Lru[int, Offsets | Damage] = Lru(_BLOCKS)
+        self._windows: Lru[int, Piece | Damage] = Lru(_WINDOWS)
+
+    def peek_span(self, row: int) -> Span | Damage | None:
+        block = self._offsets.get(row // BLOCK)
+        if block is None or isinstance(block, Damage):
+            return block
+        at = row % BLOCK
+        return Span(int(block[at]), int(block[at + 1] - block[at]))
+
+    def load_spans(self, first: int, last: int) -> None:
+        for number in range(first // BLOCK, -(-min(last, self.count) // BLOCK)):
+            if self._offsets.get(number) is None:
+                a = number * BLOCK
+                try:
+                    block: Offsets | Damage = self.reader.offsets(a, min(a + BLOCK, self.count)).copy()
+                except TokfmtError as error:
+                    block = damage_of(error)
+                self._offsets.put(number, block)
+
+    def peek(self, row: int, start: int, stop: int) -> Piece | Damage | None:
+        span = self.peek_span(row)
+        if not isinstance(span, Span) or span.start is None:
+            return span if isinstance(span, Damage) else None
+        a, b = span.start + min(start, span.length), span.start + min(stop, span.length)
+        found = []
+        for number in range(a // WINDOW, -(-b // WINDOW) if b > a else a // WINDOW):
+            window = self._windows.get(number)
+            if window is None or isinstance(window, Damage):
+                return window
+            base = number * WINDOW
+            found.append(_cut(window, max(a - base, 0), b - base))
+        return _joined(found, self.reader.info.dtype)
+
+    def load(self, row: int, start: int, stop: int) -> None:
+        span = self.peek_span(row)
+        if not isinstance(span, Span) or span.start is None:
+            return
+        a, b = span.start + min(start, span.length), span.start + min(stop, span.length)
+        for number in range(a // WINDOW, -(-b // WINDOW) if b > a else a // WINDOW):
+            if self._windows.get(number) is None:
+                self._windows.put(number, self._read(number * WINDOW))
+
+    def _read(self, start: int) -> Piece | Damage:
+        stop = min(start + WINDOW, self.reader.info.tokens)
+        try:
+            units = self.reader.tokens(start, stop)
+            if isinstance(self.reader, Sampled):
+                return Piece(units, self.reader.masks(start, stop), self.reader.labels(start, stop))
+            return Piece(units)
+        except TokfmtError as error:
+            return damage_of(error)
+
+    def row_at(self, position: int) -> int | None:
+        return sequence_at(self.reader, position) if 0 <= position < self.reader.info.tokens else None
+
+
+def _cut(piece: Piece, start: int, stop: int) -> Piece:
+    masks, labels = piece.masks, piece.labels
+    return Piece(
+        piece.units[start:stop],
+        None if masks is None else masks[start:stop],
+        None if labels is None else labels[start:stop],
+    )
+
+
+def _joined(pieces: list[Piece], dtype: np.dtype[np.unsignedinteger]) -> Piece:
+    if len(pieces) == 1:
+        return pieces[0]
+    if not pieces:
+        return Piece(np.empty(0, dtype))
+    masks = [piece.masks for piece in pieces if piece.masks is not None]
+    labels = [piece.labels for piece in pieces if piece.labels is not None]
+    units = np.concatenate([piece.units for piece in pieces])
+    return Piece(units, np.concatenate(masks) if masks else None, np.concatenate(labels) if labels else None)
