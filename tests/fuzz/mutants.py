@@ -140,7 +140,7 @@ def read(format_, path, rng):
 
     try:
         if rng.randrange(4) == 0:
-            return check(format_, path)
+            return check(format_, path, rng.random() < 0.7)
         source = open_source(
             [path], format=format_ if rng.random() < 0.8 else None, eos=rng.choice([None, 50256, "none"]),
             options=rng.choice(OPTIONS.get(format_, [{}])) if format_ else {}, jobs=1, drop=["fields"],
@@ -170,16 +170,16 @@ def read(format_, path, rng):
     return "data"
 
 
-def check(format_, path):
-    """The format's own checker lists what is wrong, and its parts are named; neither ever gives up."""
-    from tokfmt import registry
-    from tokfmt.core.options import parse_options
+def check(format_, path, deep):
+    """The checker lists what is wrong, and the parts are named; neither ever gives up."""
+    from tokfmt.ops.check import Demands
+    from tokfmt.ops.check import check as checked
 
-    chosen = registry.get(format_)
-    for finding in chosen.check(path, parse_options(chosen.read_options, {}, format_)):
+    (verdict,) = checked([path], Demands(deep=deep, format=format_, jobs=1))
+    for finding in verdict.findings:
         assert "\n" not in finding.message, finding
     parts(format_, path)
-    return "checked"
+    return f"exit {verdict.exit_code}"
 
 
 def parts(format_, path):

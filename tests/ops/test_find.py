@@ -1,5 +1,6 @@
 """The search engine against plain Python, with windows of a few tokens."""
 
+import json
 import re
 
 import numpy as np
@@ -13,7 +14,9 @@ from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops import find as finding
 from tokfmt.ops import find_text
-from tokfmt.ops.find import Hit, find
+from tokfmt.ops.find import Hit, Search, find
+from tokfmt.ops.find_records import find_records
+from tokfmt.ops.open import open_source
 from tokfmt.ops.query import LengthQuery, TextQuery, TokenQuery, is_query, parse_query
 from tokfmt.text.decoding import ByteLevelDecoder
 from tokfmt.views.concat import Concat
@@ -148,6 +151,17 @@ def test_text_over_the_borders_of_pieces():
     assert [h.start for h in find(reader, parse_query("text:a{3}"), decoder=DECODER)] == list(range(0, 30, 3))
 
 
+def test_text_among_wide_ids():
+    for dtype, odd in ((np.uint32, 2**32 - 1), (np.uint64, 2**63)):
+        reader = MemoryReader(Ragged.of([[0, odd, 1], [odd, 0, 1]], np.dtype(dtype)))
+        assert list(find(reader, parse_query("text:ab"), decoder=DECODER)) == [Hit(1, 4, 6)]
+        assert list(find(reader, parse_query(f"text:{odd}"), decoder=DECODER, each=True)) == [
+            Hit(0, 1, 2),
+            Hit(1, 3, 4),
+        ]
+        assert list(find(reader, parse_query(f"token:{odd}"), each=True)) == [Hit(0, 1, 2), Hit(1, 3, 4)]
+
+
 def test_stops_between_windows():
     reader = MemoryReader(Ragged.of([[1] * 50, [1] * 50]))
     for query, decoder in (("token:1", None), ("text:b", DECODER), ("len>0", None)):
@@ -249,3 +263,24 @@ def test_sequence_numbers_are_no_query(text):
 def test_text_needs_a_decoder():
     with pytest.raises(OptionError, match="--tokenizer"):
         list(find(MemoryReader(Ragged.of([[1]])), parse_query("text:a")))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.text("ab ä", max_size=9), max_size=8), st.booleans(), st.booleans(), st.data())
+def test_records_of_text(tmp_path_factory, lines, each, backwards, data):
+    path = tmp_path_factory.mktemp("records") / "x.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in lines or ["a"]))
+    lines = lines or ["a"]
+    reader = open_source([path]).reader
+    first, last = sorted((data.draw(st.integers(0, len(lines))), data.draw(st.integers(0, len(lines)))))
+    for query in ("text:ä", "text:a.", "len>3"):
+        if query[0] == "t":
+            hits = [Hit(i, *m.span()) for i, t in enumerate(lines) for m in re.finditer(query[5:], t)]
+        else:
+            hits = [Hit(i, 0, len(t)) for i, t in enumerate(lines) if len(t) > 3]
+        search = Search(each=each, backwards=backwards)
+        found = list(find_records(reader, parse_query(query), search, first=first, last=last))
+        assert found == expected(hits, first, last, each=each, backwards=backwards)
+    with pytest.raises(OptionError, match="--tokenizer"):
+        list(find_records(reader, parse_query("token:1"), Search()))
+    reader.close()

@@ -12,6 +12,7 @@ from tokfmt.core.ragged import Ragged
 from tokfmt.testing.strategies import datasets
 from tokfmt.views.chosen import Chosen
 from tokfmt.views.concat import Concat
+from tokfmt.views.rows import Rows
 from tokfmt.views.select import Known, NonEmpty, Slice
 from tokfmt.views.separated import WithoutTrailing, WithSeparators
 from tokfmt.views.split import SplitAt
@@ -66,6 +67,7 @@ def stacks(names=None):
             st.just(SplitAt(source, 3)),
             st.just(WithoutTrailing(WithSeparators(source, EOS), EOS, "x")),
             st.just(Dataset(source, "x")),
+            st.just(Rows(source, 3)),
             st.tuples(st.integers(0, count), st.integers(0, count)).map(lambda ab: Slice(source, min(ab), max(ab))),
             masks.map(lambda mask: Chosen(source, lambda a, b: np.array(mask, np.bool_)[a:b])),
             base.map(lambda other: Concat([source, other])),
@@ -82,7 +84,7 @@ def all_readers(reader):
             yield from all_readers(below)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(stacks())
 def test_there_and_back(top):
     for reader in all_readers(top):
@@ -104,7 +106,7 @@ def test_there_and_back(top):
         assert reader.above(Placed(Ragged.of([[1]]), "stranger"), 0) is None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(stacks())
 def test_what_is_not_on_the_axis_has_no_position_but_separators_taken_away(top):
     for reader in all_readers(top):
@@ -123,7 +125,7 @@ def test_what_is_not_on_the_axis_has_no_position_but_separators_taken_away(top):
                     assert here is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(stacks())
 def test_places_through_all_views(top):
     tokens = top.tokens(0, top.info.tokens).tolist()

@@ -71,7 +71,7 @@ def test_what_cannot_be_read(tmp_path):
     (finding,) = check(tmp_path / "absent.jsonl")
     assert (finding.code, finding.message) == ("TF502", "no such file")
     (finding,) = check(put(tmp_path / "x.jsonl", A * 9 + b'{"text": "' + b"a" * 99), max_line=50)
-    assert finding.code == "TF502"
+    assert finding.code == "TF516"
     home = tmp_path / "parts"
     home.mkdir()
     (finding,) = check(home)

@@ -11,7 +11,7 @@ import click
 from tokfmt.cli.parameters import Count, common, examples, reading
 
 _EPILOG = examples(
-    "tokfmt diff fixtures/modalities/A_2byte_gpt2.pbin fixtures/modalities/D_2byte_gpt2.pbin",
+    "tokfmt diff fixtures/modalities/D_2byte_gpt2.pbin fixtures/modalities/synthetic_D_2byte_proto2.pbin",
     "tokfmt diff fixtures/modalities/D_2byte_gpt2.pbin "
     "fixtures/modalities/D_2byte_gpt2_shuffled_seed7.pbin --ignore-order",
 )

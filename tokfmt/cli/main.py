@@ -23,8 +23,10 @@ from tokfmt.cli.parameters import examples
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "convert": ("tokfmt.cli.convert", "Convert any format to any format."),
     "browse": ("tokfmt.cli.browse", "Look into datasets of any size, in the terminal."),
-    "show": ("tokfmt.cli.show", "Print sequences, as text or as ids."),
+    "stats": ("tokfmt.cli.stats", "Counts, lengths, vocabulary, duplicates; thresholds for CI."),
+    "check": ("tokfmt.cli.check", "Is it valid? Every violation, with its byte offset and a remedy."),
     "diff": ("tokfmt.cli.diff", "Do two datasets hold the same sequences?"),
+    "show": ("tokfmt.cli.show", "Print sequences, as text or as ids."),
     "index": ("tokfmt.cli.index", "Write the raw index of a JSONL file."),
     "formats": ("tokfmt.cli.formats", "What is supported, and what each format can carry."),
     "completion": ("tokfmt.cli.completion", "Print the completion script of a shell."),
@@ -107,6 +109,8 @@ def _run(words: list[str]) -> int:
         return _fail(error.format_message(), 2, words, {"type": "UsageError"})
     except (click.Abort, BrokenPipeError):
         raise
+    except SystemExit:  # what click makes of a broken pipe, and of nothing else here
+        raise BrokenPipeError from None
     except TokfmtError as error:
         _trace(debug)
         text = ". ".join((str(error), *getattr(error, "__notes__", ())))

@@ -128,7 +128,7 @@ def _heading(preview: Any) -> str:
         parts.append(counted(preview.tokens, "token"))
     if preview.eos_id is not None:
         parts.append(f"separator {preview.eos_id} ({preview.eos_from})")
-    told = {key: value for key, value in preview.extras.items() if value not in (0, -1, None, "") and value != ()}
+    told = {key: value for key, value in preview.extras.items() if value not in (0, -1, None, "", (), [])}
     detail = ", ".join(f"{key.replace('_', ' ')} {_words(value)}" for key, value in told.items())
     return f"{printable(preview.path)}: {preview.format}{f' ({detail})' if detail else ''}: {', '.join(parts)}"
 

@@ -69,14 +69,20 @@ def _room() -> int:
     return (shutil.get_terminal_size().columns - 2) * _LINES
 
 
-def _window(shown: Shown, style: Style, most: int) -> Span:
-    """The part of a sequence that is printed: all, or its beginning, or what is around what was found."""
+def _window(shown: Shown, style: Style, fits: int) -> Span:
+    """The part of a sequence that is read: all, or its beginning, or what is around what was found.
+
+    Args:
+        shown: The sequence.
+        style: How it is printed.
+        fits: Units that fit for sure.
+    """
     if not style.short:
         return 0, shown.length
     start = 0
-    if shown.found is not None and shown.found[1] > most:
-        start = max(0, min(shown.found[0] - most // 4, shown.length - most))
-    return start, min(shown.length, start + most)
+    if shown.found is not None and shown.found[1] > fits:
+        start = max(0, shown.found[0] - fits // 2)
+    return start, min(shown.length, start + _room())
 
 
 def _spans(shown: Shown, window: Span) -> list[tuple[Span, bool]]:
@@ -89,7 +95,7 @@ def _spans(shown: Shown, window: Span) -> list[tuple[Span, bool]]:
 
 
 def _ids(shown: Shown, style: Style) -> Iterator[str]:
-    window = _window(shown, style, _room())
+    window = _window(shown, style, _room() // 8)
     taken, room = 0, _room()
     if window[0]:
         yield click.style(f"(+{window[0]:,} tokens) … ", dim=True)
@@ -122,7 +128,7 @@ def _fitting(words: list[str], room: int) -> list[str]:
 def _text(shown: Shown, style: Style) -> Iterator[str]:
     color = "green" if not style.bare else None
     unit = "characters" if shown.record is not None else "tokens"
-    window = _window(shown, style, _room())
+    window = _window(shown, style, _room() // 2 if shown.record is not None else _room() // 8)
     parts = _spans(shown, window)
     if not style.short:
         marks = [found for _, found in parts]
@@ -135,12 +141,15 @@ def _text(shown: Shown, style: Style) -> Iterator[str]:
     if window[0]:
         yield click.style(f"(+{window[0]:,} {unit}) … ", dim=True)
     room, lines, printed = _room(), _LINES, 0
-    for text, (_, found) in zip(shown.texts([span for span, _ in parts]), parts, strict=False):
-        kept = _cut(text, room, lines)
+    for k, text in enumerate(shown.texts([span for span, _ in parts])):
+        found = parts[k][1]
+        before = len(parts) > 1 and k == 0
+        kept = _cut(text, room, text.count("\n") + 1 if before else lines)  # what was found is to be seen
         yield _styled(kept, color, found=found)
-        room, lines, printed = room - len(kept), lines - kept.count("\n"), printed + len(kept)
+        room, printed = room - len(kept), printed + len(kept)
+        lines -= 0 if before else kept.count("\n")
         if len(kept) < len(text):
-            yield _left(shown.length - printed if shown.record is not None else None, unit)
+            yield _left(shown.length - window[0] - printed if shown.record is not None else None, unit)
             return
     if window[1] < shown.length:
         yield _left(shown.length - window[1], unit)

@@ -1,4 +1,4 @@
-"""A look at tokens before the index has been read. Optional, asked for with `isinstance`, as all of `core.inside`."""
+"""Tokens before the index has been read. Optional, as all of `core.inside`, and asked for with `isinstance`."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from tokfmt.ops.open import Source
 from tokfmt.ops.progress import Progress
 from tokfmt.ops.provenance import manifests
 from tokfmt.ops.request import Conversion, Request
-from tokfmt.ops.separator import Separator
+from tokfmt.ops.separator import EosChoice, Separator
 from tokfmt.ops.sources import (
     agreed_separator,
     check_unchanged,
@@ -260,7 +260,8 @@ class Run:
     def _verify(self, prepared: Prepared, path: Path, portion: Portion, target: Target, workers: Workers) -> None:
         shared = option_names(self.format.read_options) & {"split", "seq_len", "text_field", "ids_field"}
         options = [word for word in portion.words if word.partition("=")[0].replace("-", "_") in shared]
-        verify_tokens(prepared, path, self.format, target.eos_id, options, target.decoder, workers, self.progress)
+        eos: EosChoice = "none" if self.request.source.eos == "none" else target.eos_id
+        verify_tokens(prepared, path, self.format, eos, options, target.decoder, workers, self.progress)
 
     # what is said of it
 

@@ -2,7 +2,7 @@
 
 The text of a sequence is what its tokens stand for, one after the other, read as UTF-8; a byte that is no UTF-8 stays a
 byte of its own (a lone surrogate to the regular expression), and never becomes U+FFFD. A pattern without special
-characters is looked for in the bytes, without decoding them.
+characters is looked for in the bytes, and only where a look-up by id leaves a chance (see `ops.sieve`).
 
 Limits: a sequence of more than 64 Ki tokens is decoded in pieces, each with 4,096 tokens after it and 64 before it. A
 match longer than those 4,096 tokens may be cut at their end, and a look further ahead or back sees the end of the text
@@ -19,8 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.ops.find import Hit, Part, Search, stretches
 from tokfmt.ops.query import TextQuery
+from tokfmt.ops.sieve import Sieve
 from tokfmt.text.decoding import TextDecoder
 
 PIECE = 1 << 16
@@ -107,6 +109,7 @@ class _Walk:
     matcher: Matcher
     spelling: Spelling
     search: Search
+    sieve: Sieve | None
 
     def hits(self) -> Iterator[Hit]:
         for first, last in self._groups():
@@ -117,7 +120,7 @@ class _Walk:
                 yield from self._long(first, int(bounds[0]), int(bounds[1]))
                 continue
             tokens = self.part.reader.tokens(int(bounds[0]), int(bounds[-1]))
-            yield from self._whole(first, bounds.tolist(), tokens)
+            yield from self._whole(first, bounds, tokens)
             self.search.progress(len(tokens))
 
     def _groups(self) -> Iterator[Span]:
@@ -131,17 +134,19 @@ class _Walk:
             for u, v in reversed(groups) if self.search.backwards else groups:
                 yield a + u, a + v
 
-    def _whole(self, first: int, bounds: list[int], tokens: Any) -> Iterator[Hit]:
+    def _whole(self, first: int, bounds: Offsets, tokens: Tokens) -> Iterator[Hit]:
         """The hits of whole sequences."""
-        words = list(map(self.spelling.__getitem__, tokens.tolist()))
-        literal = self.matcher.query.literal
-        if literal is not None and literal.encode("utf-8", "surrogatepass") not in b"".join(words):
-            return
-        count, base = len(bounds) - 1, bounds[0]
-        for i in range(count - 1, -1, -1) if self.search.backwards else range(count):
-            mine = words[bounds[i] - base : bounds[i + 1] - base]
-            spans = self.matcher.spans(b"".join(mine))
-            yield from self._told(first + i, bounds[i], mine, spans)
+        numbers = np.arange(len(bounds) - 1)
+        if self.sieve is not None:
+            at = self.sieve.places(tokens) + bounds[0]
+            numbers = np.unique(np.searchsorted(bounds, at, side="right") - 1)
+        for i in numbers[::-1].tolist() if self.search.backwards else numbers.tolist():
+            a, b = int(bounds[i]), int(bounds[i + 1])
+            words = self._words(tokens[a - bounds[0] : b - bounds[0]])
+            yield from self._told(first + i, a, words, self.matcher.spans(b"".join(words)))
+
+    def _words(self, tokens: Tokens) -> list[bytes]:
+        return list(map(self.spelling.__getitem__, tokens.tolist()))
 
     def _long(self, sequence: int, start: int, stop: int) -> Iterator[Hit]:
         """The hits of one sequence, piece by piece."""
@@ -150,7 +155,11 @@ class _Walk:
             if self.search.stopped():
                 return
             left, right = max(start, a - BEFORE), min(stop, b + AFTER)
-            words = list(map(self.spelling.__getitem__, self.part.reader.tokens(left, right).tolist()))
+            tokens = self.part.reader.tokens(left, right)
+            if self.sieve is not None and not carried and not len(self.sieve.places(tokens)):
+                self.search.progress(b - a)
+                continue
+            words = self._words(tokens)
             begin = sum(map(len, words[: a - left]))
             end = begin + sum(map(len, words[a - left : b - left]))
             spans = list(self.matcher.spans(b"".join(words), begin + carried, None if b == stop else end))
@@ -181,4 +190,6 @@ class _Walk:
 
 def find_text(part: Part, query: TextQuery, decoder: Any, search: Search) -> Iterator[Hit]:
     """Matches of a regular expression in the text of each sequence; a hit is the tokens that hold the match."""
-    return _Walk(part, Matcher(query), Spelling(decoder), search).hits()
+    spelling = Spelling(decoder)
+    sieve = None if query.literal is None else Sieve(query.literal.encode("utf-8", "surrogatepass"), spelling)
+    return _Walk(part, Matcher(query), spelling, search, sieve).hits()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from tokfmt.core.dataset import Dataset
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.options import parse_options
+from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.progress import Progress
 from tokfmt.ops.separator import EosChoice, Separator, last_ids, resolve, told, without_separators
@@ -31,6 +32,7 @@ class Source:
         reader: TokenReader or RecordReader.
         separator: How its separator is known.
         notes: What a person should be told.
+        endings: Distinct last ids of sequences looked at; see `separator.last_ids`.
     """
 
     paths: tuple[Path, ...]
@@ -38,12 +40,41 @@ class Source:
     reader: TokenReader | RecordReader
     separator: Separator
     notes: tuple[str, ...]
+    endings: Tokens | None = field(default=None, compare=False)
+
+
+def open_stored(
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    format: str | None = None,  # noqa: A002 - the word users know
+    eos: EosChoice = None,
+    tokenizer_eos: int | None = None,
+    options: Options = (),
+    drop: Iterable[str] = (),
+) -> Source:
+    """Open one dataset as it is stored: its reader's axis still has the separators.
+
+    Raises:
+        DetectionError, FormatError, OptionError.
+    """
+    chosen = registry.get(format) if format else registry.detect(paths[0])
+    places = tuple(Path(path) for path in paths)
+    parsed: Any = parse_options(chosen.read_options, options, chosen.name)
+    known = told(eos, tokenizer_eos, places)
+    no_eos = known is not None and known.eos_id is None
+    stored = chosen.open(places, parsed, Hints(known.eos_id if known else None, frozenset(drop), no_eos))
+    info = stored.info
+    notes = (*info.inferred, *info.notes)
+    if isinstance(stored, RecordReader):
+        return Source(places, chosen, stored, known or Separator(None), notes)
+    endings = last_ids(stored)
+    return Source(places, chosen, stored, resolve(known, stored, endings), notes, endings)
 
 
 def open_source(
     paths: Sequence[str | os.PathLike[str]],
     *,
-    format: str | None = None,  # noqa: A002 - the word users know
+    format: str | None = None,  # noqa: A002
     eos: EosChoice = None,
     tokenizer_eos: int | None = None,
     options: Options = (),
@@ -56,20 +87,13 @@ def open_source(
     Raises:
         DetectionError, FormatError, OptionError, SeparatorUnknownError.
     """
-    chosen = registry.get(format) if format else registry.detect(paths[0])
-    places = tuple(Path(path) for path in paths)
-    parsed: Any = parse_options(chosen.read_options, options, chosen.name)
-    known = told(eos, tokenizer_eos, places)
-    no_eos = known is not None and known.eos_id is None
-    stored = chosen.open(places, parsed, Hints(known.eos_id if known else None, frozenset(drop), no_eos))
-    if isinstance(stored, RecordReader):
-        info = stored.info
-        return Source(places, chosen, stored, known or Separator(None), info.inferred + info.notes)
-    endings = last_ids(stored)
-    separator = resolve(known, stored, endings)
-    reader, decided = without_separators(stored, separator, endings, places[0], jobs, progress)
-    notes = (*stored.info.inferred, *stored.info.notes, *decided)
-    return Source(places, chosen, reader, separator, notes)
+    source = open_stored(paths, format=format, eos=eos, tokenizer_eos=tokenizer_eos, options=options, drop=drop)
+    if isinstance(source.reader, RecordReader):
+        return source
+    reader, decided = without_separators(
+        source.reader, source.separator, source.endings, source.paths[0], jobs, progress
+    )
+    return replace(source, reader=reader, notes=(*source.notes, *decided))
 
 
 def open(  # noqa: A001 - the verb users expect: tokfmt.open

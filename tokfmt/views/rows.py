@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tokfmt.core.axis import Info, Layout, TokenReader, check_interval
+from tokfmt.core.axis import Info, Layout, TokenReader, check_interval, check_position
 from tokfmt.core.ragged import Offsets, Tokens
 
 
@@ -32,6 +32,7 @@ class Rows:
 
     def beneath(self, position: int) -> tuple[TokenReader, int]:
         """See `core.inside.Underlying`."""
+        check_position(position, self._info.tokens)
         return self.source, position
 
     def above(self, reader: TokenReader, position: int) -> int | None:

@@ -26,14 +26,19 @@ zarr v2 and v3 specifications.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from tokfmt.core.audit import Audit, Code, Repair
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, look
 from tokfmt.core.inside import Section
-from tokfmt.formats.flat_tokens.reader import FlatTokensReader, ReadOptions
-from tokfmt.formats.flat_tokens.writer import FlatTokensWriter, WriteOptions
+from tokfmt.formats.flat_tokens.options import ReadOptions, WriteOptions
+
+if TYPE_CHECKING:  # detection asks every format, and a codec takes 20 ms to load
+    from tokfmt.formats.flat_tokens.reader import FlatTokensReader
+    from tokfmt.formats.flat_tokens.writer import FlatTokensWriter
 
 _ARRAYS = {"encoded_tokens", "seq_starts"}
 _MARKS = {".zgroup", ".zattrs", ".zmetadata", "zarr.json"}
@@ -74,6 +79,8 @@ class FlatTokens:
         return Confidence.NAME if named else None
 
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader:  # noqa: ARG002
+        from tokfmt.formats.flat_tokens.reader import FlatTokensReader
+
         return FlatTokensReader(paths[0], options)
 
     def glimpse(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader | None:  # noqa: ARG002
@@ -83,12 +90,32 @@ class FlatTokens:
         return glimpse(paths[0], options)
 
     def writer(self, path: Path, options: WriteOptions, target: Target) -> FlatTokensWriter:
+        from tokfmt.formats.flat_tokens.writer import FlatTokensWriter
+
         return FlatTokensWriter(path, options, target)
 
     def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
+        return self.audit(path, options, Audit())
+
+    def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
         from tokfmt.formats.flat_tokens.check import findings
 
-        return findings(path, options.split)
+        return findings(path, options.split, how)
+
+    def codes(self) -> Mapping[str, Code]:
+        from tokfmt.formats.flat_tokens.codes import CODES
+
+        return CODES
+
+    def patches(self) -> Mapping[str, Repair]:
+        from tokfmt.formats.flat_tokens.codes import PATCHES
+
+        return PATCHES
+
+    def patch(self, copy: Path, options: ReadOptions) -> None:
+        from tokfmt.formats.flat_tokens.patch import patch
+
+        patch(copy, options.split)
 
     def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:  # noqa: ARG002 - shows all splits
         from tokfmt.formats.flat_tokens.sections import sections

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -13,10 +11,10 @@ from tokfmt.core.axis import WINDOW, Info, Layout, Separators, check_interval, c
 from tokfmt.core.dtypes import U32
 from tokfmt.core.errors import CorruptError, FormatError, SourceChangedError, UnsafeError
 from tokfmt.core.inside import Place
-from tokfmt.core.options import option
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.formats.flat_tokens.array import Array, Items
 from tokfmt.formats.flat_tokens.group import STARTS, TOKENS, choose, group_notes, groups_of, max_token_id
+from tokfmt.formats.flat_tokens.options import ReadOptions
 from tokfmt.formats.flat_tokens.store import open_store
 
 _PIECE = 1 << 16
@@ -24,14 +22,6 @@ _PIECE = 1 << 16
 
 _STARTS_BYTES = 1 << 30
 _RATIO = 1100
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """How to read flat tokens."""
-
-    split: str | None = option(None, "which split to read: train, validation ...; a bare array has none")
-    bound: Literal["check", "ignore"] = option("check", "ids above max_token_id are an error, or accepted")
 
 
 class FlatTokensReader:
@@ -124,16 +114,21 @@ def _offsets(starts: Array, tokens: Array) -> Offsets:
         FormatError: It does not begin at 0, decreases, does not end at the number of tokens, or is far too large for
             the bytes it comes from.
     """
+    check_memory(starts)
+    out = np.empty(starts.layout.length, np.int64)
+    for error in starts_errors(starts, tokens.layout.length, out):
+        raise error
+    return out
+
+
+def check_memory(starts: Array) -> None:
+    """Raise UnsafeError when `seq_starts` is far too large for the bytes it comes from."""
     count = starts.layout.length
     if count * 8 > _STARTS_BYTES and count * 8 > _RATIO * starts.stored_bytes():
         raise UnsafeError(
             starts.path, f"would take {count * 8:,} bytes of memory", found=f"{starts.stored_bytes():,} bytes stored",
             remedy="Write seq_starts again without a compressor, if it is to be trusted",
         )  # fmt: skip
-    out = np.empty(count, np.int64)
-    for error in starts_errors(starts, tokens.layout.length, out):
-        raise error
-    return out
 
 
 def starts_errors(starts: Array, total: int, out: Offsets) -> Iterator[FormatError]:

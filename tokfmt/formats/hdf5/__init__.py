@@ -23,9 +23,10 @@ Source: the writers and readers of Cerebras ModelZoo R2.10, run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tokfmt.core.audit import Audit, Code, Repair
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, TokenWriter
 from tokfmt.core.inside import Section
@@ -63,10 +64,28 @@ class Hdf5:
 
         return make_writer(path, options, target)
 
-    def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:  # noqa: ARG002 - checks need no options
+    def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
+        return self.audit(path, options, Audit())
+
+    def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:  # noqa: ARG002 - needs none
         from tokfmt.formats.hdf5.check import findings
 
-        return findings(path)
+        return findings(path, how)
+
+    def codes(self) -> Mapping[str, Code]:
+        from tokfmt.formats.hdf5.codes import CODES
+
+        return CODES
+
+    def patches(self) -> Mapping[str, Repair]:
+        from tokfmt.formats.hdf5.codes import PATCHES
+
+        return PATCHES
+
+    def patch(self, copy: Path, options: ReadOptions) -> None:  # noqa: ARG002 - the samples alone decide
+        from tokfmt.formats.hdf5.patch import set_examples
+
+        set_examples(copy)
 
     def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:  # noqa: ARG002 - files as they are
         from tokfmt.formats.hdf5.sections import sections

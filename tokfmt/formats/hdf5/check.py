@@ -1,16 +1,7 @@
-"""What can be wrong with HDF5 samples: findings TF301 ... TF353.
+"""What can be wrong with HDF5 samples: findings TF301 ... TF343; `codes` says what they mean.
 
-    every file    TF301 no file to check     TF302 not named *.h5     TF303 damaged            TF304 cut
-                  TF305 unsafe               TF306 cannot be read     TF307 other samples      TF308 n_examples
-                  TF309 no rows, no tokens   TF310 attributes untrue
-    all files     TF311 rows differ          TF312 types differ       TF313 corpus and samples
-    layout        TF321 chunk shape          TF322 not compressed     TF323 type of ids        TF324 newest HDF5 only
-                  TF325 numbering            TF326 all files empty
-    content       TF331 chunk damaged        TF332 negative ids       TF333 beyond vocabulary  TF334 mask values
-                  TF335 counted padding      TF336 labels unshifted   TF337 labels otherwise   TF338 nothing counted
-                  TF339 segments             TF340 inverted mask      TF341 no separator
-
-Headers, chunk maps and sizes are looked at in every file; content in the first, middle and last 64 samples of each.
+Headers, chunk maps and sizes are looked at in every file; content in the first, middle and last 64 samples of each, or,
+deep, all.
 """
 
 from __future__ import annotations
@@ -18,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tokfmt.core.audit import Audit
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
 from tokfmt.core.files import File, natural_key
 from tokfmt.core.format import Finding
@@ -26,8 +18,10 @@ from tokfmt.formats.hdf5.check_content import content_findings
 from tokfmt.formats.hdf5.container import Stored, open_stored
 from tokfmt.formats.hdf5.filters import DEFLATE
 
+_SOME = 1000  # samples: fewer are no dataset that several tasks share
 
-def findings(path: Path) -> Iterator[Finding]:
+
+def findings(path: Path, how: Audit) -> Iterator[Finding]:
     """Every violation found in a file or a directory."""
     try:
         files = order.files_of([path])
@@ -48,7 +42,17 @@ def findings(path: Path) -> Iterator[Finding]:
         yield from _headers(stored)
         yield from _layout(stored)
         if not stored.foreign and len(stored.table) and stored.table.shape[2]:
-            yield from content_findings(stored, params)
+            eos_id = params.eos_id if how.eos_id is None else how.eos_id
+            yield from content_findings(stored, params, eos_id, how)
+        stored.table.close()
+    if params.note:
+        yield Finding(
+            "TF328",
+            "warning",
+            str(files[0].parent / facts.PARAMS),
+            params.note.removeprefix(f"{facts.PARAMS} "),
+            "Mend or remove it; what it says of separator and padding is not known now",
+        )
     yield from _together(path, opened)
 
 
@@ -131,3 +135,11 @@ def _together(path: Path, opened: Sequence[Stored]) -> Iterator[Finding]:
     samples = [stored for stored in opened if stored.rank == 3]
     if samples and not any(len(stored.table) for stored in samples):
         yield Finding("TF326", "warning", str(path), "holds no sample: iterable trainers stop with OverflowError")
+    if path.is_dir() and len(samples) == 1 and len(samples[0].table) >= _SOME:
+        yield Finding(
+            "TF327",
+            "info",
+            str(path),
+            "is one file: iterable trainers deal out whole files, so only one task gets samples",
+            "Write at least as many files as tasks, with --to-opt samples=N",
+        )

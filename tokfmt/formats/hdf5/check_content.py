@@ -1,160 +1,196 @@
-"""What the samples themselves can have wrong, looked at in a few places of each file."""
+"""What the samples themselves can have wrong, looked at in a few places of each file, or everywhere."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tokfmt.core.audit import Audit
+from tokfmt.core.axis import windows
 from tokfmt.core.errors import FormatError
 from tokfmt.core.format import Finding
+from tokfmt.formats.hdf5.check_samples import TESTS, WARNINGS, Told
 from tokfmt.formats.hdf5.container import Stored
 from tokfmt.formats.hdf5.facts import Params
 from tokfmt.formats.hdf5.rows import Rows
-from tokfmt.formats.hdf5.scan import IGNORED, Ends
-from tokfmt.formats.hdf5.table import Values
+from tokfmt.formats.hdf5.scan import Ends, Tally
+from tokfmt.formats.hdf5.table import Table, Values
 from tokfmt.formats.hdf5.vsl import look_for_segments
 
 _LOOK = 64
 _LOOK_TOKENS = 1 << 14
+_VALUES = 1 << 20  # at once
+_MOST = 100
+_FULL = 8  # samples without padding, to tell whether separators stand only at their ends
+_AT_ENDS = 0.05
 
-Flags = NDArray[np.bool_]
+
+@dataclass(slots=True)
+class Seen:
+    """What was found in some rows, or in all that were looked at.
+
+    Attributes:
+        tallies: Of each test, by code.
+        damaged: What could not be decoded.
+        segments: What is wrong with packed sequences.
+        loss, inverted: Samples that speak for either meaning of the mask.
+        separators: Rows that hold the separator as an input or as a label.
+        full, inside, at_end: Samples without padding; separators among their inputs; samples of them whose last label
+            is the separator.
+    """
+
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    damaged: list[FormatError] = field(default_factory=list)
+    segments: FormatError | None = None
+    loss: int = 0
+    inverted: int = 0
+    separators: int = 0
+    full: int = 0
+    inside: int = 0
+    at_end: int = 0
+
+    def add(self, other: Seen) -> None:
+        """Take up what the next rows have."""
+        for code, tally in other.tallies.items():
+            mine = self.tallies.setdefault(code, Tally())
+            mine.first = mine.first if mine.count else tally.first
+            mine.count += tally.count
+        known = {error.offset for error in self.damaged}
+        self.damaged += [error for error in other.damaged if error.offset not in known]
+        self.segments = self.segments or other.segments
+        for name in ("loss", "inverted", "separators", "full", "inside", "at_end"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-def content_findings(stored: Stored, params: Params) -> Iterator[Finding]:
-    """What is wrong with the first, middle and last rows of a file."""
-    table, seen_eos, looks = stored.table, False, []
-    look = _LOOK if stored.rank == 3 else _LOOK_TOKENS
-    starts = sorted({0, max(0, len(table) // 2 - look // 2), max(0, len(table) - look)})
-    for first in starts:
-        try:
-            values = table.read(first, min(len(table), first + look))
-        except FormatError as error:
-            yield Finding("TF331", "error", str(stored.path), error.what, error.remedy or "", error.offset)
-            continue
-        looks.append((first, values))
-        seen_eos |= bool((values[:, [0, -1 if stored.rank == 1 else 2]] == params.eos_id).any())
-    for code, text, remedy, test in _TESTS if stored.rank == 3 else _TESTS[:2]:
-        for first, values in looks:
-            flags = test(values, params)
-            if flags.any():
-                row = first + int(np.argmax(flags))
-                where = f"sample {row:,}" if stored.rank == 3 else f"token {row:,}"
-                severity = "warning" if code in _WARNINGS else "error"
-                yield Finding(code, severity, str(stored.path), f"{where} {text}", remedy, table.offset(row))
-                break
+def content_findings(stored: Stored, params: Params, eos_id: int | None, how: Audit) -> Iterator[Finding]:
+    """What is wrong with the first, middle and last rows of a file, or with all.
+
+    Args:
+        stored: The file; it holds a row at least.
+        params: Of `data_params.json`.
+        eos_id: The separator, if it is known.
+        how: How thoroughly.
+    """
+    table = stored.table
+    places = _places(stored)
+    votes = Seen()
+    if stored.rank == 3:
+        for cut in places:
+            votes.add(_votes(table, cut))
+    told = Told(params, inverted=votes.inverted > votes.loss)
+    together = max(1, min(_VALUES // (table.shape[1] * table.shape[2]), len(table)), min(table.rows_together, _LOOK))
+    cuts = windows(0, len(table), together) if how.deep else iter(places)
+
+    def look(cut: tuple[int, int]) -> Seen:
+        seen = _look(stored, told, eos_id, cut)
+        how.advance((cut[1] - cut[0]) * table.shape[2])
+        return seen
+
+    seen = Seen()
+    for part in how.spread(look, cuts):
+        seen.add(part)
+        del seen.damaged[_MOST:]
+    yield from _worded(stored, seen, deep=how.deep)
+    yield from _separators(stored, eos_id, seen, deep=how.deep)
+
+
+def _places(stored: Stored) -> list[tuple[int, int]]:
+    """The first, middle and last rows, as many as fit into bounded memory."""
+    count, (_, fields, width) = len(stored.table), stored.table.shape
+    look = max(1, min(_LOOK, _VALUES // (fields * width))) if stored.rank == 3 else _LOOK_TOKENS
+    starts = sorted({0, max(0, count // 2 - look // 2), max(0, count - look)})
+    stops = [*(min(a + look, b) for a, b in zip(starts, starts[1:], strict=False)), min(starts[-1] + look, count)]
+    return list(zip(starts, stops, strict=True))
+
+
+def _votes(table: Table, cut: tuple[int, int]) -> Seen:
+    try:
+        values = table.read(*cut)
+    except FormatError:  # `_look` says so
+        return Seen()
+    loss, inverted = Ends(values[:, 0], values[:, 2]).votes(values[:, 1])
+    return Seen(loss=loss, inverted=inverted)
+
+
+def _look(stored: Stored, told: Told, eos_id: int | None, cut: tuple[int, int]) -> Seen:
+    """Some rows. Those that do not decode are found one by one."""
+    first, last = cut
+    try:
+        values = stored.table.read(first, last)
+    except FormatError as error:
+        if last - first == 1:
+            return Seen(damaged=[error])
+        seen, middle = Seen(), (first + last) // 2
+        for half in ((first, middle), (middle, last)):
+            if len(seen.damaged) < _MOST:
+                seen.add(_look(stored, told, eos_id, half))
+        return seen
+    seen = Seen()
+    for code, _, _, test in TESTS if stored.rank == 3 else TESTS[:2]:
+        tally = seen.tallies[code] = Tally()
+        tally.add(test(values, told), first)
+    if stored.rank == 3:
+        seen.loss, seen.inverted = Ends(values[:, 0], values[:, 2]).votes(values[:, 1])
     if stored.rank == 3 and stored.shape[1] == 5:
-        yield from _segments(stored, looks)
-    if params.eos_id is not None and looks and not seen_eos:
-        text = f"the separator {params.eos_id} is nowhere where it was looked for"
-        yield Finding("TF341", "warning", str(stored.path), text, "Documents cannot be told apart; see --eos")
+        seen.segments = _segments(stored, first, values)
+    if eos_id is not None:
+        _look_for_separators(seen, values, eos_id, told)
+    return seen
 
 
-def _segments(stored: Stored, looks: list[tuple[int, Values]]) -> Iterator[Finding]:
-    rows = Rows([stored.table])
-    for first, values in looks:
-        try:
-            look_for_segments(rows, first, values)
-        except FormatError as error:
-            if "negative" not in error.what:  # TF332 says that
-                yield Finding("TF339", "error", str(stored.path), error.what, error.remedy or "", error.offset)
-            return
+def _segments(stored: Stored, first: int, values: Values) -> FormatError | None:
+    try:
+        look_for_segments(Rows([stored.table]), first, values)
+    except FormatError as error:
+        return None if "negative" in error.what else error  # TF332 says that
+    return None
 
 
-def _inputs(values: Values) -> Values:
-    return values[:, 0]
+def _look_for_separators(seen: Seen, values: Values, eos_id: int, told: Told) -> None:
+    if values.shape[1] == 1:
+        seen.separators = int(np.count_nonzero(values == eos_id))
+        return
+    inputs, mask, labels = values[:, 0], values[:, 1], values[:, 2]
+    seen.separators = int(np.count_nonzero((inputs == eos_id).any(axis=1) | (labels == eos_id).any(axis=1)))
+    full = ((mask == 0) if told.inverted else (mask != 0)).all(axis=1)
+    seen.full = int(np.count_nonzero(full))
+    seen.inside = int(np.count_nonzero(inputs[full] == eos_id))
+    seen.at_end = int(np.count_nonzero(labels[full, -1] == eos_id))
 
 
-def _negative(values: Values, params: Params) -> Flags:  # noqa: ARG001
-    wrong = (_inputs(values) < 0).any(axis=1)
-    if values.shape[1] > 2:
-        labels = values[:, 2]
-        wrong |= ((labels < 0) & (labels != IGNORED)).any(axis=1)
-    return np.asarray(wrong)
+def _worded(stored: Stored, seen: Seen, *, deep: bool) -> Iterator[Finding]:
+    name = str(stored.path)
+    for error in seen.damaged:
+        yield Finding("TF331", "error", name, error.what, error.remedy or "", error.offset)
+    for code, text, remedy, _ in TESTS:
+        tally = seen.tallies.get(code)
+        if tally is None or not tally.count:
+            continue
+        unit = "sample" if stored.rank == 3 else "token"
+        more = f" (and {tally.count - 1:,} more {unit}s)" if deep and tally.count > 1 else ""
+        severity = "warning" if code in WARNINGS else "error"
+        yield Finding(
+            code, severity, name, f"{unit} {tally.first:,} {text}{more}", remedy, stored.table.offset(tally.first)
+        )
+    if seen.segments is not None:
+        yield Finding("TF339", "error", name, seen.segments.what, seen.segments.remedy or "", seen.segments.offset)
+    if seen.loss and seen.inverted:
+        text = f"{seen.inverted:,} samples have a mask that is 1 on padding, {seen.loss:,} one that is 0 there"
+        yield Finding("TF343", "error", name, text, "Files of two writers were mixed: write it again")
 
 
-def _beyond(values: Values, params: Params) -> Flags:
-    if params.vocab_size is None:
-        return np.zeros(len(values), np.bool_)
-    wrong = (_inputs(values) >= params.vocab_size).any(axis=1)
-    if values.shape[1] > 2:
-        wrong |= (values[:, 2] >= params.vocab_size).any(axis=1)
-    return np.asarray(wrong)
-
-
-def _mask_values(values: Values, params: Params) -> Flags:  # noqa: ARG001
-    return np.asarray(((values[:, 1] != 0) & (values[:, 1] != 1)).any(axis=1))
-
-
-def _inverted(values: Values, params: Params) -> Flags:  # noqa: ARG001
-    """Samples whose mask starts with 0 and is 1 on a constant end, when more say so than the contrary."""
-    inputs, mask, labels = _three(values)
-    ends = Ends(inputs, labels)
-    loss, inverted = ends.votes(mask)
-    flags = np.asarray((ends.run < mask.shape[1]) & (mask[:, 0] == 0) & (mask[:, -1] == 1))
-    return flags if inverted > loss else np.zeros(len(values), np.bool_)
-
-
-def _counted_padding(values: Values, params: Params) -> Flags:
-    """A 1 after a 0 within the constant end of a sample."""
-    inputs, mask, labels = _three(values)
-    padding = np.arange(mask.shape[1]) >= Ends(inputs, labels).run[:, None]
-    masked_before = np.maximum.accumulate(padding & (mask == 0), axis=1)
-    return np.asarray((padding & masked_before & (mask == 1)).any(axis=1)) & ~_inverted(values, params)
-
-
-def _nothing_counted(values: Values, params: Params) -> Flags:
-    return np.asarray(~(values[:, 1] != 0).any(axis=1)) & ~_any_inverted(values, params)
-
-
-def _any_inverted(values: Values, params: Params) -> Flags:
-    return np.full(len(values), bool(_inverted(values, params).any()))
-
-
-def _real(values: Values) -> Flags:
-    """Positions that are not padding, and whose label is no padding either."""
-    inputs, _, labels = _three(values)
-    real = np.arange(inputs.shape[1]) < Ends(inputs, labels).run[:, None]
-    if values.shape[1] == 5:
-        real[:, :-1] &= values[:, 4, 1:] != 0  # the label at a segment's end belongs to another rule
-    return real
-
-
-def _unshifted(values: Values, params: Params) -> Flags:  # noqa: ARG001
-    inputs, _, labels = _three(values)
-    same = ((inputs == labels) | (labels == IGNORED)).all(axis=1)
-    return np.asarray(same & ((labels[:, :-1] != inputs[:, 1:]) & (labels[:, :-1] != IGNORED)).any(axis=1))
-
-
-def _unlike(values: Values, params: Params) -> Flags:
-    """Labels that are neither the next input, nor ignored, nor where the real tokens end."""
-    inputs, mask, labels = _three(values)
-    counted = (mask == 0) if bool(_inverted(values, params).any()) else (mask != 0)
-    last = np.where(counted.any(axis=1), counted.shape[1] - np.argmax(counted[:, ::-1], axis=1), 0)
-    inside = (np.arange(1, inputs.shape[1]) < last[:, None]) & _real(values)[:, :-1]
-    wrong = (labels[:, :-1] != inputs[:, 1:]) & (labels[:, :-1] != IGNORED) & inside
-    return np.asarray(wrong.any(axis=1)) & ~_unshifted(values, params)
-
-
-def _three(values: Values) -> tuple[Values, Values, Values]:
-    return values[:, 0], values[:, 1], values[:, 2]
-
-
-_WARNINGS = ("TF338", "TF340")
-_TESTS: tuple[tuple[str, str, str, Any], ...] = (
-    ("TF332", "has a negative id", "Write the file again", _negative),
-    ("TF333", "has an id beyond the vocabulary of data_params.json", "Check the tokenizer", _beyond),
-    ("TF334", "has other values than 0 and 1 in its mask", "Fractional loss weights become 0 in int32", _mask_values),
-    ("TF335", "counts padding: its mask is 1 again after padding began", "Write the file again", _counted_padding),
-    (
-        "TF336",
-        "repeats input_ids as labels, not shifted by one",
-        "Shift them: labels[k] = input_ids[k + 1]",
-        _unshifted,
-    ),
-    ("TF337", "has a label that is not the next input", "Write the file again", _unlike),
-    ("TF338", "counts nowhere: its mask is all zeros", "It adds nothing to training", _nothing_counted),
-    ("TF340", "has a mask that is 1 on padding (inverted_mask)", "Trainers take 1 as counted", _inverted),
-)
+def _separators(stored: Stored, eos_id: int | None, seen: Seen, *, deep: bool) -> Iterator[Finding]:
+    if eos_id is None or len(seen.damaged) >= len(stored.table):
+        return
+    name, where = str(stored.path), "" if deep else " where it was looked for"
+    if not seen.separators:
+        text = f"the separator {eos_id} is nowhere{where}"
+        yield Finding("TF341", "warning", name, text, "Documents cannot be told apart; see --eos")
+    elif seen.full >= _FULL and not seen.inside and seen.at_end >= _AT_ENDS * seen.full:
+        text = (
+            f"the separator {eos_id} stands only at the ends of samples ({seen.at_end:,} of {seen.full:,}){where}: "
+            "documents were packed without one between them"
+        )
+        yield Finding("TF342", "warning", name, text, "Documents cannot be told apart; see --explain TF342")

@@ -201,7 +201,8 @@ def _packed(opening: Opening, rows: Rows) -> TokenReader:
     rule = "shifted over the whole pack" if segments.whole_pack else "shifted inside each segment"
     told = opening.told(Layout.DOCUMENTS, separator, odd=segments.odd, variant="vsl", labels=rule)
     ignored = separator[0] if separator[0] is not None else opening.params.pad_id
-    return Runs(rows, vsl.pieces_of(segments, separator[0]), ignored=ignored, plain=False, told=told)
+    padding = len(rows) * rows.width - int(segments.inputs.sum())
+    return Runs(rows, vsl.pieces_of(segments, separator[0]), ignored=ignored, plain=False, told=told, padding=padding)
 
 
 def _samples(opening: Opening, rows: Rows) -> TokenReader:
@@ -234,7 +235,8 @@ def _samples(opening: Opening, rows: Rows) -> TokenReader:
         mask="inverted" if inverted else "loss",
     )
     ignored = separator[0] if separator[0] is not None else opening.params.pad_id
-    return _split_later(Runs(rows, joined.pieces, ignored=ignored, plain=False, told=told))
+    padding = len(rows) * rows.width - int(scan.valid.sum())
+    return _split_later(Runs(rows, joined.pieces, ignored=ignored, plain=False, told=told, padding=padding))
 
 
 def _own_samples(opening: Opening, rows: Rows, own: list[facts.Own]) -> TokenReader:
@@ -249,7 +251,8 @@ def _own_samples(opening: Opening, rows: Rows, own: list[facts.Own]) -> TokenRea
         )
     separator = opening.separator(own[0])
     told = opening.told(Layout.STREAM, separator, variant="samples", stride=own[0].stride, mask="loss")
-    return _split_later(Runs(rows, pieces, ignored=None, plain=True, told=told))
+    padding = len(rows) * rows.width - int((pieces.lengths - pieces.tail).sum())
+    return _split_later(Runs(rows, pieces, ignored=None, plain=True, told=told, padding=padding))
 
 
 def _check_labels(opening: Opening, rows: Rows, scan: Scan) -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import Info, Layout, Separators, TokenReader, check_interval, check_position, frozen, windows
 from tokfmt.core.dtypes import smallest
 from tokfmt.core.errors import CorruptError, UnsupportedError
+from tokfmt.core.filling import Filled, Filling
 from tokfmt.core.inside import Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.formats.hdf5.rows import Rows
@@ -87,10 +88,13 @@ class Runs:
         plain: Samples are checked while reading to be plain (mask 1 on what is real, labels the next tokens), because
             nobody has looked at them before.
         told: Facts for Info.
+        padding: Inputs of the rows that hold nothing.
     """
 
-    def __init__(self, rows: Rows, pieces: Pieces, *, ignored: int | None, plain: bool, told: Told) -> None:
-        self.rows, self.ignored, self.plain = rows, ignored, plain
+    def __init__(
+        self, rows: Rows, pieces: Pieces, *, ignored: int | None, plain: bool, told: Told, padding: int
+    ) -> None:
+        self.rows, self.ignored, self.plain, self.padding = rows, ignored, plain, padding
         self._begins, self._skip, self._tail = pieces.begins, pieces.skip, pieces.tail
         self._offsets = offsets_of(pieces.lengths)
         openings = np.flatnonzero(pieces.opens)
@@ -125,6 +129,10 @@ class Runs:
             left, right = max(start, base), min(stop, end)
             out[left - start : right - start] = tokens[left - base : right - base]
         return out
+
+    def filling(self) -> Filling:
+        """The padding of the rows; see `core.filling`."""
+        return Filling(self.padding, len(self.rows) * self.rows.width)
 
     def _row(self, piece: int) -> int:
         return piece if self._begins is None else int(self._begins[piece]) // self.rows.width
@@ -252,6 +260,12 @@ class Stream:
 
     def tokens(self, start: int, stop: int) -> Tokens:
         return self.stored.tokens(start, stop)
+
+    def filling(self) -> Filling:
+        """The padding of the runs, and the separators put after them; see `core.filling`."""
+        runs = self.stored.source
+        below = runs.filling() if isinstance(runs, Filled) else Filling(None, runs.info.tokens)
+        return replace(below, separators=runs.info.sequences)
 
     def beneath(self, position: int) -> tuple[TokenReader, int]:
         check_position(position, self._info.tokens)

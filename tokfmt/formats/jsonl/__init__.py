@@ -30,9 +30,10 @@ An entry that does not begin a line belongs to another file. Source: the output 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tokfmt.core.audit import Audit, Code, Repair
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
 from tokfmt.core.inside import Section
 from tokfmt.formats.jsonl.options import ReadOptions, WriteOptions
@@ -63,9 +64,25 @@ class Jsonl:
         return JsonlWriter(path, options, target)
 
     def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
+        return self.audit(path, options, Audit())
+
+    def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
         from tokfmt.formats.jsonl.check import findings
 
-        return findings(path, options)
+        return findings(path, options, how)
+
+    def codes(self) -> Mapping[str, Code]:
+        from tokfmt.formats.jsonl.codes import CODES
+
+        return CODES
+
+    def repairs(self) -> Mapping[str, Repair]:
+        from tokfmt.formats.jsonl.codes import REPAIRS
+
+        return REPAIRS
+
+    def repaired_with(self, path: Path, options: ReadOptions) -> Mapping[str, object]:  # noqa: ARG002 - lines are copied
+        return {}
 
     def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:
         from tokfmt.formats.jsonl.sections import sections

@@ -1,20 +1,7 @@
-"""What can be wrong with JSON lines: findings TF501 ... TF515. Every line is read.
+"""What can be wrong with JSON lines: findings TF501 ... TF518; `codes` says what they mean.
 
-TF501  error    a line is no record: not JSON, empty, no such field, a value of another type
-TF502  error    the file cannot be read to its end: damaged compression, a line that is too long
-TF503  error    a line is not UTF-8
-TF504  error    a text holds a lone surrogate
-TF505  error    a line is nested too deep
-TF506  error    a token id of 2^32 or more
-TF507  warning  a byte order mark at the start
-TF508  warning  some lines end with CR LF, others with LF
-TF509  warning  empty texts
-TF510  warning  the field that is read occurs twice in a record
-TF511  error    the index cannot be read
-TF512  error    entries of the index begin no line
-TF513  warning  lines without an entry in the index
-TF514  warning  the index is of an older version (I0, I1, I4, I5), which today's Modalities misreads
-TF515  warning  lengths in the index that fit no version
+Every line of a file of up to 12 MiB is read, else 4 MiB of lines at the start, in the middle and at the end (the first
+12 MiB of compressed text); deep, all.
 """
 
 from __future__ import annotations
@@ -26,10 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tokfmt.core.errors import FormatError
+from tokfmt.core.audit import Audit
+from tokfmt.core.errors import FormatError, UnsafeError
 from tokfmt.core.format import Finding, Hints
 from tokfmt.formats.jsonl.check_index import IndexAudit
-from tokfmt.formats.jsonl.lines import BOM, Lines
+from tokfmt.formats.jsonl.lines import BOM, Lines, border
 from tokfmt.formats.jsonl.options import ReadOptions
 from tokfmt.formats.jsonl.parse import Parsed, Parser
 from tokfmt.formats.jsonl.part import Part
@@ -39,59 +27,96 @@ from tokfmt.formats.jsonl.reader import JsonlReader
 _DROP = Hints(drop=frozenset({"invalid-lines"}))
 
 
-def findings(path: Path, options: ReadOptions) -> Iterator[Finding]:
+_LOOK = 1 << 22  # bytes
+_SPECIAL = b"<|endoftext|>"
+
+
+def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     """Every violation found in a file or a directory of lines."""
     try:
         reader = JsonlReader([path], replace(options, index="none"), _DROP)
     except FormatError as error:
-        yield Finding("TF502", "error", error.path, error.what, error.remedy or "", error.offset)
+        yield unreadable("TF502", error)
         return
     for part in reader.parts:
-        yield from _Look(part, reader.parser(others=True), with_index=options.index == "auto").findings()
+        parser = reader.parser(others=True)
+        yield from _Look(part, parser, how, with_index=options.index == "auto").findings(options.max_line)
     reader.close()
 
 
+def unreadable(code: str, error: FormatError) -> Finding:
+    """An error as a line of a check; what is unsafe has a code of its own."""
+    code = "TF516" if isinstance(error, UnsafeError) else code
+    return Finding(code, "error", error.path, error.what, error.remedy or "", error.offset)
+
+
 class _Look:
-    """One pass over one file."""
+    """One pass over one file, or over parts of it."""
 
-    def __init__(self, part: Part, parser: Parser, *, with_index: bool) -> None:
-        self.part, self.parser, self.path = part, parser, str(part.text.path)
+    def __init__(self, part: Part, parser: Parser, how: Audit, *, with_index: bool) -> None:
+        self.part, self.parser, self.how, self.path = part, parser, how, str(part.text.path)
         self.audit = IndexAudit(part.text) if with_index else None
-        self.lines = self.returns = self.unended = self.empty = 0
-        self.first_empty = -1
+        self.lines = self.returns = self.unended = self.empty = self.special = 0
+        self.first_empty = self.first_special = ""
+        self.from_start = self.whole = True
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self, longest: int) -> Iterator[Finding]:
         try:
-            for lines in self.part.lines(0, None):
-                if not self.lines and lines.data.startswith(BOM):
+            for lines in self._chosen(longest):
+                if not lines.offset and lines.data.startswith(BOM):
                     yield Finding("TF507", "warning", self.path, "begins with a byte order mark", "Remove it", 0)
                 yield from self._records(lines, self.parser(lines))
                 if self.audit is not None:
                     self.audit.look(lines)
                 self.lines += len(lines)
+                self.how.advance(len(lines.data))
         except FormatError as error:
-            yield Finding("TF502", "error", error.path, error.what, error.remedy or "", error.offset)
+            yield unreadable("TF502", error)
             return
         yield from self._summary()
         if self.audit is not None:
             yield from self.audit.findings()
 
+    def _chosen(self, longest: int) -> Iterator[Lines]:
+        """All lines, or those at the start, in the middle and at the end of a large file."""
+        text = self.part.text
+        if self.how.deep or (text.compression is None and text.size <= 3 * _LOOK):
+            yield from self.part.lines(0, None)
+            return
+        if text.compression is not None:
+            for lines in self.part.lines(0, None):
+                yield lines
+                if lines.offset > 3 * _LOOK:
+                    self.whole = False
+                    return
+            return
+        self.whole = False
+        for at in (0, text.size // 2, text.size - _LOOK):
+            self.from_start = not at
+            yield from self.part.lines(border(text, at, longest), border(text, at + _LOOK, longest))
+
+    def _named(self, lines: Lines, index: int) -> str:
+        """A line in words: by number where all lines before it were counted."""
+        if self.from_start:
+            return f"line {self.lines + index + 1:,}"
+        return f"the line at byte {lines.offset + int(lines.starts[index]):,}"
+
     def _records(self, lines: Lines, parsed: Parsed) -> Iterator[Finding]:
         for index, problem in parsed.problems:
-            number, offset = self.lines + index + 1, lines.offset + int(lines.starts[index])
+            named, offset = self._named(lines, index), lines.offset + int(lines.starts[index])
             if isinstance(problem, Fault):
                 found = f": found {problem.found}" if problem.found else ""
-                message = f"line {number:,} {problem.what}{found}"
+                message = f"{named} {problem.what}{found}"
                 yield Finding(problem.code, "error", self.path, message, problem.remedy, offset + problem.at)
             elif isinstance(problem, IdTooLarge):
-                message = f"line {number:,} has the token id {problem.token:,}; the largest possible is 4,294,967,295"
+                message = f"{named} has the token id {problem.token:,}; the largest possible is 4,294,967,295"
                 yield Finding("TF506", "error", self.path, message, "Correct it", offset)
         self._count(lines, parsed)
         name = f'"{self.parser.path[-1]}"'.encode()
         if lines.data.count(name) > len(lines):
             for index, line in enumerate(lines.tolist()):
                 if line.count(name) > 1 and _repeats(line, self.parser.path):
-                    message = f'line {self.lines + index + 1:,} has the field "{".".join(self.parser.path)}" twice'
+                    message = f'{self._named(lines, index)} has the field "{".".join(self.parser.path)}" twice'
                     offset = lines.offset + int(lines.starts[index])
                     yield Finding("TF510", "warning", self.path, message, "The last one is read", offset)
 
@@ -101,13 +126,23 @@ class _Look:
         self.returns += int(np.count_nonzero(returns))
         # a last line without any line end is of either kind
         self.unended = 0 if lines.data.endswith(b"\n") else 1
+        self._count_special(lines)
         if all(parsed.values):
             return
         kept = range(len(lines)) if parsed.kept is None else parsed.kept
         for index, value in zip(kept, parsed.values, strict=True):
             if not value:
-                self.first_empty = self.lines + index + 1 if not self.empty else self.first_empty
+                self.first_empty = self.first_empty or self._named(lines, index)
                 self.empty += 1
+
+    def _count_special(self, lines: Lines) -> None:
+        """Lines that spell a special token."""
+        if self.parser.kind != "text" or _SPECIAL not in lines.data:
+            return
+        for index, line in enumerate(lines.tolist()):
+            if _SPECIAL in line:
+                self.first_special = self.first_special or self._named(lines, index)
+                self.special += 1
 
     def _summary(self) -> Iterator[Finding]:
         if 0 < self.returns < self.lines - self.unended:
@@ -116,9 +151,20 @@ class _Look:
         if self.empty:
             what = "text" if self.parser.kind == "text" else "sequence"
             count = f"{self.empty:,} {what}s are empty" if self.empty > 1 else f"1 {what} is empty"
-            message = f"{count} (first: line {self.first_empty:,})"
+            count += "" if self.whole else " where they were looked at"
+            message = f"{count} (first: {self.first_empty})"
             remedy = "Modalities' packer drops everything after an empty text; remove these lines for it"
             yield Finding("TF509", "warning", self.path, message, remedy if self.parser.kind == "text" else "")
+        if self.special:
+            count = f"{self.special:,} lines spell" if self.special > 1 else "1 line spells"
+            message = f"{count} the special token {_SPECIAL.decode()} (first: {self.first_special})"
+            yield Finding(
+                "TF517",
+                "info",
+                self.path,
+                message,
+                "tokfmt takes it as text (--special-tokens parse: as the token); other packers make a separator of it",
+            )
 
 
 def _repeats(line: bytes, path: tuple[str, ...]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tokfmt.core.errors import FormatError
+from tokfmt.core.errors import FormatError, UnsafeError
 from tokfmt.core.files import File
 from tokfmt.core.format import Finding
 from tokfmt.formats.jsonl.lines import Lines, Positions
@@ -26,7 +26,7 @@ class IndexAudit:
         self.present = has_index(text)
         self.offsets = self.lengths = np.empty(0, np.int64)
         self.extra = self.lines = self.misses = self.hits = self.other_bytes = self.other_characters = 0
-        self.first_miss = -1
+        self.first_miss = self.first_fall = -1
         self.last_difference = 0
         self.unended = self.last_line_missing = False
         if self.present:
@@ -43,7 +43,9 @@ class IndexAudit:
         real = self.lengths > 0
         self.extra = int(np.count_nonzero(~real))
         self.offsets, self.lengths = self.offsets[real], self.lengths[real]
-        if (np.diff(self.offsets) < 0).any():
+        falls = np.flatnonzero(np.diff(self.offsets) <= 0)
+        if len(falls):
+            self.first_fall = int(falls[0]) + 1
             order = np.argsort(self.offsets, kind="stable")
             self.offsets, self.lengths = self.offsets[order], self.lengths[order]
 
@@ -80,7 +82,8 @@ class IndexAudit:
         if not self.present:
             return
         if error is not None:
-            yield Finding("TF511", "error", name, error.what, _NEW, error.offset)
+            code = "TF516" if isinstance(error, UnsafeError) else "TF511"
+            yield Finding(code, "error", name, error.what, _NEW, error.offset)
             return
         beyond = len(self.offsets) - int(np.searchsorted(self.offsets, self.text.size))
         misses = self.misses + beyond
@@ -91,6 +94,11 @@ class IndexAudit:
                 f"(first: offset {int(self.offsets[first]):,}): it is the index of another file or an older one"
             )
             yield Finding("TF512", "error", name, message, _NEW)
+            return
+        if self.first_fall >= 0:
+            yield Finding(
+                "TF518", "error", name, f"entry {self.first_fall:,} begins at or before the one before it", _NEW
+            )
             return
         if self.hits < self.lines and not self._misses_only_the_last():
             message = f"{self.lines - self.hits:,} of {self.lines:,} lines have no entry and are no documents"

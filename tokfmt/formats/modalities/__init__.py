@@ -21,9 +21,10 @@ The index is decoded by `tokfmt.formats.pickled_index`. Source: files written by
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tokfmt.core.audit import Audit, Code, Repair
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
 from tokfmt.core.inside import Section
 from tokfmt.formats.modalities.header import sniff
@@ -62,9 +63,27 @@ class Modalities:
         return ModalitiesWriter(path, options, target)
 
     def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
+        return self.audit(path, options, Audit())
+
+    def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
         from tokfmt.formats.modalities.check import findings
 
-        return findings(path, options)
+        return findings(path, options, how)
+
+    def codes(self) -> Mapping[str, Code]:
+        from tokfmt.formats.modalities.codes import CODES
+
+        return CODES
+
+    def repairs(self) -> Mapping[str, Repair]:
+        from tokfmt.formats.modalities.codes import REPAIRS
+
+        return REPAIRS
+
+    def repaired_with(self, path: Path, options: ReadOptions) -> Mapping[str, object]:
+        """Documents as they are, with whatever ends them; the token width as it is, where Modalities reads it."""
+        width = self.open([path], options, Hints()).width
+        return {"eod": "none", "width": 4 if width == 3 else width}
 
     def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:
         from tokfmt.formats.modalities.sections import sections

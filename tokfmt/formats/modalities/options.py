@@ -26,8 +26,8 @@ class WriteOptions:
         "D", "D is what Modalities reads since 2024-07; A is the older one that its documentation describes"
     )
     width: Literal[1, 2, 4] | None = option(None, "bytes a token; the fewest that hold the largest id (A: 4)")
-    eod: Literal["always", "if-missing"] = option(
+    eod: Literal["always", "if-missing", "none"] = option(
         "always",
         "end every document with the separator, or only those that do not end with it already "
-        "(as Modalities does since 2025-01; a document's own final separator is then not told apart)",
+        "(as Modalities does since 2025-01; a document's own final separator is then not told apart), or none",
     )

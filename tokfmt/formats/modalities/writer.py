@@ -30,12 +30,12 @@ Ints = NDArray[np.int64]
 class ModalitiesWriter:
     """Writes layout D (header of 12 bytes, little-endian, offsets from 0) or A (8, big-endian, offsets from 8)."""
 
-    needs_eos = True
     separated = False
     needs_max_id = True
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         self.path, self.options, self.target = path, options, target
+        self.needs_eos = options.eod != "none"
         self.old = options.layout == "A"
         self.begin = 8 if self.old else 12
         self._closed: Offsets | None = None
@@ -45,6 +45,8 @@ class ModalitiesWriter:
 
     def _stored(self, source: TokenReader) -> TokenReader:
         eos_id = self.target.eos_id or 0
+        if self.options.eod == "none":
+            return source
         if self.options.eod == "always":
             return WithSeparators(source, eos_id)
         if self._closed is None:  # `regions` comes first, so this is done once and travels with the writer

@@ -15,14 +15,14 @@ Source: the public dataset card of a stage-1 packed pretraining dataset.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from tokfmt.core.audit import Audit, Code
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
 from tokfmt.core.inside import Section
-from tokfmt.formats.stage1.check import findings
 from tokfmt.formats.stage1.options import BLOCK_NAME, SAMPLE, ReadOptions, WriteOptions
 from tokfmt.formats.stage1.reader import Stage1Reader
 from tokfmt.formats.stage1.sections import sections
@@ -64,7 +64,17 @@ class Stage1:
         return Stage1Writer(path, options, target)
 
     def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
-        return findings(path, options.seq_len)
+        return self.audit(path, options, Audit())
+
+    def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
+        from tokfmt.formats.stage1.check import findings
+
+        return findings(path, options, how)
+
+    def codes(self) -> Mapping[str, Code]:
+        from tokfmt.formats.stage1.codes import CODES
+
+        return CODES
 
     def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:
         return sections(path, options)

@@ -71,12 +71,13 @@ class Stage1Reader:
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._info.tokens)
-        out, done = np.empty(stop - start, np.uint32), 0
-        for file, a, b in self._parts(start, stop):
-            raw = file.array(a * 4, b - a, np.dtype("<i4"))
-            out[done : done + b - a] = unsigned(raw, str(file.path), a)
-            done += b - a
-        return out
+        found = [
+            unsigned(file.array(a * 4, b - a, np.dtype("<i4")), str(file.path), a)
+            for file, a, b in self._parts(start, stop)
+        ]
+        if len(found) == 1:
+            return found[0]
+        return np.concatenate(found) if found else np.empty(0, np.uint32)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece]:
         """Where tokens lie; see `core.verbatim`. Ids are never negative, so int32 and uint32 are the same bytes."""

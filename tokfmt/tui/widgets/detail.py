@@ -69,8 +69,6 @@ class Detail(Static):
             yield self._styled(f"“{facts.spelled}”", "text")
         if facts.special:
             yield self._styled(facts.special, "mark")
-        if facts.raw is not None:
-            yield self._pair("bytes", facts.raw[:_BYTES].hex(" ") + (" …" if len(facts.raw) > _BYTES else ""))
 
     def _sample(self, facts: TokenFacts) -> Iterator[Content]:
         if facts.mask is not None:
@@ -85,3 +83,5 @@ class Detail(Static):
         if facts.place is not None:
             inside = f" ({facts.place.detail})" if facts.place.detail else ""
             yield self._pair("byte", f"{facts.place.offset:,} of {printable(facts.place.path.name)}{inside}")
+        if facts.raw is not None:
+            yield self._pair("bytes", facts.raw[:_BYTES].hex(" ") + (" …" if len(facts.raw) > _BYTES else ""))

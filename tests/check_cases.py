@@ -1,0 +1,369 @@
+"""A dataset for each code that no file of fixtures/ has: a function that makes it, and how to check it.
+
+Files are written with struct, numpy, pickle, h5py and json; what is good about them is written by tokfmt.
+"""
+
+import json
+import pickle
+import struct
+
+import h5py
+import numpy as np
+from made_tokenizers import llama3_like
+from paths import CORPUS, TOKENIZER
+
+from tokfmt.core.ragged import Ragged
+from tokfmt.formats.flat_tokens import FORMAT as FLAT
+from tokfmt.ops.convert import convert
+from tokfmt.testing.harness import write
+
+EOS = 4095
+GPT2 = 50256
+RNG = np.random.default_rng(4)
+
+
+def pack(path, documents, eos=None, lengths=None):
+    """A pack of layout D with 2-byte tokens; `lengths` (in bytes) contradict the data if given."""
+    data = b"".join(struct.pack(f"<{len(d)}H", *d) for d in documents)
+    lengths = lengths or [2 * len(d) for d in documents]
+    starts = np.cumsum([0, *lengths]).tolist()
+    index = pickle.dumps(list(zip(starts, lengths)), protocol=4)
+    path.write_bytes(struct.pack("<QI", len(data), 2) + data + index)
+    return path
+
+
+def documents(count, shortest=10, longest=60, eos=EOS):
+    return [[*RNG.integers(1, 4000, RNG.integers(shortest, longest)).tolist(), eos] for _ in range(count)]
+
+
+def some_end_otherwise(tmp):
+    docs = documents(20)
+    docs[7][-1] = 5
+    return pack(tmp / "x.pbin", docs), {}
+
+
+def no_common_end(tmp):
+    return pack(tmp / "x.pbin", [d[:-1] for d in documents(20)]), {}
+
+
+def a_document_of_nothing(tmp):
+    docs = documents(3)
+    return pack(tmp / "x.pbin", [docs[0], [], docs[1], docs[2]]), {}
+
+
+def cut_at_512(tmp):
+    return pack(tmp / "x.pbin", [*documents(80, 20, 300), *documents(12, 511, 512)]), {}
+
+
+def padded_documents(tmp):
+    docs = [d[:-1] + [EOS] * (64 - len(d) + 1) for d in documents(30)]
+    return pack(tmp / "x.pbin", docs), {"deep": True}
+
+
+def stage1(tmp, *blocks):
+    home = tmp / "blocks"
+    home.mkdir()
+    for number, ids in enumerate(blocks):
+        np.asarray(ids).astype(ids.dtype if ids.dtype.str.startswith(">") else "<i4").tofile(
+            home / f"stage1_block_{number:04d}.bin"
+        )
+    return home
+
+
+def ids(samples=8, top=50000, every=100):
+    found = RNG.integers(1, top, samples * 8192).astype("<i4")
+    if every:
+        found[::every] = GPT2
+    return found
+
+
+def unreadable_block(tmp):
+    home = stage1(tmp, ids(1))
+    (home / "stage1_block_0001.bin").mkdir()
+    return home, {}
+
+
+def short_block(tmp):
+    return stage1(tmp, ids(8), ids(4), ids(8)), {}
+
+
+def block_of_zeros(tmp):
+    return stage1(tmp, ids(), np.zeros(8 * 8192, "<i4")), {}
+
+
+def zero_tail(tmp):
+    block = ids()
+    block[-5000:] = 0
+    return stage1(tmp, block), {"deep": True}
+
+
+def big_endian_block(tmp):
+    return stage1(tmp, ids().astype(">i4")), {}
+
+
+def sixteen_bits(tmp):
+    return stage1(tmp, RNG.integers(300, 50000, 16 * 8192).astype("<u2").view("<i4")), {}
+
+
+def beyond_gpt2(tmp):
+    block = ids()
+    block[40_000] = 60_000
+    return stage1(tmp, block), {"deep": True}
+
+
+def no_separator_in_blocks(tmp):
+    return stage1(tmp, ids(every=0)), {}
+
+
+def mostly_separators(tmp):
+    return stage1(tmp, ids(every=3)), {}
+
+
+def same_blocks(tmp):
+    block = ids()
+    return stage1(tmp, block, ids(), block), {}
+
+
+def padding_inside(tmp):
+    block = ids()
+    block[3 * 8192 - 200 : 3 * 8192] = GPT2
+    return stage1(tmp, block), {"deep": True}
+
+
+def samples(count=40, width=16):
+    stream = RNG.integers(10, 900, count * width + 1).astype("<i4")
+    each = np.lib.stride_tricks.sliding_window_view(stream, width + 1)[::width]
+    return np.stack([each[:, :-1], np.ones((count, width), "<i4"), each[:, 1:]], 1)
+
+
+def hdf5(path, rows):
+    with h5py.File(path, "w") as file:
+        file.attrs["n_examples"] = len(rows)
+        file.create_dataset("data", data=rows, chunks=(1, *rows.shape[1:]), compression="gzip")
+    return path
+
+
+def no_file(tmp):
+    (tmp / "x").mkdir()
+    return tmp / "x", {"format": "hdf5"}
+
+
+def other_suffix(tmp):
+    return hdf5(tmp / "x.hdf5", samples()), {}
+
+
+def one_file_for_all(tmp):
+    (tmp / "x").mkdir()
+    hdf5(tmp / "x/a.h5", samples(1000, 4))
+    return tmp / "x", {}
+
+
+def params(tmp, text, rows=None):
+    (tmp / "x").mkdir()
+    hdf5(tmp / "x/a.h5", samples() if rows is None else rows)
+    (tmp / "x/data_params.json").write_text(text)
+    return tmp / "x", {}
+
+
+def broken_params(tmp):
+    return params(tmp, "{")
+
+
+def beyond_vocabulary(tmp):
+    return params(tmp, json.dumps({"processing": {"vocab_size": 500}}))
+
+
+def mask_of_two(tmp):
+    rows = samples()
+    rows[3, 1, 4] = 2
+    return hdf5(tmp / "x.h5", rows), {}
+
+
+def counted_padding(tmp):
+    rows = samples()
+    rows[3, :, 8:] = 5
+    rows[3, 1, 8:] = [0] * 7 + [1]
+    return hdf5(tmp / "x.h5", rows), {}
+
+
+def masks_of_both_kinds(tmp):
+    rows = samples()
+    rows[3:8, :, 8:] = 5
+    rows[3:6, 1, 8:] = 0
+    rows[6:8, 1] = 0
+    rows[6:8, 1, 8:] = 1
+    return hdf5(tmp / "x.h5", rows), {"deep": True}
+
+
+def flat(tmp, sequences, **options):
+    return write(FLAT, tmp / "x.zarr", Ragged.of(sequences), options=options)
+
+
+def stale_metadata(tmp):
+    path = flat(tmp, [[1, 2], [3]])
+    meta = {f"train/{name}/.zarray": {"shape": [99]} for name in ("encoded_tokens", "seq_starts")}
+    (path / ".zmetadata").write_text(json.dumps({"metadata": meta, "zarr_consolidated_format": 1}))
+    return path, {}
+
+
+def no_group_file(tmp):
+    path = flat(tmp, [[1, 2], [3]])
+    (path / "train/.zgroup").unlink()
+    return path, {}
+
+
+def wrapped_ids(tmp):
+    path = flat(tmp, [RNG.integers(0, 32768, 8000)])
+    (path / "train/.zattrs").write_text('{"max_token_id": 50256}')
+    return path, {}
+
+
+def lengths_of_no_version(tmp):
+    (tmp / "x.jsonl").write_bytes(b'{"text": "a"}\n{"text": "b"}\n')
+    (tmp / "x.idx").write_bytes(pickle.dumps([(0, 13), (14, 7)], protocol=4))
+    return tmp / "x.jsonl", {}
+
+
+def converted(tmp, **how):
+    """The corpus as a pack, with its manifest."""
+    convert(CORPUS, tmp / "x.pbin", tokenizer=str(TOKENIZER), **how)
+    return tmp / "x.pbin"
+
+
+def told(tmp, change):
+    """A converted pack whose manifest was changed."""
+    path = converted(tmp)
+    place = tmp / "x.pbin.tokfmt.json"
+    content = json.loads(place.read_bytes())
+    change(content)
+    place.write_text(json.dumps(content))
+    return path
+
+
+def no_manifest(tmp):
+    path = converted(tmp)
+    (tmp / "x.pbin.tokfmt.json").write_text("[]")
+    return path, {}
+
+
+def other_size(tmp):
+    return told(tmp, lambda m: m["output"].update(bytes=5)), {}
+
+
+def other_checksum(tmp):
+    path = converted(tmp)
+    with open(path, "r+b") as file:
+        file.seek(200)
+        byte = file.read(1)[0]
+        file.seek(200)
+        file.write(bytes([byte ^ 1]))
+    return path, {"deep": True}
+
+
+def other_counts(tmp):
+    return told(tmp, lambda m: m.update(sequences=5)), {"deep": True}
+
+
+def other_format(tmp):
+    return told(tmp, lambda m: m.update(format="stage1")), {}
+
+
+def changed_source(tmp):
+    return told(tmp, lambda m: m["sources"][0].update(bytes=5)), {}
+
+
+def own(**more):
+    return {"tokenizer": str(TOKENIZER), **more}
+
+
+def beyond_tokenizer(tmp):
+    docs = documents(9)
+    docs[4][3] = 5000
+    return pack(tmp / "x.pbin", docs), own(deep=True)
+
+
+def other_end_of_text(tmp):
+    return pack(tmp / "x.pbin", documents(9, eos=7)), own()
+
+
+def noise(tmp):
+    """Bytes of UTF-8 beyond ASCII, in no order: ids below 256 are bytes in any byte-level vocabulary."""
+    vocabulary = json.loads((TOKENIZER / "tokenizer.json").read_bytes())["model"]["vocab"]
+    foreign = [token for text, token in vocabulary.items() if len(text) == 1 and ord(text) > 0xA1]
+    docs = [[*RNG.choice(foreign, 60).tolist(), EOS] for _ in range(12)]
+    return pack(tmp / "x.pbin", docs), own()
+
+
+def read_as_latin1(tmp):
+    texts = [f"Grüße, schöne {n} Mädchen über Köln – naïve façade".encode().decode("latin-1") for n in range(12)]
+    (tmp / "t.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts), "utf-8")
+    convert(tmp / "t.jsonl", tmp / "x.pbin", tokenizer=str(TOKENIZER))
+    return tmp / "x.pbin", own()
+
+
+def foreign_tokenizer(tmp):
+    made = tmp / "tokenizer.json"
+    made.write_text(llama3_like().to_str())
+    return made
+
+
+def without_merges(tmp):
+    """One token a character: the text is right, and no tokenizer of these merges gives such ids."""
+    vocabulary = json.loads((TOKENIZER / "tokenizer.json").read_bytes())["model"]["vocab"]
+    text = "the same text without a single merge"
+    ids = [vocabulary[c] for c in text.replace(" ", "\u0120")]
+    return pack(tmp / "x.pbin", [[*ids, EOS]] * 9), own()
+
+
+def manifest_of_another(tmp):
+    convert(CORPUS, tmp / "x.pbin", tokenizer=str(foreign_tokenizer(tmp)), eos=0)
+    return tmp / "x.pbin", own()
+
+
+def compared(**more):
+    return own(against=str(CORPUS), **more)
+
+
+def truncated(tmp):
+    return converted(tmp, select="0:20"), compared()
+
+
+def packed_twice(tmp):
+    convert([CORPUS, CORPUS], tmp / "x.pbin", tokenizer=str(TOKENIZER))
+    return tmp / "x.pbin", compared()
+
+
+def one_token_differs(tmp):
+    path, _ = other_checksum(tmp)
+    return path, compared()
+
+
+def stored(path):
+    """Header, data, and index of a pack."""
+    raw = path.read_bytes()
+    length, width = struct.unpack_from("<QI", raw)
+    return np.frombuffer(raw, f"<u{width}", length // width, 12), pickle.loads(raw[12 + length :])
+
+
+def shifted_by_a_merge(tmp):
+    """What a program wrote that read the second half of a merged pack by its offsets."""
+    tokens, index = stored(converted(tmp))
+    half = len(index) // 2
+    moved = [(a // 2 - (6 if k >= half else 0), n // 2) for k, (a, n) in enumerate(index)]
+    return pack(tmp / "y.pbin", [tokens[a : a + n].tolist() for a, n in moved]), compared()
+
+
+CASES = {
+    "TF116": some_end_otherwise, "TF117": no_common_end, "TF118": a_document_of_nothing, "TF122": cut_at_512,
+    "TF123": padded_documents, "TF202": unreadable_block, "TF208": short_block, "TF209": block_of_zeros,
+    "TF210": zero_tail, "TF211": big_endian_block, "TF212": sixteen_bits, "TF214": beyond_gpt2,
+    "TF215": no_separator_in_blocks, "TF216": mostly_separators, "TF217": same_blocks, "TF218": padding_inside,
+    "TF301": no_file, "TF302": other_suffix, "TF327": one_file_for_all, "TF328": broken_params,
+    "TF333": beyond_vocabulary, "TF334": mask_of_two, "TF335": counted_padding, "TF343": masks_of_both_kinds,
+    "TF411": stale_metadata, "TF413": no_group_file, "TF415": wrapped_ids, "TF515": lengths_of_no_version,
+    "TF910": no_manifest, "TF911": other_size, "TF912": other_checksum, "TF913": other_counts, "TF914": changed_source,
+    "TF921": beyond_tokenizer, "TF922": other_end_of_text, "TF923": noise, "TF924": read_as_latin1,
+    "TF925": without_merges, "TF926": manifest_of_another, "TF931": truncated, "TF932": packed_twice,
+    "TF933": one_token_differs, "TF934": shifted_by_a_merge,
+}  # fmt: skip
+"""A maker for each code: given a directory, it returns a path and the demands of its check."""

@@ -1,0 +1,205 @@
+"""`tokfmt check` as people and CI see it."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+from paths import FIXTURES, ROOT
+
+from tokfmt.cli.check import command
+from tokfmt.ops.check.codes import all_codes
+
+MERGED = str(FIXTURES / "modalities/E_D_2byte_gpt2.pbin")
+GOOD = str(FIXTURES / "modalities/D_join_of_one.pbin")
+FAULTY = str(FIXTURES / "jsonl/faulty.jsonl")
+UNSAFE = str(FIXTURES / "bad/modalities/opcode_global.pbin")
+
+
+def run(*words):
+    """Exit code, stdout, stderr; in this process."""
+    result = CliRunner().invoke(command, list(words), standalone_mode=False)
+    assert result.exception is None, result.exception
+    return result.return_value, result.stdout, result.stderr
+
+
+def tokfmt(*words):
+    done = subprocess.run([sys.executable, "-m", "tokfmt", "check", *words], capture_output=True, text=True, cwd=ROOT)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_exit_codes():
+    """In a process of its own: 0, 1, 2, 3, 4."""
+    assert tokfmt(GOOD)[0] == 0
+    code, out, err = tokfmt(MERGED)
+    assert (code, err) == (1, f"tokfmt: error: {MERGED}: 1 error\n")
+    assert out.startswith(f"error   TF107 {MERGED}: index entry 5 at byte 1,362: expected offset 204, found 192 (")
+    assert tokfmt("--from", "modalties", GOOD)[0] == 2
+    code, out, err = tokfmt("--explain", "TF17")
+    assert (code, out, err.count("Did you mean TF")) == (2, "", 1)
+    code, out, err = tokfmt("absent.pbin")
+    assert (code, out, err) == (
+        3,
+        "error   TF900 absent.pbin: no such file. tokfmt check --explain TF900 says more\n",
+        "tokfmt: error: absent.pbin: 1 error\n",
+    )
+
+
+def test_fix_that_is_refused(tmp_path):
+    code, _, err = tokfmt("--fix", str(tmp_path / "x.pbin"), "fixtures/bad/modalities/index_gap.pbin")
+    assert code == 4
+    assert "not repaired: it is not certain what is right where it has TF108" in err.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lines():
+    code, out, err = run(FAULTY, MERGED, GOOD, "--deep")
+    assert code == 1
+    lines = out.splitlines()
+    assert len(lines) == 4
+    pattern = r"(error  |warning|info   ) TF\d{3} \S+( at byte [\d,]+)?: .+\. \S.*"
+    assert all(re.fullmatch(pattern, line) for line in lines), lines
+    assert lines[0].startswith(f"error   TF501 {FAULTY} at byte 89: line 2 is not valid JSON")
+    assert err.splitlines() == [
+        f"tokfmt: error: {FAULTY}: 2 errors",
+        f"tokfmt: error: {MERGED}: 1 error, 1 note",
+        f"{GOOD}: modalities, 5 sequences, 97 tokens: no findings",
+    ]
+
+
+def test_quiet_says_errors_only():
+    assert run("--quiet", GOOD) == (0, "", "")
+    assert run("--quiet", MERGED)[2] == f"tokfmt: error: {MERGED}: 1 error\n"
+
+
+def test_unsafe():
+    code, out, _ = run(UNSAFE, MERGED)
+    assert code == 3
+    assert "TF104" in out
+    assert "TF107" in out
+
+
+def fits(value, schema, at="$"):
+    """Whether a value is what a JSON schema says: the few words that ours has."""
+    kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "null": type(None)}
+    names = schema.get("type", [])
+    if names:
+        allowed = tuple(kinds[name] for name in ([names] if isinstance(names, str) else names))
+        assert isinstance(value, allowed), at
+        assert not isinstance(value, bool) or "boolean" in names, at
+    assert value in schema.get("enum", [value]), at
+    assert value == schema.get("const", value), at
+    if isinstance(value, dict) and names:
+        assert value.keys() >= set(schema.get("required", ())), at
+        for key, inner in value.items():
+            inside = schema.get("properties", {}).get(key, schema.get("additionalProperties"))
+            assert inside, f"{at}.{key} is not in the schema"
+            fits(inner, inside, f"{at}.{key}")
+            fits(key, schema.get("propertyNames", {}), at)
+    if isinstance(value, list):
+        for k, inner in enumerate(value):
+            fits(inner, schema["items"], f"{at}[{k}]")
+
+
+def test_json(tmp_path):
+    schema = json.loads((ROOT / "tokfmt/schemas/check.json").read_bytes())
+    for words in (
+        [MERGED, GOOD, UNSAFE, "absent", "--deep"],
+        [FAULTY, "--most", "1"],
+        [MERGED, "--fix", str(tmp_path / "x.pbin")],
+        [GOOD, "--fix", str(tmp_path / "y.pbin")],
+    ):
+        code, out, _ = run("--json", *words)
+        found = json.loads(out)
+        fits(found, schema)
+        assert code == (0 if "--fix" in words else max(one["exit_code"] for one in found["datasets"]))
+    found = json.loads(run("--json", FAULTY, "--most", "1")[1])["datasets"][0]
+    assert (found["codes"], len(found["findings"]), found["findings"][0]["offset"]) == ({"TF501": 2}, 1, 89)
+    assert json.loads(run("--output-format", "json", GOOD)[1])["schema"] == "tokfmt.check/1"
+
+
+def test_github(tmp_path):
+    code, out, _ = run("--output-format", "github", MERGED)
+    assert code == 1
+    assert out.startswith(f"::error file={MERGED},title=TF107::index entry 5 at byte 1,362: ")
+    odd = tmp_path / "a,b:c%.jsonl"
+    odd.write_bytes(b"{\n" * 3)
+    out = run("--output-format", "github", "--most", "2", str(odd))[1]
+    assert out.splitlines()[0].startswith(
+        f"::error file={tmp_path}/a%2Cb%3Ac%25.jsonl,title=TF501::line 1 is not valid JSON"
+    )
+    assert out.splitlines()[-1].endswith("title=TF501::1 more of this code")
+    assert "\n::" in out
+
+
+def test_a_flood(tmp_path):
+    (tmp_path / "x.jsonl").write_bytes(b"{\n" * 500)
+    _, out, err = run(str(tmp_path / "x.jsonl"))
+    assert len(out.splitlines()) == 101
+    assert out.splitlines()[-1].endswith("400 more of this code")
+    assert err.endswith("500 errors\n")
+
+
+def test_names_cannot_write_to_the_terminal(tmp_path):
+    path = tmp_path / "x\x1b[31m\n.jsonl"
+    path.write_bytes(b"{\n")
+    _, out, err = run(str(path))
+    assert "\x1b" not in out + err
+    assert len(out.splitlines()) == 1
+
+
+@pytest.mark.parametrize("code", ["TF107", "tf934"])
+def test_explain(code):
+    exit_code, out, _ = run("--explain", code)
+    assert exit_code == 0
+    meaning = all_codes()[code.upper()]
+    assert out.startswith(f"{code.upper()} ({meaning.owner}): {meaning.title}\n\n")
+    assert " ".join(out.split("\n\n")[1].split()) == meaning.text
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_explain_all():
+    _, out, _ = run("--explain", "all")
+    assert [line[:5] for line in out.splitlines()] == list(all_codes())
+    found = json.loads(run("--explain", "all", "--json")[1])
+    assert found["schema"] == "tokfmt.codes/1"
+    assert {one["code"]: one["text"] for one in found["codes"]} == {c: m.text for c, m in all_codes().items()}
+
+
+def test_fix(tmp_path):
+    code, _, err = run("--fix", str(tmp_path / "x.pbin"), MERGED)
+    assert code == 0
+    assert "repaired TF107: the index was made anew from the lengths of the documents" in err
+    assert run("--deep", str(tmp_path / "x.pbin"))[0] == 0
+    code, _, err = run("--fix", str(tmp_path / "y.pbin"), GOOD)
+    assert (code, "nothing needs a repair; nothing was written" in err) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ([], "PATH"),
+        (["--fix", "out", GOOD, MERGED], "one dataset at a time"),
+        (["--against", FAULTY, GOOD], "--tokenizer"),
+        (["--output-format", "githb", GOOD], "Did you mean github"),
+    ],
+)
+def test_usage(words, why):
+    code, _, err = tokfmt(*words)
+    if words:
+        assert code == 2
+        assert why in err
+    else:
+        assert "PATH" in err + _
+
+
+def test_examples_of_the_help_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    out = run("--help")[1]
+    examples = [line.strip().split()[2:] for line in out.split("Examples:")[1].splitlines() if line.strip()]
+    assert len(examples) == 4
+    for words in examples:
+        moved = [str(tmp_path / word) if word == "mended.pbin" else word for word in words]
+        assert run(*moved)[0] in (0, 1)

@@ -1,0 +1,255 @@
+"""`tokfmt show` and `tokfmt diff` as people and pipes meet them."""
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+import pickle
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from paths import CORPUS, FIXTURES, TOKENIZER
+
+from tokfmt.cli import main
+
+PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+EXPECTED = json.loads((FIXTURES / "modalities" / "expected.json").read_text())
+
+
+@dataclass
+class Done:
+    stdout: str
+    stderr: str
+
+
+def tokfmt(*words, check=0):
+    """The command in this process, which spares it the start; `_run` is what turns errors into lines and codes."""
+    out, err = io.StringIO(), io.StringIO()
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main._run(list(map(str, words)))
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+    assert code == check, err.getvalue()
+    return Done(out.getvalue(), err.getvalue())
+
+
+def shown(*words):
+    return json.loads(tokfmt("show", *words, "--json").stdout)["shown"]
+
+
+@pytest.fixture(scope="module")
+def pack():
+    return [s["ids"] for s in shown(PACK, ":")]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("show") / "corpus.pbin"
+    tokfmt("convert", CORPUS, path, "--tokenizer", TOKENIZER, "-q")
+    return path, [json.loads(line)["text"] for line in CORPUS.read_text().splitlines()]
+
+
+def write_pack(path, tokens, sequences):
+    """A pack written by hand: `tokens` may be a number of zeros, which take no place on the disk."""
+    count = tokens if isinstance(tokens, int) else len(tokens)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<QI", 2 * count, 2))
+        if not isinstance(tokens, int):
+            file.write(np.asarray(tokens, "<u2").tobytes())
+        file.seek(12 + 2 * count)
+        file.write(pickle.dumps(sequences))
+    return path
+
+
+def on_a_terminal(*words, columns=80):
+    """What a person sees, and the exit code."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    env = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+    child = subprocess.Popen([sys.executable, "-m", "tokfmt", *map(str, words)], stdout=theirs, stderr=theirs, env=env)
+    os.close(theirs)
+    seen = b""
+    while True:
+        try:
+            part = os.read(ours, 1 << 16)
+        except OSError:
+            break
+        if not part:
+            break
+        seen += part
+    os.close(ours)
+    return seen.decode().replace("\r\n", "\n"), child.wait()
+
+
+def test_selections(pack):
+    n = len(pack)
+    for words, numbers in (
+        (["5"], [5]),
+        (["-1"], [n - 1]),
+        (["-3:"], [n - 3, n - 2, n - 1]),
+        (["0:2"], [0, 1]),
+        ([], list(range(5))),
+        (["0:10", "--limit", "2"], [0, 1]),
+        (["len==0"], [i for i, s in enumerate(pack) if not s]),
+        (["len>100", "--limit", "0"], [i for i, s in enumerate(pack) if len(s) > 100]),
+        (["10<len<=23", "--limit", "0"], [i for i, s in enumerate(pack) if 10 < len(s) <= 23]),
+        (["token:13", "--limit", "0"], [i for i, s in enumerate(pack) if 13 in s]),
+        (["token:50256"], [i for i, s in enumerate(pack) if 50256 in s]),
+    ):
+        found = shown(PACK, *words)
+        assert [s["index"] for s in found] == numbers, words
+        assert [s["ids"] for s in found] == [pack[i] for i in numbers]
+    [one] = shown(PACK, "token:464,2068")
+    assert one["ids"][slice(*one["found"])] == [464, 2068]
+
+
+def test_random_is_the_same_again(pack):
+    one = [s["index"] for s in shown(PACK, "random:5", "--seed", "1")]
+    assert one == [s["index"] for s in shown(PACK, "random:5", "--seed", "1")]
+    assert len(set(one)) == 5
+    assert one == sorted(one)
+    assert one != [s["index"] for s in shown(PACK, "random:5", "--seed", "2")]
+    assert [s["index"] for s in shown(PACK, "random:1000")] == list(range(len(pack)))
+
+
+def test_text_is_searched_in_ids_and_in_records(corpus):
+    path, texts = corpus
+    for pattern in ("smoke", "(?i)THE END|morning", "é", r"\d,\d", "морем|Salt"):
+        wanted = [(i, *re.search(pattern, t).span()) for i, t in enumerate(texts) if re.search(pattern, t)]
+        records = shown(CORPUS, f"text:{pattern}", "--limit", "0")
+        assert [(s["index"], *s["found"]) for s in records] == wanted
+        ids = shown(path, f"text:'{pattern}'", "--tokenizer", TOKENIZER, "--limit", "0")
+        assert [s["index"] for s in ids] == [i for i, *_ in wanted]
+        assert [s["text"] for s in ids] == [texts[i] for i, *_ in wanted]
+        assert all(s["found"][0] < s["found"][1] <= s["length"] for s in ids)
+    long = shown(CORPUS, "len>1000", "--limit", "0")
+    assert [s["index"] for s in long] == [i for i, t in enumerate(texts) if len(t) > 1000]
+
+
+def test_a_limit_is_told():
+    done = tokfmt("show", PACK, "len>0")
+    assert "stopped after 10" in done.stderr
+    assert len(re.findall(r"^#", done.stdout, re.MULTILINE)) == 10
+    assert "stopped" not in tokfmt("show", PACK, "0:10").stderr
+    assert "nothing found" in tokfmt("show", PACK, "token:49999").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["tokn:5"], "Did you mean token?"),
+        (["randm:5"], "Did you mean random:5?"),
+        (["length>4"], "Did you mean len?"),
+        (["text:a"], "--tokenizer"),
+        (["text:("], "not a regular expression"),
+        (["random:x"], "not a whole number"),
+        (["random:5", "--seed", "-1"], "not a seed"),
+        (["5", "--limit", "-1"], "--limit"),
+    ],
+)
+def test_errors(words, said):
+    done = tokfmt("show", PACK, *words, check=2)
+    assert said in done.stderr
+    assert done.stderr.count("tokfmt: error:") == 1
+    assert not done.stdout
+
+
+def test_ids_in_text_without_a_tokenizer():
+    assert "--tokenizer" in tokfmt("show", CORPUS, "token:5", check=2).stderr
+
+
+def test_what_is_no_text_is_shown_as_what_it_is(tmp_path):
+    tokens = [4000, 65000, 222]  # the last is half a character
+    path = write_pack(tmp_path / "x.pbin", tokens, [(0, 6)])
+    [one] = shown(path, "0", "--tokenizer", TOKENIZER, "--eos", "none")
+    assert "⟨65000⟩" in one["text"]
+    assert re.search(r"\\x[89a-f][0-9a-f]$", one["text"])
+    assert "\ufffd" not in one["text"]
+
+
+def test_a_terminal_shows_the_hit_in_its_place(corpus):
+    path, texts = corpus
+    seen, code = on_a_terminal("show", path, "text:smoke", "--tokenizer", TOKENIZER, "--limit", "1")
+    assert code == 0
+    assert re.search(r"\x1b\[7m ?smoke\x1b\[0m", seen)
+    assert "(+" in seen
+    assert "--full" in seen
+    plain = re.sub(r"\x1b\[[\d;]*m", "", seen)
+    assert max(map(len, plain.split("\n")[1:])) < 80 * 4
+    whole, _ = on_a_terminal("show", path, "11", "--tokenizer", TOKENIZER, "--full", "--text")
+    assert texts[11] in whole
+
+
+def test_a_giant_sequence_is_cut_and_not_read_whole(tmp_path):
+    """Three billion tokens in a sparse file: to read all takes far longer than the time allowed."""
+    path = write_pack(tmp_path / "giant.pbin", 3_000_000_000, [(0, 6_000_000_000)])
+    seen, code = on_a_terminal("show", path, "0", "--eos", "none")
+    assert code == 0
+    assert re.search(r"… \(\+2,999,999,\d{3} tokens; --full\)", seen)
+    assert len(seen) < 2000
+    done = subprocess.Popen(
+        [sys.executable, "-m", "tokfmt", "show", path, "0", "--full", "--ids", "--eos", "none"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert done.stdout.read(1000) == b"0 " * 500
+    done.stdout.close()
+    assert done.wait(timeout=60) == 0
+    said = done.stderr.read().decode()
+    done.stderr.close()
+    assert "Traceback" not in said
+    assert "Broken" not in said
+
+
+def test_pipes_that_close_early():
+    for words in ("show PACK :", "show PACK : --json", "show PACK len>0 --limit 0 --ids", "diff PACK OTHER"):
+        line = words.replace("PACK", str(PACK)).replace("OTHER", str(PACK.with_name("D_2byte_gpt2_filtered_mod3.pbin")))
+        done = subprocess.run(
+            ["bash", "-c", f"{sys.executable} -m tokfmt {line.replace('>', chr(92) + '>')} | head -c 1"],
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert len(done.stdout) == 1
+        assert "Traceback" not in done.stderr
+        assert "Broken" not in done.stderr
+        assert "error" not in done.stderr
+
+
+def test_diff_in_words_and_json():
+    same = PACK.with_name("synthetic_D_2byte_proto2.pbin")
+    done = tokfmt("diff", PACK, same)
+    assert done.stdout == "identical: 42 sequences, 2,004 tokens\n"
+    other = PACK.with_name("D_2byte_gpt2_filtered_mod3.pbin")
+    done = tokfmt("diff", PACK, other, "--limit", "2", check=1)
+    assert done.stdout.splitlines()[0] == "different: 28 only in A; 14 sequences alike"
+    assert "first: sequence 1 of A is missing in B" in done.stdout
+    assert "… and 26 more" in done.stdout
+    report = json.loads(tokfmt("diff", PACK, other, "--json", check=1).stdout)
+    assert report["schema"] == "tokfmt.diff/1"
+    assert (report["identical"], report["same"], report["counts"]) == (False, 14, {"only_in_a": 28})
+    assert report["first"]["a"]["sequence"] == 1
+    done = tokfmt("diff", PACK, other, "--ignore-order", check=1)
+    assert "only in A: sequences 1, 2, 4, 5, 7, 8, 10, 11, 13, 14 …" in done.stdout
+
+
+def test_diff_shows_both_values(tmp_path):
+    one = write_pack(tmp_path / "a.pbin", [1, 2, 3, 9, 4, 9], [(0, 8), (8, 4)])
+    two = write_pack(tmp_path / "b.pbin", [1, 7, 3, 9, 4, 9], [(0, 8), (8, 4)])
+    done = tokfmt("diff", one, two, "-q", check=1)
+    assert "first: sequence 0 differs\n  at token 1: 2 in A, 7 in B\n" in done.stdout
+    assert "A 0: 1 [2] 3  (3 tokens)" in done.stdout
+    assert "B 0: 1 [7] 3  (3 tokens)" in done.stdout
+    with_text = tokfmt("diff", one, two, "--tokenizer", TOKENIZER, "--eos", "9", "-q", check=1)
+    assert len(with_text.stdout.splitlines()) == 7
+    assert "expected at least 1" in tokfmt("diff", one, two, "--jobs", "0", check=2).stderr
+    assert "no such file" in tokfmt("diff", one, tmp_path / "none", check=3).stderr

@@ -1,0 +1,186 @@
+"""`check --against`: what happened to documents on their way, compared with plain lists."""
+
+import pytest
+from check_cases import converted, own, pack, stored
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from paths import CORPUS, TOKENIZER, golden
+
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
+from tokfmt.ops.check import Demands, check
+from tokfmt.ops.check.against import compare
+from tokfmt.ops.check.hashes import Hashes
+from tokfmt.ops.convert import convert
+
+
+def compared(here, there, **how):
+    return compare(Hashes(MemoryReader(Ragged.of(here)), **how), Hashes(MemoryReader(Ragged.of(there)), **how))
+
+
+def look(path, **demands):
+    (verdict,) = check([path], Demands(**{**own(against=str(CORPUS)), **demands}))
+    return verdict
+
+
+DOCS = [[k, k + 1, k + 2] for k in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("here", "expected"),
+    [
+        (DOCS, (0, 0, 0)),
+        (DOCS[:30], (10, 0, 0)),
+        (DOCS[:3] + DOCS[4:], (1, 0, 0)),
+        (DOCS[:3] + DOCS[13:], (10, 0, 0)),
+        (DOCS[:3] + [[7, 7]] + DOCS[3:], (0, 1, 0)),
+        (DOCS[:3] + [[7, 7]] + DOCS[4:], (0, 0, 1)),
+        (DOCS[:3] + [[3, 4]] + DOCS[4:20], (20, 0, 1)),
+        ([[7, 7]] * 40, (0, 0, 40)),
+        ([], (40, 0, 0)),
+        (DOCS * 2, (0, 40, 0)),
+    ],
+)
+def test_kinds(here, expected):
+    found = compared(here, DOCS)
+    assert (found.missing, found.extra, found.changed) == expected
+
+
+def test_where():
+    found = compared([[9, 9], *DOCS[1:3], *DOCS[5:9], [8, 8], *DOCS[9:20]], DOCS)
+    assert (found.first_changed, found.first_missing, found.first_extra) == ((0, 0), (3, 3), (7, 9))
+    assert (found.changed, found.missing, found.extra, found.cut_off) == (1, 22, 1, False)
+    assert compared(DOCS[:30], DOCS).cut_off
+
+
+def longest_common(a, b):
+    """Length of the longest common subsequence."""
+    row = [0] * (len(b) + 1)
+    for x in a:
+        before = row
+        row = [0]
+        for k, y in enumerate(b):
+            row.append(before[k] + 1 if x == y else max(before[k + 1], row[k]))
+    return row[-1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 30), max_size=60), st.lists(st.integers(0, 30), max_size=60))
+def test_laws(mine, theirs):
+    """Equal only if equal; never more in common than lists can have in order; counts add up."""
+    found = compared([[k] for k in mine], [[k] for k in theirs])
+    same = mine == theirs
+    assert (found.missing == found.extra == found.changed == 0) == same
+    common = len(mine) - found.extra - found.changed
+    assert common == len(theirs) - found.missing - found.changed
+    assert common <= longest_common(mine, theirs)
+
+
+def test_empty_documents_may_not_count():
+    there = [[1], [], [2], [], []]
+    found = compared([[1], [2]], there, skip_empty=True)
+    assert (found.missing, found.changed, found.extra) == (0, 0, 0)
+    assert compared([[1], [2]], there).missing == 3
+
+
+def test_hashes_do_not_depend_on_windows(monkeypatch):
+    data = Ragged.of([RNG_DOC for RNG_DOC in ([1] * 5, [], list(range(3000)), [7], [0], [0, 0], [5] * 700)])
+    whole = Hashes(MemoryReader(data)).ahead(0, 99).tolist()
+    monkeypatch.setattr("tokfmt.ops.check.hashes.WINDOW", 64)
+    assert Hashes(MemoryReader(data)).ahead(0, 99).tolist() == whole
+    assert len(set(whole)) == 7
+    ends = Ragged.of([[*doc, 9] for doc in ([1] * 5, list(range(3000)), [5] * 700)])
+    bare = Ragged.of([[1] * 5, list(range(3000)), [5] * 700])
+    assert (
+        Hashes(MemoryReader(ends), ignored_end=9).ahead(0, 9).tolist()
+        == Hashes(MemoryReader(bare)).ahead(0, 9).tolist()
+    )
+
+
+def test_truncated(tmp_path):
+    (finding,) = look(converted(tmp_path, select="0:20")).findings
+    assert finding.message == "164 of 184 documents are missing (from document 21 of the corpus on)"
+    assert finding.code == "TF931"
+
+
+def test_a_line_left_out(tmp_path):
+    lines = CORPUS.read_bytes().splitlines(keepends=True)
+    (tmp_path / "t.jsonl").write_bytes(b"".join(lines[:6] + lines[7:]))
+    convert(tmp_path / "t.jsonl", tmp_path / "x.pbin", tokenizer=str(TOKENIZER))
+    (finding,) = look(tmp_path / "x.pbin").findings
+    assert finding.message == "1 of 184 documents are missing (first: document 7 of the corpus)"
+
+
+def test_a_changed_token_is_located(tmp_path):
+    path = converted(tmp_path)
+    tokens, index = stored(path)
+    start = index[5][0] // 2
+    raw = bytearray(path.read_bytes())
+    at = 12 + 2 * (start + 3)
+    raw[at] ^= 1
+    path.write_bytes(raw)
+    (finding,) = [f for f in look(path).findings if f.code == "TF933"]
+    was, now = int(tokens[start + 3]), int(tokens[start + 3]) ^ 1
+    assert f"sequence 5, document 6 of the corpus, position 3: {now:,}, expected {was:,}" in finding.message
+    assert finding.offset is None or finding.offset in (at, at - at % 2)
+
+
+@pytest.mark.parametrize("later", [1, 60])
+def test_shifted(later, tmp_path):
+    """Documents as a program saw them that believed the offsets of a merge."""
+    tokens, index = stored(converted(tmp_path))
+    moved = [(a // 2 - (6 if k >= later else 0), n // 2) for k, (a, n) in enumerate(index)]
+    docs = [tokens[a : a + n].tolist() for a, n in moved]
+    found = look(pack(tmp_path / "y.pbin", docs)).findings
+    (finding,) = [f for f in found if f.code == "TF934"]
+    assert "they begin 6 tokens too early" in finding.message
+    assert f"{len(index) - later:,} documents differ (first: sequence {later:,}" in finding.message
+
+
+def test_a_merged_pack_has_all_documents(tmp_path):
+    """Only its offsets are wrong; by length the documents are those of the corpus."""
+    tokens, index = stored(converted(tmp_path))
+    import pickle
+    import struct
+
+    half = len(index) // 2
+    shifted = [(a - (12 if k >= half else 0), n) for k, (a, n) in enumerate(index)]
+    raw = struct.pack("<QI", 2 * len(tokens), 2) + tokens.tobytes() + pickle.dumps(shifted, protocol=4)
+    (tmp_path / "m.pbin").write_bytes(raw)
+    assert look(tmp_path / "m.pbin").counts == {"TF107": 1}
+
+
+def test_every_format(tmp_path):
+    path = converted(tmp_path, select="0:100")
+    for name, how in (("x.zarr", {}), ("x.h5", {"seq_len": 64}), ("s", {"to_format": "stage1"}), ("x.jsonl", {})):
+        convert(path, tmp_path / name, **how)
+        verdict = look(tmp_path / name)
+        assert verdict.counts.get("TF931") == 1, name
+        assert "from document 101" in next(f.message for f in verdict.findings if f.code == "TF931")
+
+
+def test_upstreams_truncated_pack():
+    """The golden that upstream's packer cut at an empty text, with exit code 0."""
+    gpt2 = golden("gpt2")
+    home = golden("modalities")
+    for name, code in (("D_2byte_TRUNCATED_by_empty_text.pbin", "TF931"),):
+        (verdict,) = check([home / name], Demands(tokenizer=str(gpt2), against=str(home / "with_empty_text.jsonl")))
+        assert verdict.counts == {code: 1}
+        assert "8 of 10 documents are missing (from document 3" in verdict.findings[0].message
+
+
+def test_latin1_goldens():
+    gpt2 = golden("gpt2")
+    for name, wrong in (("A_4byte_gpt2_latin1", True), ("A_4byte_gpt2", False), ("B_2byte_gpt2_latin1", True)):
+        (verdict,) = check([golden("modalities", f"{name}.pbin")], Demands(tokenizer=str(gpt2)))
+        assert ("TF924" in verdict.counts) == wrong
+        assert verdict.counts.keys().isdisjoint({"TF923", "TF925", "TF921", "TF922"})
+
+
+def test_documents_that_were_cut(tmp_path):
+    tokens, index = stored(converted(tmp_path))
+    docs = [tokens[a // 2 : (a + n) // 2].tolist() for a, n in index]
+    cut = [[*d[:50], 4095] if len(d) > 51 else d for d in docs]
+    found = look(pack(tmp_path / "y.pbin", cut)).findings
+    (finding,) = [f for f in found if f.code == "TF933"]
+    assert "it ends after 50 of" in finding.message

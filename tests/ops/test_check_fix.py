@@ -1,0 +1,201 @@
+"""`check --fix`: what is certain is repaired, exactly; what is not is refused, and nothing is written."""
+
+import json
+import pickle
+import shutil
+import struct
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import zarr
+from check_cases import CASES, documents, flat, pack
+from paths import FIXTURES
+
+from tokfmt.core.errors import ConversionError, DestinationExistsError
+from tokfmt.ops.check import Demands, check, fix
+
+BAD = FIXTURES / "bad"
+PACKS = json.loads((FIXTURES / "modalities/expected.json").read_bytes())
+MERGED = sorted(p.name for p in (FIXTURES / "modalities").glob("E_*.pbin"))
+
+
+def fixed(path, out, **demands):
+    demands = Demands(**demands)
+    (verdict,) = check([path], demands)
+    return fix(verdict, out, demands)
+
+
+def clean(path):
+    (verdict,) = check([path], Demands(deep=True))
+    return verdict.counts.keys() <= {"TF121", "TF324", "TF418", "TF517", "TF509"}
+
+
+def documents_of(path):
+    """The documents of a pack of layout D, by its own offsets; struct and pickle only."""
+    raw = Path(path).read_bytes()
+    length, width = struct.unpack_from("<QI", raw)
+    index = pickle.loads(raw[12 + length :])
+    assert [a for a, _ in index] == np.cumsum([0, *(n for _, n in index)])[: len(index)].tolist()
+    return [np.frombuffer(raw, f"<u{width}", n // width, 12 + a).tolist() for a, n in index]
+
+
+@pytest.mark.parametrize("name", MERGED)
+def test_merged_packs(name, tmp_path):
+    source = FIXTURES / "modalities" / name
+    result = fixed(source, tmp_path / "x.pbin")
+    if not result.destination:  # the shifts of this one cancel each other
+        assert name == "E_mixed_D_then_C_2byte.pbin"
+        return
+    assert documents_of(tmp_path / "x.pbin") == PACKS["doc_sets"][PACKS["pbin"][name]["documents"]]
+    assert clean(tmp_path / "x.pbin")
+    assert "the index was made anew from the lengths of the documents" in result.done.values()
+    assert json.loads((tmp_path / "x.pbin.tokfmt.json").read_bytes())["sources"][0]["path"] == str(source)
+
+
+@pytest.mark.parametrize(
+    "name", ["A_4byte_gpt2", "A_1byte_byte256", "B_2byte_gpt2", "C_2byte_gpt2", "D_3byte_wide",
+             "wild_branch_only_A_broken_offsets_6bcc334f", "wild_branch_only_A_len_plus1_b8211997",
+             "wild_branch_only_P1_header4_index_from_1", "wild_branch_only_P2_header4_len_plus3"],
+)  # fmt: skip
+def test_old_packs(name, tmp_path):
+    fixed(FIXTURES / f"modalities/{name}.pbin", tmp_path / "x.pbin")
+    expected = PACKS["pbin"][f"{name}.pbin"]
+    assert documents_of(tmp_path / "x.pbin") == PACKS["doc_sets"][expected["documents"]]
+    assert clean(tmp_path / "x.pbin")
+
+
+def test_documents_without_separator_stay_so(tmp_path):
+    """The repair adds nothing to documents, whatever ends them."""
+    docs = [d[: -1 if k % 3 else None] for k, d in enumerate(documents(9))]
+    raw = bytearray(pack(tmp_path / "x.pbin", docs).read_bytes())
+    raw[:8] = bytes(8)
+    (tmp_path / "x.pbin").write_bytes(raw)
+    assert fixed(tmp_path / "x.pbin", tmp_path / "y.pbin").done.keys() == {"TF105"}
+    assert documents_of(tmp_path / "y.pbin") == docs
+
+
+def test_n_examples(tmp_path):
+    for name in ("control_no_n_examples", "examples_too_few", "examples_too_many", "examples_negative"):
+        source = BAD / f"hdf5/{name}.h5"
+        out = tmp_path / f"{name}.h5"
+        assert fixed(source, out).done.keys() == {"TF308"}
+        with h5py.File(source) as before, h5py.File(out) as after:
+            assert after.attrs["n_examples"] == len(before["data"])
+            assert np.array_equal(before["data"][:], after["data"][:])
+            assert before["data"].chunks == after["data"].chunks
+
+
+def test_n_examples_in_a_directory(tmp_path):
+    shutil.copytree(FIXTURES / "hdf5/packed_overlap", tmp_path / "x")
+    with h5py.File(tmp_path / "x/examples_1_0.h5", "r+") as file:
+        file.attrs["n_examples"] = 3
+    fixed(tmp_path / "x", tmp_path / "y")
+    for name in sorted(p.name for p in (FIXTURES / "hdf5/packed_overlap").iterdir()):
+        with h5py.File(FIXTURES / "hdf5/packed_overlap" / name) as before, h5py.File(tmp_path / "y" / name) as after:
+            assert dict(before.attrs) == dict(after.attrs)
+    with h5py.File(tmp_path / "x/examples_1_0.h5") as file:
+        assert file.attrs["n_examples"] == 3
+
+
+def items(path, split="train"):
+    group = zarr.open_group(path, mode="r", use_consolidated=False)[split]
+    return group["encoded_tokens"][:].tolist(), group["seq_starts"][:].tolist(), group.attrs["max_token_id"]
+
+
+@pytest.mark.parametrize("codec", ["blosc", "zstd", "gzip", "none"])
+def test_start_bits(codec, tmp_path):
+    """Chunks with wrong bits are encoded again; the other split and every other chunk stay as they are."""
+    path = flat(tmp_path, [[1, 2], [], [3, 4, 5], [9]], chunk=2, codec=codec)
+    shutil.copytree(path / "train", path / "validation")
+    good = items(path)
+    encoded = zarr.open_array(path / "train/encoded_tokens", mode="r+")
+    encoded[2] = encoded[2] & ~np.uint32(1)
+    encoded[3] = encoded[3] | np.uint32(1)
+    untouched = {
+        p: p.read_bytes() for p in path.rglob("*") if p.is_file() and p.parts[-3:-1] != ("train", "encoded_tokens")
+    }
+    assert fixed(path, tmp_path / "y.zarr").done.keys() == {"TF405"}
+    assert items(tmp_path / "y.zarr") == good
+    assert clean(tmp_path / "y.zarr")
+    assert all((tmp_path / "y.zarr" / p.relative_to(path)).read_bytes() == content for p, content in untouched.items())
+
+
+@pytest.mark.parametrize("bound", ["{}", '{"max_token_id": 9.5}', '{"max_token_id": 99, "other": [1]}'])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_bound(bound, zarr_format, tmp_path):
+    path = flat(tmp_path, [[1, 2], [], [3, 4, 9]], zarr_format=zarr_format)
+    place = path / "train" / (".zattrs" if zarr_format == 2 else "zarr.json")
+    told = json.loads(bound)
+    if zarr_format == 3:
+        told = {**json.loads(place.read_bytes()), "attributes": told}
+    place.write_text(json.dumps(told))
+    fixed(path, tmp_path / "y.zarr")
+    assert items(tmp_path / "y.zarr")[2] == 9
+    if "other" in bound:
+        assert zarr.open_group(tmp_path / "y.zarr", mode="r")["train"].attrs["other"] == [1]
+
+
+@pytest.mark.parametrize("name", ["index_of_another", "index_cut", "index_shifted", "index_global"])
+def test_raw_index(name, tmp_path):
+    source = BAD / f"jsonl/{name}.jsonl"
+    if name == "index_global":
+        with pytest.raises(ConversionError, match="TF516"):
+            fixed(source, tmp_path / "x.jsonl")
+        return
+    fixed(source, tmp_path / "x.jsonl")
+    text = (tmp_path / "x.jsonl").read_bytes()
+    assert text == source.read_bytes()
+    starts = np.cumsum([0, *(len(line) for line in text.splitlines(keepends=True))]).tolist()
+    expected = [(a, len(line)) for a, line in zip(starts, text.splitlines())]
+    assert pickle.loads((tmp_path / "x.idx").read_bytes()) == expected
+    assert clean(tmp_path / "x.jsonl")
+
+
+def test_marks_and_line_ends(tmp_path):
+    (tmp_path / "x.jsonl").write_bytes(b'\xef\xbb\xbf{"text": "a"}\r\n{"text": "b"}\n{"text": "c"}')
+    assert fixed(tmp_path / "x.jsonl", tmp_path / "y.jsonl").done.keys() == {"TF507", "TF508"}
+    assert (tmp_path / "y.jsonl").read_bytes() == b'{"text": "a"}\n{"text": "b"}\n{"text": "c"}\n'
+
+
+REFUSED = [
+    ("modalities/index_gap.pbin", "TF108"), ("modalities/index_shuffled_like_a_merge.pbin", "TF109"),
+    ("modalities/cut_in_the_data.pbin", "TF103"), ("modalities/opcode_global.pbin", "TF104"),
+    ("hdf5/chunk_garbage.h5", "TF331"), ("hdf5/opening_external_link.h5", "TF305"),
+    ("flat-tokens/append_tokens_only", "TF404"), ("flat-tokens/bits_ids_not_encoded", "they may not be encoded"),
+    ("flat-tokens/bound_too_low", "TF406"), ("flat-tokens/bound_too_large", "max_token_id"),
+    ("jsonl/cut.jsonl", "TF501"), ("stage1/gap", "TF204"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "why"), REFUSED)
+def test_refused(name, why, tmp_path):
+    with pytest.raises(ConversionError, match=why) as caught:
+        fixed(BAD / name, tmp_path / "x", format=name.partition("/")[0])
+    assert "not repaired" in str(caught.value)
+    assert str(tmp_path) not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_against_a_repair(tmp_path):
+    """A manifest that disagrees means that more is wrong than what the format shows."""
+    path, _ = CASES["TF911"](tmp_path)
+    with pytest.raises(ConversionError, match="TF911"):
+        fixed(path, tmp_path / "y.pbin")
+
+
+def test_nothing_to_repair(tmp_path):
+    result = fixed(FIXTURES / "modalities/D_2byte_gpt2.pbin", tmp_path / "x.pbin")
+    assert (result.destination, result.done) == ("", {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_destination_that_exists(tmp_path):
+    (tmp_path / "x.pbin").write_bytes(b"mine")
+    with pytest.raises(DestinationExistsError):
+        fixed(FIXTURES / "modalities/E_D_2byte_gpt2.pbin", tmp_path / "x.pbin")
+    (tmp_path / "x.h5").write_bytes(b"mine")
+    with pytest.raises(DestinationExistsError):
+        fixed(BAD / "hdf5/control_no_n_examples.h5", tmp_path / "x.h5")
+    assert (tmp_path / "x.h5").read_bytes() == (tmp_path / "x.pbin").read_bytes() == b"mine"

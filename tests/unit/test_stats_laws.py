@@ -1,0 +1,291 @@
+"""Statistics are a monoid: any partition, any order, any window gives the numbers that lists give."""
+
+import functools
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tokfmt.core import axis as core_axis
+from tokfmt.core.axis import Info, Layout
+from tokfmt.core.errors import CorruptError
+from tokfmt.ops.progress import Silent
+from tokfmt.ops.stats import CancelledError, counts as counting, duplicates, measure as measuring
+from tokfmt.ops.stats import axis as walking
+from tokfmt.ops.stats.axis import Indexed, Streamed
+from tokfmt.ops.stats.counts import Counts
+from tokfmt.ops.stats.duplicates import Seen, Store, repeats
+from tokfmt.ops.stats.hashing import sequence_hashes
+from tokfmt.ops.stats.lengths import histogram, packing
+from tokfmt.ops.stats.measure import measure
+from tokfmt.ops.stats.table import Table
+from tokfmt.ops.stats.tally import Stats, Tally
+from tokfmt.run.execute import SerialExecutor
+from tokfmt.run.plan import Workers
+
+EOS = 9
+
+
+class Lists:
+    """A reader of lists."""
+
+    def __init__(self, sequences, dtype=np.uint16):
+        self.axis = np.array([token for sequence in sequences for token in sequence], dtype)
+        self.bounds = np.concatenate(([0], np.cumsum([len(s) for s in sequences]))).astype(np.int64)
+        self.info = Info(Layout.DOCUMENTS, np.dtype(dtype), len(sequences), len(self.axis))
+
+    def tokens(self, start, stop):
+        assert 0 <= start <= stop <= len(self.axis)
+        return self.axis[start:stop]
+
+    def offsets(self, first, last):
+        assert 0 <= first <= last < len(self.bounds)
+        return self.bounds[first : last + 1]
+
+    def close(self):
+        pass
+
+
+def small_windows(size):
+    """Walk in windows of so many tokens."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(walking, "WINDOW", size)
+    patch.setattr(measuring, "WINDOW", size)
+    for module in (walking, measuring):
+        patch.setattr(module, "windows", lambda a, b, s=size: core_axis.windows(a, b, min(s, size)))
+    return patch
+
+
+def parts_of(axis, cuts):
+    total = axis.info.tokens
+    bounds = [0, *sorted({cut for cut in cuts if 0 < cut < total}), total]
+    for a, b in zip(bounds, bounds[1:], strict=False):
+        tally = Tally(np.dtype(np.uint16))
+        axis.walk(a, b, tally)
+        yield tally.done()
+
+
+def summary(stats, axis):
+    """Everything that is told of a sum of parts, once what no part saw whole has been looked at."""
+    job = measuring._Job(axis, np.dtype(np.uint16))
+    store = Store()
+    store.add(stats.seen.folded())
+    total = stats
+    for batch in measuring._batches(axis.leftover(stats), Table.of(np.arange(1000).repeat(2))):
+        part = measuring._look(job, batch)
+        store.add(part.seen)
+        total += part
+    lengths = dict(zip(total.lengths.keys.tolist(), total.lengths.counts.tolist(), strict=True))
+    ids, first, last = (
+        dict(zip(table.keys.tolist(), table.counts.tolist(), strict=True))
+        for table in (total.ids.table(), total.first.table(), total.last.table())
+    )
+    return lengths, ids, first, last, repeats([store])
+
+
+def wanted(documents, stored):
+    filled = [tuple(d) for d in documents if d]
+    groups = Counter(filled)
+    surplus = sum(groups.values()) - len(groups)
+    return (
+        dict(Counter(len(d) for d in documents)),
+        dict(Counter(stored)),
+        dict(Counter(d[0] for d in filled)),
+        dict(Counter(d[-1] for d in filled)),
+        surplus,
+    )
+
+
+sequence = st.lists(st.integers(0, 8), max_size=12) | st.lists(st.integers(0, 8), min_size=30, max_size=60)
+cuts = st.lists(st.integers(0, 400), max_size=8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(sequence, max_size=12), st.integers(0, 4), cuts, st.randoms(use_true_random=False),
+    st.sampled_from([1, 3, 16, 1000]), st.sampled_from(["plain", "trailing", "stream"]),
+)  # fmt: skip
+def test_any_partition_any_order(drawn, again, cuts, random, window, kind):
+    documents = drawn + drawn[:again]
+    if kind == "plain":
+        stored, axis = documents, Indexed(Lists(documents), None, "x")
+    else:
+        stored = [[*document, EOS] for document in documents]
+        axis = Indexed(Lists(stored), EOS, "x") if kind == "trailing" else Streamed(Lists([sum(stored, [])]), EOS)
+        if kind == "stream":
+            documents = [document for document in documents if document]
+    flat = [token for one in stored for token in one]
+    patch = small_windows(window)
+    try:
+        parts = list(parts_of(axis, cuts))
+        random.shuffle(parts)
+        left = functools.reduce(Stats.__add__, parts, Stats())
+        random.shuffle(parts)
+        right = functools.reduce(lambda a, b: b + a, parts, Stats())
+        half = len(parts) // 2
+        middle = sum(parts[1:half], parts[0]) + sum(parts[half + 1 :], parts[half]) if len(parts) > 1 else left
+        whole = next(parts_of(axis, []))
+        found = summary(whole, axis)
+        lengths, ids, first, last, surplus = wanted(documents, flat)
+        assert found[:4] == (lengths, ids, first, last)
+        assert found[4].surplus == surplus
+        for one in (left, right, middle):
+            assert summary(one, axis) == found
+        for group in found[4].largest:
+            begin = documents[axis.number(group.position, left.begun)]
+            assert len(begin) == group.length
+            assert documents.count(begin) == group.count
+            assert begin not in documents[: axis.number(group.position, left.begun)]
+    finally:
+        patch.undo()
+
+
+def test_a_sequence_that_is_not_ended():
+    axis = Indexed(Lists([[1, EOS], [2, 3], [EOS]]), EOS, "x.pbin")
+    with pytest.raises(CorruptError, match="sequence 1 does not end with the separator 9"):
+        axis.walk(0, 5, Tally(None))
+    with pytest.raises(CorruptError, match="sequence 1 does not end"):
+        Indexed(Lists([[1, EOS], [], [EOS]]), EOS, "x.pbin").walk(0, 3, Tally(None))
+    tally = Tally(None)
+    axis.walk(0, 3, tally)
+    with pytest.raises(CorruptError, match="sequence 1 does not end with the separator 9: found 3"):
+        axis.content(*tally.done().loose)
+
+
+ids = st.integers(0, 50) | st.integers(0, 2**64 - 1)
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(ids, max_size=30), min_size=1, max_size=5), st.randoms(use_true_random=False))
+def test_counts_of_any_ids(parts, random):
+    """Ids up to 2^64 are counted without an array of that size."""
+    pieces = [Counts.of(np.array(part, np.uint64)) for part in parts]
+    random.shuffle(pieces)
+    total = functools.reduce(Counts.__add__, pieces)
+    flat = [token for part in parts for token in part]
+    assert total == Counts.of(np.array(flat, np.uint64))
+    assert dict(zip(total.table().keys.tolist(), total.table().counts.tolist(), strict=True)) == Counter(flat)
+    assert (total.distinct, total.largest) == (len(set(flat)), max(flat, default=-1))
+    assert not total.clipped
+    for token in flat[:3]:
+        assert total.count(token) == flat.count(token)
+        less = total.without(token, flat.count(token))
+        assert less.count(token) == 0
+        assert less.largest == max((other for other in flat if other != token), default=-1)
+
+
+def test_more_ids_than_are_kept(monkeypatch):
+    """Which ids are kept does not depend on the parts; their counts are exact, the number of all is estimated."""
+    monkeypatch.setattr(counting, "KEPT", 1 << 10)
+    rng = np.random.default_rng(0)
+    known = rng.integers(1 << 21, 1 << 63, 20_000).astype(np.uint64)
+    tokens = known[rng.integers(0, len(known), 100_000)]
+    pieces = [Counts.of(part) for part in np.array_split(tokens, 7)]
+    total, other = functools.reduce(Counts.__add__, pieces), functools.reduce(Counts.__add__, pieces[::-1])
+    assert total == other == Counts.of(tokens)
+    assert total.clipped
+    assert len(total.sparse) == 1 << 10
+    exact = Counter(tokens.tolist())
+    table = total.table()
+    assert all(exact[key] == count for key, count in zip(table.keys.tolist(), table.counts.tolist(), strict=True))
+    assert total.distinct == pytest.approx(len(exact), rel=0.1)
+    assert total.largest == max(exact)
+
+
+@given(st.lists(st.integers(0, 10**12) | st.integers(0, 30), max_size=60), st.integers(1, 99))
+def test_tables(values, percent):
+    table = Table.of(np.array(values[::2], np.int64)) + Table.of(np.array(values[1::2], np.int64))
+    assert dict(zip(table.keys.tolist(), table.counts.tolist(), strict=True)) == Counter(values)
+    assert (table.total, table.weight) == (len(values), sum(values))
+    if values:
+        assert table.percentile(percent) == sorted(values)[-(-percent * len(values) // 100) - 1]
+        drawn = histogram(table)
+        assert sum(drawn.counts) == len(values)
+        assert drawn.edges == sorted(set(drawn.edges))
+        assert drawn.edges[0] <= min(values) <= max(values) < drawn.edges[-1]
+        assert len(drawn.counts) <= 48
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=30), st.integers(1, 50), st.booleans())
+def test_packing_adds_up(lengths, size, separator):
+    cost = packing(Table.of(np.array(lengths, np.int64)), size, separator=separator)
+    stream = sum(lengths) + separator * len(lengths)
+    for one in (cost.concatenated, cost.padded):
+        assert one.samples * size == stream + one.padding
+        assert 0 <= one.documents_cut <= len(lengths)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=5) | st.lists(st.integers(0, 1), min_size=1, max_size=90), max_size=40),
+    st.sampled_from([np.uint8, np.uint16, np.uint32, np.uint64]),
+)  # fmt: skip
+def test_hashes_tell_sequences_apart(sequences, dtype):
+    """Equal sequences have equal hashes, wherever they lie; different ones differ, of any length."""
+    reader = Lists([[2], *sequences, [1, 1], *sequences[::-1]], dtype)
+    hashes = sequence_hashes(reader.axis, reader.bounds[:-1], reader.bounds[1:])
+    kept = {}
+    for number in range(len(hashes)):
+        a, b = reader.bounds[number : number + 2]
+        key = tuple(reader.axis[a:b].tolist())
+        assert kept.setdefault(key, (*hashes[number].tolist(), len(key))) == (*hashes[number].tolist(), len(key))
+    assert len(set(kept.values())) == len(kept)
+
+
+def test_half_a_hash_is_not_enough():
+    """Rows that agree in the first 64 bits only, or in all but the length, are different sequences."""
+    rows = np.array([[5, 1], [5, 2], [5, 1], [5, 1], [7, 7]], np.uint64)
+    store = Store()
+    store.add(Seen.of(rows, np.array([0, 10, 20, 30, 40]), np.array([3, 3, 3, 4, 2])).folded())
+    found = repeats([store])
+    assert (found.groups, found.surplus, found.tokens) == (1, 1, 3)
+    assert found.largest[0].position == 0
+
+
+def test_duplicates_of_long_sequences():
+    """Lengths that the tag has no room for are kept apart."""
+    length = (1 << 20) + 5
+    hashes = np.array([[5, 1], [5, 1]], np.uint64)
+    stores = [Store(), Store()]
+    for k in range(2):
+        stores[k].add(Seen.of(hashes[k : k + 1], np.array([7 * (k + 1)]), np.array([length])).folded())
+    found = repeats(stores)
+    assert (found.surplus, found.tokens) == (1, length)
+    assert (found.largest[0].dataset, found.largest[0].position, found.largest[0].length) == (0, 7, length)
+
+
+def test_store_takes_24_bytes_a_sequence():
+    rng = np.random.default_rng(1)
+    store = Store()
+    count = 400_000
+    for a in range(0, count, 100_000):
+        hashes = rng.integers(0, 1 << 63, (100_000, 2)).astype(np.uint64) << np.uint64(1)
+        store.add(Seen.of(hashes, np.arange(a, a + 100_000), np.full(100_000, 5)).folded())
+    held = sum(block.nbytes for blocks in store._single for block in blocks)
+    assert held <= 24 * count + duplicates._BUCKETS * duplicates._BLOCK * 24
+    assert repeats([store]).groups == 0
+
+
+def test_long_sequences_are_hashed_only_when_another_is_as_long():
+    patch = small_windows(16)
+    try:
+        rng = np.random.default_rng(2)
+        long = rng.integers(0, 9, 200).tolist()
+        for other, repeated in ((long, 1), (long[:-1] + [8 - long[-1] if long[-1] != 4 else 3], 0), (long[:-1], 0)):
+            axis = Indexed(Lists([[1], long, [2], other]), None, "x")
+            survey = measure([axis], Workers(SerialExecutor(), 1, Path()), progress=Silent())[0]
+            assert repeats([survey.store]).surplus == repeated
+            assert survey.stats.lengths.total == 4
+            if len(other) != len(long):
+                assert sum(len(survey.store.bucket(k)) for k in range(256)) == 2
+    finally:
+        patch.undo()
+
+
+def test_cancelled():
+    axis = Indexed(Lists([[1, 2], [3]]), None, "x")
+    with pytest.raises(CancelledError):
+        measure([axis], Workers(SerialExecutor(), 1, Path()), progress=Silent(), cancelled=lambda: True)

@@ -1,0 +1,203 @@
+"""`tokfmt check`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import textwrap
+from typing import Any
+
+import click
+
+from tokfmt.cli.parameters import Count, Words, common, examples, reading
+
+_EPILOG = examples(
+    "tokfmt check fixtures/modalities/E_D_2byte_gpt2.pbin",
+    "tokfmt check --deep fixtures/flat-tokens/multi_chunk.zarr fixtures/stage1/blocks",
+    "tokfmt check --fix mended.pbin fixtures/modalities/E_D_2byte_gpt2.pbin",
+    "tokfmt check --explain TF107",
+)
+_COLOURS = {"error": "red", "warning": "yellow", "info": "blue"}
+_LEVELS = {"error": "error", "warning": "warning", "info": "notice"}  # GitHub's words
+_WIDTH = 100
+
+
+@click.command("check", epilog=_EPILOG, no_args_is_help=True)
+@click.argument("paths", nargs=-1, metavar="PATH...")
+@click.option("--deep", is_flag=True, help="Decode everything; else headers, indexes, sizes, and some places.")
+@click.option("--tokenizer", metavar="NAME|DIR|FILE", help="Compare ids, end of text and decoding with this tokenizer.")
+@click.option("--against", metavar="CORPUS", help="The dataset must hold the documents of this corpus, in order.")
+@click.option("--fix", "fix_to", metavar="OUT", help="Write a repaired copy, where it is certain what is right.")
+@click.option("--overwrite", is_flag=True, help="Replace OUT.")
+@click.option("--explain", metavar="CODE", help="Say what a code means and what to do; `all` lists every code.")
+@click.option("--output-format", "output", type=Words(["text", "json", "github"]), default="text", show_default=True,
+              help="Lines for people, one JSON document, or annotations for GitHub Actions.")  # fmt: skip
+@click.option(
+    "--most", type=Count(), default=100, show_default=True, help="Findings of one code printed; the rest is counted."
+)
+@click.option("--jobs", "-j", type=Count(), help="Threads. Default: one a core.")
+@reading
+@common
+@click.pass_context
+def command(context: click.Context, /, paths: tuple[str, ...], **given: Any) -> int:
+    """Is a dataset valid? Every violation, with its byte offset and a remedy.
+
+    One line a finding: severity, code, path, byte offset, message, remedy. Exit code 0: no error; 1: an error; 3: it
+    cannot be opened, or is unsafe to read.
+    """
+    as_json = given.pop("as_json") or given["output"] == "json"
+    code = given.pop("explain")
+    if code is not None:
+        _explain(code, as_json=as_json)
+        return 0
+    if not paths:
+        context.fail("Missing argument 'PATH...'.")
+    if given["fix_to"] and len(paths) > 1:
+        context.fail("--fix repairs one dataset at a time.")
+    return _check(paths, given, as_json=as_json)
+
+
+def _check(paths: tuple[str, ...], given: dict[str, Any], *, as_json: bool) -> int:
+    from tokfmt.cli.console import Watcher
+    from tokfmt.ops.check import Demands, check, fix
+
+    quiet, output = given["quiet"], "json" if as_json else given["output"]
+    demands = Demands(
+        deep=given["deep"], format=given["from_format"], options=given["from_options"], eos=given["eos"],
+        split=given["split"], text_field=given["text_field"], tokenizer=given["tokenizer"], against=given["against"],
+        jobs=given["jobs"], most=given["most"],
+    )  # fmt: skip
+    found, fixed = [], None
+    with Watcher(quiet=quiet or as_json) as watcher:
+        for verdict in check(paths, demands, watcher):
+            found.append(verdict)
+            if output == "text":
+                _lines(verdict)
+            elif output == "github":
+                _annotations(verdict)
+        if given["fix_to"] and found[0].format is not None:
+            fixed = fix(found[0], given["fix_to"], demands, overwrite=given["overwrite"], progress=watcher)
+    if as_json:
+        click.echo(json.dumps(_document(found, fixed), indent=2))
+    for verdict in found:
+        _conclude(verdict, quiet=quiet)
+    if fixed is not None:
+        _say_fixed(fixed, quiet=quiet)
+    if fixed is not None and fixed.destination:
+        return 0
+    return max(verdict.exit_code for verdict in found)
+
+
+def _lines(verdict: Any) -> None:
+    for finding in verdict.findings:
+        click.echo(_line(finding))
+    for code, count in verdict.left_out.items():
+        click.echo(
+            f"{click.style('and more'.ljust(7), dim=True)} {code} {_shown(verdict.path)}: {count:,} more of this code"
+        )
+
+
+def _line(finding: Any) -> str:
+    from tokfmt.core.errors import printable
+
+    severity = click.style(finding.severity.ljust(7), fg=_COLOURS.get(finding.severity), bold=True)
+    at = "" if finding.offset is None else f" at byte {finding.offset:,}"
+    where = "" if at in finding.message else at
+    message = printable(finding.message)
+    remedy = f". {printable(finding.remedy)}" if finding.remedy else ""
+    return f"{severity} {finding.code} {_shown(finding.path)}{where}: {message}{remedy}"
+
+
+def _annotations(verdict: Any) -> None:
+    """https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions: escaped as that page says."""
+    for finding in verdict.findings:
+        place = "" if finding.offset is None else f" at byte {finding.offset:,}"
+        at = "" if place in finding.message else place
+        remedy = f". {finding.remedy}" if finding.remedy else ""
+        level = _LEVELS.get(finding.severity, "notice")
+        words = _escaped(f"{finding.message}{at}{remedy}")
+        click.echo(f"::{level} file={_property(finding.path)},title={_property(finding.code)}::{words}")
+    for code, count in verdict.left_out.items():
+        click.echo(f"::notice file={_property(verdict.path)},title={code}::{count:,} more of this code")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _escaped(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _document(found: list[Any], fixed: Any) -> dict[str, Any]:
+    """`tokfmt.check/1`; see tokfmt/schemas/check.json."""
+    datasets = [
+        {
+            "path": verdict.path, "format": verdict.format, "deep": verdict.deep, "sequences": verdict.sequences,
+            "tokens": verdict.tokens, "unsafe": verdict.unsafe, "exit_code": verdict.exit_code,
+            "severities": verdict.severities, "codes": verdict.counts,
+            "findings": [dataclasses.asdict(finding) for finding in verdict.findings],
+        }
+        for verdict in found
+    ]  # fmt: skip
+    repaired = None if fixed is None else {"destination": fixed.destination or None, "done": fixed.done}
+    return {"schema": "tokfmt.check/1", "datasets": datasets, "fixed": repaired}
+
+
+def _conclude(verdict: Any, *, quiet: bool) -> None:
+    """The last line: an error's is always said."""
+    from tokfmt.cli.console import counted
+
+    names = {"error": "error", "warning": "warning", "info": "note"}
+    known = {name: verdict.severities.get(name, 0) for name in names}
+    what = ", ".join(counted(count, names[name]) for name, count in known.items() if count)
+    if known["error"]:
+        click.echo(f"tokfmt: error: {_shown(verdict.path)}: {what}", err=True)
+        return
+    if quiet:
+        return
+    size = "" if verdict.sequences is None else f", {counted(verdict.sequences, 'sequence')}"
+    size += "" if verdict.tokens is None else f", {counted(verdict.tokens, 'token')}"
+    hint = "" if verdict.deep else " (--deep looks at every token)"
+    click.echo(f"{_shown(verdict.path)}: {verdict.format}{size}: {what or 'no findings'}{hint}", err=True)
+
+
+def _say_fixed(fixed: Any, *, quiet: bool) -> None:
+    if quiet:
+        return
+    if not fixed.destination:
+        click.echo("nothing needs a repair; nothing was written", err=True)
+        return
+    for code, how in fixed.done.items():
+        click.echo(f"repaired {code}: {how}", err=True)
+    click.echo(f"{_shown(fixed.destination)}: written, and checked: no errors", err=True)
+
+
+def _explain(code: str, *, as_json: bool) -> None:
+    from tokfmt.ops.check.codes import all_codes, explain
+
+    found = list(all_codes().values()) if code == "all" else [explain(code)]
+    if as_json:
+        content = [dataclasses.asdict(one) for one in found]
+        click.echo(json.dumps({"schema": "tokfmt.codes/1", "codes": content}, indent=2))
+        return
+    for one in found:
+        if code == "all":
+            click.echo(f"{click.style(one.code, bold=True)}  {one.owner.ljust(11)}  {one.title}")
+        else:
+            unsafe = " Unsafe: exit code 3." if one.unsafe else ""
+            click.echo(f"{click.style(one.code, bold=True)} ({one.owner}): {one.title}\n")
+            click.echo(textwrap.fill(one.text + unsafe, min(_WIDTH, _columns())))
+
+
+def _columns() -> int:
+    import shutil
+
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH
+
+
+def _shown(path: str) -> str:
+    from tokfmt.core.errors import printable
+
+    return printable(path)

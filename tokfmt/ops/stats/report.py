@@ -1,0 +1,328 @@
+"""What `tokfmt stats` says of a dataset: plain values, the same in Python, in JSON (schema.json) and on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """So many, and what part of all that is (0 to 1; 0 of nothing)."""
+
+    count: int
+    share: float
+
+    @staticmethod
+    def of(count: int, total: int) -> Share:
+        """`count` of `total`."""
+        return Share(count, count / total if total else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Counts in half-open bins `edges[i] <= length < edges[i + 1]`.
+
+    Attributes:
+        scale: "linear" (bins of one width) or "log" (each about 1.4 or 2 times as wide as the one before).
+        edges: int, one more than counts.
+        counts: How many lie in each bin.
+    """
+
+    scale: str
+    edges: list[int]
+    counts: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Lengths of sequences, empty ones included. All are exact; None where there is no sequence.
+
+    A percentile pN is the smallest length that at least N % of the sequences do not exceed (nearest rank): always a
+    length that occurs.
+    """
+
+    unit: str
+    min: int | None
+    mean: float | None
+    p1: int | None
+    p5: int | None
+    p25: int | None
+    p50: int | None
+    p75: int | None
+    p95: int | None
+    p99: int | None
+    max: int | None
+    histogram: Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class Id:
+    """A token id, how often it occurs, its share of all, and what it stands for when a tokenizer is given."""
+
+    id: int
+    count: int
+    share: float
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frequencies:
+    """Points of the curve of frequency over rank (1 = most frequent), at most 200, evenly spaced on a log scale."""
+
+    rank: list[int]
+    count: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """Token ids in the sequences, separators left out.
+
+    Attributes:
+        distinct: How many different ids occur.
+        estimated: More than 2^18 different ids of 2^20 and above occur: `distinct` is about 0.2 % off, and ids of
+            2^20 and above may be missing from the lists.
+        once: Ids that occur exactly once.
+        vocab_size: That of --vocab-size or the tokenizer.
+        coverage: Share of the vocabulary that occurs.
+        beyond: Tokens with an id of vocab_size or more.
+        most_frequent, least_frequent: Ten ids each; of those that are equally frequent the lowest first.
+        frequencies: For a plot on log-log axes.
+    """
+
+    distinct: int
+    estimated: bool
+    once: int
+    vocab_size: int | None
+    coverage: float | None
+    beyond: int | None
+    most_frequent: list[Id]
+    least_frequent: list[Id]
+    frequencies: Frequencies
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """First (or last) tokens of the sequences that are not empty.
+
+    Attributes:
+        commonest: The id that is the commonest; a BOS or EOS shows here. None where there is no sequence.
+        share: Of the sequences, how many begin (end) with it.
+        distinct: How many different ids there are.
+        top: The ten commonest.
+    """
+
+    commonest: int | None
+    share: float
+    distinct: int
+    top: list[Id]
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedSequence:
+    """Equal sequences: how many, tokens in each, the number of the first, and how that begins.
+
+    Attributes:
+        path: The dataset of the first, where several were looked at together.
+    """
+
+    count: int
+    length: int
+    sequence: int | None
+    ids: list[int] | None
+    text: str | None
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicates:
+    """Whole sequences that occur more than once; empty ones do not count.
+
+    Attributes:
+        sequences: Those beyond the first of each group: what deduplication would remove.
+        share: Of all sequences that are not empty.
+        tokens, token_share: What they hold; characters, for text.
+        groups: Different sequences that occur more than once.
+        largest: The ten groups of most sequences.
+    """
+
+    sequences: int
+    share: float
+    tokens: int
+    token_share: float
+    groups: int
+    largest: list[RepeatedSequence]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one way of making samples costs.
+
+    Attributes:
+        samples: How many there are.
+        padding, padding_share: Positions without a token, and their share of all positions.
+        documents_cut, cut_share: Documents that lie in more than one sample.
+    """
+
+    samples: int
+    padding: int
+    padding_share: float
+    documents_cut: int
+    cut_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """What samples of `seq_len` tokens would cost, computed from the lengths and a separator after each sequence.
+
+    Attributes:
+        seq_len: Tokens in a sample.
+        separator: One token is added to each sequence.
+        concatenated: Samples cut from one stream. `documents_cut` is what is to be expected when sequences come in
+            random order: a document of m tokens is cut with probability min(1, (m - 1) / seq_len).
+        padded: Every document begins a sample of its own and is padded.
+    """
+
+    seq_len: int
+    separator: bool
+    concatenated: Cost
+    padded: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class FieldCount:
+    """A field of the records, and how many have it."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextFacts:
+    """What is known of text that nobody tokenised.
+
+    Attributes:
+        bytes: Of the texts, as UTF-8.
+        characters: Code points.
+        field: Dotted path of the text in a record.
+        fields: Top-level fields, the most frequent first; at most 100.
+        invalid: Lines left out by --drop invalid-lines.
+    """
+
+    bytes: int
+    characters: int
+    field: str
+    fields: list[FieldCount]
+    invalid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Which sequences were looked at; every figure but `exact` is an estimate from them, counts are of the sample.
+
+    Attributes:
+        sequences, tokens: Looked at.
+        of: Sequences there are, if that is known.
+        seed: Of the choice.
+        exact: Keys that are of the whole dataset all the same.
+    """
+
+    sequences: int
+    tokens: int | None
+    of: int | None
+    seed: int
+    exact: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """One dataset, or the total of several.
+
+    Attributes:
+        path, format: Of the total: "total", and the format of all if they agree.
+        layout: "documents", "samples", "stream" or "text".
+        variant: What the format says of itself: layout, width, codec ...
+        dtype: Of the ids as read.
+        bytes, bytes_per_token: On disk; per token of the sequences.
+        sequences: Sequences (documents; rows of samples).
+        tokens: In the sequences, separators left out. None for text.
+        max_id: The largest id in the dataset, a separator's included. None when there is no token.
+        eos_id, eos_from, eos_inferred: The separator and how it is known.
+        estimated: The figures are of a sample.
+        empty: Empty sequences.
+        separators: How often the separator's id is stored, inside sequences too, and its share of what is stored.
+        padding: Positions that hold nothing, and their share: separators in a row in a stream, padding of samples.
+            None where the format has none.
+        masked: Positions of samples whose label does not count in the loss. None where no mask is stored.
+    """
+
+    path: str
+    format: str
+    layout: str
+    variant: Mapping[str, Any]
+    dtype: str | None
+    bytes: int
+    bytes_per_token: float | None
+    sequences: int
+    tokens: int | None
+    max_id: int | None
+    eos_id: int | None
+    eos_from: str
+    eos_inferred: bool
+    sample_length: int | None
+    estimated: bool
+    lengths: Lengths | None
+    empty: Share | None = None
+    separators: Share | None = None
+    padding: Share | None = None
+    masked: Share | None = None
+    ids: Ids | None = None
+    first_tokens: Ends | None = None
+    last_tokens: Ends | None = None
+    duplicates: Duplicates | None = None
+    packing: Packing | None = None
+    text: TextFacts | None = None
+    sampled: Sampled | None = None
+    notes: Sequence[str] = field(default_factory=tuple)
+
+    def as_json(self) -> dict[str, Any]:
+        """Ready for `json.dumps`; see schema.json."""
+        found: dict[str, Any] = plain(self)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found in all datasets.
+
+    Attributes:
+        datasets: In the order of the paths.
+        total: Of several.
+    """
+
+    datasets: list[Statistics]
+    total: Statistics | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of `tokfmt stats --json`: one dataset's keys, or `datasets` and `total`."""
+        if self.total is None:
+            return {"schema_version": SCHEMA_VERSION, **self.datasets[0].as_json()}
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "datasets": [one.as_json() for one in self.datasets],
+            "total": self.total.as_json(),
+        }
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses as dicts, sequences as lists, and what JSON does not know as text."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
