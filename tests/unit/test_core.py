@@ -410,4 +410,4 @@ print(faults() - before)
 """
     kept = int(subprocess.run([sys.executable, "-c", code, "keep"], check=True, capture_output=True).stdout)
     plain = int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)
-    assert kept < 3000 < 10_000 < plain  # 384 pages a round are 19,200
+    assert kept < 1500 < plain  # 384 pages a round are 19,200 at worst
