@@ -374,8 +374,11 @@ def remove_leftovers(destination: Path, *, spare: bool = False) -> tuple[str, ..
 
 
 def write_error(path: Path, error: OSError) -> OutageError:
-    """An operating system's error while writing, as a sentence."""
-    return OutageError(f"{printable(path)}: cannot be written: {_why(error)}")
+    """An operating system's error while writing, as a sentence; with its notes."""
+    outage = OutageError(f"{printable(path)}: cannot be written: {_why(error)}")
+    for note in getattr(error, "__notes__", ()):
+        outage.add_note(note)
+    return outage
 
 
 def _why(error: OSError) -> str:

@@ -113,14 +113,16 @@ def workplace(request: Request, facts: Facts, note: Callable[[str], None]) -> It
         request.destination, overwrite=request.overwrite, kept=request.kept, shared=request.shard is not None
     )
     with place as staging:
+        # until there is something worth keeping; whoever else works here keeps it
+        staging.keep = sharded or read_conversion(staging.home / "conversion.json") is not None
         new = _agree(staging, request, facts)
         shard = request.shard or Shard()
         also = [Shard(k, request.finish) for k in range(request.finish)]
         with Journal(staging.home, shard, also) as journal:
-            _tidy(staging, shard, everything=sharded)
-            if not new and not sharded:
-                note(f"continuing what is in {staging.home.name}")
             try:
+                _tidy(staging, shard, everything=sharded)
+                if not new and not sharded:
+                    note(f"continuing what is in {staging.home.name}")
                 yield staging, journal
             except BaseException as error:
                 hopeless = isinstance(error, _HOPELESS)
