@@ -38,6 +38,7 @@ _EPILOG = examples(
     show_default=True,
     help="A table, one JSON document, or the table and annotations for GitHub Actions.",
 )
+@click.option("--html", metavar="PAGE.html", help="Write one self-contained page with plots, replacing an older one.")
 @click.option("--jobs", type=Count(), help="Workers. Default: one a core.")
 @click.option(
     "--executor",
@@ -65,6 +66,8 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
         report = stats(_request(paths, given), watcher)
     failed = unmet(report, expected)
     changed = deviations(report, before, tolerance) if before is not None else []
+    if given["html"] is not None:
+        _write_page(report, paths, given)
     _print(report, failed + changed, given)
     return 1 if failed or changed else 0
 
@@ -92,6 +95,33 @@ def _request(paths: tuple[str, ...], given: dict[str, Any]) -> Any:
         jobs=given["jobs"],
         executor=given["executor"],
     )
+
+
+def _write_page(report: Any, paths: tuple[str, ...], given: dict[str, Any]) -> None:
+    """The page of the report, with what a shallow check finds."""
+    from tokfmt.cli.page import page
+    from tokfmt.core.errors import printable
+    from tokfmt.core.publish import Staging, write_error
+    from tokfmt.ops.check import Demands, check
+
+    demands = Demands(
+        format=given["from_format"],
+        options=given["from_options"],
+        eos=given["eos"],
+        split=given["split"],
+        text_field=given["text_field"],
+        tokenizer=given["tokenizer"],
+        jobs=given["jobs"],
+    )
+    findings = {verdict.path: verdict.findings for verdict in check(paths, demands)}
+    with Staging(given["html"], overwrite=True) as staging:
+        try:
+            staging.path.write_text(page(report, findings), "utf-8")
+        except OSError as error:
+            raise write_error(staging.destination, error) from error
+        staging.publish()
+    if not given["quiet"]:
+        click.echo(f"wrote {printable(given['html'])}", err=True)
 
 
 def _print(report: Any, failed: list[Any], given: dict[str, Any]) -> None:

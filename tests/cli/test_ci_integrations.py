@@ -1,0 +1,101 @@
+"""The GitHub Action's scripts and the pre-commit hooks, run as their hosts run them: on good and on bad files."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+GOOD, BAD = "fixtures/modalities/D_2byte_gpt2.pbin", "fixtures/modalities/E_D_2byte_gpt2.pbin"
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
+HOOKS = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())}
+
+
+def run_step(name, inputs, tmp_path):
+    """One step of the composite action: its script under bash -eo pipefail, its environment from the inputs."""
+    step = next(step for step in ACTION["runs"]["steps"] if step.get("name") == name)
+    known = {key: given.get("default", "") for key, given in ACTION["inputs"].items()} | inputs
+    environment = {
+        key: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: known[m[1]], value) for key, value in step["env"].items()
+    }
+    assert "${{" not in step["run"], "inputs must not be pasted into scripts"
+    bin_ = Path(sys.executable).parent
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+        env={**os.environ, **environment, "PATH": f"{bin_}{os.pathsep}{os.environ['PATH']}"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_check_passes_a_good_file(tmp_path):
+    done = run_step("Check", {"paths": GOOD}, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "::error" not in done.stdout
+
+
+def test_check_annotates_a_bad_file(tmp_path):
+    done = run_step("Check", {"paths": f"{GOOD}\n{BAD}", "deep": "true"}, tmp_path)
+    assert done.returncode == 1
+    assert re.search(rf"::error file={re.escape(BAD)}.*TF107", done.stdout), done.stdout
+
+
+def test_patterns_are_expanded_and_an_empty_one_is_an_error(tmp_path):
+    assert run_step("Check", {"paths": "fixtures/modalities/D_2byte*.pbin"}, tmp_path).returncode == 0
+    nothing = run_step("Check", {"paths": "fixtures/**/*.nothing"}, tmp_path)
+    assert nothing.returncode == 2
+    assert "nothing matches" in nothing.stdout
+
+
+def test_a_path_is_not_code(tmp_path):
+    done = run_step("Check", {"paths": "$(touch${IFS}owned) `touch owned`"}, tmp_path)
+    assert done.returncode != 0
+    assert not (ROOT / "owned").exists()
+
+
+def test_expectations_met_and_not_met(tmp_path):
+    met = run_step("Statistics", {"paths": GOOD, "expect": "sequences > 0\n\nmax_id < 50257\n"}, tmp_path)
+    assert met.returncode == 0, met.stdout + met.stderr
+    unmet = run_step("Statistics", {"paths": GOOD, "expect": "sequences > 0\ntokens >= 1e9"}, tmp_path)
+    assert unmet.returncode == 1
+    assert "::error" in unmet.stdout
+    assert "tokens >= 1,000,000,000, found 2,004" in unmet.stdout
+
+
+def test_a_baseline_is_held(tmp_path):
+    baseline = tmp_path / "baseline.json"
+    written = subprocess.run(
+        [sys.executable, "-m", "tokfmt", "stats", GOOD, "--json"], cwd=ROOT, capture_output=True, check=True
+    )
+    baseline.write_bytes(written.stdout)
+    assert (
+        run_step("Statistics", {"paths": GOOD, "baseline": str(baseline), "tolerance": "1%"}, tmp_path).returncode == 0
+    )
+    other = "fixtures/modalities/A_2byte_gpt2.pbin"
+    if (ROOT / other).exists():
+        assert run_step("Statistics", {"paths": other, "baseline": str(baseline)}, tmp_path).returncode in (0, 1)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_hooks_run_what_they_name(hook, tmp_path):
+    """pre-commit runs `entry args files`; files are those whose path matches `files`."""
+    entry = HOOKS[hook]
+    matching = [path for path in (GOOD, "README.md", "a/stage1_block_00001.bin") if re.search(entry["files"], path)]
+    assert matching == [GOOD, "a/stage1_block_00001.bin"]
+    words = shlex.split(entry["entry"])
+    assert words[0] == "tokfmt"
+    copy = tmp_path / "data.pbin"
+    shutil.copy(ROOT / GOOD, copy)
+    args = ["--expect", "tokens > 0"] if hook == "tokfmt-stats" else []
+    done = subprocess.run([sys.executable, "-m", *words, *args, str(copy)], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    if hook == "tokfmt-check":
+        shutil.copy(ROOT / BAD, copy)
+        assert subprocess.run([sys.executable, "-m", *words, str(copy)], capture_output=True).returncode == 1
