@@ -51,7 +51,7 @@ def facts_of(session: Session, row: int, unit: int) -> TokenFacts | Damage | Non
     value = int(piece.units[0])
     label = None if piece.labels is None else int(piece.labels[0])
     position = None if span.start is None else span.start + unit
-    raw, spelled = _spelling(session, value)
+    raw, spelled = spelling(session, value)
     return TokenFacts(
         row,
         unit,
@@ -63,12 +63,12 @@ def facts_of(session: Session, row: int, unit: int) -> TokenFacts | Damage | Non
         _place(session, position),
         None if piece.masks is None else int(piece.masks[0]),
         label,
-        None if label is None else _spelling(session, label)[1],
+        None if label is None else spelling(session, label)[1],
         "separator" if value == alphabet.separator else "special" if value in alphabet.specials else "",
     )
 
 
-def _spelling(session: Session, value: int) -> tuple[bytes | None, str | None]:
+def spelling(session: Session, value: int) -> tuple[bytes | None, str | None]:
     alphabet = session.alphabet
     if alphabet.decoder is None:
         return None, None

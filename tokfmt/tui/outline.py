@@ -21,7 +21,7 @@ from tokfmt.tui.viewport import Lru
 BLOCK = 64
 """Fields decoded at once."""
 
-SHORT = 32
+SHORT = 64
 """Fields up to which a section of a small dataset is open from the beginning."""
 
 _BLOCKS = 1024

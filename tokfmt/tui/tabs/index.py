@@ -9,7 +9,8 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container
+from textual.containers import Container, Vertical
+from textual.widgets import Static
 
 from tokfmt.core.errors import OptionError, TokfmtError, printable
 from tokfmt.core.inside import Field, Section, Target
@@ -49,7 +50,9 @@ class IndexTab(Tab, Desked):
 
     def compose(self) -> ComposeResult:
         with Container(id="inside"):
-            yield Parts()
+            with Vertical(id="parting"):
+                yield Parts()
+                yield Static(id="field", markup=False)
             yield HexView()
 
     @property
@@ -105,6 +108,7 @@ class IndexTab(Tab, Desked):
     @on(Parts.Moved)
     def _moved(self) -> None:
         section, field = self.parts.section, self.parts.field
+        self.query_one("#field", Static).update("" if field is None else _told(field))
         if section is None or self.bytes is None or self._wish is not None:
             return
         if field is not None and field.offset is not None:
@@ -188,6 +192,12 @@ def _opened(session: Session) -> Opened | str:
         return raw, first_open(raw.sections, small=is_small(session.path))
     except TokfmtError as error:
         return str(error)
+
+
+def _told(field: Field) -> str:
+    """A field in full, of which the lines may show less."""
+    value = f"{field.name}: {field.value}"
+    return f"{value} · {field.meaning}" if field.meaning else value
 
 
 def _tried(find: Callable[[], Where | None]) -> Where | str:

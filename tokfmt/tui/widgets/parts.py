@@ -71,7 +71,7 @@ class Parts(Lines):
         self.generation += 1
         self.outline, self.opening, self.widths = outline, set(), Widths()
         self.top = 0
-        self.point_at(0)
+        self.point_at(1)
         self.moved()
 
     def changed(self, row: Row | None) -> None:
