@@ -142,7 +142,7 @@ class Field:
         meaning: What that means, in a few words; "" when the name says it.
         wrong: It breaks the format's rules (see `Format.check` for the finding).
         path: The file that `offset` counts in, when it is not the section's.
-        target: The token it is about, when that is not the one at `offset`: where the sequence of an index entry begins.
+        target: The token it is about, if not the one at `offset`: where the sequence of an index entry begins.
     """
 
     name: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,21 +11,23 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Static
 
-from tokfmt.core.errors import TokfmtError, printable
-from tokfmt.core.format import Finding
+from tokfmt.core.errors import TokfmtError
 from tokfmt.core.inside import Target
 from tokfmt.ops.check import Demands, Verdict, check, explain
 from tokfmt.tui.jobs import Job
 from tokfmt.tui.outline import row_at
 from tokfmt.tui.screens.page import Page
-from tokfmt.tui.session import Session, Where
+from tokfmt.tui.session import Session
+from tokfmt.tui.tabs.leads import Leads
 from tokfmt.tui.tabs.working import Working
+from tokfmt.tui.verdicts import ORDER, in_full, nothing_found, summary
 from tokfmt.tui.widgets.findinglist import FindingList
 
-_ORDER = {"error": 0, "warning": 1, "info": 2}
+_HIGH = 28
+"""Lines from which the code of a finding is explained without being asked."""
 
 
-class FindingsTab(Working):
+class FindingsTab(Working, Leads):
     """Findings, and beneath them the one under the cursor in full."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -64,7 +65,7 @@ class FindingsTab(Working):
         session = self.session
         request = session.request
         demands = Demands(
-            deep, session.opened.format.name, request.options, request.eos, request.split, request.text_field
+            deep, session.opened.format.name, tuple(request.options), request.eos, request.split, request.text_field
         )
 
         def work(job: Job) -> Verdict:
@@ -82,13 +83,13 @@ class FindingsTab(Working):
     def _list(self) -> None:
         verdict = self.session.verdict
         if verdict is not None:
-            self.list.show(sorted(verdict.findings, key=lambda finding: _ORDER.get(finding.severity, 2)))
+            self.list.show(sorted(verdict.findings, key=lambda finding: ORDER.get(finding.severity, 2)))
         self.say()
 
     def say(self) -> None:
         """How far the check is, or what it came to."""
         verdict = self.session.verdict
-        told = self.doing("checking") if self.job else "" if verdict is None else _summary(verdict)
+        told = self.doing("checking") if self.job else "" if verdict is None else summary(verdict)
         self.list.border_title = told
         self.list.border_subtitle = "" if verdict is None or verdict.deep or self.job else "c checks every token"
         self._moved()
@@ -96,14 +97,16 @@ class FindingsTab(Working):
     @on(FindingList.Moved)
     def _moved(self) -> None:
         finding = self.list.finding
+        if not hasattr(self, "session"):
+            return
         if finding is not None:
-            told = Content("\n").join(_in_full(finding))
+            told = in_full(finding, explained=self.size.height >= _HIGH)
         elif self.session.verdict is not None and not self.job:
-            depth = "every token" if self.session.verdict.deep else "headers, index and metadata"
-            told = Content(f"Nothing is wrong, as far as {depth} tell.")
+            told = nothing_found(self.session.verdict)
         else:
             told = Content("")
         self.query_one("#finding", Static).update(told)
+        self.refresh_bindings()
 
     # going
 
@@ -116,6 +119,9 @@ class FindingsTab(Working):
             length = 0 if finding.offset is None else 1
             self.app.go_to_bytes(Path(finding.path), finding.offset or 0, length)  # type: ignore[attr-defined]
 
+    def on_resize(self) -> None:
+        self._moved()
+
     def action_sequence(self) -> None:
         session, finding = self.session, self.list.finding
         if finding is None or finding.offset is None:
@@ -123,19 +129,7 @@ class FindingsTab(Working):
             return
         target = Target(Path(finding.path), finding.offset)
 
-        def find() -> Where | str:
-            try:
-                return row_at(session, target) or "no sequence lies at that byte: Enter shows the bytes"
-            except TokfmtError as error:
-                return str(error)
-
-        self.ask(find, self._go)
-
-    def _go(self, found: Where | str) -> None:
-        if isinstance(found, str):
-            self.notify(found, severity="warning", markup=False)
-        else:
-            self.app.go_to_where(found)  # type: ignore[attr-defined]
+        self.lead(lambda: row_at(session, target), "no sequence lies at that byte: Enter shows the bytes")
 
     def action_explain(self) -> None:
         finding = self.list.finding
@@ -149,25 +143,14 @@ class FindingsTab(Working):
         blocks = [(told.title, [("", told.text)]), ("Of", [("", told.owner)])]
         self.app.push_screen(Page(told.code, blocks, 90))
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What was checked need not be checked."""
+        if action == "all":
+            verdict = self.session.verdict if hasattr(self, "session") else None
+            return self.job is None and not (verdict is not None and verdict.deep)
+        if action in ("sequence", "explain"):
+            return self.is_mounted and self.list.finding is not None
+        return super().check_action(action, parameters)
+
     def action_all(self) -> None:
-        if self.job is None:
-            self._check(deep=True)
-
-
-def _summary(verdict: Verdict) -> str:
-    depth = "checked every token" if verdict.deep else "checked without decoding"
-    counts = [
-        f"{verdict.severities[name]:,} {name}{'' if name == 'info' or verdict.severities[name] == 1 else 's'}"
-        for name in _ORDER
-        if verdict.severities.get(name)
-    ]
-    kept = f" · {len(verdict.findings):,} of them listed" if verdict.left_out else ""
-    return f"{', '.join(counts) or 'no findings'} · {depth}{kept}"
-
-
-def _in_full(finding: Finding) -> Iterator[Content]:
-    place = printable(finding.path) + ("" if finding.offset is None else f", byte {finding.offset:,}")
-    yield Content.assemble((f"{finding.code} ", "bold"), place)
-    yield Content(printable(finding.message))
-    if finding.remedy:
-        yield Content.assemble(("→ ", "bold"), printable(finding.remedy))
+        self._check(deep=True)

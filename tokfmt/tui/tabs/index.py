@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,7 +12,7 @@ from textual.containers import Container, Vertical
 from textual.widgets import Static
 
 from tokfmt.core.errors import OptionError, TokfmtError, printable
-from tokfmt.core.inside import Field, Section, Target
+from tokfmt.core.inside import Field, Target
 from tokfmt.core.options import parse_count
 from tokfmt.ops.raw import Raw, sections
 from tokfmt.ops.sources import read_options
@@ -22,20 +21,19 @@ from tokfmt.tui.jobs import Job
 from tokfmt.tui.opening import is_small
 from tokfmt.tui.outline import Outline, Row, first_open, lead_of, row_at
 from tokfmt.tui.screens.question import Question
-from tokfmt.tui.session import Session, Where
-from tokfmt.tui.tabs.tab import Tab
-from tokfmt.tui.widgets.desked import Desked, Fetched
+from tokfmt.tui.session import Session
+from tokfmt.tui.tabs.leads import Leads
+from tokfmt.tui.widgets.desked import Fetched
 from tokfmt.tui.widgets.hexview import HexView
 from tokfmt.tui.widgets.parts import Parts
 
 WIDE = 134
 """Columns from which the bytes stand beside the parts, not beneath."""
 
-_SAYS_NOTHING = "no sequence lies there"
 Opened = tuple[Raw, dict[int, int]]
 
 
-class IndexTab(Tab, Desked):
+class IndexTab(Leads):
     """Parts, and bytes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -100,21 +98,21 @@ class IndexTab(Tab, Desked):
 
     def reveal_bytes(self, path: Path, offset: int, length: int) -> None:
         self._wish = (path, offset, length)
+        self.hex.focus()
         if self.bytes is not None:
             self._wish = None
             self.hex.show(self.bytes, path, offset, length)
-            self.hex.focus()
 
     @on(Parts.Moved)
     def _moved(self) -> None:
         section, field = self.parts.section, self.parts.field
         self.query_one("#field", Static).update("" if field is None else _told(field))
-        if section is None or self.bytes is None or self._wish is not None:
+        if section is None or self.bytes is None or self.hex.has_focus:  # somebody looks at other bytes
             return
         if field is not None and field.offset is not None:
             self.hex.show(self.bytes, field.path or section.path, field.offset, field.length)
-        elif self.hex.path is None and not section.path.is_dir():
-            self.hex.show(self.bytes, section.path, 0, 0)
+        elif field is not None and field.path is not None:
+            self.hex.show(self.bytes, field.path, 0, 0)
 
     async def action_byte(self) -> None:
         """Ask for a byte, and go there."""
@@ -141,22 +139,13 @@ class IndexTab(Tab, Desked):
 
     @on(Parts.Followed)
     def _followed(self, message: Parts.Followed) -> None:
-        self._follow_field(message.section, message.field)
-
-    def _follow_field(self, section: Section, field: Field) -> None:
         session = self.session
-        self.ask(lambda: _tried(lambda: lead_of(session, section, field)), self._go)
+        self.lead(lambda: lead_of(session, message.section, message.field))
 
     @on(HexView.Chosen)
     def _chosen(self, message: HexView.Chosen) -> None:
         session, target = self.session, Target(message.path, message.offset)
-        self.ask(lambda: _tried(lambda: row_at(session, target)), self._go)
-
-    def _go(self, found: Where | str) -> None:
-        if isinstance(found, str):
-            self.notify(found, severity="warning", markup=False)
-        else:
-            self.app.go_to_where(found)  # type: ignore[attr-defined]
+        self.lead(lambda: row_at(session, target))
 
     # parts
 
@@ -198,10 +187,3 @@ def _told(field: Field) -> str:
     """A field in full, of which the lines may show less."""
     value = f"{field.name}: {field.value}"
     return f"{value} · {field.meaning}" if field.meaning else value
-
-
-def _tried(find: Callable[[], Where | None]) -> Where | str:
-    try:
-        return find() or _SAYS_NOTHING
-    except TokfmtError as error:
-        return str(error)

@@ -37,7 +37,7 @@ class StatisticsTab(Working):
     def compose(self) -> ComposeResult:
         yield Static(id="counting", markup=False)
         with VerticalScroll(id="figures", can_focus=False):
-            yield ItemGrid(id="pairs", min_column_width=38)
+            yield ItemGrid(id="pairs", min_column_width=34)
             with Container(id="charts"):
                 yield Bars()
                 yield Curve()
@@ -95,9 +95,13 @@ class StatisticsTab(Working):
             self._failure = str(outcome)
         self._show()
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What is counted need not be counted."""
+        done = hasattr(self, "session") and (self.session.statistics is not None or self.job is not None)
+        return not done if action == "all" else super().check_action(action, parameters)
+
     def action_all(self) -> None:
-        if self.job is None and self.session.statistics is None:
-            self._count()
+        self._count()
 
     def action_stop(self) -> None:
         self._called_off = True
@@ -107,7 +111,10 @@ class StatisticsTab(Working):
 
     def say(self) -> None:
         """How far the pass is."""
-        self.query_one("#counting", Static).update(self._told())
+        told, place = self._told(), self.query_one("#counting", Static)
+        place.update(told)
+        place.display = bool(told)
+        self.refresh_bindings()
 
     def _told(self) -> str:
         if self.job is not None:
@@ -131,7 +138,7 @@ class StatisticsTab(Working):
         told = "text has no ids without --tokenizer" if found is not None and found.text else counting
         self.query_one(Curve).show(None if ids is None else ids.frequencies, told)
         pairs = [] if found is None else pairs_of(found, session)
-        self._fill("#pairs", [Static(Content.assemble((f"{name}  ", "$text-muted"), text)) for name, text in pairs])
+        self._fill("#pairs", [Static(Content.assemble((f"{name}  ", "$foreground 55%"), text)) for name, text in pairs])
         lists = [] if found is None else rankings_of(found, session)
         self._fill("#rankings", [Ranking(title, lines) for title, lines in lists])
 

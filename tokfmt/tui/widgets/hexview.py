@@ -86,7 +86,11 @@ class HexView(Lines):
         if content is None or path is None or not seen:
             return
         if any(content.peek(path, row) is None for row in seen):
-            self.ask(lambda: content.load(path, seen), lambda _: (self.refresh(), self._title()))
+            self.ask(lambda: content.load(path, seen), lambda _: self._loaded())
+
+    def _loaded(self) -> None:
+        self.refresh()
+        self._title()
 
     def moved(self) -> None:
         self._title()

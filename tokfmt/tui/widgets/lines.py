@@ -106,6 +106,8 @@ class Lines(Roller):
         self.settle()
 
     def on_resize(self) -> None:
+        if self.cursor < self.height:
+            self.top = 0
         self.point_at(self.cursor)
 
     def on_click(self, event: events.Click) -> None:

@@ -101,7 +101,7 @@ class Parts(Lines):
         for row in rows:
             field = self.outline.peek(row)
             if field is not None:
-                self.widths.take(field)
+                self.widths.take(row.section, field)
 
     def draw(self, line: int) -> list[Segment]:
         row = self.outline.row(line)

@@ -29,12 +29,13 @@ class Ranking(Static):
         lines = self._lines
         name = max((len(line.name) for line in lines), default=0)
         most = max((line.share for line in lines), default=0) or 1
+        alike = len({line.count for line in lines}) == 1 < len(lines)  # then bars say nothing
         rows = []
         for line in lines:
             cells = [
                 (f"{line.name:>{name}} ", "name"),
-                (f"{short(line.count):>7} {line.share:>6.1%} ", "count"),
-                (set_cell_size(share_bar(line.share / most, _BAR), _BAR), "bar"),
+                (f"{short(line.count):>7} {_percent(line.share):>6} ", "count"),
+                (set_cell_size("" if alike else share_bar(line.share / most, _BAR), 0 if alike else _BAR), "bar"),
                 (f" {line.text}", "text"),
             ]
             rows.append(Content("").join(self._styled(text, kind) for text, kind in cells))
@@ -42,3 +43,7 @@ class Ranking(Static):
 
     def _styled(self, text: str, kind: str) -> Content:
         return Content.styled(text, self.get_visual_style(f"ranking--{kind}", partial=True))
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}" if share >= 0.001 or not share else "<0.1%"
