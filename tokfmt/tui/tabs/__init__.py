@@ -33,4 +33,9 @@ class Entry:
         return cast("Tab", getattr(import_module(module), name)(id=self.name))
 
 
-TABS = (Entry("sequences", "Sequences", "1", "tokfmt.tui.tabs.sequences:SequencesTab"),)
+TABS = (
+    Entry("sequences", "Sequences", "1", "tokfmt.tui.tabs.sequences:SequencesTab"),
+    Entry("index", "Index", "2", "tokfmt.tui.tabs.index:IndexTab"),
+    Entry("findings", "Findings", "3", "tokfmt.tui.tabs.findings:FindingsTab"),
+    Entry("statistics", "Statistics", "4", "tokfmt.tui.tabs.statistics:StatisticsTab"),
+)

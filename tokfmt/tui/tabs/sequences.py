@@ -19,7 +19,6 @@ from tokfmt.tui.tabs.bookmarking import Bookmarking
 from tokfmt.tui.tabs.jumps import Jumps
 from tokfmt.tui.tabs.searching import Searching
 from tokfmt.tui.tabs.takeaway import TakeAway
-from tokfmt.tui.widgets.desked import Desked
 from tokfmt.tui.widgets.detail import Detail
 from tokfmt.tui.widgets.divider import Divider
 from tokfmt.tui.widgets.findbar import FindBar
@@ -31,7 +30,7 @@ NARROW = 90
 NARROWEST, WIDEST, STEP = 20, 80, 5  # per cent
 
 
-class SequencesTab(Jumps, Searching, Bookmarking, TakeAway, Desked):
+class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
     """List, reader, detail."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
