@@ -2,6 +2,7 @@
 
 import json
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -152,8 +153,7 @@ def test_text_is_found_in_records(tokenizer):
 
     async def steps(app, press):
         tab = tab_of(app)
-        await press("g", *str(rows[3] + 1), "enter", "slash", *["t", "h", "e", "space"], "x")
-        await press("backspace", "enter")
+        await press("g", *str(rows[3] + 1), "enter", "slash", "apostrophe", *"the", "space", "apostrophe", "enter")
         following = next(i for i in rows if i > rows[3])
         assert tab.where[0] == following
         assert (tab.finding.kept.hits, tab.finding.kept.sequences) == (hits, len(rows))
@@ -311,7 +311,7 @@ def test_the_list_is_filtered():
         assert not isinstance(app.screen, Export)
 
     browse([PACK], steps)
-    written = [json.loads(line)["input_ids"] for line in open("D_2byte_gpt2-documents.jsonl")]
+    written = [json.loads(line)["input_ids"] for line in Path("D_2byte_gpt2-documents.jsonl").read_text().splitlines()]
     offsets = reader.offsets(0, reader.info.sequences).tolist()
     assert written == [reader.tokens(offsets[i], offsets[i + 1]).tolist() for i in short]
 
@@ -323,9 +323,9 @@ def test_a_filter_by_text_marks_its_hits_and_follows_the_view():
         assert tab.filtered is tab.finding
         rows = tab.filtered.kept.rows().tolist()
         assert tab.list.count == len(rows)
-        await press("slash", *"11", "enter")
+        await press("slash", *"262", "enter")
         assert tab.filtered is not tab.finding
-        for _ in range(5):
+        for _ in range(3):
             await press("full_stop")
             assert tab.where[0] in rows
         await press("v")
@@ -341,16 +341,16 @@ def test_a_filter_by_text_marks_its_hits_and_follows_the_view():
 
 def test_bookmarks():
     async def set_two(app, press):
-        await press("b", "down", "down", "tab", "right", "b")
-        assert "★" in tab_of(app).list.render_line(3).text
+        await press("b", "down", "tab", "right", "b")
+        assert "★" in tab_of(app).list.render_line(2).text
 
     async def use_them(app, press):
         tab = tab_of(app)
-        assert tab.list.bookmarks == {0, 2}
+        assert tab.list.bookmarks == {0, 1}
         await press("B", "enter")
-        assert tab.where == (2, 1)
+        assert tab.where == (1, 1)
         await press("B", "up", "x", "escape")
-        assert tab.list.bookmarks == {2}
+        assert tab.list.bookmarks == {1}
         await press("b", "B")
         assert "No bookmarks" in said(app)[-1]
 
@@ -469,13 +469,13 @@ def test_a_picture_is_saved(tmp_path):
 
 def test_keys_typed_at_once_are_not_lost():
     async def steps(app, press):
-        for key in ("g", "1", "1", "enter", "down", "g", "2", "0", "enter", "tab", "right"):
+        for key in ("g", "1", "1", "enter", "down", "g", "1", "3", "enter", "tab", "right"):
             app.post_message(events.Key(key, key if len(key) == 1 else None))
         for _ in range(100):
             await press.pilot.pause(0.02)
-            if tab_of(app).where == (20, 1):
+            if tab_of(app).where == (13, 1):
                 break
-        assert tab_of(app).where == (20, 1)
+        assert tab_of(app).where == (13, 1)
         assert app.entry.name == "sequences"
         assert reader_text(app)
 

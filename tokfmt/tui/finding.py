@@ -42,6 +42,7 @@ class Finding:
     # the thread
 
     def _look(self, job: Job) -> None:
+        self.job = job  # the search may end before whoever began it goes on
         job.phase("searching", *self.ground.amount(self.query))
         search = Search(stopped=lambda: self.cancelled, progress=job.advance)
         count = self.ground.port.count

@@ -21,6 +21,7 @@ from tokfmt.tui.viewport import Port
 _BLOCK = 1 << 22  # bytes
 _IDS = re.compile(r"\s*\d[\d_]*(?:[\s,]+\d[\d_]*)*\s*")
 _WORDED = re.compile(r"\s*(?:(?:token|text)\s*:|len\s*[<>=]|[\d\s_.,kKmMgGtTi]*[<>=]+\s*len\b)", re.IGNORECASE)
+_NAMED = re.compile(r"\s*\w+\s*[:<>=]")  # as a query is, perhaps misspelt
 
 HOW = "words (a regular expression) · token:464,3290 · len>4096 · 10<=len<20"
 HOW_IDS = "ids: 464 or 464,3290 · len>4096 · 10<=len<20"
@@ -111,8 +112,10 @@ def wanted(words: str, ground: Ground) -> Query:
         raise OptionError(HOW if texts else HOW_IDS)
     if ids and _IDS.fullmatch(plain):
         query = parse_query(f"token:{plain}")
-    elif _WORDED.match(plain) or not texts:
+    elif _WORDED.match(plain) or (not texts and _NAMED.match(plain)):
         query = parse_query(plain)
+    elif not texts:
+        raise OptionError(f"there are ids only: text needs --tokenizer; {HOW_IDS}")
     else:
         query = parse_query(f"text:{plain}")
     if isinstance(query, TokenQuery) and not ids:

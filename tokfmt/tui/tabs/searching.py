@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from textual import on
 from textual.binding import Binding, BindingType
@@ -13,10 +13,12 @@ from textual.message import Message
 from tokfmt.core.errors import TokfmtError
 from tokfmt.tui.finding import Finding
 from tokfmt.tui.hits import Found
+from tokfmt.tui.jobs import Job
 from tokfmt.tui.screens.question import Question
 from tokfmt.tui.session import Session, Where
 from tokfmt.tui.tabs.tab import Tab
 from tokfmt.tui.wanted import Ground, ground_of, meaning, wanted
+from tokfmt.tui.widgets.desked import Desked
 from tokfmt.tui.widgets.findbar import FindBar, filter_words
 from tokfmt.tui.widgets.reader import Reader
 from tokfmt.tui.widgets.sequences import SequenceList
@@ -31,7 +33,15 @@ class Searched(Message):
         self.finding = finding
 
 
-class Searching(Tab):
+class Sought(Message):
+    """A place to go to is known."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        super().__init__()
+        self.then = then
+
+
+class Searching(Tab, Desked):
     """The part of a tab that finds; `list`, `reader`, `where` and `go` are the tab's.
 
     Attributes:
@@ -49,6 +59,7 @@ class Searching(Tab):
     finding: Finding | None = None
     filtered: Finding | None = None
     _origin: Where | None = None  # where the search began, until it has jumped
+    _seeking = 0  # places that are being looked for
     _steps = 0  # to go, from where the cursor is
     _ground: Ground | None = None
     _later: Callable[[], None] | None = None  # begins what has to wait
@@ -68,14 +79,36 @@ class Searching(Tab):
         """The row that is shown, and the token under the cursor."""
         raise NotImplementedError
 
-    def ask_where(self, find: Callable[[], Where | None]) -> None:
-        """Find a place on a worker, then go there."""
+    def go(self, where: Where) -> None:
+        """Show a row, the cursor on a token of it."""
         raise NotImplementedError
 
     @property
     def idle(self) -> bool:
-        """No search runs."""
-        return not any(one.busy for one in (self.finding, self.filtered) if one)
+        """No search runs, and no hit is being gone to."""
+        return not self._seeking and not self._searches
+
+    @property
+    def _searches(self) -> bool:
+        return any(one.busy for one in (self.finding, self.filtered) if one)
+
+    def _seek(self, work: Callable[[], Where | None], then: Callable[[Where | None], None]) -> None:
+        """Look for a place on a thread of its own: on the desk, the next wish would replace it."""
+        self._seeking += 1
+        generation = self.generation
+
+        def sought(outcome: object) -> None:
+            self._seeking -= 1
+            if isinstance(outcome, Exception):
+                self.notify(f"{type(outcome).__name__}: {outcome}", severity="error", markup=False)
+            elif generation == self.generation:
+                then(cast("Where | None", outcome))
+
+        Job(lambda _: work(), lambda outcome: self.post_message(Sought(partial(sought, outcome))))
+
+    @on(Sought)
+    def _sought(self, message: Sought) -> None:
+        message.then()
 
     # typing
 
@@ -100,9 +133,10 @@ class Searching(Tab):
 
     def find(self, words: str) -> None:
         """Look for something from the cursor on, and go to the first hit."""
-        begun = self._begun(words, self.where[0], self.find)
+        here = self.where if self.reader.port is self.session.port else (0, 0)
+        begun = self._begun(words, here[0], self.find)
         if begun is not None:
-            self._origin = self.where
+            self._origin = here
             self._keep(begun, self.filtered)
 
     def filter(self, words: str) -> None:
@@ -134,9 +168,9 @@ class Searching(Tab):
         for one in (self.finding, self.filtered):
             if one is not None and one not in (finding, filtered):
                 one.cancel()
-        if filtered is not self.filtered:
-            self.list.restrict(None if filtered is None else filtered.kept.rows())
-        self.finding, self.filtered = finding, filtered
+        changed, self.finding, self.filtered = filtered is not self.filtered, finding, filtered
+        if changed:
+            self.relist()
         self._mark()
         self._say()
 
@@ -153,9 +187,17 @@ class Searching(Tab):
             self._mark()
             self._say()
 
+    def relist(self) -> None:
+        """List what the filter has found, once the rows that it filters are listed at all."""
+        filtered = self.filtered
+        if filtered is None or filtered.ground.port is self.list.port:
+            self.list.restrict(None if filtered is None else filtered.kept.rows())
+
     def _list_found(self, filtered: Finding) -> None:
+        if self.list.port is not filtered.ground.port or self.reader.port is not self.list.port:
+            return  # another view is about to be shown
         rows, (row, _) = filtered.kept.rows(), self.where
-        self.list.restrict(rows)
+        self.relist()
         self.list.point_at(row)
         if len(rows) and not filtered.kept.has(row) and (row < int(rows[-1]) or not filtered.running):
             self.list.choose(self.list.cursor)
@@ -167,17 +209,21 @@ class Searching(Tab):
 
         def first() -> Where | None:
             found = finding.first(origin)
+            if found is not None and not self._listed(found):
+                found = self._next(finding, (found.row, found.start), 1)
             if found is None or (found.wrapped and finding.running and not finding.kept.round):
                 return None
             self._origin = None
             return self._arrived(finding, found)
 
         if finding.kept.hits:
-            self.ask_where(first)
+            self._seek(first, lambda where: None if where is None else self.go(where))
 
     def action_hit(self, step: int) -> None:
         """Go to the next hit."""
         finding = self.finding
+        if finding is not None and finding.ground.port is not self.reader.port:
+            return  # another view is about to be shown
         if finding is None or not finding.kept.hits:
             self.notify("Nothing was found yet." if finding else "/ finds something first.")
             return
@@ -194,14 +240,23 @@ class Searching(Tab):
                 place = (found.row, found.start)
             return None if found is None else self._arrived(finding, found)
 
-        self.ask_where(stepped)
+        def then(place: Where | None) -> None:
+            if place is None:
+                self._steps = 0
+                self.notify("No hit is in what is listed: F lists all.")
+            else:
+                self.go(place)
+
+        self._seek(stepped, then)
+
+    def _listed(self, found: Found) -> bool:
+        return self.filtered is None or self.filtered.kept.has(found.row)
 
     def _next(self, finding: Finding, place: Where, step: int) -> Found | None:
         """The next hit that is listed."""
-        filtered = self.filtered
         for _ in range(finding.kept.held):
             found = finding.kept.following(*place, step)
-            if found is None or filtered in (None, finding) or filtered.kept.has(found.row):
+            if found is None or self._listed(found):
                 return found
             place = (found.row, found.start)
         return None
@@ -225,7 +280,7 @@ class Searching(Tab):
     def _say(self) -> None:
         self.list.hits = self.finding.kept if self.finding else None
         self.list.refresh()
-        self.query_one(FindBar).say(self.finding or (None if self.idle else self.filtered))
+        self.query_one(FindBar).say(self.finding or (self.filtered if self._searches else None))
         self.screen.query_one(TopBar).say_filter(filter_words(self.filtered) if self.filtered else "")
 
     def titled(self, count: str) -> str:
@@ -239,7 +294,7 @@ class Searching(Tab):
 
     def action_escape(self) -> None:
         """Stop what runs; with nothing running, take back the mark, then forget the hits."""
-        if not self.idle:
+        if self._searches:
             for one in (self.finding, self.filtered):
                 if one is not None:
                     one.cancel()

@@ -102,6 +102,7 @@ class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
         row = max(0, min(where[0], port.count - 1))
         if self.list.port is not port or self.list.alphabet != alphabet:
             self.list.show(port, alphabet, row)
+            self.relist()
         else:
             self.list.point_at(row)
         if port.count:
@@ -120,7 +121,7 @@ class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
 
     def _title(self) -> None:
         reader, reading = self.reader, self.query_one("#reading")
-        count, reading.border_title = titles(self.session, reader.row)
+        count, reading.border_title = titles(self.session, min(reader.row, max(0, self.session.port.count - 1)))
         self.list.border_title = self.titled(count)
         manner = manner_of(self.session, reader.mode, whitespace=reader.whitespace, wrap=reader.wrap)
         reading.border_subtitle = manner

@@ -43,7 +43,7 @@ class FindBar(Desked, Static):
     def mark(self, reader: Reader, finding: Finding | None) -> None:
         """Mark the hits among the tokens on the screen."""
         self.generation += 1
-        if finding is None or not reader.lines:
+        if finding is None or not reader.lines or reader.port is not finding.ground.port:
             reader.hits = []
             reader.refresh()
             return
