@@ -62,6 +62,4 @@ class BookmarkList(ModalScreen[Bookmark | None]):
 
 def _line(one: Bookmark) -> Content:
     unit = f" : {one.unit:,}" if one.unit else ""
-    return Content.assemble(
-        (f"{one.view.removesuffix('s')} {one.row:,}{unit}  ", "$text-accent"), (printable(one.words), "$text-muted")
-    )
+    return Content.assemble((f"{one.view.removesuffix('s')} {one.row:,}{unit}  ", "bold"), printable(one.words))
