@@ -34,6 +34,7 @@ class Size(click.ParamType[Any]):
 @click.command("browse", epilog=_EPILOG, no_args_is_help=True)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--tokenizer", metavar="NAME|DIR|FILE", help="Shows text. Remembered for the dataset.")
+@click.option("--diff", "compare", is_flag=True, help="Two datasets side by side, in step, from one difference to the next.")
 @click.option("--theme", metavar="NAME", help="Colours: tokyo-night, catppuccin-latte, nord, gruvbox ...")
 @click.option("--screenshot", type=click.Path(dir_okay=False), metavar="OUT.svg", help="Draw the screen to a file.")
 @click.option("--keys", default="", metavar="'KEY KEY'", help="With --screenshot: press these first.")
@@ -51,24 +52,26 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         )
         for path in expanded(paths)
     ]
+    if given["compare"] and len(requests) != 2:
+        raise click.UsageError(f"--diff compares two datasets; {len(requests)} were given")
     if given["screenshot"] is None and not sys.stdout.isatty():
         _preview(requests[0].paths[0], given)
         return
-    app = _app(requests, given["tokenizer"], given["theme"])
+    app = _app(requests, given["tokenizer"], given["theme"], compare=given["compare"])
     if given["screenshot"] is not None:
         _draw(app, given["screenshot"], given["keys"].split(), given["size"])
         return
     app.run()
 
 
-def _app(requests: list[Any], tokenizer: str | None, theme: str | None) -> Any:
+def _app(requests: list[Any], tokenizer: str | None, theme: str | None, *, compare: bool = False) -> Any:
     """The browser, with the first dataset open: what is wrong with it is said before anything is drawn."""
     from tokfmt.tui.session import open_session
 
-    session = open_session(requests[0], tokenizer)
+    session, *compared = [open_session(request, tokenizer) for request in requests[: 2 if compare else 1]]
     from tokfmt.tui.app import DARK, Browser
 
-    app = Browser(session, requests[1:], tokenizer, DARK)
+    app = Browser(session, requests[1:], tokenizer, DARK, *compared)
     if theme is not None:
         if theme not in app.available_themes:
             known = ", ".join(sorted(app.available_themes))
