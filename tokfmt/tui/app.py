@@ -78,6 +78,8 @@ class Browser(Overlays):
     def on_mount(self) -> None:
         self.show_dataset(0)
         self._show_tab(self.entry)
+        # the footer keeps still while the app is in the background, as a page is until it has the focus
+        self.watch(self, "app_focus", lambda: self.call_after_refresh(self.screen.refresh_bindings), init=False)
 
     @property
     def session(self) -> Session:

@@ -72,7 +72,7 @@ class Marks:
         if found < 0:
             return token
         mine, other = self.hunks[found].side(side), self.hunks[found].side(1 - side)
-        if token < mine.stop:
+        if token < mine.stop or token == mine.start:  # the second where only the other side has something
             return min(other.start + token - mine.start, max(other.start, other.stop - 1))
         return other.stop + token - mine.stop
 

@@ -26,7 +26,7 @@ def verdict(comparison: Comparison | None, unit: str, waiting: str = "") -> list
     if any(differing.values()):
         parts.append((counts(differing), "bad"))
         if first is not None:
-            parts.append((f"first: {first_words(first, unit)}", "plain"))
+            parts.append((f"first: {first_words(first, unit, comparison.ports[0].unit)}", "plain"))
         parts.append((f"{comparison.alike:,} alike", "dim"))
     elif comparison.state == "done":
         parts.append((f"✓ identical: {comparison.alike:,} {unit}{'' if comparison.alike == 1 else 's'}", "good"))
@@ -51,7 +51,7 @@ def counts(differing: Mapping[int, int]) -> str:
     return "≠ " + ", ".join(f"{differing[kind]:,} {words[kind]}" for kind in words if differing[kind])
 
 
-def first_words(first: First, unit: str) -> str:
+def first_words(first: First, unit: str, part: str) -> str:
     """`document 17, token 204: 5 ≠ 6`, `document 17 only in A`."""
     a, b = first.pair.a, first.pair.b
     if a is None or b is None:
@@ -60,7 +60,7 @@ def first_words(first: First, unit: str) -> str:
     if first.token is None:
         return where
     x, y = ("end" if value is None else str(value) for value in first.values)
-    return f"{where}, token {first.token:,}: {x} ≠ {y}"
+    return f"{where}, {part} {first.token:,}: {x} ≠ {y}"
 
 
 def titles(pair: Pair, unit: str, lengths: Sequence[int | None], units: str) -> tuple[str, str]:
@@ -72,8 +72,10 @@ def titles(pair: Pair, unit: str, lengths: Sequence[int | None], units: str) -> 
     return out[0], out[1]
 
 
-def pair_words(pair: Pair, marks: Marks | Damage | None, facts: Sequence[object], unit: str) -> list[Part]:
-    """The line beneath both sides."""
+def pair_words(
+    pair: Pair, marks: Marks | Damage | None, facts: Sequence[object], unit: str, part: str
+) -> list[Part]:
+    """The line beneath both sides; a row is a `unit`, what it is made of a `part`."""
     if pair.a is None or pair.b is None:
         if pair.a is None and pair.b is None:
             return [("nothing here", "dim")]
@@ -86,12 +88,12 @@ def pair_words(pair: Pair, marks: Marks | Damage | None, facts: Sequence[object]
     parts: list[Part] = [("alike", "good")]
     if marks.hunks:
         places = len(marks.hunks)
-        far = "" if marks.known is None else f" up to token {marks.known[0]:,}; not looked further"
+        far = "" if marks.known is None else f" up to {part} {marks.known[0]:,}; not looked further"
         parts = [(f"differs in {places:,} place{'' if places == 1 else 's'}{far}", "bad")]
-    return parts + _under(facts)
+    return parts + _under(facts, part)
 
 
-def _under(facts: Sequence[object]) -> list[Part]:
+def _under(facts: Sequence[object], part: str) -> list[Part]:
     """Both tokens under the cursors."""
     a, b = ((one if isinstance(one, TokenFacts) else None) for one in facts)
     if a is None and b is None:
@@ -100,7 +102,7 @@ def _under(facts: Sequence[object]) -> list[Part]:
     here = f"{where:,}" if a is None or b is None or a.unit == b.unit else f"{a.unit:,} and {b.unit:,}"
     same = a is not None and b is not None and (a.value, a.mask, a.label) == (b.value, b.mask, b.label)
     sign, kind = ("=", "plain") if same else ("≠", "bad")
-    return [(f"token {here}", "dim"), (f"{_token(a)} {sign} {_token(b)}", kind)]
+    return [(f"{part} {here}", "dim"), (f"{_token(a)} {sign} {_token(b)}", kind)]
 
 
 def _token(facts: TokenFacts | None) -> str:

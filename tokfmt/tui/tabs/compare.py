@@ -141,6 +141,9 @@ class CompareTab(Pairs):
         else:
             self.notify(f"There are no {'more' if direction > 0 else 'earlier'} differences.")
 
+    def action_by(self, count: int) -> None:
+        self.go(self.step + count)
+
     async def action_jump(self) -> None:
         if self.sessions is None or self.comparison is None:
             return

@@ -18,10 +18,10 @@ class PairLine(Says, Desked):
     def tell(self, sessions: Sessions, pair: Pair, marks: Marks | Damage | None, cursors: tuple[int, int]) -> None:
         """Say what is known of a pair."""
         self.generation += 1
-        unit = unit_of(sessions)
+        unit, part = unit_of(sessions), sessions[0].port.unit
         places = [(session, pair.row(side), cursors[side]) for side, session in enumerate(sessions)]
 
         def work() -> list[object]:
             return [None if row is None else facts_of(session, row, token) for session, row, token in places]
 
-        self.ask(work, lambda facts: self.say(pair_words(pair, marks, facts, unit)))
+        self.ask(work, lambda facts: self.say(pair_words(pair, marks, facts, unit, part)))
