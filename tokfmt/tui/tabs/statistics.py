@@ -157,7 +157,6 @@ class StatisticsTab(Working):
         if narrow is None:
             self.notify("The list of sequences cannot be filtered yet.", severity="warning")
             return
-        self.app.action_tab("sequences")  # type: ignore[attr-defined]
         narrow(f"{message.low}<=len<{message.high}")
 
 
