@@ -40,6 +40,7 @@ class Browser(Overlays):
         others: How to open the others, which happens when they are first shown.
         tokenizer: As the user gave it.
         theme: A theme's name.
+        compared: The second dataset, opened: begin by comparing both.
     """
 
     TITLE = "tokfmt browse"
@@ -53,25 +54,33 @@ class Browser(Overlays):
     ]
 
     def __init__(
-        self, session: Session, others: Sequence[SourceRequest] = (), tokenizer: str | None = None, theme: str = DARK
+        self,
+        session: Session,
+        others: Sequence[SourceRequest] = (),
+        tokenizer: str | None = None,
+        theme: str = DARK,
+        compared: Session | None = None,
     ) -> None:
         super().__init__()
         self.requests = [session.request, *others]
-        self.sessions: dict[int, Session] = {0: session}
+        self.sessions: dict[int, Session] = {0: session, **({} if compared is None else {1: compared})}
+        self.tabs = [tab for tab in TABS if len(self.requests) == 2 or not tab.pair]
         self.loadings: dict[int, Loading] = {}
         self.current, self._tokenizer = 0, tokenizer
-        self.entry: Entry = TABS[0]
+        self.entry: Entry = TABS[0] if compared is None else next(tab for tab in TABS if tab.pair)
         self.theme = theme
 
     def compose(self) -> ComposeResult:
-        yield TopBar([(tab.name, tab.title, tab.key) for tab in TABS])
-        with ContentSwitcher(initial=TABS[0].name):
-            yield TABS[0].make()
+        yield TopBar([(tab.name, tab.title, tab.key) for tab in self.tabs])
+        with ContentSwitcher(initial=self.entry.name):
+            yield self.entry.make()
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
         self.show_dataset(0)
-        self._show_tab(TABS[0])
+        self._show_tab(self.entry)
+        # the footer keeps still while the app is in the background, as a page is until it has the focus
+        self.watch(self, "app_focus", lambda: self.call_after_refresh(self.screen.refresh_bindings), init=False)
 
     @property
     def session(self) -> Session:
@@ -94,20 +103,35 @@ class Browser(Overlays):
 
     def show_dataset(self, number: int) -> None:
         """Show a dataset, opening it when that has not been done."""
+        if self._open(number) is not None:
+            self.current = number
+            self.refresh_tabs()
+
+    def _open(self, number: int) -> Session | None:
+        """A dataset, opened, the rest of it being loaded; None when it cannot be, which is said."""
         if number not in self.sessions:
             try:
                 self.sessions[number] = open_session(self.requests[number], self._tokenizer)
             except TokfmtError as error:
                 self.notify(str(error), severity="error", timeout=15, markup=False)
-                return
-        self.current = number
+                return None
         if number not in self.loadings:
-            self.loadings[number] = Loading(self.session, lambda result: self.post_message(Loaded(result)))
-            self.loadings[number].start()
-        self._changed()
+            loading = Loading(self.sessions[number], lambda result: self.post_message(Loaded(result)))
+            self.loadings[number] = loading
+            loading.start()
+        return self.sessions[number]
 
-    def _changed(self) -> None:
-        """Tell everybody of the session."""
+    def pair(self) -> tuple[Session, Session] | None:
+        a, b = self._open(0), self._open(1)
+        return None if a is None or b is None else (a, b)
+
+    def pair_waits(self) -> str:
+        for number in (0, 1):
+            self.loadings[number].start_documents()
+        names = [name for number, name in ((0, "A"), (1, "B")) if self.loadings[number].stage is not None]
+        return f"opening {' and '.join(names)}" if names else ""
+
+    def refresh_tabs(self) -> None:
         for tab in self.query(Tab):
             tab.show(self.session)
         self._say()
@@ -122,8 +146,7 @@ class Browser(Overlays):
             loading.take(result)
             if isinstance(result.outcome, Exception):
                 self.notify(result.session.failure, severity="warning", timeout=10, markup=False)
-            elif result.session is self.session:
-                self._changed()
+            self.refresh_tabs()
         self._say()
 
     def next_view(self) -> None:
@@ -131,7 +154,7 @@ class Browser(Overlays):
         session, loading = self.session, self.loadings[self.current]
         if len(session.opened.views) > 1:
             session.switch()
-            self._changed()
+            self.refresh_tabs()
         elif session.opened.pending:
             loading.start_documents()
             self._say()
@@ -152,7 +175,11 @@ class Browser(Overlays):
         self.call_after_refresh(self.tab.enter)
 
     def action_tab(self, name: str) -> None:
-        self._show_tab(next(entry for entry in TABS if entry.name == name))
+        entry = next(entry for entry in TABS if entry.name == name)
+        if entry in self.tabs:
+            self._show_tab(entry)
+        else:
+            self.notify("This takes two datasets: tokfmt browse A B --diff")
 
     def on_tab_label_clicked(self, message: TabLabel.Clicked) -> None:
         self.action_tab(message.name)
@@ -173,6 +200,9 @@ class Browser(Overlays):
         self.call_after_refresh(lambda: self.tab.reveal_bytes(path, offset, length))
 
     def action_cancel(self) -> None:
+        self.cancel()
+
+    def cancel(self) -> None:
         if self.loadings[self.current].cancel():
             self._say()
 

@@ -54,7 +54,7 @@ class FlatTokensWriter:
     def create(self, source: TokenReader) -> None:  # noqa: ARG002 - sizes come with the metadata
         for directory in (self._drafts, *(self._chunk(name, 0).parent for name in (TOKENS, STARTS))):
             try:
-                directory.mkdir(parents=True)
+                directory.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise write_error(directory, error) from error
 
