@@ -96,8 +96,8 @@ class Browser(Overlays):
     def idle(self) -> bool:
         """Nothing is being loaded for anybody."""
         desks = [widget.desk for widget in self.query("*") if hasattr(widget, "desk")]
-        jobs = [owner.job for owner in (*self.loadings.values(), *self.query(Tab))]
-        return all(job is None for job in jobs) and all(desk.idle for desk in desks)
+        loaded = all(loading.job is None for loading in self.loadings.values())
+        return loaded and all(desk.idle for desk in desks) and all(tab.idle for tab in self.query(Tab))
 
     # datasets
 

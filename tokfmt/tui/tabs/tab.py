@@ -6,7 +6,6 @@ from pathlib import Path
 
 from textual.containers import Container
 
-from tokfmt.tui.jobs import Job
 from tokfmt.tui.session import Session, Where
 
 
@@ -14,8 +13,11 @@ class Tab(Container):
     """A tab; `session` is the dataset it shows."""
 
     session: Session
-    job: Job | None = None
-    """Long work that the tab does, None when it does none."""
+
+    @property
+    def idle(self) -> bool:
+        """Nothing runs in it, its desks aside."""
+        return True
 
     def show(self, session: Session) -> None:
         """Show a dataset: another one, or the same after something of it was loaded (compare `generation`).
