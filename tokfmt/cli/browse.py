@@ -33,10 +33,14 @@ class Size(click.ParamType[Any]):
 @click.command("browse", epilog=_EPILOG, no_args_is_help=True)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--tokenizer", metavar="NAME|DIR|FILE", help="Shows text. Remembered for the dataset.")
-@click.option("--diff", "compare", is_flag=True, help="Two datasets side by side, in step, from one difference to the next.")
+@click.option(
+    "--diff", "compare", is_flag=True, help="Two datasets side by side, in step, from one difference to the next."
+)
 @click.option("--theme", metavar="NAME", help="Colours: tokyo-night, catppuccin-latte, nord, gruvbox ...")
 @click.option("--web", is_flag=True, help="Draw in a page of a web browser, at the address that is printed.")
-@click.option("--port", type=click.IntRange(0, 65535), help="With --web: listen there; 0 is any that is free. Default: 8000.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="With --web: listen there; 0 is any that is free. Default: 8000."
+)
 @click.option("--host", metavar="NAME", help="With --web: listen there. Default: 127.0.0.1, this machine only.")
 @click.option("--screenshot", type=click.Path(dir_okay=False), metavar="OUT.svg", help="Draw the screen to a file.")
 @click.option("--keys", default="", metavar="'KEY KEY'", help="With --screenshot: press these first.")

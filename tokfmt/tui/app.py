@@ -79,7 +79,10 @@ class Browser(Overlays):
         self.show_dataset(0)
         self._show_tab(self.entry)
         # the footer keeps still while the app is in the background, as a page is until it has the focus
-        self.watch(self, "app_focus", lambda: self.call_after_refresh(self.screen.refresh_bindings), init=False)
+        self.watch(self, "app_focus", self._footer, init=False)
+
+    def _footer(self) -> None:
+        self.call_after_refresh(self.screen.refresh_bindings)
 
     @property
     def session(self) -> Session:
@@ -95,7 +98,8 @@ class Browser(Overlays):
     def idle(self) -> bool:
         """Nothing is being loaded for anybody."""
         desks = [widget.desk for widget in self.query("*") if hasattr(widget, "desk")]
-        return all(loading.job is None for loading in self.loadings.values()) and all(desk.idle for desk in desks)
+        loaded = all(loading.job is None for loading in self.loadings.values())
+        return loaded and all(desk.idle for desk in desks) and all(tab.idle for tab in self.query(Tab))
 
     # datasets
 

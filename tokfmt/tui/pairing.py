@@ -65,9 +65,7 @@ class Pairing:
                 self._count[last] += 1
                 return
             values = (step + change.at_a - a, change.at_a, change.at_b, kind, 1)
-            for column, value in zip(
-                (self._steps, self._a, self._b, self._kind, self._count), values, strict=True
-            ):
+            for column, value in zip((self._steps, self._a, self._b, self._kind, self._count), values, strict=True):
                 column.append(value)
 
     def _end(self, run: int) -> tuple[int, int, int]:
@@ -88,7 +86,9 @@ class Pairing:
             end, a, b = self._end(run)
             if step < end:
                 k, kind = step - self._steps[run], self._kind[run]
-                return Pair(self._a[run] + k if kind & ONLY_A else None, self._b[run] + k if kind & ONLY_B else None, True)
+                return Pair(
+                    self._a[run] + k if kind & ONLY_A else None, self._b[run] + k if kind & ONLY_B else None, True
+                )
         a, b = a + step - end, b + step - end
         found_a, found_b = (a if a < self.counts[0] else None), (b if b < self.counts[1] else None)
         return Pair(found_a, found_b, found_a is None or found_b is None)

@@ -72,9 +72,7 @@ def titles(pair: Pair, unit: str, lengths: Sequence[int | None], units: str) -> 
     return out[0], out[1]
 
 
-def pair_words(
-    pair: Pair, marks: Marks | Damage | None, facts: Sequence[object], unit: str, part: str
-) -> list[Part]:
+def pair_words(pair: Pair, marks: Marks | Damage | None, facts: Sequence[object], unit: str, part: str) -> list[Part]:
     """The line beneath both sides; a row is a `unit`, what it is made of a `part`."""
     if pair.a is None or pair.b is None:
         if pair.a is None and pair.b is None:

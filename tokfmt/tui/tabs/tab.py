@@ -12,6 +12,11 @@ class Tab(Container):
 
     session: Session
 
+    @property
+    def idle(self) -> bool:
+        """Nothing long is under way here that a picture should wait for."""
+        return True
+
     def show(self, session: Session) -> None:
         """Show a dataset: another one, or the same after something of it was loaded (compare `generation`).
 

@@ -48,7 +48,9 @@ class Guard:
         if name in LOCAL or name == self.host.lower():
             return True
         here = socket.gethostname().lower()
-        return not is_local(self.host) and (_address(name) is not None or name.partition(".")[0] == here.partition(".")[0])
+        return not is_local(self.host) and (
+            _address(name) is not None or name.partition(".")[0] == here.partition(".")[0]
+        )
 
     def is_own_page(self, origin: str | None, host: str) -> bool:
         """Whether the Origin header of a websocket is that of a page from this Host. Every web browser sends one."""

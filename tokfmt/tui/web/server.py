@@ -21,7 +21,11 @@ MOST = 16
 GRACE = 2.0
 """Seconds for what is still being sent when the server ends."""
 
-_FILES = {"": ("page.html", "text/html"), "page.js": ("page.js", "text/javascript"), "page.css": ("page.css", "text/css")}
+_FILES = {
+    "": ("page.html", "text/html"),
+    "page.js": ("page.js", "text/javascript"),
+    "page.css": ("page.css", "text/css"),
+}
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _HEADERS = {
     "Cache-Control": "no-store",
