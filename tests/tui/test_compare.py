@@ -65,7 +65,7 @@ def marked(side):
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    """Text, and the same with a word changed (3), two inserted (3), an end cut (9), one gone (12) and one more (20)."""
+    """Text, and the same with a word changed (3), two inserted (3), an end cut (9), one gone (12) and one more (25)."""
     home = tmp_path_factory.mktemp("texts")
     a = [json.loads(one)["text"] for one in CORPUS.read_text().splitlines()][:40]
     b = list(a)
@@ -73,14 +73,14 @@ def texts(tmp_path_factory):
     b[3] = " ".join([*words[:5], "ELEPHANT", *words[6:20], "two", "more", *words[20:]])
     b[9] = b[9][:-5]
     del b[12]
-    b.insert(19, "A document that is only here.")
+    b.insert(24, "A document that is only here.")
     for name, held in (("a", a), ("b", b)):
         (home / f"{name}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in held))
         convert([home / f"{name}.jsonl"], home / f"{name}.pbin", tokenizer=str(TOKENIZER))
     return home
 
 
-PLACES = [(3, 3), (9, 9), (12, None), (None, 19)]
+PLACES = [(3, 3), (9, 9), (12, None), (None, 24)]
 
 
 @pytest.mark.parametrize("pair", ["a.pbin b.pbin", "a.jsonl b.jsonl", "a.jsonl b.pbin"])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import TokenRangeError
 from tokfmt.core.ragged import Tokens
+
+A = TypeVar("A", bound=np.integer[Any])
 
 Dtype = np.dtype[np.unsignedinteger]
 
@@ -65,3 +67,9 @@ def unsigned(raw: NDArray[Any], path: str, position: int) -> Tokens:
         at = int(np.argmax(native < 0))
         raise TokenRangeError(path, int(native[at]), int(np.iinfo(native.dtype).max), position + at)
     return native.view(f"u{native.dtype.itemsize}")
+
+
+def distinct(values: NDArray[A]) -> NDArray[A]:
+    """The different values, ascending. `np.unique` would import numpy.ma: a fifth of the time of a short command."""
+    ordered = np.sort(values)
+    return ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))] if len(ordered) else ordered

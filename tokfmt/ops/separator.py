@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from tokfmt.core.axis import Separators, TokenReader, windows
+from tokfmt.core.dtypes import distinct
 from tokfmt.core.errors import SeparatorUnknownError
 from tokfmt.core.ragged import Tokens
 from tokfmt.ops.manifest import read_manifest
@@ -114,12 +115,12 @@ def last_ids(stored: TokenReader) -> Tokens | None:
     count = stored.info.sequences
     if stored.info.separators is not Separators.TRAILING or not count:
         return None
-    looked = np.unique(np.linspace(0, count - 1, min(count, _LOOKED_AT)).astype(np.int64))
+    looked = distinct(np.linspace(0, count - 1, min(count, _LOOKED_AT)).astype(np.int64))
     bounds = np.array([stored.offsets(i, i + 1) for i in looked.tolist()])
     if not np.diff(bounds).all():
         return None
     last, begin = bounds[:, 1] - 1, int(bounds[0, 0])
     if last[-1] - begin > len(last) * _READ:
-        return np.unique(np.concatenate([stored.tokens(at, at + 1) for at in last.tolist()]))
+        return distinct(np.concatenate([stored.tokens(at, at + 1) for at in last.tolist()]))
     cuts = windows(begin, int(last[-1]) + 1, _AT_ONCE)
-    return np.unique(np.concatenate([stored.tokens(a, b)[last[(last >= a) & (last < b)] - a] for a, b in cuts]))
+    return distinct(np.concatenate([stored.tokens(a, b)[last[(last >= a) & (last < b)] - a] for a, b in cuts]))

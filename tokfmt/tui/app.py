@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -15,7 +16,7 @@ from tokfmt.ops.sources import SourceRequest
 from tokfmt.tui.about import summary
 from tokfmt.tui.loading import Loading, Result
 from tokfmt.tui.overlays import Overlays
-from tokfmt.tui.session import Session, open_session
+from tokfmt.tui.session import Session, Where, open_session
 from tokfmt.tui.tabs import TABS, Entry
 from tokfmt.tui.tabs.tab import Tab
 from tokfmt.tui.widgets.topbar import TabLabel, TopBar
@@ -72,7 +73,9 @@ class Browser(Overlays):
     def compose(self) -> ComposeResult:
         yield TopBar([(tab.name, tab.title, tab.key) for tab in self.tabs])
         with ContentSwitcher(initial=self.entry.name):
-            yield self.entry.make()
+            yield TABS[0].make()
+            if self.entry is not TABS[0]:
+                yield self.entry.make()
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
@@ -170,7 +173,7 @@ class Browser(Overlays):
         switcher, self.entry = self.query_one(ContentSwitcher), entry
         if not switcher.query(f"#{entry.name}"):
             tab = entry.make()
-            switcher.add_content(tab, id=entry.name)
+            switcher.mount(tab)  # known to the switcher at once, unlike with its add_content
             self.call_after_refresh(tab.show, self.session)
         switcher.current = entry.name
         self.query_one(TopBar).choose(entry.name)
@@ -190,6 +193,16 @@ class Browser(Overlays):
         """Show a token position in the tab of sequences."""
         self._show_tab(TABS[0])
         self.tab.reveal(position)
+
+    def go_to_where(self, where: Where) -> None:
+        """Show a row in the tab of sequences, the cursor on a token of it."""
+        self._show_tab(TABS[0])
+        self.tab.go(where)
+
+    def go_to_bytes(self, path: Path, offset: int, length: int = 0) -> None:
+        """Show bytes of a file in the tab of the index."""
+        self.action_tab("index")
+        self.call_after_refresh(lambda: self.tab.reveal_bytes(path, offset, length))
 
     def action_cancel(self) -> None:
         self.cancel()

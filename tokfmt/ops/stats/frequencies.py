@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.dtypes import distinct
 from tokfmt.core.format import Decoder
 from tokfmt.ops.stats.counts import Counts
 from tokfmt.ops.stats.report import Ends, Frequencies, Id, Ids
@@ -71,5 +72,5 @@ def frequencies(counts: NDArray[np.int64]) -> Frequencies:
     if not len(counts):
         return Frequencies([], [])
     falling = np.sort(counts)[::-1]
-    ranks = np.unique(np.geomspace(1, len(falling), _POINTS).round().astype(np.int64))
+    ranks = distinct(np.geomspace(1, len(falling), _POINTS).round().astype(np.int64))
     return Frequencies(ranks.tolist(), falling[ranks - 1].tolist())

@@ -41,8 +41,7 @@ class Table:
             found = np.bincount(values.astype(np.intp, copy=False))
             keys = np.flatnonzero(found)
             return Table(keys.astype(values.dtype, copy=False), found[keys].astype(np.int64, copy=False))
-        keys, counts = np.unique(values, return_counts=True)
-        return Table(keys, counts.astype(np.int64, copy=False))
+        return summed(values, np.ones(len(values), np.int64))
 
     def __add__(self, other: Table) -> Table:
         if not len(self.keys) or not len(other.keys):

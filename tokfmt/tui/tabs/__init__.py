@@ -37,5 +37,8 @@ class Entry:
 
 TABS = (
     Entry("sequences", "Sequences", "1", "tokfmt.tui.tabs.sequences:SequencesTab"),
+    Entry("index", "Index", "2", "tokfmt.tui.tabs.index:IndexTab"),
+    Entry("findings", "Findings", "3", "tokfmt.tui.tabs.findings:FindingsTab"),
+    Entry("statistics", "Statistics", "4", "tokfmt.tui.tabs.statistics:StatisticsTab"),
     Entry("compare", "Compare", "5", "tokfmt.tui.tabs.compare:CompareTab", pair=True),
 )
