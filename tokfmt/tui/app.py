@@ -132,6 +132,10 @@ class Browser(Overlays):
 
     def pair_waits(self) -> str:
         for number in (0, 1):
+            session, other = self.sessions[number], self.sessions[1 - number]
+            if session.of_text and not (session.choice or session.failure or other.of_text) and other.vocabulary:
+                session.choice = other.choice  # text is compared as the tokens of the other side
+                self.loadings[number].start()
             self.loadings[number].start_documents()
         names = [name for number, name in ((0, "A"), (1, "B")) if self.loadings[number].stage is not None]
         return f"opening {' and '.join(names)}" if names else ""
