@@ -268,7 +268,9 @@ def test_other_machines_are_let_in_only_when_asked_and_that_is_said(tmp_path):
     assert not Guard("127.0.0.1").is_ours("10.0.0.1")
     env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
     words = [sys.executable, "-m", "tokfmt", "browse", str(PACK), "--web", "--port", "0", "--host", "0.0.0.0"]
-    with subprocess.Popen(words, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        words, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout.readline().startswith("browse at http://")
         process.send_signal(signal.SIGHUP)
         assert "whoever is given the address can read the dataset" in process.stderr.read()

@@ -58,7 +58,7 @@ sequences = st.lists(st.lists(st.integers(0, 3), max_size=3), max_size=12)
 
 @given(sequences, sequences, st.lists(st.integers(0, 2), max_size=12))
 def test_steps_hold_every_row_once_and_in_order(x, y, edits):
-    y = x[:]  if len(edits) % 3 else y  # often alike but for a few edits
+    y = x[:] if len(edits) % 3 else y  # often alike but for a few edits
     for place, edit in enumerate(edits):
         if edit == 1 and y:
             y = y[: place % len(y)] + y[place % len(y) + 1 :]

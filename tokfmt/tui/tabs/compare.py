@@ -71,7 +71,7 @@ class CompareTab(Walks):
         if not waiting and (old is None or old.ports != ports):
             self.begin(sessions)
         self.sessions = sessions
-        self.go(self.step)
+        self.see(self.step)
         self.say(waiting)
 
     def _view(self, sessions: Sessions, name: str) -> None:
@@ -81,7 +81,7 @@ class CompareTab(Walks):
     # doing
 
     def action_by(self, count: int) -> None:
-        self.go(self.step + count)
+        self.see(self.step + count)
 
     async def action_jump(self) -> None:
         if self.sessions is None or self.comparison is None:
@@ -95,7 +95,7 @@ class CompareTab(Walks):
                 self.notify(str(error), severity="error", markup=False)
                 return
             if answer and 0 <= row < count:
-                self.go(pairing.step_of(0, row))
+                self.see(pairing.step_of(0, row))
             elif answer:
                 self.notify(f"There are {count:,}: 0 to {count - 1:,}", severity="error")
 

@@ -43,7 +43,7 @@ class Pairs(Tab, Desked):
     def enter(self) -> None:
         self.leader.pane.focus()
 
-    def go(self, step: int, unit: int = 0, arrival: int = 0) -> None:
+    def see(self, step: int, unit: int = 0, arrival: int = 0) -> None:
         """Show a pair.
 
         Args:

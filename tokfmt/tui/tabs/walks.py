@@ -54,12 +54,12 @@ class Walks(Pairs):
         if comparison.pairing.pair(self.step) != self.pair:  # what was taken to be in step is not
             row = self.pair.row(self.leader.number)
             step = self.step if row is None else comparison.pairing.step_of(self.leader.number, row)
-            self.go(step, self.leader.pane.cursor)
+            self.see(step, self.leader.pane.cursor)
         if self._wanted:
             found = comparison.pairing.following(self.step)
             self._wanted = found is None and comparison.walking
             if found is not None:
-                self.go(found, arrival=1)
+                self.see(found, arrival=1)
             elif not comparison.walking:
                 self.notify("There are no more differences.")
         self.say()
@@ -75,7 +75,7 @@ class Walks(Pairs):
         pairing = comparison.pairing
         found = pairing.following(self.step) if direction > 0 else pairing.preceding(self.step)
         if found is not None:
-            self.go(found, arrival=direction)
+            self.see(found, arrival=direction)
         elif direction > 0 and comparison.state in ("walking", "stopped"):
             self._wanted = True
             if not comparison.walking and self.sessions:
