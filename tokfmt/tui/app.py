@@ -73,14 +73,19 @@ class Browser(Overlays):
     def compose(self) -> ComposeResult:
         yield TopBar([(tab.name, tab.title, tab.key) for tab in self.tabs])
         with ContentSwitcher(initial=self.entry.name):
-            yield self.entry.make()
+            yield TABS[0].make()
+            if self.entry is not TABS[0]:
+                yield self.entry.make()
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
         self.show_dataset(0)
         self._show_tab(self.entry)
         # the footer keeps still while the app is in the background, as a page is until it has the focus
-        self.watch(self, "app_focus", lambda: self.call_after_refresh(self.screen.refresh_bindings), init=False)
+        self.watch(self, "app_focus", self._footer, init=False)
+
+    def _footer(self) -> None:
+        self.call_after_refresh(self.screen.refresh_bindings)
 
     @property
     def session(self) -> Session:
@@ -127,6 +132,10 @@ class Browser(Overlays):
 
     def pair_waits(self) -> str:
         for number in (0, 1):
+            session, other = self.sessions[number], self.sessions[1 - number]
+            if session.of_text and not (session.choice or session.failure or other.of_text) and other.vocabulary:
+                session.choice = other.choice  # text is compared as the tokens of the other side
+                self.loadings[number].start()
             self.loadings[number].start_documents()
         names = [name for number, name in ((0, "A"), (1, "B")) if self.loadings[number].stage is not None]
         return f"opening {' and '.join(names)}" if names else ""

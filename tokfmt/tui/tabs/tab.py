@@ -19,6 +19,11 @@ class Tab(Container):
         """Nothing runs in it, its desks aside."""
         return True
 
+    @property
+    def idle(self) -> bool:
+        """Nothing long is under way here that a picture should wait for."""
+        return self.job is None
+
     def show(self, session: Session) -> None:
         """Show a dataset: another one, or the same after something of it was loaded (compare `generation`).
 
