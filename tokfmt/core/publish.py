@@ -21,7 +21,6 @@ import ctypes
 import errno
 import fcntl
 import os
-import secrets
 import shutil
 import time
 from collections.abc import Iterable, Mapping
@@ -72,7 +71,7 @@ class Staging:
         self._settle()
 
     def _settle(self) -> None:
-        self.home = hidden_sibling(self.destination, self._kept or secrets.token_hex(4))
+        self.home = hidden_sibling(self.destination, self._kept or os.urandom(4).hex())
         self.path = self.home / "build" / self.destination.name
         self.scratch = self.home / "scratch"
 
@@ -225,7 +224,7 @@ class Staging:
     def _discard(self) -> None:
         home = self.home
         if self._kept:  # half of it must not be taken over
-            home = hidden_sibling(self.destination, secrets.token_hex(4))
+            home = hidden_sibling(self.destination, os.urandom(4).hex())
             with contextlib.suppress(OSError):
                 os.rename(self.home, home)
         shutil.rmtree(home, ignore_errors=True)

@@ -15,7 +15,6 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.ops.manifest import read_manifest
 from tokfmt.ops.progress import Progress, Silent
 from tokfmt.views.separated import WithoutTrailing
-from tokfmt.views.split import SplitAt
 
 _LOOKED_AT = 4096
 _AT_ONCE = 1 << 18  # tokens
@@ -90,6 +89,8 @@ def without_separators(
         return stored, []
     if info.separators is Separators.BETWEEN:
         if eos_id is not None:
+            from tokfmt.views.split import SplitAt  # and its pool of threads
+
             watched = progress or Silent()
             watched.phase("finding separators", info.tokens, "tokens")
             return SplitAt(stored, eos_id, jobs=jobs, scanned=watched.advance), []
@@ -114,12 +115,19 @@ def last_ids(stored: TokenReader) -> Tokens | None:
     count = stored.info.sequences
     if stored.info.separators is not Separators.TRAILING or not count:
         return None
-    looked = np.unique(np.linspace(0, count - 1, min(count, _LOOKED_AT)).astype(np.int64))
+    most = min(count, _LOOKED_AT)
+    looked = np.arange(most) * (count - 1) // max(1, most - 1)
     bounds = np.array([stored.offsets(i, i + 1) for i in looked.tolist()])
     if not np.diff(bounds).all():
         return None
     last, begin = bounds[:, 1] - 1, int(bounds[0, 0])
     if last[-1] - begin > len(last) * _READ:
-        return np.unique(np.concatenate([stored.tokens(at, at + 1) for at in last.tolist()]))
+        return _distinct([stored.tokens(at, at + 1) for at in last.tolist()])
     cuts = windows(begin, int(last[-1]) + 1, _AT_ONCE)
-    return np.unique(np.concatenate([stored.tokens(a, b)[last[(last >= a) & (last < b)] - a] for a, b in cuts]))
+    return _distinct([stored.tokens(a, b)[last[(last >= a) & (last < b)] - a] for a, b in cuts])
+
+
+def _distinct(pieces: Sequence[Tokens]) -> Tokens:
+    """Each id once, in order. np.unique imports numpy.ma, which takes as long as all of this."""
+    ids = np.sort(np.concatenate(pieces))
+    return ids[np.append(True, ids[1:] != ids[:-1])]

@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
+from textual.reactive import Reactive
 from textual.widgets import ContentSwitcher, Footer
 
 from tokfmt.core.errors import TokfmtError
@@ -44,6 +45,8 @@ class Browser(Overlays):
     TITLE = "tokfmt browse"
     CSS_PATH = "browse.tcss"
     ENABLE_COMMAND_PALETTE = True
+    # so that the stylesheet is parsed once, not again for a theme that is set later
+    theme: Reactive[str] = Reactive(DARK, init=False)
     BINDINGS: ClassVar[list[BindingType]] = [
         *Overlays.BINDINGS,
         Binding("escape", "cancel", "Stop loading", show=False),
@@ -60,7 +63,8 @@ class Browser(Overlays):
         self.loadings: dict[int, Loading] = {}
         self.current, self._tokenizer = 0, tokenizer
         self.entry: Entry = TABS[0]
-        self.theme = theme
+        if theme != DARK:
+            self.theme = theme
 
     def compose(self) -> ComposeResult:
         yield TopBar([(tab.name, tab.title, tab.key) for tab in TABS])
