@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,6 @@ _EPILOG = examples(
     "tokfmt browse fixtures/text/corpus.jsonl --tokenizer fixtures/tokenizer",
     "tokfmt browse fixtures/modalities/D_2byte_gpt2.pbin --screenshot out.svg --keys 'down down enter'",
 )
-
-_OBJECTS = 100_000
-"""Made before garbage is looked for. Imports and the first screen make more than Python's 700 by far, and none is garbage."""
 
 
 class Size(click.ParamType[Any]):
@@ -46,7 +42,6 @@ class Size(click.ParamType[Any]):
 @reading
 def command(paths: tuple[str, ...], **given: Any) -> None:
     """Look into datasets of any size in the terminal: ? shows the keys, q quits."""
-    gc.set_threshold(_OBJECTS)
     from tokfmt.ops.sources import SourceRequest, expanded
 
     given.pop("debug")

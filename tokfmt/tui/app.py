@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.reactive import Reactive
-from textual.widgets import ContentSwitcher, Footer
+from textual.widgets import ContentSwitcher
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.ops.sources import SourceRequest
@@ -19,6 +19,7 @@ from tokfmt.tui.overlays import Overlays
 from tokfmt.tui.session import Session, open_session
 from tokfmt.tui.tabs import TABS, Entry
 from tokfmt.tui.tabs.tab import Tab
+from tokfmt.tui.widgets.keys import Keys
 from tokfmt.tui.widgets.topbar import TabLabel, TopBar
 
 DARK, LIGHT = "tokyo-night", "catppuccin-latte"
@@ -70,7 +71,7 @@ class Browser(Overlays):
         yield TopBar([(tab.name, tab.title, tab.key) for tab in TABS])
         with ContentSwitcher(initial=TABS[0].name):
             yield TABS[0].make()
-        yield Footer(compact=True)
+        yield Keys()
 
     def on_mount(self) -> None:
         self.show_dataset(0)

@@ -34,13 +34,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokfmt.core.audit import Audit, Code, Repair
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
-from tokfmt.core.inside import Section
 from tokfmt.formats.jsonl.options import ReadOptions, WriteOptions
 from tokfmt.formats.jsonl.sniff import sniff
 
 if TYPE_CHECKING:  # detection asks every format, and a JSON decoder takes 10 ms to load
+    from tokfmt.core.audit import Audit, Code, Repair
+    from tokfmt.core.inside import Section
     from tokfmt.formats.jsonl.reader import JsonlReader
     from tokfmt.formats.jsonl.writer import JsonlWriter
 
@@ -71,6 +71,8 @@ class Jsonl:
         return JsonlWriter(path, options, target)
 
     def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
+        from tokfmt.core.audit import Audit
+
         return self.audit(path, options, Audit())
 
     def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:

@@ -25,13 +25,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokfmt.core.audit import Audit, Code, Repair
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
-from tokfmt.core.inside import Section
 from tokfmt.formats.modalities.header import sniff
 from tokfmt.formats.modalities.options import ReadOptions, WriteOptions
 
 if TYPE_CHECKING:  # detection asks every format
+    from tokfmt.core.audit import Audit, Code, Repair
+    from tokfmt.core.inside import Section
     from tokfmt.formats.modalities.reader import ModalitiesReader
     from tokfmt.formats.modalities.writer import ModalitiesWriter
 
@@ -70,6 +70,8 @@ class Modalities:
         return ModalitiesWriter(path, options, target)
 
     def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
+        from tokfmt.core.audit import Audit
+
         return self.audit(path, options, Audit())
 
     def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:

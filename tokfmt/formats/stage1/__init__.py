@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokfmt.core.audit import Audit, Code
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
-from tokfmt.core.inside import Section
 from tokfmt.formats.stage1.options import BLOCK_NAME, SAMPLE, ReadOptions, WriteOptions
 
 if TYPE_CHECKING:  # detection asks every format
+    from tokfmt.core.audit import Audit, Code
+    from tokfmt.core.inside import Section
     from tokfmt.formats.stage1.reader import Stage1Reader
     from tokfmt.formats.stage1.writer import Stage1Writer
 
@@ -70,6 +70,8 @@ class Stage1:
         return Stage1Writer(path, options, target)
 
     def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
+        from tokfmt.core.audit import Audit
+
         return self.audit(path, options, Audit())
 
     def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
