@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.reactive import Reactive
+from textual.screen import Screen
 from textual.widgets import ContentSwitcher
 
 from tokfmt.core.errors import TokfmtError
@@ -16,6 +17,7 @@ from tokfmt.ops.sources import SourceRequest
 from tokfmt.tui.about import summary
 from tokfmt.tui.loading import Loading, Result
 from tokfmt.tui.overlays import Overlays
+from tokfmt.tui.screens.first import First
 from tokfmt.tui.session import Session, open_session
 from tokfmt.tui.tabs import TABS, Entry
 from tokfmt.tui.tabs.tab import Tab
@@ -66,6 +68,9 @@ class Browser(Overlays):
         self.entry: Entry = TABS[0]
         if theme != DARK:
             self.theme = theme
+
+    def get_default_screen(self) -> Screen[None]:
+        return First()
 
     def compose(self) -> ComposeResult:
         yield TopBar([(tab.name, tab.title, tab.key) for tab in TABS])
@@ -141,6 +146,11 @@ class Browser(Overlays):
         else:
             why = f" {session.opened.notes[-1]}" if session.opened.notes else ""
             self.notify(f"There are only {session.view.name} here.{why}", markup=False)
+
+    def on_tab_seen(self) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, First):
+                screen.show()
 
     # tabs
 

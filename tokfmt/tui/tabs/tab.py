@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from textual.containers import Container
+from textual.message import Message
 
 from tokfmt.tui.session import Session
 
@@ -11,6 +12,9 @@ class Tab(Container):
     """A tab; `session` is the dataset it shows."""
 
     session: Session
+
+    class Seen(Message):
+        """There is something to see: paint."""
 
     def show(self, session: Session) -> None:
         """Show a dataset: another one, or the same after something of it was loaded (compare `generation`).
