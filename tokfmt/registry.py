@@ -23,8 +23,8 @@ GROUP = "tokfmt.formats"
 def _points() -> dict[str, str]:
     """Each format's `module:object`, of every distribution on the path; of two with one name the earlier on the path.
 
-    importlib.metadata would tell the same, and takes with what it imports (email, zipfile, csv) a third of the time that
-    detection has. What it alone can find, distributions in zips and of import hooks, is none of a format's.
+    importlib.metadata tells the same, after 17 ms of imports (email, zipfile, csv). What it alone can find, in zips and
+    by import hooks, holds no format.
     """
     found: dict[str, str] = {}
     for place in sys.path:

@@ -86,9 +86,7 @@ def cli() -> None:
 def run(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
     gc.set_threshold(_OBJECTS)
-    os.environ.setdefault(
-        "OPENBLAS_NUM_THREADS", "1"
-    )  # nothing here multiplies matrices, and its threads begin by spinning
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no matrix is multiplied here; its threads spin at first
     words = list(sys.argv[1:] if args is None else args)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, _interrupt)

@@ -9,7 +9,7 @@ PATIENCE = 0.1
 
 
 class First(Screen[None]):
-    """Held until `show`, so that starting costs one paint: of frames alone, then of lines, then of facts it would be four."""
+    """Held until `show`: starting would paint four times, the frames, the lines, the reader, the facts."""
 
     def __init__(self) -> None:
         super().__init__(id="_default")

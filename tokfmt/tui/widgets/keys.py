@@ -1,4 +1,4 @@
-"""The last line: which keys work here. One widget, drawn at once; Textual's footer mounts one for each key, three times."""
+"""The last line: which keys work here. Drawn at once; Textual's footer mounts a widget for each key, three times."""
 
 from __future__ import annotations
 
