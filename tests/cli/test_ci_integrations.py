@@ -75,7 +75,9 @@ def test_a_baseline_is_held(tmp_path):
         [sys.executable, "-m", "tokfmt", "stats", GOOD, "--json"], cwd=ROOT, capture_output=True, check=True
     )
     baseline.write_bytes(written.stdout)
-    assert run_step("Statistics", {"paths": GOOD, "baseline": str(baseline), "tolerance": "1%"}, tmp_path).returncode == 0
+    assert (
+        run_step("Statistics", {"paths": GOOD, "baseline": str(baseline), "tolerance": "1%"}, tmp_path).returncode == 0
+    )
     other = "fixtures/modalities/A_2byte_gpt2.pbin"
     if (ROOT / other).exists():
         assert run_step("Statistics", {"paths": other, "baseline": str(baseline)}, tmp_path).returncode in (0, 1)
@@ -92,9 +94,7 @@ def test_hooks_run_what_they_name(hook, tmp_path):
     copy = tmp_path / "data.pbin"
     shutil.copy(ROOT / GOOD, copy)
     args = ["--expect", "tokens > 0"] if hook == "tokfmt-stats" else []
-    done = subprocess.run(
-        [sys.executable, "-m", *words, *args, str(copy)], cwd=ROOT, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-m", *words, *args, str(copy)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     if hook == "tokfmt-check":
         shutil.copy(ROOT / BAD, copy)
