@@ -1,70 +1,83 @@
 """python -m benchmarks [WORD]: run the cases whose name holds WORD, peer and tokfmt alternately; print and keep the table.
 
-The ratio is tokfmt's work per CPU second over the peer's (user + system, whole process, imports included), the median of three
-alternate runs in one go. Goals are those of each case; what is above 1 is faster than the peer.
+Every side of every run is a process of its own, imports included; the two sides take turns in one go, so that what else the
+machine does meets both. Of the ratios of the runs the median counts. What is above 1 is faster than the peer.
 """
 
-import json
-import os
-import platform
 import statistics
-import subprocess
 import sys
-import tempfile
+import time
 from pathlib import Path
 
-from benchmarks.cases import CASES
+from benchmarks import machine
+from benchmarks.cases import CASES, load
 from benchmarks.data import make
+from benchmarks.run import side
 
 RUNS = 3
+LONG = 40  # seconds after which a row is not run again
 RESULTS = Path(__file__).parent / "RESULTS.md"
+COLUMNS = ("work", "measure", "CPU s", "wall s", "peak MB", "peer", "tokfmt", "ratio", "goal", "met", "others")
+EXPLAINED = """\
+CPU s, wall s and peak MB are `peer / tokfmt`, of one process each (its children included; peak MB is the largest process).
+The two sides do not always do the same amount of work; `peer` and `tokfmt` are rates, or seconds for one of what is measured.
+`others` is the share of the machine that other programs used during the row: ratios by wall time need it to be near 0.
+"""
 
 
-def side(name, which):
-    with tempfile.TemporaryDirectory() as out:
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.side", name, which, out], capture_output=True, text=True,
-            cwd=Path(__file__).resolve().parents[1],
-        )  # fmt: skip
-    if done.returncode:
-        raise SystemExit(f"{name} ({which}) failed:\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else None
+def row(case):
+    side(case, "prepare")
+    before = machine.clock()
+    runs, began = [], time.monotonic()
+    while len(runs) < RUNS and (not runs or time.monotonic() - began < LONG):
+        runs.append((side(case, "peer"), side(case, "tokfmt")))
+    spent = sum(one["cpu"] for run in runs for one in run)
+    return case, runs, machine.others(before, spent)
 
 
-def rate(run):
-    return run["amount"] / run["cpu"]
+def cells(case, runs, others):
+    peer, ours = ([run[i] for run in runs] for i in (0, 1))
+    ratio = statistics.median(case.worth(b) / case.worth(a) for a, b in runs)
+
+    def both(key, scale, digits):
+        return " / ".join(
+            f"{statistics.median(one[key] for one in which) * scale:,.{digits}f}" for which in (peer, ours)
+        )
+
+    rates = [case.worded(statistics.median(case.worth(one) for one in which)) for which in (peer, ours)]
+    met = case.met(ratio, *(statistics.median(case.worth(one) for one in which) for which in (peer, ours)),
+                   max(one["rss"] for one in ours))  # fmt: skip
+    return (case.name, case.measure, both("cpu", 1, 2), both("wall", 1, 2), both("rss", 1e-6, 0), *rates,
+            f"**{ratio:.2f}**", case.goal, "yes" if met else "no", f"{others:.0%}")  # fmt: skip
 
 
-def row(name):
-    _, goal, unit = CASES[name]
-    side(name, "prepare")
-    runs = [(side(name, "peer"), side(name, "tokfmt")) for _ in range(RUNS)]
-    ratio = statistics.median(rate(ours) / rate(peer) for peer, ours in runs)
-    peer, ours = (statistics.median(rate(run[i]) for run in runs) for i in (0, 1))
-    rss = max(run[1]["rss"] for run in runs) / 1e6
-    wall = statistics.median(run[1]["wall"] for run in runs)
-    met = "yes" if ratio >= float(goal.split()[-1]) else "no"
-    return f"| {name} | {peer:,.3g} | {ours:,.3g} {unit}/cpu-s | {wall:.2f} | {rss:,.0f} | **{ratio:.2f}** | {goal} | {met} |"
+def line(words):
+    return f"| {' | '.join(words)} |"
 
 
 def main():
-    word = sys.argv[1] if len(sys.argv) > 1 else ""
+    word = (sys.argv[1] if len(sys.argv) > 1 else "").lower()
+    load()
     make()
-    lines = [
+    began = time.monotonic()
+    head = [
         "# Results of the last run of `make bench`",
         "",
-        f"{os.cpu_count()} cores, {platform.machine()}, Linux, Python {platform.python_version()}; one job; medians of {RUNS} alternate runs.",
+        *machine.described(),
+        f"Medians of up to {RUNS} alternate runs; a row that takes long has fewer.",
         "",
-        "| work | peer | tokfmt | wall s | peak MB | ratio | goal | met |",
-        "|---|---|---|---|---|---|---|---|",
     ]
-    print("\n".join(lines[4:]))
-    for name in CASES:
-        if word.lower() in name.lower():
-            lines.append(row(name))
-            print(lines[-1], flush=True)
+    print("\n".join(head))
+    table = [line(COLUMNS), line(["---"] * len(COLUMNS))]
+    print("\n".join(table), flush=True)
+    for case in CASES.values():
+        if word in case.name.lower():
+            table.append(line(cells(*row(case))))
+            print(table[-1], flush=True)
+    took = f"The whole table took {(time.monotonic() - began) / 60:.1f} minutes."
     if not word:
-        RESULTS.write_text("\n".join(lines) + "\n")
+        RESULTS.write_text("\n".join([*head, *table, "", EXPLAINED + took]) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,7 @@
 """Realistic data, made once under benchmarks/data: Zipf ids, lognormal documents (mean about 600), text recombined from fixtures."""
 
 import json
+import os
 import random
 from pathlib import Path
 
@@ -44,7 +45,28 @@ def make():
     return HOME
 
 
+def ascii_corpus():
+    """The same texts in lines of about 1 KB: the ASCII ones, and one line in 64 with other scripts."""
+    path = HOME / "ascii.jsonl"
+    if not path.exists():
+        texts = [json.loads(line)["text"] for line in (ROOT / "fixtures" / "text" / "corpus.jsonl").open()]
+        plain, others = ([text for text in texts if text.isascii() is kind] for kind in (True, False))
+        rng, written = random.Random(7), 0
+        with path.open("w") as out:
+            while written < TEXT_BYTES:
+                text = ""
+                while len(text) < 900:
+                    text += rng.choice(plain) + "\n"
+                if rng.random() < 1 / 64:
+                    text += rng.choice(others)[:200]
+                line = json.dumps({"text": text[:1000]}, ensure_ascii=False)
+                written += len(line.encode()) + 1
+                out.write(line + "\n")
+    return path
+
+
 def tokenizer():
-    """GPT-2's when it is at hand, else the repository's own."""
-    gpt2 = ROOT.parent / "shared" / "golden" / "gpt2"
+    """The directory that TOKENIZER names, else GPT-2's when it is at hand, else the repository's own."""
+    named = os.environ.get("TOKENIZER")
+    gpt2 = Path(named) if named else ROOT.parent / "shared" / "golden" / "gpt2"
     return gpt2 if gpt2.exists() else ROOT / "fixtures" / "tokenizer"

@@ -6,8 +6,9 @@ import struct
 
 import numpy as np
 
-from benchmarks.cases import case, convert, index_file
+from benchmarks.cases import case, convert
 from benchmarks.data import HOME
+from benchmarks.indexes import index_file
 
 ENTRIES = 100_000_000
 SEQUENCE = 3_000_000_000

@@ -6,18 +6,25 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.cases import CASES
+from benchmarks.cases import CASES, load
+
+
+def seconds(usage):
+    return usage.ru_utime + usage.ru_stime
+
 
 if __name__ == "__main__":
     name, side, out = sys.argv[1:]
-    pair = CASES[name][0]()
+    load()
+    pair = CASES[name].pair()
     if side == "prepare":
         getattr(pair, "prepare", lambda: None)()
         sys.exit()
     began = time.monotonic()
     amount = getattr(pair, side)(Path(out))
     wall = time.monotonic() - began
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    # not ru_maxrss, which a child inherits from whoever started it
-    peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
-    print(json.dumps({"amount": amount, "cpu": usage.ru_utime + usage.ru_stime, "wall": wall, "rss": int(peak) << 10}))
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = seconds(resource.getrusage(resource.RUSAGE_SELF)) + seconds(children)
+    # of this process not ru_maxrss, which a child inherits from whoever started it
+    peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    print(json.dumps({"amount": amount, "cpu": cpu, "wall": wall, "rss": max(peak, children.ru_maxrss) << 10}))

@@ -15,9 +15,9 @@ from tokfmt.testing.contract import tree
 
 SCRIPT = """
 import os, resource, signal, sys
-import tokfmt.core.format, tokfmt.run.journal, tokfmt.text.ingest
+import tokfmt.core.format, tokfmt.run.journal, tokfmt.run.scatter, tokfmt.text.ingest
 
-tokfmt.core.format.REGION = 1 << 14
+tokfmt.core.format.REGION = tokfmt.run.scatter.REGION = 1 << 14
 tokfmt.text.ingest._SMALLEST = 1 << 14
 after, number, limit = map(int, os.environ.get("WHEN", "0/0/0").split("/"))
 if limit:
@@ -112,6 +112,44 @@ def test_only_what_is_missing_is_done(home, expected, executor):
     after = {number: (s.st_ino, s.st_mtime_ns) for number, part in parts.items() if (s := (keeper / part.name).stat())}
     assert after == before
     assert (home / "out.h5").read_bytes() == expected
+
+
+DEALT = ("in.bin", "out.pbin", "--shuffle", "3", "--split", "train=0.8,validation=0.2", "--resume")
+HOMES = [".out.train.pbin.tokfmt-resume", ".out.validation.pbin.tokfmt-resume"]
+
+
+@pytest.mark.parametrize("executor", ["threads", "processes"])
+def test_a_shuffle_and_a_split_are_continued(home, executor):
+    """Of spills and regions of both splits, none is made twice."""
+    whole = home / "whole"
+    whole.mkdir()
+    convert(home, "in.bin", "whole/out.pbin", *DEALT[2:-1], "-q", "--no-manifest")
+    said = interrupted(home, *DEALT, "-q", "--jobs", "2", "--executor", executor, by=signal.SIGTERM, after=50)
+    kept = [name for name in HOMES if name in hidden(home)]
+    assert kept
+    assert said == (
+        f"tokfmt: error: interrupted by SIGTERM; what was done is kept in {', '.join(kept)}: run again with --resume to "
+        "continue\n"
+    )
+    assert "--shuffle was 3 and is 4 now" in convert(home, *DEALT[:3], "4", *DEALT[4:], check=4)
+    says = convert(home, *DEALT[:5], "train=0.7,validation=0.3", "--resume", check=4)
+    assert 'what --split deals out was {"names": ["train", "validation"], "shares": ["4/5", "1/5"]' in says
+    spills = sorted(home.glob(".out.*/scratch/done-shuffle-*/spill-*"))
+    assert spills
+    keeper = home / "keeper"
+    keeper.mkdir()
+    for number, spill in enumerate(spills):
+        os.link(spill, keeper / str(number))
+    before = [(s.st_ino, s.st_mtime_ns, s.st_nlink) for s in (spill.stat() for spill in spills)]
+    interrupted(home, *DEALT, "--jobs", "1", after=2)  # other buckets would be chosen for one job
+    assert [(s.st_ino, s.st_mtime_ns, s.st_nlink) for s in (spill.stat() for spill in spills)] == before
+    for name in kept:
+        lines = [json.loads(line[9:])[:2] for line in (home / name / "journal-0-of-1").read_bytes().splitlines()]
+        assert len(lines) == len({tuple(line) for line in lines}), "something was done twice"
+    convert(home, *DEALT, "--verify", "--no-manifest", "--executor", executor)
+    for name in ("out.train.pbin", "out.validation.pbin"):
+        assert (home / name).read_bytes() == (whole / name).read_bytes()
+    assert hidden(home) == []
 
 
 def test_a_torn_or_damaged_line_is_not_believed(home, expected):
@@ -301,6 +339,8 @@ def test_shards(home, expected):
         ([CORPUS, "o.pbin", "--tokenizer", TOKENIZER, "--shard", "0/2"], 2, "Convert it to a pack first"),
         (["in.bin", "o.pbin", "--shard", "2/2"], 2, "shards of 2 are 0/2 to 1/2"),
         (["in.bin", "o.pbin", "--shard", "a/2"], 2, "'a/2' is not of the form I/N"),
+        (["in.bin", "o.pbin", "--shard", "0/2", "--shuffle", "1"], 2, "each shard would read all. --executor dask"),
+        (["in.bin", "o.pbin", "--shard", "0/2", "--split", "a=0.5,b=0.5"], 2, "--finish publishes one destination"),
         (["in.bin", "--finish", "o.pbin"], 2, "--finish takes DST alone"),
         (["--finish", "o.pbin", "--eos", "3"], 2, "--finish takes no --eos"),
         (["--finish", "o.pbin"], 4, "there are no shards of it"),

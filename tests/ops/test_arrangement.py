@@ -12,7 +12,7 @@ from paths import CORPUS, TOKENIZER
 
 import tokfmt
 from tokfmt import registry
-from tokfmt.core import publish
+from tokfmt.core import publish, rename
 from tokfmt.core.draws import SHUFFLE, SPLIT, draws
 from tokfmt.core.errors import ConversionError, DestinationExistsError, LossyConversionError, OptionError
 from tokfmt.core.errors import VerificationError
@@ -384,11 +384,11 @@ def test_a_wrong_second_split_leaves_nothing(pack, tmp_path, monkeypatch):
 @pytest.mark.parametrize("existing", [False, True])
 def test_published_together_or_not_at_all(tmp_path, monkeypatch, existing, portable):
     if portable:
-        monkeypatch.setattr(publish.ctypes, "CDLL", lambda *_, **__: object())
+        monkeypatch.setattr(rename.ctypes, "CDLL", lambda *_, **__: object())
     if existing:
         for name in "abc":
             (tmp_path / name).write_text(f"old {name}")
-    renamed = publish._rename
+    renamed = publish.rename
 
     def third_fails(old, new, how):
         if new.name == "c":
@@ -403,7 +403,7 @@ def test_published_together_or_not_at_all(tmp_path, monkeypatch, existing, porta
                 publish_together({a: {}, b: {}, c: {}})
 
     with monkeypatch.context() as patched:
-        patched.setattr(publish, "_rename", third_fails)
+        patched.setattr(publish, "rename", third_fails)
         with pytest.raises(ConversionError, match="no space left"):
             attempt()
     left = {path.name: path.read_text() for path in tmp_path.iterdir()}

@@ -169,7 +169,7 @@ def test_explanations():
         assert meaning.text.endswith(".")
         assert not meaning.title.endswith(".")
     assert explain("tf107").owner == "modalities"
-    with pytest.raises(OptionError, match="Did you mean TF107"):
+    with pytest.raises(OptionError, match="Did you mean TF1"):
         explain("TF170")
 
 

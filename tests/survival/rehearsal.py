@@ -143,9 +143,9 @@ def child(job):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (fault["limit"],) * 2)
     if "portable" in fault:
-        from tokfmt.core import publish
+        from tokfmt.core import publish, rename
 
-        publish._rename = publish._rename_portably
+        publish.rename = rename.rename_portably
     if "kill_worker" in fault:
         kill_a_worker(fault["kill_worker"])
     from tokfmt.cli.main import run

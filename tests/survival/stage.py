@@ -83,17 +83,20 @@ class Ended:
 
 
 class Place:
-    """A directory with one source and a destination, and what both are to hold.
+    """A directory with a source and a destination or several (splits), and what they are to hold.
 
     Attributes:
+        names: Of the destinations.
         new: Bytes of the destination and its manifest after an undisturbed conversion.
         old: The same of what was there before (None: nothing).
     """
 
-    def __init__(self, home, words, source):
-        self.home, self.words, self.name = home, words, words[1]
+    def __init__(self, home, words, source, names=None):
+        self.home, self.words, self.source = home, words, source.name
+        self.names = names or [words[1]]
+        self.name = self.names[0]
         home.mkdir()
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, home / words[0])
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, home / source.name)
         self.new = self.old = None
 
     def learn(self, stage):
@@ -108,7 +111,7 @@ class Place:
     def reset(self):
         """As it was at the beginning."""
         for path in self.home.iterdir():
-            if path.name != self.words[0]:
+            if path.name != self.source:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         if self.old is not None:
             self.put(self.old)
@@ -120,10 +123,12 @@ class Place:
             path.write_bytes(content)
 
     def held(self):
-        """Name and bytes of every file at the destination, and of its manifest."""
-        out = self.home / self.name
-        files = [p for p in (out.rglob("*") if out.is_dir() else [out]) if p.is_file()]
-        files += [p for p in [self.manifest] if p.exists()]
+        """Name and bytes of every file at the destinations, and of their manifests."""
+        files = []
+        for name in self.names:
+            out = self.home / name
+            files += [p for p in (out.rglob("*") if out.is_dir() else [out]) if p.is_file()]
+            files += [p for p in [self.home / f"{name}.tokfmt.json"] if p.exists()]
         return {str(p.relative_to(self.home)): p.read_bytes() for p in files}
 
     @property
@@ -136,13 +141,22 @@ class Place:
     def state(self):
         """What is at the destination: "absent", "old" or "new"; anything else is a failure.
 
-        Its manifest is the one that belongs to it, or is absent.
+        Its manifest is the one that belongs to it, or is absent. Of several destinations that differ: "partly".
         """
-        held, beside = self.held(), self.manifest.name
-        manifest, files = held.pop(beside, None), held
+        states = {self.state_of(name) for name in self.names}
+        return states.pop() if len(states) == 1 else "partly"
+
+    def state_of(self, name):
+        beside = f"{name}.tokfmt.json"
+
+        def of_name(held):
+            return {key: content for key, content in held.items() if key == name or key.startswith(f"{name}/")}
+
+        held = self.held()
+        manifest, files = held.get(beside), of_name(held)
         known = {"absent": {}, "new": self.new} | ({"old": self.old} if self.old is not None else {})
         for state, wanted in known.items():
-            if files == {name: content for name, content in wanted.items() if name != beside}:
+            if files == of_name(wanted):
                 assert manifest in (None, wanted.get(beside)), f"the manifest is not of the {state} destination"
                 return state
         raise AssertionError(f"the destination is neither absent nor whole: {sorted(files)}")
@@ -156,6 +170,7 @@ def check(place, ended):
     assert "Exception ignored" not in ended.stderr, ended.stderr
     state = place.state()
     assert place.old is None or state != "absent", "the old destination is gone"
+    assert state != "partly" or ended.code == -signal.SIGKILL, "some of the splits are there, some are not"
     if ended.code == 0:
         assert state == "new"
         assert "tokfmt: error" not in ended.stderr
@@ -173,9 +188,9 @@ def check(place, ended):
 def check_again(place, stage, state):
     """A run after a fault succeeds, whatever was left; it leaves nothing hidden."""
     words = place.words
-    if state != "absent" and "--overwrite" not in words:
+    if state != "absent" and "--overwrite" not in words and not any("resume" in name for name in place.hidden()):
         refused = stage.run(place.home, *words)
-        assert refused.code == 4
+        assert refused.code == 4, "it did again what is there"
         assert "already exists" in refused.error()
         words = [*words, "--overwrite"]
     done = stage.run(place.home, *words)

@@ -2,6 +2,7 @@
 
 import errno
 import signal
+import traceback
 
 import pytest
 from survival.stage import EVERY, TARGETS, TEXT, Place, check, check_again
@@ -25,10 +26,13 @@ def holds(place, stage, at, fault, operations):
     ended = stage.run(place.home, *place.words, at=at, **fault)
     state = check(place, ended)
     cleaning = "errno" in fault and operations[at].startswith(("os.remove", "os.rmdir", "os.scandir", "open"))
+    resumes = "--resume" in place.words
     if ended.code == -signal.SIGKILL:
         assert fault == {"signal": signal.SIGKILL}
     else:
-        assert place.hidden() == [] or cleaning, "it cleaned up, and left something"
+        kept = ended.code and resumes and "kept in .out.pbin.tokfmt-resume" in ended.stderr
+        left = [] if not kept else [".out.pbin.tokfmt-resume"]
+        assert place.hidden() == left or cleaning, "it cleaned up, and left something"
         assert "signal" not in fault or ended.code in (0, 128 + fault["signal"])
         assert "errno" not in fault or ended.code in (0, 3, 4), ended.stderr
     if ended.code == -signal.SIGKILL or place.hidden() or at % 8 == 0:
@@ -44,14 +48,20 @@ def sweep(place, stage, faults=FAULTS, phase=0, stride=1):
         try:
             holds(place, stage, at, fault, operations)
         except AssertionError as wrong:
-            failures.append(f"{fault} at {at} ({operations[at]}): {str(wrong).splitlines()[0]}")
+            failures.append(
+                f"{fault} at {at} ({operations[at]}): {(str(wrong) or traceback.format_exc()).splitlines()[0]}"
+            )
     assert not failures, "\n".join(failures)
+
+
+STRIDE = {"flat-tokens": 3, "hdf5": 2}
+"""Many of their operations are alike: files of chunks."""
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_fresh(tmp_path, stage, pack, target):
     place = Place(tmp_path / "home", [pack.name, *TARGETS[target], "--executor", "serial"], pack)
-    sweep(place, stage, phase=list(TARGETS).index(target))
+    sweep(place, stage, phase=list(TARGETS).index(target), stride=STRIDE.get(target, 1))
 
 
 def overwriting(tmp_path, stage, pack, other_pack, target):
@@ -93,6 +103,46 @@ def test_old_destination_without_renameat2(tmp_path, stage, pack, other_pack, ta
 def test_text(tmp_path, stage, text):
     place = Place(tmp_path / "home", [text.name, "out.pbin", *TEXT, "--executor", "serial"], text)
     sweep(place, stage, stride=4)  # a tokenizer is slow to load
+
+
+SPLIT = ["--split", "train=0.6,validation=0.4"]
+KINDS = {
+    "shuffle": (["in.pbin", "out.pbin", "--shuffle", "1"], None),
+    "split": (["in.pbin", "out.pbin", *SPLIT], ["out.train.pbin", "out.validation.pbin"]),
+    "split and shuffle": (["in.pbin", *TARGETS["flat-tokens"], *SPLIT, "--shuffle", "2"], None),
+    "resume": (["in.pbin", "out.pbin", "--shuffle", "1", "--resume"], None),
+    "hdf5 directory": (["in.pbin", "out", "--to", "hdf5", "--seq-len", "128", "--to-opt", "samples=9"], None),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds(tmp_path, stage, pack, kind):
+    """Splits that are several destinations come all or not at all, but for SIGKILL: then each is whole or absent."""
+    words, names = KINDS[kind]
+    place = Place(tmp_path / "home", [*words, "--executor", "serial"], pack, names)
+    sweep(place, stage, phase=list(KINDS).index(kind), stride=9)
+
+
+@pytest.mark.parametrize("kind", ["split", "hdf5 directory"])
+def test_kinds_with_an_old_destination(tmp_path, stage, pack, other_pack, kind):
+    words, names = KINDS[kind]
+    words = [*words, "--executor", "serial", "--overwrite"]
+    before = Place(tmp_path / "before", [other_pack.name, *words[1:]], other_pack, names)
+    before.learn(stage)
+    place = Place(tmp_path / "home", words, pack, names)
+    place.old = before.new
+    place.reset()
+    sweep(place, stage, phase=3, stride=9)
+
+
+@pytest.mark.parametrize("name", ["out.pbin", "out.h5"])
+def test_merge(tmp_path, stage, pack, other_pack, name):
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    for number, source in enumerate((pack, other_pack, pack)):
+        (sources / f"part-{number}.pbin").write_bytes(source.read_bytes())
+    words = ["sources/part-*.pbin", name, "--executor", "serial", *(["--seq-len", "128"] if name == "out.h5" else [])]
+    sweep(Place(tmp_path / "home", words, sources), stage, phase=2, stride=11)
 
 
 def test_lines(tmp_path, stage, text):

@@ -59,6 +59,52 @@ def test_full_disk(tmp_path, stage, pack, target):
     assert state == "new", "no disk was large enough"
 
 
+def test_files_may_not_grow_with_text(tmp_path, stage, text):
+    """EFBIG in scratch, where the ids of the text go first."""
+    place = place_for(tmp_path, stage, text, ["out.pbin", *TEXT])
+    place.reset()
+    ended = stage.run(place.home, *place.words, limit=4096)
+    assert check(place, ended) == "absent"
+    assert (ended.code, place.hidden()) == (4, [])
+    assert "scratch" in ended.error()
+    assert "the file would be larger than allowed here" in ended.error()
+
+
+ARRANGED = {
+    "shuffle": (["out.pbin", "--shuffle", "1"], None),
+    "split": (
+        ["out.pbin", "--shuffle", "1", "--split", "train=0.6,validation=0.4"], ["out.train.pbin", "out.validation.pbin"],
+    ),
+    "hdf5 directory": (["out", "--to", "hdf5", "--seq-len", "128", "--to-opt", "samples=9"], None),
+    "resume": (["out.pbin", "--shuffle", "1", "--resume"], None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ARRANGED)
+def test_full_disk_while_arranging(tmp_path, stage, pack, kind):
+    """Spills take space too; with --resume, what is kept is continued where there is more."""
+    words, names = ARRANGED[kind]
+    place = Place(tmp_path / "home", [pack.name, *words, *SERIAL], pack, names)
+    place.learn(stage)
+    refused, state = 0, None
+    for pages in range(8, 60, 1 if EVERY else 8):
+        place.home = tmp_path / f"disk-{pages}"
+        place.home.mkdir()
+        with small_disk(place.home, pages * 4096) as why:
+            if why:
+                pytest.skip(f"a small disk needs the right to mount: {why}")
+            shutil.copy(pack, place.home)
+            ended = stage.run(place.home, *place.words)
+            state = check(place, ended)
+            if ended.code:
+                assert (ended.code, state) == (4, "absent")
+                assert "no space left on the disk" in ended.error()
+                assert place.hidden() in ([], [".out.pbin.tokfmt-resume"] if kind == "resume" else [])
+                refused += 1
+    assert refused, "every disk was large enough"
+    assert state == "new", "no disk was large enough"
+
+
 def test_full_disk_with_text(tmp_path, stage, text):
     """Scratch shards take space as well."""
     place = place_for(tmp_path, stage, text, ["out.pbin", *TEXT])

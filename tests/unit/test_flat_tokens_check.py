@@ -11,7 +11,7 @@ from paths import FIXTURES
 
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.flat_tokens import FORMAT
-from tokfmt.formats.flat_tokens.reader import ReadOptions
+from tokfmt.formats.flat_tokens.options import ReadOptions
 from tokfmt.testing.harness import write
 
 GOLDEN = FIXTURES / "flat-tokens"

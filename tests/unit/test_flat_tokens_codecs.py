@@ -37,6 +37,10 @@ ENCODED = {
 }
 
 
+MANY = 70_001
+BLOCKS = numcodecs.Blosc("lz4", 5, 2, 1 << 13).encode(np.resize(ITEMS, MANY))
+
+
 @pytest.mark.parametrize("name", ENCODED)
 def test_right(name):
     assert np.array_equal(decode(ENCODED[name], name).view("<u4"), ITEMS)
@@ -59,15 +63,20 @@ def test_damaged(name, data):
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_damaged_blocks(data):
-    raw = bytearray(ENCODED["blosc"])
+    raw = bytearray(BLOCKS)
     for _ in range(data.draw(st.integers(0, 3))):
-        raw[data.draw(st.integers(0, 100))] = data.draw(st.integers(0, 255))
-    start, stop = sorted((data.draw(st.integers(0, SIZE)), data.draw(st.integers(1, SIZE))))
+        raw[data.draw(st.one_of(st.integers(0, 100), st.integers(0, len(raw) - 1)))] = data.draw(st.integers(0, 255))
+    start = data.draw(st.integers(0, MANY - 1))
+    stop = data.draw(st.one_of(st.integers(start + 1, min(MANY, start + 100)), st.integers(start + 1, MANY)))
     try:
-        part = blosc.decode_part(blob(bytes(raw)), SIZE, 4, min(start, stop - 1), stop)
-        assert part is None or len(part) == stop - min(start, stop - 1)
+        part = part_of(blob(bytes(raw)), 4 * MANY, 4, 4 * start, 4 * stop)
+        assert part is None or len(part) == 4 * (stop - start)
     except FormatError as error:
         assert "\n" not in str(error)
+
+
+def part_of(chunk, nbytes, itemsize, start, stop):
+    return blosc.decode_part(chunk, blosc.frame(chunk, nbytes, itemsize), start, stop)
 
 
 @pytest.mark.parametrize("blocksize", [1 << 10, 5000, 1 << 13, 1 << 15])
@@ -77,11 +86,42 @@ def test_every_part(blocksize, random):
     raw = items.view(np.uint8)
     chunk = blob(numcodecs.Blosc("lz4", 5, 2, blocksize).encode(items))
     assert blosc.frame(chunk, len(raw), 4).blocks > 1
-    for start in [*range(0, len(raw), 3331), len(raw) - 1]:
-        for stop in (start + 1, start + 9999, len(raw)):
-            part = blosc.decode_part(chunk, len(raw), 4, start, min(stop, len(raw)))
+    for start in [*range(0, len(raw), 3332), len(raw) - 4]:
+        for stop in (start + 4, start + 10_000, len(raw)):
+            part = part_of(chunk, len(raw), 4, start, min(stop, len(raw)))
             assert part is not None
             assert np.array_equal(part, raw[start:stop])
+
+
+@pytest.mark.parametrize("codec", ["lz4", "lz4hc", "zstd", "zlib", "blosclz"])
+@pytest.mark.parametrize("shuffle", [0, 1, 2])
+@pytest.mark.parametrize("typesize", [1, 4])
+@pytest.mark.parametrize("content", ["ids", "random", "zeros"])
+def test_few_items_of_every_kind_of_block(codec, shuffle, typesize, content):
+    """Shuffled bits of LZ4 are put together without blosc; all others by it: the same items either way."""
+    rng = np.random.default_rng(1)
+    items = {
+        "ids": np.minimum(rng.zipf(1.2, 70_001), 100_000).astype("<u4"),
+        "random": rng.integers(0, 2**32, 70_001).astype("<u4"),
+        "zeros": np.zeros(70_001, "<u4"),
+    }[content]
+    raw = items.view(np.uint8)
+    chunk = blob(numcodecs.Blosc(codec, 5, shuffle, 1 << 15).encode(raw if typesize == 1 else items))
+    head = blosc.frame(chunk, len(raw), 4)
+    assert head.itemsize == typesize
+    for start in rng.integers(0, 70_000, 40).tolist() + [8191, 8192, 8185, 70_000]:
+        stop = min(start + int(rng.integers(1, 500)), 70_001)
+        part = blosc.decode_part(chunk, head, 4 * start, 4 * stop)
+        assert np.array_equal(part.view("<u4"), items[start:stop])
+
+
+def test_damage_in_a_block_of_which_few_items_are_wanted():
+    """What is not one stream after another is left to blosc, which says what is wrong with it."""
+    raw = bytearray(BLOCKS)
+    first = struct.unpack_from("<I", raw, 16)[0]
+    struct.pack_into("<i", raw, first, 1 << 30)
+    with pytest.raises(CorruptError, match="blosc cannot decode it"):
+        part_of(blob(bytes(raw)), 4 * MANY, 4, 40, 80)
 
 
 def test_zstd_of_a_writer_that_streams():

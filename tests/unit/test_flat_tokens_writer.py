@@ -14,7 +14,7 @@ from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import parse_options
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.flat_tokens import FORMAT
-from tokfmt.formats.flat_tokens.writer import WriteOptions
+from tokfmt.formats.flat_tokens.options import WriteOptions
 from tokfmt.testing.harness import read, sequences, write
 
 GOLDEN = FIXTURES / "flat-tokens"

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokfmt.formats.jsonl.lines import lines_of
-from tokfmt.formats.jsonl.parse import Parser, depth_of
+from tokfmt.formats.jsonl.parse import DEEPEST, Parser, depth_of, skippable
 from tokfmt.formats.jsonl.problems import Fault, IdTooLarge, OtherFields
 from tokfmt.formats.jsonl.validate import Validator
 
@@ -156,3 +156,34 @@ def test_nested_field_and_its_neighbours():
     )
     assert Parser("text", ("meta", "text"), True).one(b'{"id": 1, "meta": {"text": "a", "lang": "en"}}') == "a"
     assert parser.one(b'{"meta": {"text": 1}, "meta": {"text": "b"}}') == "b"
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    ends=st.lists(st.sampled_from([b"\xc3", b"\xc3\xa9", b"\xa9", b"\xe2\x82\xac", b"\xe2\x82", b"\xed\xa0\x80", b"\xf0\x9f\x99\x82"]), max_size=5),
+    gaps=st.lists(st.integers(0, 40), min_size=6, max_size=6),
+)  # fmt: skip
+def test_what_is_not_ascii_is_strict_utf8_wherever_it_stands(ends, gaps):
+    """Only words with other characters are decoded: a character is never completed from farther on."""
+    inside = b"".join(b"a" * gap + end for gap, end in zip(gaps, [*ends, *[b""] * 6], strict=False))
+    data = b'{"a": "' + inside + b'"}\n{}\n'
+    try:
+        data.decode()
+        right = True
+    except UnicodeDecodeError:
+        right = False
+    assert skippable(lines_of(None, data, 99)) is right
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 300), st.sampled_from([0, 1, 3, 510, 511, 512, 600]), st.booleans()), max_size=8)
+)
+def test_brackets_of_many_lines(shapes):
+    """Counted by blocks of 128 bytes, and looked at one by one in lines that may have too many."""
+    lines = []
+    for spaces, levels, nested in shapes:
+        inner = b"[" * levels + b"]" * levels if nested else b"[" + b"[]," * levels + b"[]]"
+        lines.append(b'{"' + b" " * spaces + b'":' + inner + b"}")
+    data = b"\n".join([*lines, b"{}"])
+    assert skippable(lines_of(None, data, 99)) is all(not nested or levels < DEEPEST for _, levels, nested in shapes)

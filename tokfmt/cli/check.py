@@ -110,24 +110,16 @@ def _line(finding: Any) -> str:
 
 
 def _annotations(verdict: Any) -> None:
-    """https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions: escaped as that page says."""
+    from tokfmt.cli.github import annotation
+
     for finding in verdict.findings:
         place = "" if finding.offset is None else f" at byte {finding.offset:,}"
         at = "" if place in finding.message else place
         remedy = f". {finding.remedy}" if finding.remedy else ""
         level = _LEVELS.get(finding.severity, "notice")
-        words = _escaped(f"{finding.message}{at}{remedy}")
-        click.echo(f"::{level} file={_property(finding.path)},title={_property(finding.code)}::{words}")
+        click.echo(annotation(level, finding.path, finding.code, f"{finding.message}{at}{remedy}"))
     for code, count in verdict.left_out.items():
-        click.echo(f"::notice file={_property(verdict.path)},title={code}::{count:,} more of this code")
-
-
-def _escaped(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _escaped(text).replace(":", "%3A").replace(",", "%2C")
+        click.echo(annotation("notice", verdict.path, code, f"{count:,} more of this code"))
 
 
 def _document(found: list[Any], fixed: Any) -> dict[str, Any]:

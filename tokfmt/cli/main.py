@@ -33,6 +33,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 
 
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_MOMENT = 0.01  # seconds
+
+
 class Interrupted(BaseException):
     """A signal asked the process to end; cleaning up goes first."""
 
@@ -82,8 +86,8 @@ def cli() -> None:
 def run(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
     words = list(sys.argv[1:] if args is None else args)
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, _interrupt)
+    sys.unraisablehook = _not_lost
+    _listen()
     try:
         code = _run(words)
         _deaf()  # what is left is leaving
@@ -150,6 +154,11 @@ def _fail(message: str, code: int, words: list[str], facts: Mapping[str, Any]) -
     return code
 
 
+def _listen() -> None:
+    for number in _ENDING:
+        signal.signal(number, _interrupt)
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     _deaf()
     raise Interrupted(number)
@@ -157,8 +166,19 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _deaf() -> None:
     """Once is enough: a second signal must not disturb the cleaning up, nor the leaving."""
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    for number in _ENDING:
         signal.signal(number, signal.SIG_IGN)
+
+
+def _not_lost(caught: sys.UnraisableHookArgs) -> None:
+    """Python drops what is raised in a finalizer or a callback of its own: a signal is sent again a moment later."""
+    stop = caught.exc_value
+    if not isinstance(stop, Interrupted):
+        sys.__unraisablehook__(caught)
+        return
+    _listen()
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(stop.number))
+    signal.setitimer(signal.ITIMER_REAL, _MOMENT)
 
 
 def _reader_gone() -> int:

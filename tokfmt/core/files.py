@@ -21,6 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import FormatError, SourceChangedError, TruncatedError
+from tokfmt.core.heap import keep_freed_memory
+
+keep_freed_memory()  # here, because every process that reads anything comes by
 
 _MOST_OPEN = 256
 """Descriptors kept open at once; a dataset of more files opens the others for each read."""

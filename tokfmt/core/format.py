@@ -195,7 +195,11 @@ class TokenWriter(Protocol):
         """Cut the output into disjoint regions of about `size` tokens that cover it. Zero sequences: no regions."""
 
     def create(self, source: TokenReader) -> None:
-        """Make the destination with everything preallocated. Called once, before any `write`."""
+        """Make the destination with everything preallocated. Called once, before any `write`.
+
+        A writer of one split finds those written before in the same destination, and, when a run was killed in here and
+        is continued, what this split's own `create` had made by then.
+        """
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
         """Write one region: in any order, in any process, again if need be, always the same bytes.

@@ -116,6 +116,21 @@ class Segmented(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Target:
+    """A token that a field points to.
+
+    Attributes:
+        path: The file.
+        offset: A byte of a token; of compressed data, of the chunk that holds it.
+        beyond: How many tokens after that one (the first of the chunk) it is.
+    """
+
+    path: Path
+    offset: int
+    beyond: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Field:
     """One annotated piece of a file.
 
@@ -127,6 +142,7 @@ class Field:
         meaning: What that means, in a few words; "" when the name says it.
         wrong: It breaks the format's rules (see `Format.check` for the finding).
         path: The file that `offset` counts in, when it is not the section's.
+        target: The token it is about, if not the one at `offset`: where the sequence of an index entry begins.
     """
 
     name: str
@@ -136,6 +152,7 @@ class Field:
     meaning: str = ""
     wrong: bool = False
     path: Path | None = None
+    target: Target | None = None
 
 
 class Section(Protocol):

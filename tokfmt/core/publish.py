@@ -17,22 +17,22 @@ next one; only a run that keeps nothing removes it. The lock is a file, because 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
 from tokfmt.core.durable import sync_directory, sync_tree, write_whole
 from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageError, printable
+from tokfmt.core.rename import EXCHANGE, NOREPLACE, aside, rename
 
-_AT_FDCWD = -100
-_NOREPLACE, _EXCHANGE = 1, 2
+_OLD = ".old"
+_ABSENT, _UNKNOWN = 0, -1  # no inode has these numbers
 _TRIES, _PAUSE = 20, 0.05
 
 KEPT = ("resume", "shards")
@@ -48,7 +48,6 @@ class Staging:
         path: Where to build it; same name, in the hidden sibling.
         scratch: A directory for intermediate files, removed at the end.
         keep: Leave the sibling behind at the end. Only with `kept`, and then so from the start.
-        published: The destination is there, whole: now, or since an earlier run that was killed before it could end.
         removed: Names of kept siblings of dead processes that made way.
     """
 
@@ -65,7 +64,8 @@ class Staging:
         """
         self.destination = Path(os.path.abspath(destination))
         self.overwrite = overwrite
-        self.keep, self.published, self._sealed = bool(kept), False, False
+        self.keep, self._sealed = bool(kept), False
+        self._inode, self._replaced, self._published = _UNKNOWN, _ABSENT, False
         self._began = 0
         self.removed: tuple[str, ...] = ()
         self._kept, self._shared, self._lock = kept, shared, -1
@@ -73,11 +73,14 @@ class Staging:
 
     def _settle(self) -> None:
         self.home = hidden_sibling(self.destination, self._kept or secrets.token_hex(4))
-        self.path = self.home / "build" / self.destination.name
+        self.path = self._built()
         self.scratch = self.home / "scratch"
 
+    def _built(self) -> Path:
+        return self.home / "build" / self.destination.name
+
     def __enter__(self) -> Staging:
-        self.published = self._was_published()
+        self._inode = self._told()
         if not self.overwrite and not self.published and os.path.lexists(self.destination):
             raise DestinationExistsError(self.destination)
         try:
@@ -150,34 +153,91 @@ class Staging:
         """
         parent = self.destination.parent
         try:
-            drafts = {self._draft(name, text): parent / name for name, text in beside.items() if text is not None}
+            drafts = {name: self._draft(name, text) for name, text in beside.items() if text is not None}
             if not self.published:
                 self.seal()
-                self._appear(parent / name for name in beside)
-            for draft, final in drafts.items():
-                os.replace(draft, final)
+                try:
+                    self._appear([parent / name for name in beside])
+                except BaseException:
+                    if not self.published:
+                        self._bring_back()
+                    raise
+                self._published = True
+            for name in beside:
+                self._accompany(drafts.get(name), parent / name)
             sync_directory(parent)
         except FileExistsError as error:
             raise DestinationExistsError(self.destination) from error
         except OSError as error:
             raise self._failure(error) from error
 
-    def _appear(self, beside: Iterable[Path]) -> None:
-        """The one step."""
-        if self._kept:
-            write_whole(self.home / "published", str(os.stat(self.path).st_ino).encode())
-        there = os.path.lexists(self.destination)
-        if there and not self.overwrite:
-            raise DestinationExistsError(self.destination)
-        for path in beside:
-            self._remove_stale(path, replaced=there)
-        _rename(self.path, self.destination, _EXCHANGE if there else _NOREPLACE)
-        self.published = True
+    @property
+    def published(self) -> bool:
+        """The destination is there, whole: now, or since an earlier run that was killed before it could end.
 
-    def _remove_stale(self, beside: Path, *, replaced: bool) -> None:
-        """Remove what stands beside the destination, unless whoever made the destination meanwhile put it there."""
+        A rename keeps the inode, so this is so from the very step that makes it so, whatever signal comes right after.
+        """
+        self._published = self._published or self._stands()
+        return self._published
+
+    def _stands(self) -> bool:
+        """The destination is what was built here."""
+        return _inode(self.destination) == self._inode
+
+    def _told(self) -> int:
+        """The inode that an earlier run was about to publish from here, if any."""
+        try:
+            return int((self.home / "published").read_bytes())
+        except (OSError, ValueError):
+            return _UNKNOWN
+
+    def _appear(self, beside: Sequence[Path]) -> None:
+        """The one step."""
+        self._inode = os.lstat(self.path).st_ino
+        if self._kept:
+            write_whole(self.home / "published", str(self._inode).encode())
+        for tries_left in reversed(range(_TRIES)):
+            self._replaced = _inode(self.destination)
+            there = self._replaced != _ABSENT
+            if there and not self.overwrite:
+                raise DestinationExistsError(self.destination)
+            for path in beside:
+                self._set_aside(path, replaced=there)
+            try:
+                rename(self.path, self.destination, EXCHANGE if there else NOREPLACE)
+            except FileExistsError:  # it came since we looked
+                if not self.overwrite or not tries_left:
+                    raise
+            except FileNotFoundError:  # it went
+                if not there or not tries_left:
+                    raise
+            else:
+                return
+
+    def _set_aside(self, beside: Path, *, replaced: bool) -> None:
+        """Take away what stands beside the destination, unless whoever made the destination meanwhile put it there."""
         with contextlib.suppress(FileNotFoundError):
             if replaced or os.lstat(beside).st_ctime_ns < self._began:
+                os.replace(beside, self.home / f"{beside.name}{_OLD}")
+
+    def _bring_back(self) -> None:
+        """Put back what was set aside, if the destination is still, or again, the old one."""
+        if _inode(self.destination) != self._replaced:
+            return
+        for old in self.home.glob(f"*{_OLD}"):
+            os.replace(old, self.destination.with_name(old.name.removesuffix(_OLD)))
+
+    def _accompany(self, draft: Path | None, beside: Path) -> None:
+        """Put a file beside the destination, or none, unless another run has replaced the destination since."""
+        if not self._stands():
+            return
+        if draft is None:
+            beside.unlink(missing_ok=True)
+            return
+        mine = os.lstat(draft)
+        os.replace(draft, beside)
+        with contextlib.suppress(FileNotFoundError):
+            if not self._stands() and os.path.samestat(os.lstat(beside), mine):
                 beside.unlink()
 
     def _draft(self, name: str, content: bytes) -> Path:
@@ -197,23 +257,18 @@ class Staging:
 
     def withdraw(self) -> None:
         """Take back what `publish` made visible: the destination is again what it was before."""
-        if not self.published:
+        self._published = False
+        if not self._stands():
             return
-        if os.path.lexists(self.path):
-            _rename(self.path, self.destination, _EXCHANGE)
+        built = self._built()
+        if os.path.lexists(built):
+            rename(built, self.destination, EXCHANGE)
         else:
-            _rename(self.destination, self.path, _NOREPLACE)
-            if os.path.lexists(_aside(self.path)):
-                os.rename(_aside(self.path), self.destination)
-        self.published = False
-
-    def _was_published(self) -> bool:
-        """Whether the destination is what an earlier run built here; a rename keeps the inode."""
-        try:
-            told = (self.home / "published").read_bytes()
-            return told == str(os.stat(self.destination).st_ino).encode()
-        except OSError:
-            return False
+            rename(self.destination, built, NOREPLACE)
+            if os.path.lexists(aside(built)):
+                os.rename(aside(built), self.destination)
+        self.path = built
+        self._bring_back()
 
     def _leave(self) -> None:
         if not self.keep:
@@ -223,12 +278,13 @@ class Staging:
             self._lock = -1
 
     def _discard(self) -> None:
-        home = self.home
         if self._kept:  # half of it must not be taken over
-            home = hidden_sibling(self.destination, secrets.token_hex(4))
-            with contextlib.suppress(OSError):
-                os.rename(self.home, home)
-        shutil.rmtree(home, ignore_errors=True)
+            kept, self._kept, self.home = self.home, "", hidden_sibling(self.destination, secrets.token_hex(4))
+            try:
+                os.rename(kept, self.home)
+            except OSError:
+                self.home = kept
+        shutil.rmtree(self.home, ignore_errors=True)
 
 
 def publish_together(stagings: Mapping[Staging, Mapping[str, bytes | None]]) -> None:
@@ -242,13 +298,20 @@ def publish_together(stagings: Mapping[Staging, Mapping[str, bytes | None]]) -> 
             staging.seal()
         try:
             for staging in stagings:
-                staging.publish()
+                staging.publish(dict.fromkeys(stagings[staging]))
         except BaseException:
             for staging in stagings:
                 staging.withdraw()
             raise
     for staging, beside in stagings.items():
         staging.publish(beside)
+
+
+def _inode(path: Path) -> int:
+    try:
+        return os.lstat(path).st_ino
+    except OSError:
+        return _ABSENT
 
 
 def _prefix(destination: Path) -> str:
@@ -301,54 +364,21 @@ def remove_leftovers(destination: Path, *, spare: bool = False) -> tuple[str, ..
         with contextlib.suppress(OSError):
             fd = take_lock(Path(entry.path, "lock"))
             if fd >= 0:
-                aside = _aside(Path(entry.path, "build", destination.name))
-                if os.path.lexists(aside) and not os.path.lexists(destination):
-                    os.rename(aside, destination)  # killed between the two renames: the old one comes back
+                old = aside(Path(entry.path, "build", destination.name))
+                if os.path.lexists(old) and not os.path.lexists(destination):
+                    os.rename(old, destination)  # killed between the two renames: the old one comes back
                 shutil.rmtree(entry.path, ignore_errors=True)
                 os.close(fd)
                 removed += [entry.name] if kept else []
     return tuple(removed)
 
 
-def _rename(old: Path, new: Path, how: int) -> None:
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if rename is None:
-        _rename_portably(old, new, how)
-        return
-    if rename(_AT_FDCWD, os.fsencode(old), _AT_FDCWD, os.fsencode(new), how) == 0:
-        return
-    code = ctypes.get_errno()
-    if code in (errno.ENOSYS, errno.EINVAL):  # an old kernel, or a file system without the flags
-        _rename_portably(old, new, how)
-        return
-    raise OSError(code, os.strerror(code), str(new))
-
-
-def _rename_portably(old: Path, new: Path, how: int) -> None:
-    if how == _EXCHANGE:
-        os.rename(new, _aside(old))
-        try:
-            os.rename(old, new)
-        except BaseException:
-            os.rename(_aside(old), new)
-            raise
-    elif old.is_dir():
-        if os.path.lexists(new):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(new))
-        os.rename(old, new)
-    else:
-        os.link(old, new)
-        os.unlink(old)
-
-
-def _aside(path: Path) -> Path:
-    """Where what was replaced waits, if the file system cannot swap."""
-    return path.with_name(f"{path.name}.replaced")
-
-
 def write_error(path: Path, error: OSError) -> OutageError:
-    """An operating system's error while writing, as a sentence."""
-    return OutageError(f"{printable(path)}: cannot be written: {_why(error)}")
+    """An operating system's error while writing, as a sentence; with its notes."""
+    outage = OutageError(f"{printable(path)}: cannot be written: {_why(error)}")
+    for note in getattr(error, "__notes__", ()):
+        outage.add_note(note)
+    return outage
 
 
 def _why(error: OSError) -> str:

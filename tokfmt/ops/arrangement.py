@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
@@ -198,13 +198,14 @@ def portion_of(axis: TokenReader, arrangement: Arrangement, portion: Portion) ->
 def arranged(
     axis: TokenReader, arrangement: Arrangement, portion: Portion, workers: Workers, progress: Progress
 ) -> Iterator[TokenReader]:
-    """The sequences of a portion, in their order; what it takes in scratch goes at the end."""
+    """The sequences of a portion, in their order; what it takes in scratch goes at the end, if nothing is kept."""
     chosen = portion_of(axis, arrangement, portion)
     if arrangement.shuffle is None:
         yield chosen
         return
     progress.phase(" ".join(filter(None, ("shuffling", portion.split))), chosen.info.tokens, "tokens")
-    with shuffled(chosen, arrangement.shuffle, workers, progress=progress.advance) as reader:
+    part = portion.split or ""
+    with shuffled(chosen, arrangement.shuffle, workers, part=part, progress=progress.advance) as reader:
         yield reader
 
 
@@ -222,17 +223,8 @@ def write(
     lengths = {region.index: len(region.tokens) for region in job.regions}
     progress.phase(" ".join(filter(None, ("writing", portion.split))), sum(lengths.values()), "tokens")
     top = -1
-    for receipt in run(job, workers, shard):
+    for receipt in run(job, workers, shard, portion.split or ""):
         top = max(top, receipt.max_id)
         progress.advance(lengths[receipt.region])
     info = reader.info
     return Written(portion, info.sequences, info.tokens, top if top >= 0 else None, len(job.regions))
-
-
-def scratch_of(workers: Workers, portion: Portion) -> Workers:
-    """The same workers with a scratch directory of the portion's own."""
-    if portion.split is None:
-        return workers
-    home = workers.scratch / f"split-{portion.split}"
-    home.mkdir(exist_ok=True)
-    return replace(workers, scratch=home)

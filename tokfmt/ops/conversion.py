@@ -22,10 +22,9 @@ from tokfmt.ops.arrangement import (
     arranged,
     portion_of,
     portions,
-    scratch_of,
     write,
 )
-from tokfmt.ops.copy_records import copy_records
+from tokfmt.ops.copy_records import copies_in, copy_records
 from tokfmt.ops.lines import LineReader, LineWriter, lines_in
 from tokfmt.ops.losses import Prepared, accepted, known_losses, prepare
 from tokfmt.ops.manifest import manifest_path
@@ -49,6 +48,7 @@ from tokfmt.ops.verify import lines_of, verify_records, verify_tokens
 from tokfmt.ops.workplace import facts_of, workplace
 from tokfmt.run.cluster import slots
 from tokfmt.run.execute import make_executor
+from tokfmt.run.journal import Forgetful
 from tokfmt.run.plan import Workers
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ if TYPE_CHECKING:
 
 _NOTES = 20  # on sources that are said one by one
 PathLike = str | os.PathLike[str]
-Stagings = Mapping[Path, Staging]
+Places = Mapping[Path, tuple[Staging, Forgetful]]
+"""By destination: where it is built, and the journal of what is done of it."""
 
 
 class Run:
@@ -94,8 +95,7 @@ class Run:
 
     def convert(self) -> Conversion:
         request = self.request
-        if request.kept and not request.arrangement.plain:
-            raise OptionError("--resume and --shard do not go with --shuffle or shares in --split: those start over")
+        self._refuse_shards()
         destinations = list(dict.fromkeys(portion.destination for portion in self.portions))
         for destination in destinations:
             _guard(request, destination)
@@ -114,15 +114,15 @@ class Run:
             return self._dry_run(sources)
         facts = facts_of(request, self._resolved(sources), before) if request.kept else {}
         with ExitStack() as stack:
-            places = {
-                path: stack.enter_context(workplace(replace(request, destination=path), facts, self._note))
+            places: Places = {
+                path: stack.enter_context(workplace(replace(request, destination=path), facts, self._say))
                 for path in destinations
             }
             stagings = {path: staging for path, (staging, _) in places.items()}
             staging, journal = places[destinations[0]]
             with make_executor(request.executor, request.jobs) as executor:
                 workers = Workers(executor, slots(executor, request.jobs), staging.scratch, journal)
-                done = self._copy(sources, stagings, workers) if copies else self._write(sources, stagings, workers)
+                done = self._copy(sources, places, workers) if copies else self._write(sources, places, workers)
             publishes = request.shard is None  # else --finish does
             beside = self._manifests(done, sources, stagings) if request.manifest and publishes else {}
             check_unchanged(before, request.source.paths)
@@ -131,6 +131,20 @@ class Run:
                     {place: {manifest_path(path).name: beside.get(path)} for path, place in stagings.items()}
                 )
         return done
+
+    def _refuse_shards(self) -> None:
+        """A shard writes its part without any other being there; --finish names one destination."""
+        arrangement = self.request.arrangement
+        if not self.request.shard or arrangement.plain:
+            return
+        if arrangement.shuffle is not None:
+            what, why = "--shuffle", "in a shuffled order a part may need any sequence, so each shard would read all"
+        else:
+            what, why = "shares in --split", "--finish publishes one destination, and splits are several"
+        raise OptionError(
+            f"--shard does not go with {what}: {why}. --executor dask spreads one run over machines, and --resume "
+            "continues it"
+        )
 
     def _need_tokenizer(self, sources: Sequence[Source]) -> None:
         for source in sources:
@@ -169,6 +183,10 @@ class Run:
 
     def _note(self, text: str) -> None:
         self.notes.append(printable(text))
+        self._say(text)
+
+    def _say(self, text: str) -> None:
+        """For whoever watches; not of the result, which is the same however often the run was interrupted."""
         self.progress.note(printable(text))
 
     # records to records: lines are copied as they stand
@@ -177,25 +195,25 @@ class Run:
         records = [isinstance(source.reader, RecordReader) for source in sources]
         return all(records) and self.format is sources[0].format and self.tokenizer is None
 
-    def _copy(self, sources: Sequence[Source], stagings: Stagings, workers: Workers) -> Conversion:
+    def _copy(self, sources: Sequence[Source], places: Places, workers: Workers) -> Conversion:
         readers = [source.reader for source in sources if isinstance(source.reader, RecordReader)]
         kinds = {reader.info.kind for reader in readers}
         if len(kinds) > 1:
             raise ConversionError("some sources hold text and some ids; give --tokenizer to make ids of the text")
-        plain, path = self.request.arrangement.plain, stagings[self.portions[0].destination].path
-        copy = path if plain else workers.scratch / "lines"
+        plain, path = self.request.arrangement.plain, places[self.portions[0].destination][0].path
+        copy = path if plain else copies_in(workers) / "lines"
         copied = copy_records(readers, copy, self.request.select, workers, self.progress)
         written = [Written(self.portions[0], copied.records, None, None, copied.tasks)]
         if not plain:
             lines = LineReader(copy, copied.records)
-            written = [self._write_lines(lines, portion, stagings, workers) for portion in self.portions]
+            written = [self._write_lines(lines, portion, places, workers) for portion in self.portions]
         elif self.request.verify:
             verify_records(lines_of(readers, self.request.select), path, self.format, self.progress)
         dropped = {"invalid-lines": f"{copied.invalid:,} invalid lines"} if copied.invalid else {}
         return self._result(sources, Separator(None), written, dropped)
 
-    def _write_lines(self, lines: TokenReader, portion: Portion, stagings: Stagings, workers: Workers) -> Written:
-        path, workers = stagings[portion.destination].path, scratch_of(workers, portion)
+    def _write_lines(self, lines: TokenReader, portion: Portion, places: Places, workers: Workers) -> Written:
+        path, workers = _place(portion, places, workers)
         with arranged(lines, self.request.arrangement, portion, workers, self.progress) as view:
             written = write(view, LineWriter(path), portion, self.request.region, workers, self.progress)
             if self.request.verify:
@@ -204,12 +222,12 @@ class Run:
 
     # everything else: a token axis
 
-    def _write(self, sources: Sequence[Source], stagings: Stagings, workers: Workers) -> Conversion:
+    def _write(self, sources: Sequence[Source], places: Places, workers: Workers) -> Conversion:
         request, eos = self.request, self._separator(sources)
         axis, invalid = token_axis(sources, self.tokenizer, request.select, workers, self.progress)
         self._need_separator(axis, eos)
         target = Target(eos.eos_id, self._decoder(sources), request.source.drop, keep_parts=workers.journal.keeps)
-        writer = self.format.writer(stagings[self.portions[0].destination].path, self.options, target)
+        writer = self.format.writer(places[self.portions[0].destination][0].path, self.options, target)
         prepared = prepare(
             axis, sources, writer, eos.eos_id, request.source.drop, str(request.destination), workers,
             split_chosen=request.source.one_split,
@@ -217,14 +235,14 @@ class Run:
         dropped = dict(prepared.dropped)
         if invalid:
             dropped["invalid-lines"] = f"{invalid:,} invalid lines"
-        written = [self._write_portion(prepared, portion, stagings, target, workers) for portion in self.portions]
+        written = [self._write_portion(prepared, portion, places, target, workers) for portion in self.portions]
         prepared.reader.close()
         return self._result(sources, eos, written, dropped)
 
     def _write_portion(
-        self, prepared: Prepared, portion: Portion, stagings: Stagings, target: Target, workers: Workers
+        self, prepared: Prepared, portion: Portion, places: Places, target: Target, workers: Workers
     ) -> Written:
-        path, workers = stagings[portion.destination].path, scratch_of(workers, portion)
+        path, workers = _place(portion, places, workers)
         with arranged(prepared.reader, self.request.arrangement, portion, workers, self.progress) as view:
             carried = prepared.carried(view)
             writer = self.format.writer(path, self._options(portion), target)
@@ -319,7 +337,9 @@ class Run:
         info, tasks = view.info, len(writer.regions(view, self.request.region))
         return Written(portion, info.sequences, info.tokens, info.max_id, tasks)
 
-    def _manifests(self, done: Conversion, sources: Sequence[Source], stagings: Stagings) -> dict[Path, bytes]:
+    def _manifests(
+        self, done: Conversion, sources: Sequence[Source], stagings: Mapping[Path, Staging]
+    ) -> dict[Path, bytes]:
         shares = self.request.arrangement.shares
         given = {
             "options": {"from": pairs(self.request.source.options), "to": self._words()},
@@ -327,6 +347,12 @@ class Run:
             "split": shares.described() if shares else None,
         }
         return manifests(done, sources, stagings, given, self.progress)
+
+
+def _place(portion: Portion, places: Places, workers: Workers) -> tuple[Path, Workers]:
+    """Where a portion is written, and the workers with the scratch directory and the journal of its destination."""
+    staging, journal = places[portion.destination]
+    return staging.path, replace(workers, scratch=staging.scratch, journal=journal)
 
 
 def _total(counts: Sequence[int | None]) -> int | None:

@@ -54,7 +54,7 @@ def copy_records(
     """Write the selected records of all readers to `path`, one line each, in order."""
     blocks = list(enumerate(selected_blocks(readers, selection)))
     progress.phase("copying", sum(block.stop - block.start for _, (_, block) in blocks), "bytes")
-    parts, home = [], workers.scratch / "done-copies"
+    parts, home = [], copies_in(workers)
     home.mkdir(exist_ok=True)
     kind: Kind[tuple[int, tuple[int, Block]], _Part] = Kind(
         "copy",
@@ -69,8 +69,13 @@ def copy_records(
     parts.sort(key=lambda part: part.number)
     journal, paths = workers.journal, [part.path for part in parts]
     journal.sync()
-    journal.once("committed", lambda: concatenate(paths, path, keep=journal.keeps))
+    journal.once("copied", lambda: concatenate(paths, path, keep=journal.keeps))
     return Copied(sum(p.records for p in parts), sum(p.invalid for p in parts), len(parts))
+
+
+def copies_in(workers: Workers) -> Path:
+    """The directory in scratch that holds the parts; made by `copy_records`."""
+    return workers.scratch / "done-copies"
 
 
 def _copy_block(shared: tuple[list[RecordReader], Path], item: tuple[int, tuple[int, Block]]) -> _Part:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import FormatError, OptionError, UnsupportedError
 from tokfmt.core.publish import Staging, write_error
-from tokfmt.formats.jsonl.lines import Lines, walk
+from tokfmt.formats.jsonl.lines import Lines, bounds, walk
 from tokfmt.formats.jsonl.options import MAX_LINE
 from tokfmt.formats.jsonl.problems import Fault, line_error
 from tokfmt.formats.jsonl.raw_index import index_path
@@ -21,7 +21,11 @@ from tokfmt.formats.jsonl.validate import Validator
 from tokfmt.formats.pickled_index import write_entries
 
 _ENTRIES = 1 << 16  # entries held at once
+_BARE = 4  # bytes of a line that may be nothing but a byte order mark and a carriage return
 _DROP = "--drop-invalid leaves such lines out of the index"
+
+Pairs = NDArray[np.int64]
+Faults = Callable[[Lines], list[tuple[int, Fault]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +91,43 @@ def write_index(
 def _spill(text: TextFile, validator: Validator | None, out: BinaryIO, *, drop_invalid: bool) -> tuple[int, int]:
     """Write (offset, length) of each valid line, int64[2] each; how many there are, and how many lines are left out."""
     entries = dropped = 0
-    for lines in walk(text, 0, None, MAX_LINE):
-        faults = _empty(lines) if validator is None else validator.faults(lines)
+    found = _found(text, drop_invalid) if validator is None else _looked_at(text, validator.faults, drop_invalid)
+    for pairs, lines in found:
+        out.write(pairs.data)
+        entries, dropped = entries + len(pairs), dropped + lines - len(pairs)
+    if not entries and not drop_invalid:
+        raise FormatError(text.path, "is empty", remedy="--drop-invalid writes an index without entries")
+    return entries, dropped
+
+
+def _looked_at(
+    text: TextFile, faults_of: Faults, drop_invalid: bool, start: int = 0, stop: int | None = None
+) -> Iterator[tuple[Pairs, int]]:
+    """Offset and length of each valid line, int64[n, 2], and how many lines that was of, some at a time."""
+    for lines in walk(text, start, stop, MAX_LINE):
+        faults = faults_of(lines)
         if faults and not drop_invalid:
             index, fault = faults[0]
             remedy = fault.remedy.partition(";")[0]
             raise line_error(text, lines.offset + int(lines.starts[index]), replace(fault, remedy=f"{remedy}; {_DROP}"))
-        pairs = np.stack(lines.stretches(), axis=1)
-        kept = np.delete(pairs, [index for index, _ in faults], axis=0) if faults else pairs
-        out.write(kept.tobytes())
-        entries, dropped = entries + len(kept), dropped + len(faults)
-    if not entries and not drop_invalid:
-        raise FormatError(text.path, "is empty", remedy="--drop-invalid writes an index without entries")
-    return entries, dropped
+        pairs = _pairs(*lines.stretches())
+        yield np.delete(pairs, [index for index, _ in faults], axis=0) if faults else pairs, len(pairs)
+
+
+def _found(text: TextFile, drop_invalid: bool) -> Iterator[tuple[Pairs, int]]:
+    """The same of lines that need not be looked at, unless one of them may be empty or too long."""
+    for starts, ends in bounds(text):
+        lengths = ends - starts
+        if len(lengths) and (int(lengths.min()) <= _BARE or int(lengths.max()) > MAX_LINE):
+            yield from _looked_at(text, _empty, drop_invalid, int(starts[0]), min(int(ends[-1]) + 1, text.size))
+        else:
+            yield _pairs(starts, lengths), len(lengths)
+
+
+def _pairs(offsets: NDArray[np.int64], lengths: NDArray[np.int64]) -> Pairs:
+    pairs = np.empty((len(offsets), 2), np.int64)
+    pairs[:, 0], pairs[:, 1] = offsets, lengths
+    return pairs
 
 
 def _empty(lines: Lines) -> list[tuple[int, Fault]]:

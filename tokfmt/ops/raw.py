@@ -59,6 +59,15 @@ class Raw:
         """See the function of the same name."""
         return _rows(self._file(path), offset, count)
 
+    def size_of(self, path: Path) -> int:
+        """Bytes of one of its files.
+
+        Raises:
+            FormatError: It is no regular file, or cannot be read.
+            UnsafeError: It lies outside of the dataset.
+        """
+        return self._file(path).size
+
     def _file(self, path: Path) -> File:
         if path not in self._files:
             if len(self._files) == _MOST_OPEN:

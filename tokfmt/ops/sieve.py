@@ -15,7 +15,7 @@ from tokfmt.core.ragged import Tokens
 
 _MOST = 1 << 20  # ids looked up; what is beyond is decoded
 
-_HOLDS, _ENDS, _FOLLOWS = 1, 2, 4
+_HOLDS, _ENDS, _FOLLOWS, _UNKNOWN = 1, 2, 4, 8
 
 
 class Sieve:
@@ -35,22 +35,24 @@ class Sieve:
         """Positions in `tokens` where a match may begin, ascending; int64."""
         if not len(tokens):
             return np.empty(0, np.int64)
-        top = int(tokens.max())
-        self._learn(min(top, _MOST) + 1)
         index = tokens if tokens.dtype.itemsize < 8 else np.minimum(tokens, _MOST).astype(np.int64)
-        roles = self._roles.take(index, mode="clip")
-        if top > _MOST:
-            roles[tokens > _MOST] = _HOLDS | _ENDS | _FOLLOWS
+        roles = self._looked_up(index, min(int(tokens.max()), _MOST))
         begins = roles & _HOLDS
-        begins[:-1] |= (roles[:-1] >> 1) & (roles[1:] >> 2)
+        begins[:-1] |= (roles[:-1] >> 1) & (roles[1:] >> 2) & 1
         return np.flatnonzero(begins)
 
-    def _learn(self, count: int) -> None:
-        """Look at the spelling of all ids below `count`."""
-        known = len(self._roles)
-        if count > known:
-            more = bytes(self._role(self.spelling[token]) for token in range(known, count))
-            self._roles = np.concatenate([self._roles, np.frombuffer(more, np.uint8)])
+    def _looked_up(self, index: NDArray[np.integer], top: int) -> NDArray[np.uint8]:
+        """The role of each token; ids met for the first time are learned."""
+        if top >= len(self._roles):
+            self._roles = np.append(self._roles, np.full(top + 1 - len(self._roles), _UNKNOWN, np.uint8))
+            self._roles[_MOST:] = _HOLDS | _ENDS | _FOLLOWS
+        roles = self._roles.take(index, mode="clip")
+        new = roles == _UNKNOWN
+        if new.any():
+            for token in np.unique(index[new]).tolist():
+                self._roles[token] = self._role(self.spelling[token])
+            roles = self._roles.take(index, mode="clip")
+        return roles
 
     def _role(self, piece: bytes) -> int:
         needle = self.needle

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,9 +41,13 @@ SCHEMA = "tokfmt.conversion/1"
 Facts = Mapping[str, object]
 Snapshot = Mapping[Path, tuple[int, int, int]]
 
+_IS_KEPT = "What was done is kept in "
 _FREE = {"jobs", "executor", "overwrite", "verify", "dry_run", "manifest", "resume", "shard", "finish", "destination"}
 _RESOLVED = {"to", "to_options", "seq_len", "tokenizer"}  # the caller says what became of them
-_WORDS = {"source.options": "--from-opt", "source.format": "--from", "source.paths": "the list of sources"}
+_WORDS = {
+    "source.options": "--from-opt", "source.format": "--from", "source.paths": "the list of sources",
+    "shares": "what --split deals out",
+}  # fmt: skip
 
 
 def plain(value: Any) -> Any:
@@ -53,6 +58,8 @@ def plain(value: Any) -> Any:
         return os.fspath(value)
     if isinstance(value, Mapping):
         return [f"{key}={item}" for key, item in value.items()]
+    if isinstance(value, Fraction):
+        return str(value)
     if isinstance(value, frozenset):
         return sorted(value)
     return [plain(item) for item in value] if isinstance(value, (tuple, list)) else value
@@ -68,6 +75,9 @@ def facts_of(request: Request, resolved: Facts, before: Snapshot) -> dict[str, o
     """
     asked = {key: value for key, value in _absolute(request).items() if key not in _FREE | _RESOLVED}
     asked |= {f"source.{key}": value for key, value in asked.pop("source").items()}
+    asked |= asked.pop("arrangement")
+    if asked["shares"]:
+        del asked["shares"]["seeded"]
     facts = {_WORDS.get(key, f"--{key.partition('.')[2] or key}".replace("_", "-")): v for key, v in asked.items()}
     shards = request.shard.count if request.shard else request.finish
     facts |= {"the version of tokfmt": tokfmt.__version__, "the number of shards": shards, **resolved}
@@ -103,14 +113,16 @@ def workplace(request: Request, facts: Facts, note: Callable[[str], None]) -> It
         request.destination, overwrite=request.overwrite, kept=request.kept, shared=request.shard is not None
     )
     with place as staging:
+        # until there is something worth keeping; whoever else works here keeps it
+        staging.keep = sharded or read_conversion(staging.home / "conversion.json") is not None
         new = _agree(staging, request, facts)
         shard = request.shard or Shard()
         also = [Shard(k, request.finish) for k in range(request.finish)]
         with Journal(staging.home, shard, also) as journal:
-            _tidy(staging, shard, everything=sharded)
-            if not new and not sharded:
-                note(f"continuing what is in {staging.home.name}")
             try:
+                _tidy(staging, shard, everything=sharded)
+                if not new and not sharded:
+                    note(f"continuing what is in {staging.home.name}")
                 yield staging, journal
             except BaseException as error:
                 hopeless = isinstance(error, _HOPELESS)
@@ -118,10 +130,17 @@ def workplace(request: Request, facts: Facts, note: Callable[[str], None]) -> It
                     sharded and not isinstance(error, VerificationError)
                 )
                 if staging.keep and not hopeless:
-                    again = "the same again" if sharded else "again with --resume"
-                    error.add_note(f"What was done is kept in {staging.home.name}: run {again} to continue")
+                    _say_kept(error, staging.home.name, "the same again" if sharded else "again with --resume")
                 raise
         staging.keep = not staging.published
+
+
+def _say_kept(error: BaseException, home: str, again: str) -> None:
+    """One note for all destinations of a conversion."""
+    notes = getattr(error, "__notes__", [])
+    homes = [note.removeprefix(_IS_KEPT).partition(": run ")[0] for note in notes if note.startswith(_IS_KEPT)]
+    notes[:] = [note for note in notes if not note.startswith(_IS_KEPT)]
+    error.add_note(f"{_IS_KEPT}{', '.join([home, *homes])}: run {again} to continue")
 
 
 def _agree(staging: Staging, request: Request, facts: Facts) -> bool:

@@ -3,7 +3,7 @@
 In the hidden sibling of a destination that is kept (`core.publish.Staging`):
 
     setup                 locked while something is done once for all
-    created.json ...      what was done once: the value that came of it
+    created.json ...      what was done once: the value that came of it (created-train.json: of one split)
     journal-3-of-8        what shard 3 of 8 has finished, a line each (0 of 1: all of it)
 
     line = crc32 of the rest, 8 hex digits; a space; JSON [kind, number, facts]; newline
@@ -35,6 +35,7 @@ from tokfmt.core.publish import take_lock
 T = TypeVar("T")
 Done = Mapping[int, Any]
 
+_CREATED = "created"
 _SHARE = 9  # syncing may take one part of ten
 
 
@@ -61,8 +62,8 @@ class Forgetful:
         """What `make` gives (JSON), called by the first run only."""
         return make()
 
-    def begin(self, create: Callable[[], None]) -> None:
-        """Make the destination, once."""
+    def begin(self, create: Callable[[], None], part: str = "") -> None:  # noqa: ARG002
+        """Make the destination, or one part of it after another, once."""
         create()
 
     def durable(self, task: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
@@ -168,14 +169,15 @@ class Journal(Forgetful):
             write_whole(path, json.dumps(value).encode())
             return value
 
-    def begin(self, create: Callable[[], None]) -> None:
+    def begin(self, create: Callable[[], None], part: str = "") -> None:
         def afresh() -> None:
             build = self.home / "build"
-            shutil.rmtree(build)  # a run may have been killed while it made the destination
-            build.mkdir()
+            if not any(self.home.glob(f"{_CREATED}*.json")):
+                shutil.rmtree(build)  # a run may have been killed while it made the destination
+                build.mkdir()
             create()
 
-        self.once("created", afresh)
+        self.once(of_part(_CREATED, part), afresh)
 
     def durable(self, task: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
         return _Durable(task, self.home)
@@ -203,6 +205,11 @@ class Journal(Forgetful):
                 raise
         finally:
             os.close(self._fd)
+
+
+def of_part(name: str, part: str) -> str:
+    """The name under which something is kept for one part (split) of a conversion; the name itself for all of it."""
+    return f"{name}-{part}" if part else name
 
 
 class _Durable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -16,7 +16,7 @@ from tokfmt.core.errors import IncompleteWriteError
 from tokfmt.core.format import REGION, Receipt, Region, TokenWriter
 from tokfmt.run.cluster import ClusterExecutor
 from tokfmt.run.execute import run_tasks
-from tokfmt.run.journal import Forgetful, Shard
+from tokfmt.run.journal import Forgetful, Shard, of_part
 
 S = TypeVar("S")
 I = TypeVar("I")  # noqa: E741 - an item
@@ -84,7 +84,7 @@ def plan(source: TokenReader, writer: TokenWriter, size: int = REGION) -> Plan:
     return Plan(writer, source, writer.regions(source, size))
 
 
-def run(job: Plan, workers: Workers, shard: Shard | None = None) -> Iterator[Receipt]:
+def run(job: Plan, workers: Workers, shard: Shard | None = None, part: str = "") -> Iterator[Receipt]:
     """Create the destination, write every region, yield receipts as they come, and commit.
 
     What the workers' journal has of it is not done again.
@@ -93,20 +93,22 @@ def run(job: Plan, workers: Workers, shard: Shard | None = None) -> Iterator[Rec
         job: What to write.
         workers: Where.
         shard: Write this share only, and leave the commit to a run that finds all shares journaled.
+        part: Name of what is written, if it shares the journal with others.
 
     Raises:
         IncompleteWriteError: A region has no receipt; nothing was committed.
     """
     journal = workers.journal
-    journal.begin(lambda: job.writer.create(job.source))
+    journal.begin(lambda: job.writer.create(job.source), part)
     receipts: list[Receipt] = []
     regions = job.regions if shard is None else shard.of(job.regions)
-    for receipt in journaled(RECEIPTS, _write, job, regions, workers):
+    kind = replace(RECEIPTS, name=of_part(RECEIPTS.name, part))
+    for receipt in journaled(kind, _write, job, regions, workers):
         receipts.append(receipt)
         yield receipt
     journal.sync()
     if shard is None:
-        journal.once("committed", lambda: commit(job, receipts))
+        journal.once(of_part("committed", part), lambda: commit(job, receipts))
     else:
         journal.add("shard", shard.index, len(regions))
 

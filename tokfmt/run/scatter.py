@@ -4,9 +4,10 @@
     entries   24 a sequence        bucket after bucket: key <u8, start <i8, length <i8 (`ENTRY`), in order of the source
     tokens    width of the source  bucket after bucket: the tokens of the same sequences, but of those that are long
 
-Spills live in scratch for the time of one conversion; they are no format. A task counts first (offsets only), so every
-write has its place: a task may run again, and holds a window of tokens whatever it owns. Long sequences (more than
-`LONG` tokens) are not spilled: they are read from the source, one random access each.
+Spills live in scratch for the time of one conversion, however often that is continued; they are no format. A task
+counts first (offsets only), so every write has its place: a task may run again, and holds a window of tokens whatever
+it owns. Long sequences (more than `LONG` tokens) are not spilled: they are read from the source, one random access
+each.
 """
 
 from __future__ import annotations
@@ -67,6 +68,24 @@ class Spill:
     tokens: Offsets
     read: int
 
+    def facts(self) -> list[object]:
+        """What a journal says of it."""
+        return [self.entries.tolist(), self.tokens.tolist(), self.read]
+
+    @staticmethod
+    def recalled(job: Scatter, number: int, facts: tuple[list[int], list[int], int]) -> Spill | None:
+        """The spill that an earlier run wrote, or None when it is not there as journaled."""
+        entries, tokens = (np.array(counts, np.int64) for counts in facts[:2])
+        spill = Spill(number, spill_path(job, number), entries, tokens, facts[2])
+        size = int(entries[-1]) * ENTRY.itemsize + int(tokens[-1]) * job.source.info.dtype.itemsize
+        whole = len(entries) == job.buckets + 1 and spill.path.is_file() and spill.path.stat().st_size == size
+        return spill if whole else None
+
+
+def spill_path(job: Scatter, number: int) -> Path:
+    """Where a task spills."""
+    return job.home / f"spill-{number:06d}"
+
 
 def cuts(source: TokenReader) -> list[tuple[int, int, int]]:
     """Tasks: a number, and the sequences `first <= i < last` that it scatters."""
@@ -80,7 +99,7 @@ def cuts(source: TokenReader) -> list[tuple[int, int, int]]:
 def scatter(job: Scatter, item: tuple[int, int, int]) -> Spill:
     """Spill some sequences; the task function for `run.execute.run_tasks`."""
     number, first, last = item
-    path, dtype = job.home / f"spill-{number:06d}", job.source.info.dtype
+    path, dtype = spill_path(job, number), job.source.info.dtype
     entries, tokens = _counted(job, first, last)
     begin = int(entries[-1]) * ENTRY.itemsize
     path.unlink(missing_ok=True)

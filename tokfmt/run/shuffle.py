@@ -7,7 +7,8 @@ alone: not on tokens, windows, buckets, workers or the format. A bucket is a par
 1. tasks walk the source in order and spill each sequence to its bucket (`run.scatter`);
 2. `Shuffled` reads: a bucket fits in memory, is sorted by key when it is first wanted, and a few are kept.
 
-Nothing is held for each sequence: the shuffled offsets are a file as well. One copy of the tokens lies in scratch.
+Nothing is held for each sequence: the shuffled offsets are a file as well. One copy of the tokens lies in scratch; when
+the conversion may be continued (`run.journal`), spills are journaled as they are whole, and stay until its end.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from tokfmt.core.axis import Info, TokenReader, check_interval
 from tokfmt.core.errors import IncompleteWriteError
 from tokfmt.core.files import File
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of, reordered
-from tokfmt.run.execute import run_tasks
-from tokfmt.run.plan import Workers
+from tokfmt.run.journal import of_part
+from tokfmt.run.plan import Kind, Workers, journaled
 from tokfmt.run.scatter import ENTRY, LONG, MOST_BUCKETS, Scatter, Spill, cuts, scatter
 
 _KEPT = 1 << 26  # bytes of all buckets kept in memory, about
@@ -46,6 +47,7 @@ def shuffled(
     seed: int,
     workers: Workers,
     *,
+    part: str = "",
     bucket: int | None = None,
     progress: Callable[[int], None] = _ignore,
 ) -> Iterator[Shuffled]:
@@ -54,26 +56,39 @@ def shuffled(
     Args:
         source: What to shuffle. It is read again for long sequences.
         seed: 0..2^64-1.
-        workers: Where to run.
+        workers: Where to run; what its journal has is not done again.
+        part: Name of what is shuffled, if it shares the journal with others.
         bucket: Bytes that a bucket takes while it is sorted, about; the order does not depend on it.
         progress: Told how many more tokens were spilled.
     """
-    home, kept = workers.scratch / "shuffle", workers.jobs + 1
+    home, kept, journal = workers.scratch / of_part("done-shuffle", part), workers.jobs + 1, workers.journal
     size = bucket or min(max(_KEPT // kept, _SMALLEST), _LARGEST)
     info = source.info
     total = info.tokens * info.dtype.itemsize * 2 + info.sequences * _SORTING
-    job = Scatter(source, seed, min(max(1, -(-total // size)), MOST_BUCKETS), home)
-    shutil.rmtree(home, ignore_errors=True)  # what a run that was killed left in a scratch directory that is used again
-    home.mkdir()
+    wanted = min(max(1, -(-total // size)), MOST_BUCKETS)
+    job = Scatter(source, seed, journal.once(of_part("buckets", part), lambda: wanted), home)
+    home.mkdir(exist_ok=True)
     try:
         spills = []
-        for spill in run_tasks(scatter, job, cuts(source), workers.executor, workers.jobs, workers.scratch):
+        for spill in journaled(_spills(job, part), scatter, job, cuts(source), workers):
             spills.append(spill)
             progress(spill.read)
         spills.sort(key=lambda spill: spill.number)
         yield Shuffled(source, _Buckets(spills, info.dtype, kept), home / "offsets")
     finally:
-        shutil.rmtree(home, ignore_errors=True)
+        if not journal.keeps:
+            shutil.rmtree(home, ignore_errors=True)
+
+
+def _spills(job: Scatter, part: str) -> Kind[tuple[int, int, int], Spill]:
+    """How spills are journaled."""
+    return Kind(
+        of_part("spill", part),
+        number=lambda item: item[0],
+        finished=lambda spill: spill.number,
+        facts=lambda spill: spill.facts(),
+        recall=lambda number, facts: Spill.recalled(job, number, facts),
+    )
 
 
 class Shuffled:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -15,7 +16,7 @@ from tokfmt.ops.sources import SourceRequest
 from tokfmt.tui.about import summary
 from tokfmt.tui.loading import Loading, Result
 from tokfmt.tui.overlays import Overlays
-from tokfmt.tui.session import Session, open_session
+from tokfmt.tui.session import Session, Where, open_session
 from tokfmt.tui.tabs import TABS, Entry
 from tokfmt.tui.tabs.tab import Tab
 from tokfmt.tui.widgets.topbar import TabLabel, TopBar
@@ -39,6 +40,7 @@ class Browser(Overlays):
         others: How to open the others, which happens when they are first shown.
         tokenizer: As the user gave it.
         theme: A theme's name.
+        compared: The second dataset, opened: begin by comparing both.
     """
 
     TITLE = "tokfmt browse"
@@ -52,25 +54,33 @@ class Browser(Overlays):
     ]
 
     def __init__(
-        self, session: Session, others: Sequence[SourceRequest] = (), tokenizer: str | None = None, theme: str = DARK
+        self,
+        session: Session,
+        others: Sequence[SourceRequest] = (),
+        tokenizer: str | None = None,
+        theme: str = DARK,
+        compared: Session | None = None,
     ) -> None:
         super().__init__()
         self.requests = [session.request, *others]
-        self.sessions: dict[int, Session] = {0: session}
+        self.sessions: dict[int, Session] = {0: session, **({} if compared is None else {1: compared})}
+        self.tabs = [tab for tab in TABS if len(self.requests) == 2 or not tab.pair]
         self.loadings: dict[int, Loading] = {}
         self.current, self._tokenizer = 0, tokenizer
-        self.entry: Entry = TABS[0]
+        self.entry: Entry = TABS[0] if compared is None else next(tab for tab in TABS if tab.pair)
         self.theme = theme
 
     def compose(self) -> ComposeResult:
-        yield TopBar([(tab.name, tab.title, tab.key) for tab in TABS])
-        with ContentSwitcher(initial=TABS[0].name):
-            yield TABS[0].make()
+        yield TopBar([(tab.name, tab.title, tab.key) for tab in self.tabs])
+        with ContentSwitcher(initial=self.entry.name):
+            yield self.entry.make()
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
         self.show_dataset(0)
-        self._show_tab(TABS[0])
+        self._show_tab(self.entry)
+        # the footer keeps still while the app is in the background, as a page is until it has the focus
+        self.watch(self, "app_focus", lambda: self.call_after_refresh(self.screen.refresh_bindings), init=False)
 
     @property
     def session(self) -> Session:
@@ -86,26 +96,42 @@ class Browser(Overlays):
     def idle(self) -> bool:
         """Nothing is being loaded for anybody."""
         desks = [widget.desk for widget in self.query("*") if hasattr(widget, "desk")]
-        return all(loading.job is None for loading in self.loadings.values()) and all(desk.idle for desk in desks)
+        jobs = [owner.job for owner in (*self.loadings.values(), *self.query(Tab))]
+        return all(job is None for job in jobs) and all(desk.idle for desk in desks)
 
     # datasets
 
     def show_dataset(self, number: int) -> None:
         """Show a dataset, opening it when that has not been done."""
+        if self._open(number) is not None:
+            self.current = number
+            self.refresh_tabs()
+
+    def _open(self, number: int) -> Session | None:
+        """A dataset, opened, the rest of it being loaded; None when it cannot be, which is said."""
         if number not in self.sessions:
             try:
                 self.sessions[number] = open_session(self.requests[number], self._tokenizer)
             except TokfmtError as error:
                 self.notify(str(error), severity="error", timeout=15, markup=False)
-                return
-        self.current = number
+                return None
         if number not in self.loadings:
-            self.loadings[number] = Loading(self.session, lambda result: self.post_message(Loaded(result)))
-            self.loadings[number].start()
-        self._changed()
+            loading = Loading(self.sessions[number], lambda result: self.post_message(Loaded(result)))
+            self.loadings[number] = loading
+            loading.start()
+        return self.sessions[number]
 
-    def _changed(self) -> None:
-        """Tell everybody of the session."""
+    def pair(self) -> tuple[Session, Session] | None:
+        a, b = self._open(0), self._open(1)
+        return None if a is None or b is None else (a, b)
+
+    def pair_waits(self) -> str:
+        for number in (0, 1):
+            self.loadings[number].start_documents()
+        names = [name for number, name in ((0, "A"), (1, "B")) if self.loadings[number].stage is not None]
+        return f"opening {' and '.join(names)}" if names else ""
+
+    def refresh_tabs(self) -> None:
         for tab in self.query(Tab):
             tab.show(self.session)
         self._say()
@@ -120,8 +146,7 @@ class Browser(Overlays):
             loading.take(result)
             if isinstance(result.outcome, Exception):
                 self.notify(result.session.failure, severity="warning", timeout=10, markup=False)
-            elif result.session is self.session:
-                self._changed()
+            self.refresh_tabs()
         self._say()
 
     def next_view(self) -> None:
@@ -129,7 +154,7 @@ class Browser(Overlays):
         session, loading = self.session, self.loadings[self.current]
         if len(session.opened.views) > 1:
             session.switch()
-            self._changed()
+            self.refresh_tabs()
         elif session.opened.pending:
             loading.start_documents()
             self._say()
@@ -143,14 +168,18 @@ class Browser(Overlays):
         switcher, self.entry = self.query_one(ContentSwitcher), entry
         if not switcher.query(f"#{entry.name}"):
             tab = entry.make()
-            switcher.add_content(tab, id=entry.name)
+            switcher.mount(tab)  # known to the switcher at once, unlike with its add_content
             self.call_after_refresh(tab.show, self.session)
         switcher.current = entry.name
         self.query_one(TopBar).choose(entry.name)
         self.call_after_refresh(self.tab.enter)
 
     def action_tab(self, name: str) -> None:
-        self._show_tab(next(entry for entry in TABS if entry.name == name))
+        entry = next(entry for entry in TABS if entry.name == name)
+        if entry in self.tabs:
+            self._show_tab(entry)
+        else:
+            self.notify("This takes two datasets: tokfmt browse A B --diff")
 
     def on_tab_label_clicked(self, message: TabLabel.Clicked) -> None:
         self.action_tab(message.name)
@@ -160,7 +189,20 @@ class Browser(Overlays):
         self._show_tab(TABS[0])
         self.tab.reveal(position)
 
+    def go_to_where(self, where: Where) -> None:
+        """Show a row in the tab of sequences, the cursor on a token of it."""
+        self._show_tab(TABS[0])
+        self.tab.go(where)
+
+    def go_to_bytes(self, path: Path, offset: int, length: int = 0) -> None:
+        """Show bytes of a file in the tab of the index."""
+        self.action_tab("index")
+        self.call_after_refresh(lambda: self.tab.reveal_bytes(path, offset, length))
+
     def action_cancel(self) -> None:
+        self.cancel()
+
+    def cancel(self) -> None:
         if self.loadings[self.current].cancel():
             self._say()
 

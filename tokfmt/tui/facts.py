@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tokfmt.core.errors import TokfmtError, printable
-from tokfmt.core.inside import Place, place_of
+from tokfmt.core.inside import LocatedRecords, Place, place_of
 from tokfmt.core.records import RecordReader
 from tokfmt.tui.session import Session
 from tokfmt.tui.viewport import Damage, Span, fetched, fetched_span
@@ -51,7 +51,7 @@ def facts_of(session: Session, row: int, unit: int) -> TokenFacts | Damage | Non
     value = int(piece.units[0])
     label = None if piece.labels is None else int(piece.labels[0])
     position = None if span.start is None else span.start + unit
-    raw, spelled = _spelling(session, value)
+    raw, spelled = spelling(session, value)
     return TokenFacts(
         row,
         unit,
@@ -63,12 +63,25 @@ def facts_of(session: Session, row: int, unit: int) -> TokenFacts | Damage | Non
         _place(session, position),
         None if piece.masks is None else int(piece.masks[0]),
         label,
-        None if label is None else _spelling(session, label)[1],
+        None if label is None else spelling(session, label)[1],
         "separator" if value == alphabet.separator else "special" if value in alphabet.specials else "",
     )
 
 
-def _spelling(session: Session, value: int) -> tuple[bytes | None, str | None]:
+def place_of_unit(session: Session, row: int, unit: int) -> Place | None:
+    """The bytes of a token, of a record the line that holds it; None when nobody knows. Reads."""
+    reader = session.view.reader
+    if isinstance(reader, RecordReader):
+        try:
+            return reader.record_place(row) if isinstance(reader, LocatedRecords) else None
+        except (TokfmtError, IndexError):
+            return None
+    span = fetched_span(session.port, row)
+    return _place(session, span.start + unit) if isinstance(span, Span) and span.start is not None else None
+
+
+def spelling(session: Session, value: int) -> tuple[bytes | None, str | None]:
+    """What an id stands for: its bytes, and these escaped for people; None twice without a tokenizer."""
     alphabet = session.alphabet
     if alphabet.decoder is None:
         return None, None
@@ -87,5 +100,5 @@ def _place(session: Session, position: int | None) -> Place | None:
         return None
     try:
         return place_of(reader, position)
-    except TokfmtError:
+    except (TokfmtError, IndexError):  # an empty row at the end has no token
         return None

@@ -93,7 +93,7 @@ def open_first(request: SourceRequest) -> Opened:
     """
     path = Path(request.paths[0])
     format_ = registry.get(request.format) if request.format else registry.detect(path)
-    words, small = read_options(request, format_), _is_small(path)
+    words, small = read_options(request, format_), is_small(path)
     if "view" in option_names(format_.read_options) and not any(word.startswith("view=") for word in words):
         first = _samples(request, format_, words)
     else:
@@ -212,7 +212,7 @@ def joined(first: Opened, full: Opened) -> Opened:
     return replace(full, views=full.views + kept, notes=notes)
 
 
-def _is_small(path: Path) -> bool:
+def is_small(path: Path) -> bool:
     """Whether all files of a path together are; a directory is looked at no longer than that takes to tell."""
     total, seen, places = 0, 0, [path]
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.inside import place_of, position_of
@@ -14,6 +15,10 @@ from tokfmt.tui.opening import Opened, View, joined, open_first
 from tokfmt.tui.records import Characters, RecordPort
 from tokfmt.tui.viewport import Damage, Port, Span, fetched_span
 from tokfmt.tui.vocabulary import Choice, Vocabulary, choose
+
+if TYPE_CHECKING:
+    from tokfmt.ops.check import Verdict
+    from tokfmt.ops.stats import Statistics
 
 Where = tuple[int, int]
 """A row and a unit in it."""
@@ -30,6 +35,8 @@ class Session:
         choice: The tokenizer that was named, if any; `vocabulary` when it is loaded.
         failure: Why the second stage, or the tokenizer, failed; "" when it did not.
         generation: Counts what changed; a worker's answer to an older one is stale.
+        verdict: What a check has found, when there was one.
+        statistics: What was counted, as far as it was.
     """
 
     request: SourceRequest
@@ -39,6 +46,8 @@ class Session:
     vocabulary: Vocabulary | None = None
     failure: str = ""
     generation: int = 0
+    verdict: Verdict | None = None
+    statistics: Statistics | None = None
     _texts: dict[str, Port] = field(default_factory=dict, repr=False)
 
     @property

@@ -28,13 +28,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tokfmt.core.audit import Audit, Code, Repair
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, look
 from tokfmt.core.inside import Section
-from tokfmt.formats.flat_tokens.reader import FlatTokensReader, ReadOptions
-from tokfmt.formats.flat_tokens.writer import FlatTokensWriter, WriteOptions
+from tokfmt.formats.flat_tokens.options import ReadOptions, WriteOptions
+
+if TYPE_CHECKING:  # detection asks every format, and a codec takes 20 ms to load
+    from tokfmt.formats.flat_tokens.reader import FlatTokensReader
+    from tokfmt.formats.flat_tokens.writer import FlatTokensWriter
 
 _ARRAYS = {"encoded_tokens", "seq_starts"}
 _MARKS = {".zgroup", ".zattrs", ".zmetadata", "zarr.json"}
@@ -75,6 +79,8 @@ class FlatTokens:
         return Confidence.NAME if named else None
 
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader:  # noqa: ARG002
+        from tokfmt.formats.flat_tokens.reader import FlatTokensReader
+
         return FlatTokensReader(paths[0], options)
 
     def glimpse(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader | None:  # noqa: ARG002
@@ -84,6 +90,8 @@ class FlatTokens:
         return glimpse(paths[0], options)
 
     def writer(self, path: Path, options: WriteOptions, target: Target) -> FlatTokensWriter:
+        from tokfmt.formats.flat_tokens.writer import FlatTokensWriter
+
         return FlatTokensWriter(path, options, target)
 
     def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, SourceChangedError, UnsafeError
+from tokfmt.core.files import File
 from tokfmt.core.inside import Place
 from tokfmt.formats.flat_tokens import blosc, codecs
 from tokfmt.formats.flat_tokens.metadata import Shard, read_layout
@@ -19,6 +20,9 @@ Items = NDArray[np.unsignedinteger]
 
 _KEPT = 1 << 26
 """Bytes of decoded chunks that are kept, and of shard indexes."""
+
+_OPEN = 64
+"""Chunk files that stay open, with their headers: opening one costs as much as decoding a sequence."""
 
 _ABSENT = 1 << 20
 """So many items may lie in absent chunks for nothing; beyond, at most 16 for each item in a chunk that is there."""
@@ -43,7 +47,7 @@ class Array:
         files = self.layout.files
         self.extra = present[present >= files]
         self.absent = self._missing(present[present < files])
-        self._kept = _Kept()
+        self._kept, self._open = _Kept(), _Open()
 
     @property
     def path(self) -> Path:
@@ -115,29 +119,44 @@ class Array:
         layout = self.layout
         kept = self._kept.get(("chunk", number))
         if kept is None:
+            if layout.codecs == ("blosc",) and not layout.delta and self._directly(number, a, b, out):
+                return
             blob = self.blob(number)
             if blob is None:
                 out[:] = layout.fill or 0
-                return
-            if layout.codecs == ("blosc",) and not layout.delta and self._directly(blob, a, b, out):
                 return
             kept = self.decoded(blob)
             self._kept.put(("chunk", number), kept)
         out[:] = kept[a:b]
 
-    def _directly(self, blob: Blob, a: int, b: int, out: Items) -> bool:
+    def _directly(self, number: int, a: int, b: int, out: Items) -> bool:
         """Decode a whole chunk to where it goes, or only the blocks that hold a smaller part; else False."""
         layout, size = self.layout, self.layout.itemsize
         if b - a == layout.chunk and not layout.big_endian:
-            blosc.decode(blob, size, out.view(np.uint8))
-            return True
+            blob = self.blob(number)
+            if blob is not None:
+                blosc.decode(blob, size, out.view(np.uint8))
+            return blob is not None
         if 2 * (b - a) > layout.chunk:  # a reader in order comes for the rest next
             return False
-        raw = blosc.decode_part(blob, layout.chunk * size, size, a * size, b * size)
+        opened = self._opened(number)
+        raw = blosc.decode_part(*opened, a * size, b * size) if opened else None
         if raw is None:
             return False
         out[:] = self._native(raw)
         return True
+
+    def _opened(self, number: int) -> tuple[Blob, blosc.Frame] | None:
+        """A chunk and its header; None when it is absent."""
+        opened = self._open.get(number)
+        if opened is None:
+            blob = self.blob(number)
+            if blob is None:
+                return None
+            opened = blob, blosc.frame(blob, self.layout.chunk * self.layout.itemsize, self.layout.itemsize)
+            if isinstance(blob.source, File):
+                self._open.put(number, opened)
+        return opened
 
     def decoded(self, blob: Blob) -> Items:
         """All items of a chunk."""
@@ -239,8 +258,8 @@ class Array:
         return blob
 
     def close(self) -> None:
-        """Forget decoded chunks."""
-        self._kept = _Kept()
+        """Forget decoded chunks, and close files."""
+        self._kept, self._open = _Kept(), _Open()
 
 
 class _Kept:
@@ -264,3 +283,26 @@ class _Kept:
 
     def __reduce__(self) -> tuple[type[_Kept], tuple[()]]:
         return _Kept, ()
+
+
+class _Open:
+    """The chunks read from last, with their headers. Not pickled."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._chunks: OrderedDict[int, tuple[Blob, blosc.Frame]] = OrderedDict()
+
+    def get(self, number: int) -> tuple[Blob, blosc.Frame] | None:
+        with self._lock:
+            if number in self._chunks:
+                self._chunks.move_to_end(number)
+            return self._chunks.get(number)
+
+    def put(self, number: int, chunk: tuple[Blob, blosc.Frame]) -> None:
+        with self._lock:
+            self._chunks[number] = chunk
+            if len(self._chunks) > _OPEN:
+                self._chunks.popitem(last=False)
+
+    def __reduce__(self) -> tuple[type[_Open], tuple[()]]:
+        return _Open, ()

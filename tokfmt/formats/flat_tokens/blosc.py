@@ -23,6 +23,7 @@ from numcodecs import blosc
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
+from tokfmt.formats.flat_tokens import planes
 from tokfmt.formats.flat_tokens.store import Blob
 
 # blosc's own threads write blocks in the order they finish, so bytes would differ from run to run; and its threads
@@ -32,7 +33,8 @@ blosc.use_threads = False
 HEADER = 16
 AGAIN = "Copy it again"
 _LOOK = 512
-_STORED = 2
+_STORED, _BITS, _WHOLE = 2, 4, 16
+_LZ4 = 1
 
 
 class Frame(NamedTuple):
@@ -94,28 +96,51 @@ def decode(blob: Blob, itemsize: int, out: NDArray[np.uint8]) -> None:
     _decompress(blob, blob.array(0, blob.size), out)
 
 
-def decode_part(blob: Blob, nbytes: int, itemsize: int, start: int, stop: int) -> NDArray[np.uint8] | None:
+def decode_part(blob: Blob, head: Frame, start: int, stop: int) -> NDArray[np.uint8] | None:
     """Bytes `start <= p < stop` of the decoded chunk by reading and decoding only the blocks that hold them.
 
-    None when that saves nothing: there is one block.
+    Args:
+        blob: The chunk.
+        head: Its header, by `frame`.
+        start, stop: Bytes, whole items.
+
+    Returns:
+        uint8[stop - start], or None when that saves nothing: there is one block.
     """
-    head = frame(blob, nbytes, itemsize)
     if head.flags & _STORED:
         return blob.array(HEADER + start, stop - start)
     if head.blocks < 2:
         return None
     first, last = start // head.blocksize, -(-stop // head.blocksize)
+    full = last * head.blocksize <= head.nbytes  # a shorter last block is laid out otherwise
+    if full and last == first + 1 and stop > start:
+        items = _few(blob, head, first, start, stop)
+        if items is not None:
+            return items
     if last == head.blocks:  # a shorter last block cannot stand alone: no frame is smaller than its block size
         first = min(first, last - 2)
     base = first * head.blocksize
-    size = min(last * head.blocksize, nbytes) - base
+    size = min(last * head.blocksize, head.nbytes) - base
     out = np.empty(size, np.uint8)
     _decompress(blob, _reframed(blob, head, first, last, size), out)
     return out[start - base : stop - base]
 
 
-def _reframed(blob: Blob, head: Frame, first: int, last: int, nbytes: int) -> bytes:
-    """Blocks `first <= i < last` as a chunk of their own."""
+def _few(blob: Blob, head: Frame, block: int, start: int, stop: int) -> NDArray[np.uint8] | None:
+    """A small part of one block, if it is LZ4 of shuffled bits; None also when it is damaged: blosc then says so."""
+    size = head.itemsize
+    if head.flags >> 5 != _LZ4 or not head.flags & _BITS or not planes.worthwhile(head.blocksize, size, stop - start):
+        return None
+    _, low, end = _places(blob, head, block, block + 1)
+    stored = planes.stored_buffer(end - low)
+    blob.read_into(low, stored)
+    base = block * head.blocksize
+    streams = 1 if head.flags & _WHOLE else size
+    return planes.items_of(stored, streams, head.blocksize, size, (start - base) // size, (stop - base) // size)
+
+
+def _places(blob: Blob, head: Frame, first: int, last: int) -> tuple[NDArray[np.uint32], int, int]:
+    """Where blocks `first <= i < last` begin, the first of these places, and where the last of them ends."""
     index = HEADER + 4 * head.blocks
     raw = head.raw if len(head.raw) >= index else blob.read(0, index)
     starts = np.frombuffer(raw, "<u4", head.blocks, HEADER)
@@ -125,8 +150,14 @@ def _reframed(blob: Blob, head: Frame, first: int, last: int, nbytes: int) -> by
     stop = int(starts.min(where=starts > high, initial=head.cbytes))
     if low < index or high >= stop or stop > head.cbytes:
         raise CorruptError(blob.path, "has blosc blocks outside of the file", offset=HEADER, remedy=AGAIN)
+    return wanted, low, stop
+
+
+def _reframed(blob: Blob, head: Frame, first: int, last: int, nbytes: int) -> bytes:
+    """Blocks `first <= i < last` as a chunk of their own."""
+    wanted, low, stop = _places(blob, head, first, last)
     moved = wanted - np.uint32(low - HEADER - 4 * len(wanted))
-    header = raw[:4] + struct.pack("<3I", nbytes, head.blocksize, HEADER + 4 * len(wanted) + stop - low)
+    header = head.raw[:4] + struct.pack("<3I", nbytes, head.blocksize, HEADER + 4 * len(wanted) + stop - low)
     return b"".join((header, moved.astype("<u4").tobytes(), blob.array(low, stop - low).data))
 
 

@@ -10,7 +10,6 @@ import struct
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +17,8 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
 from tokfmt.formats.flat_tokens import blosc
 from tokfmt.formats.flat_tokens.blosc import AGAIN
+from tokfmt.formats.flat_tokens.options import Codec
 from tokfmt.formats.flat_tokens.store import Blob
-
-Codec = Literal["blosc", "zstd", "gzip", "none"]
 
 CHUNK_BYTES = 1 << 27
 """A chunk decodes to at most 128 MiB."""

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from tokfmt.core.errors import FormatError
-from tokfmt.core.inside import Field
+from tokfmt.core.inside import Field, Place, Target
 from tokfmt.formats.flat_tokens.array import Array
 from tokfmt.formats.flat_tokens.group import STARTS, TOKENS, Group
 from tokfmt.formats.flat_tokens.store import Store
@@ -29,12 +29,23 @@ class Contents:
     def starts(self) -> Array:
         return Array(self.store, self.group.key(STARTS), 8, self.group.zarr_format)
 
+    @cached_property
+    def _first(self) -> Place | None:
+        try:
+            return self.tokens.place(0) if self.tokens.layout.length else None
+        except FormatError:
+            return None
+
+    def target(self, item: int) -> Target | None:
+        """A token by its number; None when there is no telling where the first one is."""
+        return None if self._first is None else Target(self._first.path, self._first.offset, item)
+
 
 class Items:
     """Tokens as they are stored: id and start bit."""
 
     def __init__(self, contents: Contents) -> None:
-        self.array = contents.tokens
+        self.contents, self.array = contents, contents.tokens
         self.count = self.array.layout.length
 
     def fields(self, first: int, last: int) -> list[Field]:
@@ -47,7 +58,7 @@ class Items:
             meaning = "begins a sequence" if value & 1 else ""
             fields.append(
                 Field(f"token {item:,}", place.offset if length else None, length, str(value >> 1), meaning,
-                      path=place.path)
+                      path=place.path, target=self.contents.target(item))
             )  # fmt: skip
         return fields
 
@@ -80,7 +91,7 @@ class Sequences:
             told = "the end of the last" if after is None else f"{after - here:,} tokens"
             fields.append(
                 Field(f"entry {first + k:,}", place.offset if length else None, length, f"{here:,}", wrong or told,
-                      bool(wrong), place.path)
+                      bool(wrong), place.path, self.contents.target(here))
             )  # fmt: skip
         return fields
 

@@ -11,7 +11,8 @@ from tokfmt.core.dtypes import U32
 from tokfmt.core.errors import TokfmtError
 from tokfmt.formats.flat_tokens.array import Array, Items
 from tokfmt.formats.flat_tokens.group import TOKENS, choose, groups_of
-from tokfmt.formats.flat_tokens.reader import FlatTokensReader, ReadOptions
+from tokfmt.formats.flat_tokens.options import ReadOptions
+from tokfmt.formats.flat_tokens.reader import FlatTokensReader
 from tokfmt.formats.flat_tokens.store import open_store
 
 

@@ -12,8 +12,9 @@ from tokfmt.core.dtypes import INT32_MAX, largest_id
 from tokfmt.core.errors import CorruptError, UnsupportedError
 from tokfmt.core.ragged import Offsets
 from tokfmt.formats.flat_tokens.array import Array
-from tokfmt.formats.flat_tokens.codecs import Codec, encode
+from tokfmt.formats.flat_tokens.codecs import encode
 from tokfmt.formats.flat_tokens.group import STARTS, TOKENS, Group, attributes_path, groups_of, max_token_id
+from tokfmt.formats.flat_tokens.options import Codec
 from tokfmt.formats.flat_tokens.reader import check_memory, starts_errors
 from tokfmt.formats.flat_tokens.store import Directory, Store, json_of, open_store
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -13,10 +11,10 @@ from tokfmt.core.axis import WINDOW, Info, Layout, Separators, check_interval, c
 from tokfmt.core.dtypes import U32
 from tokfmt.core.errors import CorruptError, FormatError, SourceChangedError, UnsafeError
 from tokfmt.core.inside import Place
-from tokfmt.core.options import option
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.formats.flat_tokens.array import Array, Items
 from tokfmt.formats.flat_tokens.group import STARTS, TOKENS, choose, group_notes, groups_of, max_token_id
+from tokfmt.formats.flat_tokens.options import ReadOptions
 from tokfmt.formats.flat_tokens.store import open_store
 
 _PIECE = 1 << 16
@@ -24,14 +22,6 @@ _PIECE = 1 << 16
 
 _STARTS_BYTES = 1 << 30
 _RATIO = 1100
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """How to read flat tokens."""
-
-    split: str | None = option(None, "which split to read: train, validation ...; a bare array has none")
-    bound: Literal["check", "ignore"] = option("check", "ids above max_token_id are an error, or accepted")
 
 
 class FlatTokensReader:

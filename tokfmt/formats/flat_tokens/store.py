@@ -54,6 +54,13 @@ class Blob:
             return self.source.array(self.start + offset, length, np.dtype(np.uint8)).view(np.uint8)
         return np.frombuffer(self.source, np.uint8, length, self.start + offset)
 
+    def read_into(self, offset: int, out: NDArray[np.uint8]) -> None:
+        """Fill `out` from `offset`; the caller keeps within `size`."""
+        if isinstance(self.source, File):
+            self.source.read_into(self.start + offset, out.data)
+        else:
+            out[:] = np.frombuffer(self.source, np.uint8, len(out), self.start + offset)
+
     def part(self, offset: int, length: int) -> Blob:
         """A blob inside this one; the caller keeps within `size`."""
         return Blob(self.path, self.source, self.start + offset, length)

@@ -6,9 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,27 +15,16 @@ from tokfmt.core.axis import WINDOW, TokenReader, sequence_at, windows
 from tokfmt.core.dtypes import INT32_MAX, check_ids
 from tokfmt.core.errors import Loss, OptionError
 from tokfmt.core.format import Receipt, Region, Target
-from tokfmt.core.options import option
 from tokfmt.core.output import whole
 from tokfmt.core.publish import write_error
-from tokfmt.formats.flat_tokens.codecs import CHUNK_BYTES, GZIP_LEVEL, ZSTD_LEVEL, Codec, encode
+from tokfmt.formats.flat_tokens.codecs import CHUNK_BYTES, GZIP_LEVEL, ZSTD_LEVEL, encode
 from tokfmt.formats.flat_tokens.group import STARTS, TOKENS
+from tokfmt.formats.flat_tokens.options import Codec, WriteOptions
 
 _SPLIT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _SEQUENCES = 1 << 16
 
 Json = Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """How to write flat tokens."""
-
-    split: str | None = option("train", "split to write: train, validation ...; none writes a bare array")
-    chunk: int = option(1 << 20, "tokens in a chunk; the default is what seqax reads at once")
-    starts_chunk: int = option(1 << 20, "entries of seq_starts in a chunk")
-    codec: Codec = option("blosc", "blosc (lz4, bit shuffle), zstd, gzip or none")
-    zarr_format: Literal[2, 3] = option(2, "2 is what seqax writes; 3 is read by newer tools only")
 
 
 class FlatTokensWriter:
@@ -67,7 +54,7 @@ class FlatTokensWriter:
     def create(self, source: TokenReader) -> None:  # noqa: ARG002 - sizes come with the metadata
         for directory in (self._drafts, *(self._chunk(name, 0).parent for name in (TOKENS, STARTS))):
             try:
-                directory.mkdir(parents=True)
+                directory.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise write_error(directory, error) from error
 

@@ -64,6 +64,8 @@ class Pipeline:
             if self.filters[number] == DEFLATE:
                 data = _inflated(data, self._before(number, skipped))
             elif self.filters[number] == SHUFFLE:
+                if len(data) % self.itemsize:  # nominal is a multiple of it
+                    raise DamagedChunkError(f"it decodes to {len(data):,} bytes instead of {self.nominal:,}")
                 data = data.reshape(self.itemsize, -1).T.reshape(-1)
             else:
                 data = _checked(data)

@@ -29,6 +29,7 @@ FIELDS = ("input_ids", "mask", "labels", "attention_span", "position_ids")
 _SPAN = 1 << 22
 _GAP = 1 << 12
 _KEPT_BYTES = 1 << 26
+_BYTES: np.dtype[np.uint8] = np.dtype(np.uint8)
 
 Values = NDArray[np.integer[Any]]
 
@@ -165,15 +166,19 @@ class Table:
             CorruptError: A chunk does not decode.
             TruncatedError: The file is shorter than it was.
         """
-        out = np.empty((last - first, *self.shape[1:]), self.dtype)
-        if not out.size:
-            pass
-        elif isinstance(self._where, int):
-            self.file.read_into(self.offset(first), out.reshape(-1).view(np.uint8).data)
-        elif self._where.shape == (1, *self.shape[1:]):
-            self._read_rows(self._where, first, out)
+        where, a_row = self._where, (1, *self.shape[1:])
+        if last == first + 1 and isinstance(where, ChunkMap) and where.shape == a_row:  # one at random: no copy
+            out = self._decoded(where, first, self._stored(where, first))
         else:
-            self._read_chunks(self._where, first, out)
+            out = np.empty((last - first, *self.shape[1:]), self.dtype)
+            if not out.size:
+                pass
+            elif isinstance(where, int):
+                self.file.read_into(self.offset(first), out.reshape(-1).view(np.uint8).data)
+            elif where.shape == a_row:
+                self._read_rows(where, first, out)
+            else:
+                self._read_chunks(where, first, out)
         return out.astype(self.dtype.newbyteorder("="), copy=False)
 
     def _read_rows(self, chunks: ChunkMap, first: int, out: Values) -> None:
@@ -198,13 +203,16 @@ class Table:
             if chunk in self._kept:
                 self._kept.move_to_end(chunk)
                 return self._kept[chunk]
-        raw = self.file.array(int(chunks.places[chunk]), chunks.stored(chunk), np.dtype(np.uint8))
-        values = self._decoded(chunks, chunk, raw)
+        values = self._decoded(chunks, chunk, self._stored(chunks, chunk))
         with self._lock:
             self._kept[chunk] = values
             while len(self._kept) > 1 and len(self._kept) * values.nbytes > _KEPT_BYTES:
                 self._kept.popitem(last=False)
         return values
+
+    def _stored(self, chunks: ChunkMap, chunk: int) -> NDArray[Any]:
+        """A chunk as stored."""
+        return self.file.array(int(chunks.places[chunk]), chunks.stored(chunk), _BYTES)
 
     def _decoded(self, chunks: ChunkMap, chunk: int, stored: NDArray[Any]) -> Values:
         try:

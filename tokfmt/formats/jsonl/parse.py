@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import UnsafeError
-from tokfmt.formats.jsonl.lines import Lines, true_at
+from tokfmt.formats.jsonl.lines import Lines
 from tokfmt.formats.jsonl.problems import DROP, LARGEST_ID, Fault, IdTooLarge, OtherFields, Problem
 
 DEEPEST = 512
@@ -35,6 +35,7 @@ Kind = Literal["text", "ids"]
 
 # possessive, and a string need not end: linear in any text
 _BRACKETS = re.compile(rb'"(?:[^"\\]+|\\.)*+"?|([\[{])|[\]}]', re.DOTALL)
+_NOT_ASCII = np.uint64(0x8080808080808080)
 _BEYOND = 1 << 80  # stands for any integer of more digits than an id can have
 _REFUSED = (msgspec.DecodeError, ValueError, RecursionError)
 
@@ -247,17 +248,40 @@ def _openings(text: bytes) -> NDArray[np.bool_]:
 
 
 def skippable(lines: Lines) -> bool:
-    """Whether values of these lines may be skipped unseen: strict UTF-8, and none nested beyond the cap."""
-    try:
-        str(lines.joined(), "utf-8")
-    except UnicodeDecodeError:
+    """Whether values of these braced lines may be skipped unseen: strict UTF-8, and none nested beyond the cap."""
+    if not lines.data.isascii() and not _utf8(lines.joined()):
         return False
     openings = _openings(lines.data)
-    if np.count_nonzero(openings) <= DEEPEST:
+    if np.count_nonzero(openings) < DEEPEST + len(lines):  # one is at the start of each, so no line has too many
         return True
-    places = true_at(openings)
-    many = np.searchsorted(places, lines.ends) - np.searchsorted(places, lines.starts) > DEEPEST
-    return all(depth_of(lines[index]) <= DEEPEST for index in np.flatnonzero(many).tolist())
+    return all(depth_of(lines[index]) <= DEEPEST for index in _crowded(openings, lines))
+
+
+def _crowded(openings: NDArray[np.bool_], lines: Lines) -> list[int]:
+    """Lines that may have more openings than levels are allowed, by those in each 128 bytes."""
+    whole = len(openings) // 128
+    sums = openings[: whole * 128].view(np.uint64).reshape(whole, 16).sum(axis=1)  # eight counts of up to 16 in one
+    counts = np.zeros(whole + 2, np.int64)
+    counts[1:-1] = sums * np.uint64(0x0101010101010101) >> np.uint64(56)
+    counts[-1] = np.count_nonzero(openings[whole * 128 :])
+    before = np.cumsum(counts)
+    found: list[int] = np.flatnonzero(before[lines.ends + 127 >> 7] - before[lines.starts >> 7] > DEEPEST).tolist()
+    return found
+
+
+def _utf8(text: bytes | memoryview) -> bool:
+    """Whether a text is strict UTF-8; decodes little more than what is not ASCII."""
+    whole = len(text) // 8
+    words = np.frombuffer(text, np.uint64, whole)
+    others = words & _NOT_ASCII != 0
+    if 2 * np.count_nonzero(others) < whole:
+        others[1:] |= others[:-1].copy()  # what a character lacks must not be found in a word from farther on
+        text = words[others].tobytes() + bytes(text[8 * whole :])
+    try:
+        str(text, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def skippable_line(line: bytes) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from tokfmt.core.errors import FormatError
 from tokfmt.core.files import File
 from tokfmt.core.format import Hints
-from tokfmt.core.inside import Field, Section
+from tokfmt.core.inside import Field, Section, Target
 from tokfmt.core.sections import Part, broken, shown
 from tokfmt.formats.jsonl.lines import BOM, Lines, lines_of, walk
 from tokfmt.formats.jsonl.options import ReadOptions
@@ -189,7 +189,10 @@ class _Entries:
                 said, wrong = "begins at or before the one before it", True
             before.append(offset)
             value = f"offset {offset:,}, length {length:,}"
-            fields.append(Field(f"entry {first + k:,}", position, self.table.size(position), value, said, wrong))
+            target = Target(self.text.path, offset)
+            fields.append(
+                Field(f"entry {first + k:,}", position, self.table.size(position), value, said, wrong, target=target)
+            )
         if self.table.error is not None and first <= self.table.count < last:
             fields.append(broken(self.table.error))
         return fields

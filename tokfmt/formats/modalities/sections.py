@@ -11,7 +11,7 @@ import numpy as np
 
 from tokfmt.core.errors import FormatError
 from tokfmt.core.files import File
-from tokfmt.core.inside import Field, Section
+from tokfmt.core.inside import Field, Section, Target
 from tokfmt.core.sections import Part, broken
 from tokfmt.formats.modalities import header as heads
 from tokfmt.formats.modalities.anatomy import examine
@@ -234,7 +234,8 @@ class _Index:
                 meaning = wrong
             fields.append(
                 Field(f"entry {first + k:,}", position, self.table.size(position),
-                      f"offset {offset:,}, length {length:,}", meaning, bool(wrong))
+                      f"offset {offset:,}, length {length:,}", meaning, bool(wrong),
+                      target=Target(self.pack.file.path, header.size + before))
             )  # fmt: skip
         error = self.table.error
         if error is not None and first <= self.table.count < last:

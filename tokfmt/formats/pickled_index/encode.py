@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,60 +94,68 @@ class _Frames:
         self._held, self._size = [], 0
 
 
-# an entry laid out at full width: two integers of up to 10 bytes, then TUPLE2 MEMOIZE and what closes the batch
-_ROW = np.dtype([("offset", "<u8"), ("offset_end", "<u2"), ("length", "<u8"), ("length_end", "<u2"), ("close", "<u4")])
 _CLOSE = int.from_bytes([TUPLE2, MEMOIZE, APPENDS, MARK], "little")
-_CLOSE_SINGLE = int.from_bytes([TUPLE2, MEMOIZE, APPEND, 0], "little")
-_PLAIN, _LAST, _BORDER = 2, 3, 4  # bytes of `close` that count: in a batch, at the end, between two batches
+_CLOSE_SINGLE = int.from_bytes([TUPLE2, MEMOIZE, APPEND], "little")
+_PLAIN, _LAST, _BORDER = 2, 3, 4  # bytes of it that count: in a batch, at the end, between two batches
 
 # by kind of integer: bytes in all, and the first byte or two
 _SIZES = np.array([2, 3, 5, 7, 8, 9, 10], np.int64)
 _HEADS = np.array([BININT1, BININT2, BININT, *(LONG1 | n << 8 for n in (5, 6, 7, 8))], np.uint64)
+_LIMITS = (8, 16, 31, 39, 47, 55)  # bits of a magnitude from which on the next kind begins
 _BINT, _LONG = 2, 3
+_WORD = 8
 
-# [size of offset, size of length, size of close, byte of the row]: does the byte count?
-_column = np.arange(10)
-_integer = (_column < np.arange(11)[:, None]).astype(np.bool_)
-_close = (np.arange(4) < np.arange(5)[:, None]).astype(np.bool_)
-_USED = np.concatenate(
-    [
-        np.broadcast_to(_integer[:, None, None, :], (11, 11, 5, 10)),
-        np.broadcast_to(_integer[None, :, None, :], (11, 11, 5, 10)),
-        np.broadcast_to(_close[None, None, :, :], (11, 11, 5, 4)),
-    ],
-    axis=-1,
-)
+Words = NDArray[np.uint64] | np.uint64
+Sizes = Ints | int
 
 
 def _encoded(offsets: Ints, lengths: Ints, first: int, count: int) -> tuple[NDArray[np.uint8], Ints]:
     """Bytes of some entries, of which the first is number `first` of `count`, and where their integers begin.
 
-    Each entry is laid out at full width in a row of a table; a mask then takes the bytes that count.
+    What an entry consists of is laid out as words of 8 bytes. Each word is written where its bytes belong, in order:
+    those of its bytes that do not count are written over by the next.
     """
-    rows = np.empty(len(offsets), _ROW)
-    sizes = np.empty((len(offsets), 2), np.int64)
-    rows["offset"], rows["offset_end"], sizes[:, 0] = _integers(offsets)
-    rows["length"], rows["length_end"], sizes[:, 1] = _integers(lengths)
-    rows["close"] = _CLOSE if count > 1 else _CLOSE_SINGLE
     close = np.full(len(offsets), _PLAIN, np.int64)
     close[_BATCH - 1 - first % _BATCH :: _BATCH] = _BORDER
     if first + len(offsets) == count:
         close[-1:] = _LAST
-    used = _USED[sizes[:, 0], sizes[:, 1], close]
-    sizes[:, 1] += close
-    ends = np.cumsum(sizes.ravel())
-    return rows.view(np.uint8).reshape(used.shape)[used], np.concatenate(([0], ends[:-1]))
+    offset, length = _integers(offsets), _integers(lengths)
+    ends = [(np.uint64(_CLOSE if count > 1 else _CLOSE_SINGLE), close)]
+    columns = [*offset, *length, *ends]
+    words = np.empty((len(offsets), len(columns)), np.dtype("<u8"))
+    sizes = np.empty(words.shape, np.int64)
+    for k, (word, size) in enumerate(columns):
+        words[:, k], sizes[:, k] = word, size
+    places = np.cumsum(sizes.ravel())
+    out = np.empty((int(places[-1]) if len(places) else 0) + _WORD, np.uint8)
+    places -= sizes.ravel()
+    anywhere = np.ndarray((len(out) - _WORD + 1,), np.dtype("<u8"), out, strides=(1,))
+    anywhere[places] = words.ravel()
+    return out[:-_WORD], places.reshape(words.shape)[:, [0, len(offset)]].ravel()
 
 
-def _integers(values: Ints) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Ints]:
-    """The first eight bytes of each integer as a word, its last two, and how many bytes count."""
-    magnitude = values ^ (values >> 63)  # of a negative value: ~value, which has the bits that matter
-    kind = (magnitude >= 1 << 8).astype(np.int64)
-    kind += magnitude >= 1 << 16
-    if len(values) and (int(magnitude.max()) >= 1 << 31 or int(values.min()) < 0):
-        for bits in (31, 39, 47, 55):
-            kind += magnitude >= 1 << bits
-        kind[(values < 0) & (kind < _BINT)] = _BINT
+def _integers(values: Ints) -> list[tuple[Words, Sizes]]:
+    """The first eight bytes of each integer as a word, and how many of them count; the last two too where needed."""
     word = values.view(np.uint64)
-    shift = np.where(kind >= _LONG, np.uint64(16), np.uint64(8))
-    return _HEADS[kind] | word << shift, word >> np.uint64(48), _SIZES[kind]
+    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    kind: Any = _kind_of(low)
+    if low < 0 or kind != _kind_of(high):
+        magnitude = values ^ (values >> 63)  # of a negative value: ~value, which has the bits that matter
+        top = max(high, ~low)
+        kind = np.zeros(len(values), np.uint8)
+        for bits in _LIMITS:
+            if top >= 1 << bits:
+                kind += magnitude >= 1 << bits
+        kind[(values < 0) & (kind < _BINT)] = _BINT
+        shift: Any = np.where(kind >= _LONG, np.uint64(16), np.uint64(8))
+    else:
+        shift = np.uint64(16 if kind >= _LONG else 8)
+    first, size = _HEADS[kind] | word << shift, _SIZES[kind]
+    if int(size.max()) <= _WORD:
+        return [(first, size)]
+    return [(first, np.minimum(size, _WORD)), (word >> np.uint64(48), np.maximum(size - _WORD, 0))]
+
+
+def _kind_of(value: int) -> int:
+    """Which of the kinds a number is that is not negative."""
+    return sum(value >= 1 << bits for bits in _LIMITS)

@@ -10,16 +10,18 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from tokfmt.core.errors import OptionError, TokfmtError
-from tokfmt.core.inside import place_of, position_of
+from tokfmt.core.inside import Place, place_of, position_of
 from tokfmt.core.options import parse_count
 from tokfmt.core.records import RecordReader
+from tokfmt.tui.facts import place_of_unit
 from tokfmt.tui.screens.question import Question
 from tokfmt.tui.session import Where, located
 from tokfmt.tui.tabs.tab import Tab
 from tokfmt.tui.viewport import Span
+from tokfmt.tui.widgets.desked import Desked
 
 
-class Jumps(Tab):
+class Jumps(Tab, Desked):
     """The jumps of a tab that shows rows; `where` and `go` are the tab's."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -27,6 +29,7 @@ class Jumps(Tab):
         Binding("t", "jump('token')", "Token position", show=False),
         Binding("o", "jump('byte')", "Byte offset", show=False),
         Binding("r", "random", "Random", show=False),
+        Binding("h", "bytes", "Bytes of the token", show=False),
     ]
 
     @property
@@ -99,3 +102,14 @@ class Jumps(Tab):
     def ask_where(self, find: Callable[[], Where | None]) -> None:
         """Find a place on a worker, then go there."""
         raise NotImplementedError
+
+    def action_bytes(self) -> None:
+        """Show where the token under the cursor lies, in the index."""
+        session, where = self.session, self.where
+        self.ask(lambda: place_of_unit(session, *where), self._to_bytes)
+
+    def _to_bytes(self, place: Place | None) -> None:
+        if place is None:
+            self.notify("This format does not tell in which bytes its tokens lie.", severity="warning")
+        else:
+            self.app.go_to_bytes(place.path, place.offset, place.width or 0)  # type: ignore[attr-defined]

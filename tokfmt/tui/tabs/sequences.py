@@ -16,7 +16,6 @@ from tokfmt.tui.layout import Mode
 from tokfmt.tui.opening import View
 from tokfmt.tui.session import Session, Where, carried, located
 from tokfmt.tui.tabs.jumps import Jumps
-from tokfmt.tui.widgets.desked import Desked
 from tokfmt.tui.widgets.detail import Detail
 from tokfmt.tui.widgets.divider import Divider
 from tokfmt.tui.widgets.reader import Reader
@@ -27,7 +26,7 @@ NARROW = 90
 NARROWEST, WIDEST, STEP = 20, 80, 5  # per cent
 
 
-class SequencesTab(Jumps, Desked):
+class SequencesTab(Jumps):
     """List, reader, detail."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from textual.containers import Container
 
-from tokfmt.tui.session import Session
+from tokfmt.tui.jobs import Job
+from tokfmt.tui.session import Session, Where
 
 
 class Tab(Container):
     """A tab; `session` is the dataset it shows."""
 
     session: Session
+    job: Job | None = None
+    """Long work that the tab does, None when it does none."""
 
     def show(self, session: Session) -> None:
         """Show a dataset: another one, or the same after something of it was loaded (compare `generation`).
@@ -24,3 +29,9 @@ class Tab(Container):
 
     def reveal(self, position: int) -> None:
         """Go to a token position, if this tab shows tokens."""
+
+    def go(self, where: Where) -> None:
+        """Show a row, the cursor on a token of it, if this tab shows rows."""
+
+    def reveal_bytes(self, path: Path, offset: int, length: int) -> None:
+        """Go to bytes of a file, if this tab shows files."""

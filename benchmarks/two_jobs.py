@@ -1,0 +1,62 @@
+"""Two jobs against one, by wall time, where codecs or the tokenizer are what takes the time. Needs two idle cores.
+
+`peer` is tokfmt with one job. The same block and corpus are read several times over, by hard links, to be long enough for
+start-up not to count.
+"""
+
+import os
+
+from benchmarks.cases import case, convert
+from benchmarks.data import HOME, tokenizer
+
+
+def linked(name, pattern, source, times):
+    """A directory in which a file stands several times."""
+    home = HOME / name
+    home.mkdir(exist_ok=True)
+    for number in range(times):
+        path = home / pattern.format(number)
+        if not path.exists():
+            os.link(HOME / source, path)
+    return home
+
+
+class TwoJobs:
+    blocks = 5
+
+    def prepare(self):
+        self.source()
+        tokenizer()
+
+    def source(self):
+        return linked(f"blocks{self.blocks}", "stage1_block_{:04d}.bin", "stage1_block_0000.bin", self.blocks)
+
+    def peer(self, out):
+        return self.write(out, 1)
+
+    def tokfmt(self, out):
+        return self.write(out, 2)
+
+
+@case("two jobs: write flat-tokens (peer: one job)", ">= 1.8", "tokens", "wall")
+class Flat(TwoJobs):
+    blocks = 10
+
+    def write(self, out, jobs):
+        return convert(self.source(), out / "x.zarr", jobs=jobs).tokens
+
+
+@case("two jobs: write HDF5 samples (peer: one job)", ">= 1.8", "tokens", "wall")
+class Hdf5(TwoJobs):
+    def write(self, out, jobs):
+        return convert(self.source(), out / "x", to_format="hdf5", seq_len=2048, jobs=jobs).tokens
+
+
+@case("two jobs: text -> pack (peer: one job)", ">= 1.8", "tokens", "wall")
+class Text(TwoJobs):
+    def source(self):
+        return linked("corpora", "part-{}.jsonl", "corpus.jsonl", 3)
+
+    def write(self, out, jobs):
+        texts = sorted(self.source().iterdir())
+        return convert(texts, out / "x.pbin", tokenizer=str(tokenizer()), jobs=jobs).tokens

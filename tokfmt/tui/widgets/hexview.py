@@ -1,0 +1,142 @@
+"""Bytes of a file, in hexadecimal and as characters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.strip import Strip
+
+from tokfmt.core.errors import printable
+from tokfmt.ops.raw import ROW, HexRow
+from tokfmt.tui.bytesview import Bytes, cells_of, numbers_at
+from tokfmt.tui.viewport import Damage
+from tokfmt.tui.widgets.lines import Lines
+
+_DIGITS = 8
+
+
+class HexView(Lines):
+    """Shows a file; the cursor is on a byte, some bytes are marked."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"hex--{part}" for part in ("offset", "gap", "zero", "print", "other", "marked", "cursor", "blurred", "damage")
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right", "bytes(1)", "Next byte", show=False),
+        Binding("left", "bytes(-1)", "Previous byte", show=False),
+        Binding("enter", "choose", "To the sequence"),
+    ]
+
+    class Chosen(Message):
+        """Somebody wants the token at a byte."""
+
+        def __init__(self, path: Path, offset: int) -> None:
+            super().__init__()
+            self.path, self.offset = path, offset
+
+    def __init__(self) -> None:
+        super().__init__(id="hex")
+        self.bytes: Bytes | None = None
+        self.path: Path | None = None
+        self.file_size, self.column = 0, 0
+        self.marked = range(0)
+        self.damage: Damage | None = None
+
+    @property
+    def count(self) -> int:
+        return -(-self.file_size // ROW)
+
+    @property
+    def at(self) -> int:
+        """The byte under the cursor."""
+        return min(self.cursor * ROW + self.column, max(0, self.file_size - 1))
+
+    def show(self, content: Bytes, path: Path, offset: int, length: int) -> None:
+        """Show a file of a dataset, bytes `offset <= i < offset + length` marked, the cursor on the first."""
+        self.generation += 1
+        if self.bytes is content and self.path == path and self.damage is None:
+            self._go(offset, length)
+            return
+        self.bytes = content
+        self.ask(lambda: content.size(path), lambda size: self._opened(path, size, offset, length))
+
+    def _opened(self, path: Path, size: int | Damage, offset: int, length: int) -> None:
+        self.path = path
+        self.damage = size if isinstance(size, Damage) else None
+        self.file_size = 0 if isinstance(size, Damage) else size
+        self._go(offset, length)
+
+    def _go(self, offset: int, length: int) -> None:
+        self.marked = range(offset, offset + length)
+        self.goto(offset)
+
+    def goto(self, offset: int) -> None:
+        """Put the cursor on a byte."""
+        offset = max(0, min(offset, self.file_size - 1))
+        self.column = offset % ROW
+        self.point_at(offset // ROW)
+        self._title()
+
+    def fetch(self) -> None:
+        content, path, seen = self.bytes, self.path, self.seen
+        if content is None or path is None or not seen:
+            return
+        if any(content.peek(path, row) is None for row in seen):
+            self.ask(lambda: content.load(path, seen), lambda _: self._loaded())
+
+    def _loaded(self) -> None:
+        self.refresh()
+        self._title()
+
+    def moved(self) -> None:
+        self._title()
+
+    def _title(self) -> None:
+        row = self.bytes.peek(self.path, self.at // ROW) if self.bytes and self.path else None
+        self.border_title = "" if self.path is None else printable(self.path.name)
+        data = row.data[self.at % ROW :] if isinstance(row, HexRow) else b""
+        told = f"byte {self.at:,} of {self.file_size:,}   {numbers_at(data)}"
+        self.border_subtitle = told if self.file_size else ""
+
+    def draw(self, line: int) -> list[Segment]:
+        row = self.bytes.peek(self.path, line) if self.bytes and self.path else None
+        digits = max(_DIGITS, len(f"{self.file_size:x}"))
+        if not isinstance(row, HexRow):
+            text = "…" if row is None else f"✗ {row.why}"
+            return [Segment(f"{line * ROW:0{digits}x}  {text}", self.get_component_rich_style("hex--damage"))]
+        segments = []
+        for cells in cells_of(row, digits, self.at, self.marked):
+            names = [f"hex--{cells.kind}", *(["hex--marked"] if cells.marked else [])]
+            if cells.cursor:
+                names.append("hex--cursor" if self.has_focus else "hex--blurred")
+            segments.append(Segment(cells.text, self.get_component_rich_style(*names)))
+        return segments
+
+    def render_line(self, y: int) -> Strip:
+        if self.damage is None:
+            return super().render_line(y)
+        width = max(10, self.columns - 2)
+        part = f"✗ {self.damage.why}"[y * width : (y + 1) * width]
+        return self.strip([Segment(f" {part}", self.get_component_rich_style("hex--damage"))])
+
+    def clicked(self, column: int, times: int) -> None:  # noqa: ARG002 - once is enough
+        within = column - max(_DIGITS, len(f"{self.file_size:x}")) - 2
+        number = (within - (within > ROW * 3 // 2)) // 3
+        characters = within - ROW * 3 - 2
+        if 0 <= number < ROW:
+            self.column = number
+        elif 0 <= characters < ROW:
+            self.column = characters
+        self._title()
+        self.refresh()
+
+    def action_bytes(self, count: int) -> None:
+        self.goto(self.at + count)
+
+    def action_choose(self) -> None:
+        if self.path is not None and self.file_size:
+            self.post_message(self.Chosen(self.path, self.at))
