@@ -301,6 +301,19 @@ def test_a_tokenizer_is_remembered_for_the_dataset():
     browse([PACK], nothing)
 
 
+def test_a_tokenizer_that_cannot_be_loaded_is_a_notification(tmp_path):
+    bad = tmp_path / "tokenizer.json"
+    bad.write_text("{}")
+
+    async def steps(app, press):
+        assert any("is not a tokenizer.json" in str(one.message) for one in app._notifications)
+        assert reader_text(app).split()[0] == "464"
+        await press("down")
+        assert app.is_running
+
+    browse([PACK], steps, tokenizer=str(bad))
+
+
 def test_large_ones_open_in_stages(monkeypatch):
     """What is shown first and in full is the same as what is small enough to be opened at once."""
     monkeypatch.setattr("tokfmt.tui.opening.SMALL", 0)

@@ -9,16 +9,20 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.widgets import ContentSwitcher, Footer
+from textual.reactive import Reactive
+from textual.screen import Screen
+from textual.widgets import ContentSwitcher
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.ops.sources import SourceRequest
 from tokfmt.tui.about import summary
 from tokfmt.tui.loading import Loading, Result
 from tokfmt.tui.overlays import Overlays
+from tokfmt.tui.screens.first import First
 from tokfmt.tui.session import Session, Where, open_session
 from tokfmt.tui.tabs import TABS, Entry
 from tokfmt.tui.tabs.tab import Tab
+from tokfmt.tui.widgets.keys import Keys
 from tokfmt.tui.widgets.topbar import TabLabel, TopBar
 
 DARK, LIGHT = "tokyo-night", "catppuccin-latte"
@@ -46,6 +50,8 @@ class Browser(Overlays):
     TITLE = "tokfmt browse"
     CSS_PATH = "browse.tcss"
     ENABLE_COMMAND_PALETTE = True
+    # so that the stylesheet is parsed once, not again for a theme that is set later
+    theme: Reactive[str] = Reactive(DARK, init=False)
     BINDINGS: ClassVar[list[BindingType]] = [
         *Overlays.BINDINGS,
         Binding("escape", "cancel", "Stop loading", show=False),
@@ -68,19 +74,28 @@ class Browser(Overlays):
         self.loadings: dict[int, Loading] = {}
         self.current, self._tokenizer = 0, tokenizer
         self.entry: Entry = TABS[0] if compared is None else next(tab for tab in TABS if tab.pair)
-        self.theme = theme
+        if theme != DARK:
+            self.theme = theme
+
+    def get_default_screen(self) -> Screen[None]:
+        return First()
 
     def compose(self) -> ComposeResult:
         yield TopBar([(tab.name, tab.title, tab.key) for tab in self.tabs])
         with ContentSwitcher(initial=self.entry.name):
-            yield self.entry.make()
-        yield Footer(compact=True)
+            yield TABS[0].make()
+            if self.entry is not TABS[0]:
+                yield self.entry.make()
+        yield Keys()
 
     def on_mount(self) -> None:
         self.show_dataset(0)
         self._show_tab(self.entry)
         # the footer keeps still while the app is in the background, as a page is until it has the focus
-        self.watch(self, "app_focus", lambda: self.call_after_refresh(self.screen.refresh_bindings), init=False)
+        self.watch(self, "app_focus", self._footer, init=False)
+
+    def _footer(self) -> None:
+        self.call_after_refresh(self.screen.refresh_bindings)
 
     @property
     def session(self) -> Session:
@@ -127,6 +142,10 @@ class Browser(Overlays):
 
     def pair_waits(self) -> str:
         for number in (0, 1):
+            session, other = self.sessions[number], self.sessions[1 - number]
+            if session.of_text and not (session.choice or session.failure or other.of_text) and other.vocabulary:
+                session.choice = other.choice  # text is compared as the tokens of the other side
+                self.loadings[number].start()
             self.loadings[number].start_documents()
         names = [name for number, name in ((0, "A"), (1, "B")) if self.loadings[number].stage is not None]
         return f"opening {' and '.join(names)}" if names else ""
@@ -161,6 +180,11 @@ class Browser(Overlays):
         else:
             why = f" {session.opened.notes[-1]}" if session.opened.notes else ""
             self.notify(f"There are only {session.view.name} here.{why}", markup=False)
+
+    def on_tab_seen(self) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, First):
+                screen.show()
 
     # tabs
 

@@ -1,4 +1,4 @@
-"""The walk through two datasets that finds what differs, in a thread of its own. What it has found can be used at once."""
+"""The walk through two datasets that finds what differs, in a thread of its own; what it has found is there at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.records import RecordReader
 from tokfmt.ops.alignment import Alignment
 from tokfmt.ops.compared import Request, open_both
 from tokfmt.tui.jobs import Job
@@ -152,8 +151,3 @@ def unit_of(sessions: Sessions) -> str:
 def comparable(sessions: Sessions) -> bool:
     """Whether their tokens can be held against each other."""
     return sessions[0].port.unit == sessions[1].port.unit
-
-
-def of_records(session: Session) -> bool:
-    """Whether it shows records."""
-    return isinstance(session.view.reader, RecordReader)

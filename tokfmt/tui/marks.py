@@ -1,32 +1,27 @@
 """Which tokens of two rows differ, and which token of one belongs to which of the other. Reads; for a worker.
 
-The rows are compared as arrays up to the first difference. From there on, up to LOOKED tokens of either are matched by
-the runs of four tokens that occur once in both, in the longest order that both keep; what lies between is compared
-token by token where it is of equal length. Sequential in time but for the sorting; nothing else is read.
+The rows are compared as arrays up to the first difference. From there on, up to LOOKED tokens of either are matched
+(see `matching`); nothing else is read.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.tui.jobs import CancelledError
+from tokfmt.tui.matching import Keys, unlike
 from tokfmt.tui.viewport import Damage, Piece, Port, Viewport, damage_of, fetched, fetched_span
 
 LOOKED = 1 << 16
 """Tokens looked at behind the first difference."""
 
 _FIRST, _MOST = 1 << 12, 1 << 20  # compared at once
-_GRAM = 4
-_PAIRS = 64  # of gaps up to this length every pair of tokens is compared
-
-Keys = NDArray[np.generic]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +121,7 @@ def marks_of(a: Row, b: Row, wanted: Callable[[], bool] = lambda: True) -> Marks
         return damage_of(error)
     whole = ends == lengths
     hunks = [
-        Hunk(first + p.start, first + p.stop, first + q.start, first + q.stop) for p, q in _unlike(x, y, whole=whole)
+        Hunk(first + p.start, first + p.stop, first + q.start, first + q.stop) for p, q in unlike(x, y, whole=whole)
     ]
     return Marks(hunks, None if whole else ends)
 
@@ -143,9 +138,9 @@ def first_unlike(a: Row, b: Row, wanted: Callable[[], bool] = lambda: True) -> i
         if not wanted():
             raise CancelledError("cancelled")
         stop = min(start + size, *lengths)
-        unlike = _differing(a.piece(start, stop), b.piece(start, stop))
-        if unlike.any():
-            return start + int(np.argmax(unlike))
+        found = _differing(a.piece(start, stop), b.piece(start, stop))
+        if found.any():
+            return start + int(np.argmax(found))
         start, size = stop, min(4 * size, _MOST)
     return None if lengths[0] == lengths[1] else min(lengths)
 
@@ -167,97 +162,3 @@ def _keys(a: Piece, b: Piece) -> tuple[Keys, Keys]:
     rows = [np.stack([p.units.astype(np.int64), p.masks, p.labels], axis=1) for p in (a, b)]  # type: ignore[list-item]
     found = np.unique(np.concatenate(rows), axis=0, return_inverse=True)[1].reshape(-1)
     return found[: len(rows[0])], found[len(rows[0]) :]
-
-
-def _unlike(x: Keys, y: Keys, *, whole: bool) -> Iterator[tuple[range, range]]:
-    """Stretches of both that stand in each other's place, in order."""
-    end = _alike(x[::-1], y[::-1]) if whole else 0
-    x, y = x[: len(x) - end], y[: len(y) - end]
-    i = j = 0
-    for p, q, length in [*_anchors(x, y), (len(x), len(y), 0)]:
-        if p < i or q < j:  # within what was matched already
-            more = max(i - p, j - q)
-            if more >= length or (i - p) != (j - q):
-                continue
-            p, q, length = p + more, q + more, length - more
-        yield from _gap(x, y, range(i, p), range(j, q))
-        i, j = p + length, q + length
-
-
-def _alike(x: Keys, y: Keys) -> int:
-    """Tokens that both begin with."""
-    count = min(len(x), len(y))
-    unlike = np.flatnonzero(x[:count] != y[:count])
-    return int(unlike[0]) if len(unlike) else count
-
-
-def _gap(x: Keys, y: Keys, p: range, q: range) -> Iterator[tuple[range, range]]:
-    before = _alike(x[p.start : p.stop], y[q.start : q.stop])
-    p, q = p[before:], q[before:]
-    after = _alike(x[p.start : p.stop][::-1], y[q.start : q.stop][::-1])
-    p, q = p[: len(p) - after], q[: len(q) - after]
-    if not p and not q:
-        return
-    u, v = x[p.start : p.stop], y[q.start : q.stop]
-    if len(p) == len(q):
-        edges = np.flatnonzero(np.diff(np.concatenate([[False], u != v, [False]]).astype(np.int8))).tolist()
-        for start, stop in zip(edges[::2], edges[1::2], strict=True):
-            yield p[start:stop], q[start:stop]
-    elif max(len(p), len(q)) <= _PAIRS:
-        for kind, a, a_stop, b, b_stop in SequenceMatcher(None, u.tolist(), v.tolist(), autojunk=False).get_opcodes():
-            if kind != "equal":
-                yield p[a:a_stop], q[b:b_stop]
-    else:
-        yield p, q
-
-
-def _anchors(x: Keys, y: Keys) -> list[tuple[int, int, int]]:
-    """Places in both, and lengths, of what occurs once in both; in order, without crossing."""
-    if min(len(x), len(y)) < _GRAM:
-        return []
-    (places_x, hashes_x), (places_y, hashes_y) = _once(x), _once(y)
-    _, i, j = np.intersect1d(hashes_x, hashes_y, assume_unique=True, return_indices=True)
-    i, j = places_x[i], places_y[j]
-    same = np.ones(len(i), np.bool_)
-    for k in range(_GRAM):
-        same &= x[i + k] == y[j + k]
-    i, j = i[same], j[same]
-    order = np.argsort(i)
-    i, j = i[order], j[order]
-    kept = np.array(_longest_rising(j.tolist()), np.int64)
-    i, j = i[kept], j[kept]
-    new = (np.diff(i) != np.diff(j)) | (np.diff(i) > _GRAM)  # else it goes on where the last one is
-    starts, stops = np.flatnonzero(np.append(True, new)[: len(i)]), np.flatnonzero(np.append(new, True)[: len(i)])
-    lengths = i[stops] - i[starts] + _GRAM
-    return list(zip(i[starts].tolist(), j[starts].tolist(), lengths.tolist(), strict=True))
-
-
-def _once(x: Keys) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
-    """Places and hashes of the runs of four that occur once."""
-    count = len(x) - _GRAM + 1
-    hashes = np.zeros(count, np.uint64)
-    for k in range(_GRAM):
-        hashes = (hashes ^ x[k : k + count].astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
-        hashes ^= hashes >> np.uint64(29)
-    values, places, counts = np.unique(hashes, return_index=True, return_counts=True)
-    return places[counts == 1], values[counts == 1]
-
-
-def _longest_rising(values: Sequence[int]) -> list[int]:
-    """Indices of the longest rising part of some numbers."""
-    tops: list[int] = []  # the smallest number that a rising part of each length ends with
-    at: list[int] = []
-    before: list[int] = []
-    for index, value in enumerate(values):
-        place = bisect_left(tops, value)
-        before.append(at[place - 1] if place else -1)
-        if place == len(tops):
-            tops.append(value)
-            at.append(index)
-        else:
-            tops[place], at[place] = value, index
-    out, index = [], at[-1] if at else -1
-    while index >= 0:
-        out.append(index)
-        index = before[index]
-    return out[::-1]

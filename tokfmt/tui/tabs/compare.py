@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import ClassVar, cast
 
-from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.message import Message
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.options import parse_count
-from tokfmt.tui.comparison import Comparison, Sessions, common_view, unit_of
+from tokfmt.tui.comparison import Sessions, common_view, unit_of
 from tokfmt.tui.layout import Mode
 from tokfmt.tui.overlays import Overlays
 from tokfmt.tui.screens.question import Question
 from tokfmt.tui.session import Session
-from tokfmt.tui.tabs.pairs import Pairs
-from tokfmt.tui.verdict import verdict
+from tokfmt.tui.tabs.walks import Walks
 from tokfmt.tui.widgets.pairline import PairLine
 from tokfmt.tui.widgets.says import Says
 from tokfmt.tui.widgets.side import Side
@@ -27,7 +24,7 @@ WIDE = 110
 """Columns from which on both stand side by side."""
 
 
-class CompareTab(Pairs):
+class CompareTab(Walks):
     """Shows the first two datasets that are open."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -40,22 +37,15 @@ class CompareTab(Pairs):
         Binding("g", "jump", "Go to"),
         Binding("m", "mode", "Text/ids"),
         Binding("v", "view", "View", show=False),
-        Binding("w", "toggle('whitespace')", "Whitespace", show=False),
-        Binding("l", "toggle('wrap')", "Wrap lines", show=False),
+        Binding("w", "toggle_both('whitespace')", "Whitespace", show=False),
+        Binding("l", "toggle_both('wrap')", "Wrap lines", show=False),
         Binding("s", "stack", "Side by side or stacked", show=False),
         Binding("escape", "stop", "Stop comparing", show=False),
     ]
 
-    class Walked(Message):
-        """The walk has got further, or has ended."""
-
-        def __init__(self, comparison: Comparison | None) -> None:
-            super().__init__()
-            self.comparison = comparison
-
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id)
-        self._viewed = self._wanted = False
+        self._viewed = False
         self._stacked: bool | None = None
 
     def compose(self) -> ComposeResult:
@@ -79,70 +69,19 @@ class CompareTab(Pairs):
             self._view(sessions, common_view(sessions))
         ports, old = tuple(one.port for one in sessions), self.comparison
         if not waiting and (old is None or old.ports != ports):
-            self._begin(sessions)
+            self.begin(sessions)
         self.sessions = sessions
-        self.go(self.step)
-        self._say(waiting)
+        self.see(self.step)
+        self.say(waiting)
 
     def _view(self, sessions: Sessions, name: str) -> None:
         for session in sessions:
             session.shown = name or session.opened.views[0].name
 
-    def _begin(self, sessions: Sessions) -> None:
-        """Walk through both, from the beginning."""
-        if self.comparison is not None:
-            self.comparison.stop()
-        self.comparison = None
-        self.comparison = Comparison(sessions, lambda: self.post_message(self.Walked(self.comparison)))
-
-    def _say(self, waiting: str = "") -> None:
-        parts = verdict(self.comparison, unit_of(self.sessions), waiting) if self.sessions else []
-        if self._wanted:
-            parts = [("◌ looking for the next difference · esc stops", "busy"), *parts]
-        self.query_one("#verdict", Says).say(parts)
-
-    @on(Walked)
-    def _walked(self, message: Walked) -> None:
-        comparison = self.comparison
-        if comparison is None or message.comparison not in (comparison, None):
-            return
-        if comparison.pairing.pair(self.step) != self.pair:  # what was taken to be in step is not
-            row = self.pair.row(self.leader.number)
-            step = self.step if row is None else comparison.pairing.step_of(self.leader.number, row)
-            self.go(step, self.leader.pane.cursor)
-        if self._wanted:
-            found = comparison.pairing.following(self.step)
-            self._wanted = found is None and comparison.walking
-            if found is not None:
-                self.go(found, arrival=1)
-            elif not comparison.walking:
-                self.notify("There are no more differences.")
-        self._say()
-
     # doing
 
-    def action_difference(self, direction: int) -> None:
-        if not self.hop(direction):
-            self.action_differing(direction)
-
-    def action_differing(self, direction: int) -> None:
-        comparison = self.comparison
-        if comparison is None or comparison.state == "failed":
-            return
-        pairing = comparison.pairing
-        found = pairing.following(self.step) if direction > 0 else pairing.preceding(self.step)
-        if found is not None:
-            self.go(found, arrival=direction)
-        elif direction > 0 and comparison.state in ("walking", "stopped"):
-            self._wanted = True
-            if not comparison.walking and self.sessions:
-                self._begin(self.sessions)
-            self._say()
-        else:
-            self.notify(f"There are no {'more' if direction > 0 else 'earlier'} differences.")
-
     def action_by(self, count: int) -> None:
-        self.go(self.step + count)
+        self.see(self.step + count)
 
     async def action_jump(self) -> None:
         if self.sessions is None or self.comparison is None:
@@ -156,7 +95,7 @@ class CompareTab(Pairs):
                 self.notify(str(error), severity="error", markup=False)
                 return
             if answer and 0 <= row < count:
-                self.go(pairing.step_of(0, row))
+                self.see(pairing.step_of(0, row))
             elif answer:
                 self.notify(f"There are {count:,}: 0 to {count - 1:,}", severity="error")
 
@@ -168,7 +107,7 @@ class CompareTab(Pairs):
         for side in self.sides:
             side.pane.mode = mode
 
-    def action_toggle(self, what: str) -> None:
+    def action_toggle_both(self, what: str) -> None:
         value = not getattr(self.leader.pane, what)
         for side in self.sides:
             setattr(side.pane, what, value)
@@ -188,14 +127,3 @@ class CompareTab(Pairs):
 
     def on_resize(self) -> None:
         self.set_class(self.size.width < WIDE if self._stacked is None else self._stacked, "stacked")
-
-    def action_stop(self) -> None:
-        if self._wanted:
-            self._wanted = False
-        elif self.comparison is None or not self.comparison.stop():
-            cast("Overlays", self.app).cancel()
-        self._say()
-
-    def on_unmount(self) -> None:
-        if self.comparison is not None:
-            self.comparison.stop()

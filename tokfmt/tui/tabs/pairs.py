@@ -43,7 +43,7 @@ class Pairs(Tab, Desked):
     def enter(self) -> None:
         self.leader.pane.focus()
 
-    def go(self, step: int, unit: int = 0, arrival: int = 0) -> None:
+    def see(self, step: int, unit: int = 0, arrival: int = 0) -> None:
         """Show a pair.
 
         Args:
@@ -57,7 +57,8 @@ class Pairs(Tab, Desked):
             self.step = max(0, min(step, self.comparison.pairing.total - 1))
             self.pair = self.comparison.pairing.pair(self.step)
         else:  # nothing is known yet: in step
-            self.pair = Pair(*(step if step < one.port.count else None for one in self.sessions), differs=False)
+            a, b = ((step if step < one.port.count else None) for one in self.sessions)
+            self.pair = Pair(a, b, differs=False)
         self.generation, self.marks, self._arrival = self.generation + 1, None, arrival
         focused = any(side.pane.has_focus for side in self.sides)
         for side, session in zip(self.sides, self.sessions, strict=True):
@@ -83,8 +84,9 @@ class Pairs(Tab, Desked):
         if isinstance(marks, Marks):
             for side in self.sides:
                 side.mark(marks)
-            if self._arrival and marks.hunks:
-                self.leader.pane.go_to(marks.hunks[0 if self._arrival > 0 else -1].side(self.leader.number).start)
+            leader = self.leader
+            if self._arrival and marks.hunks and not leader.absent:
+                leader.arrive(marks.hunks[0 if self._arrival > 0 else -1].side(leader.number).start)
         self._arrival = 0
         self._follow()
         self._tell()
@@ -117,7 +119,7 @@ class Pairs(Tab, Desked):
         other = self.sides[1 - leader.number]
         marks = self.marks if isinstance(self.marks, Marks) else Marks()
         if not other.absent and not leader.absent:
-            token, y = leader.anchor()
+            token, y = leader.held()
             number = leader.number
             other.follow(marks.across(number, leader.pane.cursor), marks.across(number, token), y)
 

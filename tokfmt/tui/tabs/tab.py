@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from textual.containers import Container
+from textual.message import Message
 
+from tokfmt.tui.jobs import Job
 from tokfmt.tui.session import Session, Where
 
 
@@ -13,11 +15,16 @@ class Tab(Container):
     """A tab; `session` is the dataset it shows."""
 
     session: Session
+    job: Job | None = None
+    """Long work that the tab does, None when it does none."""
+
+    class Seen(Message):
+        """There is something to see: paint."""
 
     @property
     def idle(self) -> bool:
-        """Nothing runs in it, its desks aside."""
-        return True
+        """Nothing long is under way here that a picture should wait for."""
+        return self.job is None
 
     def show(self, session: Session) -> None:
         """Show a dataset: another one, or the same after something of it was loaded (compare `generation`).

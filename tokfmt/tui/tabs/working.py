@@ -17,13 +17,6 @@ class Working(Tab, Desked):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "stop", "Stop", show=False)]
 
-    job: Job | None = None
-
-    @property
-    def idle(self) -> bool:
-        """Nothing is being done."""
-        return self.job is None
-
     def begin(self, work: Callable[[Job], object], then: Callable[[object], object]) -> None:
         """Do work; `then` is called here with its result or error, unless it was stopped."""
         self.stop()

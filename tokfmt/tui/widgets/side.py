@@ -61,6 +61,7 @@ class Side(Vertical):
     def __init__(self, number: int) -> None:
         super().__init__(id="ab"[number], classes="side")
         self.number, self.marks = number, Marks()
+        self.row: int | None = None
 
     def compose(self) -> ComposeResult:
         yield Pane()
@@ -79,9 +80,15 @@ class Side(Vertical):
     def show(self, port: Port, alphabet: Alphabet, row: int | None, unit: int = 0) -> None:
         """Show a row, or nothing; what differs is marked when it is told."""
         self.set_class(row is None, "absent")
-        self.marks = Marks()
+        self.marks, self.row = Marks(), row
         if row is not None:
             self.pane.show(port, alphabet, row, unit)
+
+    def arrive(self, token: int) -> None:
+        """Show the same row, the cursor on a token, even when it has yet to be read."""
+        pane = self.pane
+        if self.row is not None and pane.port is not None:
+            pane.show(pane.port, pane.alphabet, self.row, token)
 
     def mark(self, marks: Marks) -> None:
         """What differs between the rows that are shown."""
@@ -107,7 +114,7 @@ class Side(Vertical):
         self._mark()
         self.post_message(self.Moved(self))
 
-    def anchor(self) -> tuple[int, int]:
+    def held(self) -> tuple[int, int]:
         """A token that is seen, and its line on the screen: that of the cursor, else the first."""
         pane = self.pane
         for y, line in enumerate(pane.lines):
