@@ -1,11 +1,26 @@
-"""Driving the browser without a terminal, for tests."""
+"""Driving the browser without a terminal, and datasets to look at."""
 
 import asyncio
 
+import numpy as np
+from paths import FIXTURES
+
+from tokfmt.core.axis import Info, Layout
+from tokfmt.core.errors import CorruptError
+from tokfmt.ops.separator import Separator
 from tokfmt.ops.sources import SourceRequest
 from tokfmt.tui.app import Browser
+from tokfmt.tui.opening import Opened, View
 from tokfmt.tui.screenshot import settled
-from tokfmt.tui.session import open_session
+from tokfmt.tui.session import Session, open_session
+from tokfmt.tui.tabs.sequences import SequencesTab
+from tokfmt.tui.viewport import Viewport
+
+PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+BLOCKS = FIXTURES / "stage1" / "blocks"
+STORE = FIXTURES / "flat-tokens" / "multi_chunk.zarr"
+HDF5 = FIXTURES / "hdf5" / "padded_eos"
+EVERY = [PACK, BLOCKS, STORE, HDF5]
 
 
 def browse(paths, steps, *, size=(120, 36), tokenizer=None, session=None):
@@ -31,3 +46,37 @@ def browse(paths, steps, *, size=(120, 36), tokenizer=None, session=None):
 def line(widget, y):
     """The text of a line that a widget draws."""
     return widget.render_line(y).text
+
+
+def tab_of(app):
+    return app.query_one(SequencesTab)
+
+
+def reader_text(app):
+    reader = tab_of(app).reader
+    return "\n".join("".join(run.text for run in line.runs) for line in reader.lines)
+
+
+class Fake:
+    """10^12 documents of 100 tokens; those in `broken` cannot be read."""
+
+    def __init__(self, broken=()):
+        self.info = Info(Layout.DOCUMENTS, np.dtype(np.uint32), 10**12, 10**14)
+        self.broken = broken
+
+    def tokens(self, start, stop):
+        assert stop - start <= 1 << 16
+        if any(start <= row * 100 < stop for row in self.broken):
+            raise CorruptError("a.bin", "the chunk is damaged", offset=start)
+        return (np.arange(start, stop) % 50_000).astype(np.uint32)
+
+    def offsets(self, first, last):
+        return np.arange(first, last + 1, dtype=np.int64) * 100
+
+    def close(self):
+        pass
+
+
+def session_of(reader):
+    view = View("documents", Viewport(reader), reader)
+    return Session(SourceRequest(("fake",)), Opened(None, (view,), Separator(None)), "documents")

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from browsing import browse
+from browsing import BLOCKS, EVERY, HDF5, PACK, STORE, Fake, browse, reader_text, session_of, tab_of
 from paths import CORPUS, FIXTURES, TOKENIZER
 from textual.widgets import Input
 
@@ -21,25 +21,10 @@ from tokfmt.tui.session import Session, open_session
 from tokfmt.tui.tabs.sequences import SequencesTab
 from tokfmt.tui.viewport import Viewport
 
-PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
-BLOCKS = FIXTURES / "stage1" / "blocks"
-STORE = FIXTURES / "flat-tokens" / "multi_chunk.zarr"
-HDF5 = FIXTURES / "hdf5" / "padded_eos"
-EVERY = [PACK, BLOCKS, STORE, HDF5]
-
 
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-def tab_of(app):
-    return app.query_one(SequencesTab)
-
-
-def reader_text(app):
-    reader = tab_of(app).reader
-    return "\n".join("".join(run.text for run in line.runs) for line in reader.lines)
 
 
 def list_line(app, row):
@@ -218,31 +203,6 @@ def test_help_about_and_the_palette():
         assert tab_of(app).has_class("zoomed")
 
     browse([PACK], steps)
-
-
-class Fake:
-    """10^12 documents of 100 tokens; those in `broken` cannot be read."""
-
-    def __init__(self, broken=()):
-        self.info = Info(Layout.DOCUMENTS, np.dtype(np.uint32), 10**12, 10**14)
-        self.broken = broken
-
-    def tokens(self, start, stop):
-        assert stop - start <= 1 << 16
-        if any(start <= row * 100 < stop for row in self.broken):
-            raise CorruptError("a.bin", "the chunk is damaged", offset=start)
-        return (np.arange(start, stop) % 50_000).astype(np.uint32)
-
-    def offsets(self, first, last):
-        return np.arange(first, last + 1, dtype=np.int64) * 100
-
-    def close(self):
-        pass
-
-
-def session_of(reader):
-    view = View("documents", Viewport(reader), reader)
-    return Session(SourceRequest(("fake",)), Opened(None, (view,), Separator(None)), "documents")
 
 
 @pytest.fixture

@@ -6,10 +6,11 @@ sequence is too long. A hit lies within one sequence. Lengths are answered from 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokfmt.core.axis import TokenReader, check_interval, windows
 from tokfmt.core.errors import OptionError
@@ -34,6 +35,27 @@ class Hit:
     sequence: int
     start: int
     stop: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hits:
+    """Hits side by side, in the order in which they were found: the columns of `Hit`, int64[hits]."""
+
+    sequences: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+
+    @staticmethod
+    def of(hits: Iterable[Hit]) -> Hits:
+        """From single ones."""
+        rows = np.array([(hit.sequence, hit.start, hit.stop) for hit in hits], np.int64).reshape(-1, 3)
+        return Hits(rows[:, 0], rows[:, 1], rows[:, 2])
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    def __iter__(self) -> Iterator[Hit]:
+        return map(Hit, self.sequences.tolist(), self.starts.tolist(), self.stops.tolist())
 
 
 def never() -> bool:
@@ -105,20 +127,42 @@ def find(
         IndexError: The interval leaves the dataset.
         FormatError: The file does not hold what its header promised.
     """
+    search = Search(each, backwards, stopped or never, progress or unwatched)
+    found = find_many(reader, query, search, decoder=decoder, first=first, last=last)
+    return (hit for hits in found for hit in hits)
+
+
+def find_many(
+    reader: TokenReader,
+    query: Query,
+    search: Search,
+    *,
+    decoder: object = None,
+    first: int = 0,
+    last: int | None = None,
+) -> Iterator[Hits]:
+    """As `find`, but hits come as many at a time as were found together: for who keeps or counts millions of them.
+
+    Args:
+        reader, query, decoder, first, last: As for `find`.
+        search: How.
+
+    Raises:
+        As `find` does.
+    """
     last = reader.info.sequences if last is None else last
     check_interval(first, last, reader.info.sequences, "sequences")
-    search = Search(each, backwards, stopped or never, progress or unwatched)
     parts = list(_parts(Part(reader, first, last)))
-    return _found(parts[::-1] if backwards else parts, query, decoder, search)
+    return _found(parts[::-1] if search.backwards else parts, query, decoder, search)
 
 
-def _found(parts: list[Part], query: Query, decoder: object, search: Search) -> Iterator[Hit]:
+def _found(parts: list[Part], query: Query, decoder: object, search: Search) -> Iterator[Hits]:
     for part in parts:
-        for hit in _in_part(part, query, decoder, search):
-            yield Hit(hit.sequence + part.sequence, hit.start + part.token, hit.stop + part.token)
+        for hits in _in_part(part, query, decoder, search):
+            yield Hits(hits.sequences + part.sequence, hits.starts + part.token, hits.stops + part.token)
 
 
-def _in_part(part: Part, query: Query, decoder: object, search: Search) -> Iterator[Hit]:
+def _in_part(part: Part, query: Query, decoder: object, search: Search) -> Iterator[Hits]:
     if isinstance(query, LengthQuery):
         return find_lengths(part, query, search)
     if isinstance(query, TokenQuery):
@@ -130,7 +174,7 @@ def _in_part(part: Part, query: Query, decoder: object, search: Search) -> Itera
 
     if not isinstance(decoder, (ByteLevelDecoder, VocabularyDecoder)) and not hasattr(decoder, "pieces"):
         raise OptionError("text: searches the text of a sequence, and there are ids only: it needs --tokenizer")
-    return find_text(part, query, decoder, search)
+    return (Hits.of((hit,)) for hit in find_text(part, query, decoder, search))
 
 
 def _parts(part: Part) -> Iterator[Part]:
@@ -167,7 +211,7 @@ def stretches(first: int, last: int, size: int, *, backwards: bool) -> Iterator[
         yield max(first, b - size), b
 
 
-def find_lengths(part: Part, query: LengthQuery, search: Search) -> Iterator[Hit]:
+def find_lengths(part: Part, query: LengthQuery, search: Search) -> Iterator[Hits]:
     """Sequences by length."""
     for a, b in stretches(part.first, part.last, MANY, backwards=search.backwards):
         if search.stopped():
@@ -179,6 +223,6 @@ def find_lengths(part: Part, query: LengthQuery, search: Search) -> Iterator[Hit
             fits &= lengths <= query.high
         found = np.flatnonzero(fits)
         order = found[::-1] if search.backwards else found
-        for i in order.tolist():
-            yield Hit(a + i, int(bounds[i]), int(bounds[i + 1]))
+        if len(order):
+            yield Hits(a + order, bounds[order], bounds[order + 1])
         search.progress(b - a)

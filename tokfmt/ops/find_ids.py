@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tokfmt.core import axis
 from tokfmt.core.axis import TokenReader, sequence_at
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.ops.find import Hit, Part, Search
+from tokfmt.ops.find import Hits, Part, Search
 from tokfmt.views.separated import Restorable
 
 _FEW = 4  # hits of a window that are looked up one by one
@@ -59,7 +59,7 @@ def _searched(reader: TokenReader) -> _Searched:
     return _Searched(reader, reader, 0) if stored is None else _Searched(reader, stored, 1)
 
 
-def find_ids(part: Part, ids: tuple[int, ...], search: Search) -> Iterator[Hit]:
+def find_ids(part: Part, ids: tuple[int, ...], search: Search) -> Iterator[Hits]:
     """Every place where `ids` stand one right after the other, within one sequence; occurrences may overlap."""
     info = part.reader.info
     if max(ids) > np.iinfo(info.dtype).max or info.free_of in ids:
@@ -77,9 +77,9 @@ def find_ids(part: Part, ids: tuple[int, ...], search: Search) -> Iterator[Hit]:
         if len(at):
             numbers, begins, ends = searched.sequences(at)
             chosen = _chosen(numbers, at + len(ids) <= ends, search)
-            for i in chosen.tolist():
-                p = int(at[i]) - searched.shift * int(numbers[i])
-                yield Hit(int(numbers[i]), p, p + len(ids))
+            if len(chosen):
+                p = at[chosen] - searched.shift * numbers[chosen]
+                yield Hits(numbers[chosen], p, p + len(ids))
             if search.each and len(chosen):  # what is left of that sequence needs no look
                 a, b = min(a, int(begins[chosen[-1]])), max(b, int(ends[chosen[-1]]))
         before = stop - start

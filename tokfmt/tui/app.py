@@ -112,7 +112,8 @@ class Browser(Overlays):
         """Nothing is being loaded for anybody."""
         desks = [widget.desk for widget in self.query("*") if hasattr(widget, "desk")]
         loaded = all(loading.job is None for loading in self.loadings.values())
-        return loaded and all(desk.idle for desk in desks) and all(tab.idle for tab in self.query(Tab))
+        places = [*self.query(Tab), self.screen]
+        return loaded and all(desk.idle for desk in desks) and all(getattr(place, "idle", True) for place in places)
 
     # datasets
 
@@ -168,6 +169,11 @@ class Browser(Overlays):
             self.refresh_tabs()
         self._say()
 
+    def show_view(self, name: str) -> None:
+        """Documents, samples: one of the views that are known."""
+        self.session.see(name)
+        self.refresh_tabs()
+
     def next_view(self) -> None:
         """Documents, samples, documents; or begin to look for the documents."""
         session, loading = self.session, self.loadings[self.current]
@@ -212,6 +218,14 @@ class Browser(Overlays):
         """Show a token position in the tab of sequences."""
         self._show_tab(TABS[0])
         self.tab.reveal(position)
+
+    def filter(self, words: str) -> None:
+        """List only the rows that a query finds (`10<=len<20`, see `ops.query`), in the tab of sequences."""
+        self._show_tab(TABS[0])
+        self.tab.filter(words)  # type: ignore[attr-defined]
+
+    def on_filter_label_clicked(self) -> None:
+        self.query_one(f"#{TABS[0].name}", Tab).filter("")  # type: ignore[attr-defined]
 
     def go_to_where(self, where: Where) -> None:
         """Show a row in the tab of sequences, the cursor on a token of it."""

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from tokfmt.core.errors import printable
+from tokfmt.core.errors import TokfmtError, printable
 from tokfmt.ops.sources import SourceRequest
 from tokfmt.tui.about import about, bindings_of, help_blocks
+from tokfmt.tui.keyed import Keyed
+from tokfmt.tui.pictures import free_name, refusal, saved
 from tokfmt.tui.session import Session
 from tokfmt.tui.tabs import Entry
 from tokfmt.tui.tabs.tab import Tab
 
 
-class Overlays(App[None]):
+class Overlays(Keyed):
     """The part of the browser that opens screens."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "help", "Help", key_display="?"),
         Binding("i", "about", "About this dataset", show=False),
         Binding("d", "datasets", "Datasets", show=False),
+        Binding("S", "picture", "Save a picture of the screen (SVG)", show=False),
     ]
     requests: Sequence[SourceRequest]
     current: int
@@ -79,6 +83,21 @@ class Overlays(App[None]):
         names = [printable(request.paths[0]) for request in self.requests]
         then: Callable[[int | None], None] = lambda number: None if number is None else self.show_dataset(number)  # noqa: E731
         self.push_screen(OneOf("Datasets", names, self.current), then)
+
+    async def action_picture(self) -> None:
+        from tokfmt.tui.screens.question import Question
+
+        drawn = self.export_screenshot(title=self.TITLE)  # before the question covers it
+
+        def answered(answer: str | None) -> None:
+            try:
+                if answer:
+                    self.notify(printable(saved(drawn, answer)), title="Saved", markup=False)
+            except TokfmtError as error:
+                self.notify(str(error), title="Not saved", severity="error", markup=False)
+
+        name = free_name(f"tokfmt-{Path(self.session.path.name).stem}", ".svg")
+        await self.push_screen(Question("Save a picture of the screen as", name, refusal), answered)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """What the command palette offers: what Textual does, and every action of the tab that is shown."""

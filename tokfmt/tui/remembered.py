@@ -37,9 +37,17 @@ def remember(path: Path, **facts: object) -> None:
     known = datasets.pop(key, None)
     merged = {**(known if isinstance(known, dict) else {}), **facts}
     datasets[key] = {name: value for name, value in merged.items() if value is not None}
-    kept = dict(list(datasets.items())[-_MOST:])
+    kept = list(datasets.items())[-_MOST:]
     with contextlib.suppress(OSError, ValueError, UnicodeError):
-        _write(json.dumps({"schema": SCHEMA, "datasets": kept}).encode())
+        content = _packed(kept)
+        while len(content) > _LIMIT and kept:  # would not be read again
+            kept = kept[1 + len(kept) // 2 :]
+            content = _packed(kept)
+        _write(content)
+
+
+def _packed(datasets: list[tuple[str, Any]]) -> bytes:
+    return json.dumps({"schema": SCHEMA, "datasets": dict(datasets)}).encode()
 
 
 def _read() -> dict[str, Any]:

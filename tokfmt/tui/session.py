@@ -106,7 +106,11 @@ class Session:
     def switch(self) -> None:
         """Show the next view."""
         names = [view.name for view in self.opened.views]
-        self.shown = names[(names.index(self.shown) + 1) % len(names)]
+        self.see(names[(names.index(self.shown) + 1) % len(names)])
+
+    def see(self, view: str) -> None:
+        """Show a view."""
+        self.shown = view
         self.generation += 1
 
     def close(self) -> None:

@@ -15,10 +15,14 @@ from tokfmt.tui.facts import TokenFacts, facts_of
 from tokfmt.tui.layout import Mode
 from tokfmt.tui.opening import View
 from tokfmt.tui.session import Session, Where, carried, located
+from tokfmt.tui.tabs.bookmarking import Bookmarking
 from tokfmt.tui.tabs.jumps import Jumps
+from tokfmt.tui.tabs.searching import Searching
+from tokfmt.tui.tabs.takeaway import TakeAway
 from tokfmt.tui.viewport import Damage
 from tokfmt.tui.widgets.detail import Detail
 from tokfmt.tui.widgets.divider import Divider
+from tokfmt.tui.widgets.findbar import FindBar
 from tokfmt.tui.widgets.reader import Reader
 from tokfmt.tui.widgets.sequences import SequenceList
 
@@ -27,7 +31,7 @@ NARROW = 90
 NARROWEST, WIDEST, STEP = 20, 80, 5  # per cent
 
 
-class SequencesTab(Jumps):
+class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
     """List, reader, detail."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -41,6 +45,9 @@ class SequencesTab(Jumps):
         Binding("less_than_sign", "resize(-1)", "Narrower list", show=False),
         Binding("greater_than_sign", "resize(1)", "Wider list", show=False),
         *Jumps.BINDINGS,
+        *Searching.BINDINGS,
+        *Bookmarking.BINDINGS,
+        *TakeAway.BINDINGS,
     ]
 
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
@@ -55,6 +62,7 @@ class SequencesTab(Jumps):
             with Vertical(id="reading"):
                 yield Reader()
                 yield Detail()
+        yield FindBar()
 
     @property
     def list(self) -> SequenceList:
@@ -86,6 +94,8 @@ class SequencesTab(Jumps):
             self.go((0, 0))
         else:
             self.ask(lambda: carried(before, where, session.view), self.go)
+        self.show_bookmarks(session, other=other)
+        self.search_again(session, other=other)
 
     def go(self, where: Where) -> None:
         """Show a row, the cursor on a token of it."""
@@ -111,7 +121,8 @@ class SequencesTab(Jumps):
 
     def _title(self) -> None:
         reader, reading = self.reader, self.query_one("#reading")
-        self.list.border_title, reading.border_title = titles(self.session, reader.row)
+        count, reading.border_title = titles(self.session, reader.row)
+        self.list.border_title = self.titled(count)
         manner = manner_of(self.session, reader.mode, whitespace=reader.whitespace, wrap=reader.wrap)
         reading.border_subtitle = manner
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rich.segment import Segment
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 HEAD = 64
 """Units of a row of which the list shows what fits."""
 
-CLASSES = {f"list--{part}" for part in ("head", "number", "dim", "words", "mark", "damage", "cursor", "cursor-blurred")}
+_PARTS = ("head", "number", "dim", "words", "mark", "damage", "hit", "bookmark", "cursor", "cursor-blurred")
+CLASSES = {f"list--{part}" for part in _PARTS}
 _WORDS = {Kind.TEXT, Kind.SPACE, Kind.ID}
 
 
@@ -36,6 +38,13 @@ def head_line(rows: SequenceList) -> list[Segment]:
     return [Segment(f"{text} begins with", rows.get_component_rich_style("list--head"))]
 
 
+def _sign(rows: SequenceList, row: int, style: Callable[[str], Style]) -> Segment:
+    """What is special about a row, in one cell: a bookmark, a hit."""
+    if row in rows.bookmarks:
+        return Segment("★", style("list--bookmark"))
+    return Segment("●", style("list--hit")) if rows.hits and rows.hits.has(row) else Segment(" ", style("list--dim"))
+
+
 def row_line(rows: SequenceList, index: int) -> list[Segment]:
     """A row, or nothing below the last."""
     port = rows.port
@@ -47,7 +56,7 @@ def row_line(rows: SequenceList, index: int) -> list[Segment]:
     def style(name: str) -> Style:
         return rows.get_component_rich_style(name, cursor) if cursor else rows.get_component_rich_style(name)
 
-    segments = [Segment(f"{row:>{wide.number},} ", style("list--number"))]
+    segments = [Segment(f"{row:>{wide.number},}", style("list--number")), _sign(rows, row, style)]
     span = port.peek_span(row)
     if isinstance(span, Span):
         at = f"{span.start:>{wide.position + 1},} " if wide.position and span.start is not None else ""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 STYLES = {kind: f"reader--{kind.name.lower()}" for kind in Kind}
 CLASSES = {
     *STYLES.values(), "reader--odd", "reader--even", "reader--masked", "reader--hit", "reader--cursor",
-    "reader--cursor-blurred",
+    "reader--cursor-blurred", "reader--marked",
 }  # fmt: skip
 _TINTED = {Kind.TEXT, Kind.SPACE, Kind.BREAK, Kind.CONTROL}
 _PLAIN = {Kind.RULE, Kind.DAMAGE}
@@ -32,7 +32,7 @@ def painted(reader: Reader, scroll: Scroll, line: Line) -> list[Segment]:
     if line.first <= scroll.cursor < line.last:
         under = max((run.token for run in line.runs if run.token <= scroll.cursor), default=-1)
     hits = [hit for hit in reader.hits if hit.start < line.last and hit.stop > line.first]
-    segments = []
+    segments, marked = [], reader.marked
     for run in line.runs:
         names = [STYLES[run.kind]]
         if run.kind in _TINTED and not reader.alphabet.characters:
@@ -42,6 +42,8 @@ def painted(reader: Reader, scroll: Scroll, line: Line) -> list[Segment]:
                 names.append("reader--masked")
             if any(run.token in hit for hit in hits):
                 names.append("reader--hit")
+            if run.token in marked:
+                names.append("reader--marked")
             if run.token == under:
                 names.append("reader--cursor" if reader.has_focus else "reader--cursor-blurred")
         segments.append(Segment(run.text, reader.get_component_rich_style(*names)))

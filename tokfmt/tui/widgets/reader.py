@@ -38,7 +38,7 @@ class Reader(Steps):
         self.port: Port | None = None
         self.alphabet = Alphabet()
         self.row = 0
-        self.scroll: Scroll | None = None
+        self.scroll = None
         self.damage: Damage | None = None
         self.hits: list[range] = []
         self.lines: list[Line] = []
@@ -65,7 +65,8 @@ class Reader(Steps):
             return span if isinstance(span, Damage) else _opened(Roll(port, row, span, alphabet, manner), unit)
 
         def then(found: Scroll | Damage) -> None:
-            self.row, self.hits = row, self.hits if row == self.row else []
+            if row != self.row:
+                self.row, self.hits, self.mark_from = row, [], None
             self.damage = found if isinstance(found, Damage) else None
             self.scroll = found if isinstance(found, Scroll) else None
             self.left, self._opening = 0, False

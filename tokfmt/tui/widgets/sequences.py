@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
+from tokfmt.tui.hits import Kept
 from tokfmt.tui.letters import Alphabet
 from tokfmt.tui.viewport import Port
 from tokfmt.tui.widgets.listing import CLASSES, HEAD, head_line, row_line
@@ -21,7 +23,8 @@ from tokfmt.tui.widgets.track import Track
 class SequenceList(Roller):
     """Rows by number; the cursor chooses one.
 
-    Call `show` with a port, `restrict` with row numbers to list only these.
+    Call `show` with a port, `restrict` with row numbers to list only these. Rows of `hits` and `bookmarks` are marked;
+    set them and call `refresh`.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = CLASSES
@@ -47,6 +50,8 @@ class SequenceList(Roller):
         self.alphabet = Alphabet()
         self.top = self.cursor = 0
         self._rows: NDArray[np.int64] | None = None
+        self.hits: Kept | None = None
+        self.bookmarks: Collection[int] = frozenset()
 
     # what is listed
 

@@ -14,7 +14,10 @@ from tokfmt.tui.widgets.roller import Roller
 
 
 class Steps(Roller):
-    """The moves of a reader. `lines` are those on the screen, `left` the first column of them that is."""
+    """The moves of a reader. `lines` are those on the screen, `left` the first column of them that is.
+
+    `mark_from` is a token from which to the cursor all are marked; None marks none.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right", "tokens(1)", "Next token", show=False),
@@ -25,9 +28,19 @@ class Steps(Roller):
         Binding("pageup", "pages(-1)", "Page up", show=False),
         Binding("home", "to(0)", "First token", show=False),
         Binding("end", "to(-1)", "Last token", show=False),
+        Binding("s", "mark_from", "Mark from here; again: no mark", show=False),
     ]
     lines: list[Line]
     left: int
+    scroll: Scroll | None
+    mark_from: int | None = None
+
+    @property
+    def marked(self) -> range:
+        """The tokens that are marked."""
+        if self.mark_from is None or self.scroll is None:
+            return range(0)
+        return range(min(self.mark_from, self.scroll.cursor), max(self.mark_from, self.scroll.cursor) + 1)
 
     def move(self, step: Callable[[Scroll], None], *, reveal: bool = True) -> None:
         """Do a step, now or when what it needs is loaded."""
@@ -44,6 +57,10 @@ class Steps(Roller):
 
     def action_to(self, token: int) -> None:
         self.move(lambda scroll: scroll.to(token if token >= 0 else scroll.roll.span.length - 1))
+
+    def action_mark_from(self) -> None:
+        self.mark_from = self.scroll.cursor if self.mark_from is None and self.scroll else None
+        self.move(lambda scroll: None)
 
     def go_to(self, token: int) -> None:
         """Put the cursor on a token."""

@@ -30,6 +30,17 @@ class TabLabel(Static):
         self.post_message(self.Clicked(self.tab))
 
 
+class FilterLabel(Static):
+    """What the list is filtered by; a click lists all again."""
+
+    class Clicked(Message):
+        """Somebody wants to see all."""
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        self.post_message(self.Clicked())
+
+
 class TopBar(Horizontal):
     """Says where one is.
 
@@ -44,6 +55,7 @@ class TopBar(Horizontal):
     def compose(self) -> ComposeResult:
         for name, title, key in self._tabs:
             yield TabLabel(name, title, key)
+        yield FilterLabel("", id="filtered", markup=False)
         yield Static("", id="dataset", markup=False)
         yield Static("", id="loading", markup=False)
 
@@ -51,6 +63,14 @@ class TopBar(Horizontal):
         """Mark a tab as the one that is shown."""
         for label in self.query(TabLabel):
             label.set_class(label.tab == name, "current")
+
+    def on_mount(self) -> None:
+        self.say_filter("")
+
+    def say_filter(self, words: str) -> None:
+        """What the list is filtered by; "" for nothing."""
+        self.query_one("#filtered", Static).update(words)
+        self.query_one("#filtered", Static).display = bool(words)
 
     def say(self, dataset: str, loading: str) -> None:
         """What is open, and what is being loaded."""

@@ -1,0 +1,84 @@
+"""Bookmarks: set, list, go to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from tokfmt.tui.bookmarks import Bookmark, Bookmarks, bookmark
+from tokfmt.tui.headings import words_of
+from tokfmt.tui.screens.bookmarks import BookmarkList
+from tokfmt.tui.session import Session, Where
+from tokfmt.tui.tabs.tab import Tab
+from tokfmt.tui.viewport import Piece
+from tokfmt.tui.widgets.listing import HEAD
+from tokfmt.tui.widgets.sequences import SequenceList
+
+_CELLS = 40
+
+
+class Bookmarking(Tab):
+    """The bookmarks of a tab that shows rows; `list`, `where` and `ask_where` are the tab's."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("b", "bookmark", "Bookmark", show=False),
+        Binding("B", "bookmarks", "List bookmarks", show=False),
+    ]
+    bookmarks: Bookmarks
+
+    @property
+    def list(self) -> SequenceList:
+        raise NotImplementedError
+
+    @property
+    def where(self) -> Where:
+        """The row that is shown, and the token under the cursor."""
+        raise NotImplementedError
+
+    def ask_where(self, find: Callable[[], Where | None]) -> None:
+        """Find a place on a worker, then go there."""
+        raise NotImplementedError
+
+    def show_bookmarks(self, session: Session, *, other: bool) -> None:
+        """Those of a dataset, marked in the list."""
+        if other:
+            self.bookmarks = Bookmarks(session.path)
+        self.list.bookmarks = self.bookmarks.rows(session.shown)
+        self.list.refresh()
+
+    def action_bookmark(self) -> None:
+        """Set or remove the one of the row that is shown."""
+        session, (row, unit) = self.session, self.where
+        if session.port.count:
+            piece = session.port.peek(row, 0, HEAD)
+            runs = words_of(piece, session.alphabet, _CELLS) if isinstance(piece, Piece) else []
+            words = "".join(text for text, _, _ in runs)
+            added = self.bookmarks.toggle(bookmark(session.shown, row, unit, words))
+            self.notify(f"Bookmark {'on' if added else 'removed from'} {session.view.singular} {row:,}", timeout=2)
+            self.show_bookmarks(session, other=False)
+
+    async def action_bookmarks(self) -> None:
+        if not self.bookmarks.all:
+            self.notify("No bookmarks yet: b sets one.")
+            return
+
+        def chosen(one: Bookmark | None) -> None:
+            self.show_bookmarks(self.session, other=False)
+            if one is not None:
+                self._go_to(one)
+
+        await self.app.push_screen(BookmarkList(self.bookmarks), chosen)
+
+    def _go_to(self, one: Bookmark) -> None:
+        session = self.session
+        if one.view not in {view.name for view in session.opened.views}:
+            self.notify(f"That bookmark is in the {one.view}, which are not known yet: v finds them.")
+            return
+        if one.view != session.shown:
+            self.app.show_view(one.view)  # type: ignore[attr-defined]
+        if one.row >= session.port.count:
+            self.notify(f"There is no {one.view.removesuffix('s')} {one.row:,} any more.", severity="warning")
+            return
+        self.ask_where(lambda: (one.row, one.unit))
