@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.data import EOS, HOME
 
-MODULES = ("indexes", "text", "flat_tokens", "hdf5", "plain", "merging", "scaling", "statistics", "two_jobs")
+MODULES = ("indexes", "text", "flat_tokens", "hdf5", "plain", "merging", "scaling", "statistics", "two_jobs", "browsing")
 
 CASES = {}
 
