@@ -1,114 +1,174 @@
-"""The terminal browser without a terminal: the first screen against that of a bare Textual app, and a jump in the list.
-
-Both sides draw at 160 x 48; imports count. What is still being loaded when the first screen is there does not.
-"""
+"""`tokfmt browse`: time to the first screen, jumps, search, memory."""
 
 import asyncio
 import os
+import pickle
+import struct
 import time
 
-from benchmarks.cases import case
-from benchmarks.data import HOME
+import numpy as np
+
+from benchmarks.cases import case, documents, p50
+from benchmarks.data import EOS, HOME
 from benchmarks.scaling import sparse_pack
+from benchmarks.screen import until_screen
 
-BLOCK = 8192 * 65_536  # tokens of 4 bytes: 2 GiB
+BARE = """
+from textual.app import App
+from textual.widgets import Static
+
+class Bare(App):
+    def compose(self):
+        yield Static("a bare app")
+
+Bare().run()
+"""
+BLOCK_BYTES = 62_500 * 8192 * 4
+TERABYTE = 1 << 40
+DOCUMENTS = 50_000_000
+BROWSED = 2  # seconds
 
 
-class FirstScreen:
-    def prepare(self):
-        self.source()
+def small_pack():
+    """Half a million tokens of 2 bytes."""
+    path = HOME / "megabyte.pbin"
+    if not path.exists():
+        stream, ends = documents()
+        count = int(np.searchsorted(ends, 500_000))
+        sizes = np.diff(ends[:count] + 1, prepend=0) * 2
+        data = stream[: ends[count - 1] + 1].astype("<u2").tobytes()
+        index = list(zip((np.cumsum(sizes) - sizes).tolist(), sizes.tolist(), strict=True))
+        path.write_bytes(struct.pack("<QI", len(data), 2) + data + pickle.dumps(index, protocol=4))
+    return path
+
+
+def terabyte():
+    """537 whole blocks of stage1, sparse."""
+    home = HOME / "terabyte"
+    if not home.exists():
+        draft = home.with_suffix(".draft")
+        draft.mkdir(exist_ok=True)
+        for number in range(TERABYTE // BLOCK_BYTES + 1):
+            with open(draft / f"stage1_block_{number:04d}.bin", "wb") as block:
+                block.truncate(BLOCK_BYTES)
+        os.replace(draft, home)
+    return home
+
+
+class Start:
+    """The screen is whole when the last line, and what is known of the first token, are on it."""
 
     def peer(self, out):
-        began = time.perf_counter()
-        from textual.app import App
-        from textual.widgets import Footer, Static
-
-        class Bare(App):
-            def compose(self):
-                yield Static("bare")
-                yield Footer()
-
-        return asyncio.run(drawn(Bare())) - began
+        return until_screen(["a bare app"], "-c", BARE)
 
     def tokfmt(self, out):
-        os.environ["XDG_STATE_HOME"] = str(out)
-        began = time.perf_counter()
-        from tokfmt.ops.sources import SourceRequest
-        from tokfmt.tui.session import open_session
-
-        session = open_session(SourceRequest((str(self.source()),)))
-        from tokfmt.tui.app import Browser
-
-        return asyncio.run(drawn(Browser(session), "begins with")) - began
+        return until_screen(["palette", "byte "], "-m", "tokfmt", "browse", str(self.data()))
 
 
-async def drawn(app, word=""):
-    """When the first screen was there; with a word, when the first row was too."""
-    async with app.run_test(size=(160, 48)) as pilot:
-        await pilot.pause()
-        while word and not app.query_one("#list").port.peek(0, 0, 8):
-            await pilot.pause(0.001)
-        return time.perf_counter()
+@case("browse-start: a pack of 1 MB (peer: a bare Textual app)", "<= +150 ms", "starts", "seconds")
+class StartSmall(Start):
+    data = staticmethod(small_pack)
+    prepare = staticmethod(small_pack)
 
 
-@case("browse: first screen of 1 MB (peer: of a bare Textual app)", "<= +150 ms, <= 250 MB", "screens", "seconds")
-class Small(FirstScreen):
-    def source(self):
-        path = HOME / "one-megabyte.bin"
-        if not path.exists():
-            with open(HOME / "stage1_block_0000.bin", "rb") as block:
-                path.write_bytes(block.read(8192 * 4 * 32))
-        return path
+@case("browse-start: stage1 of 1 TB, sparse (peer: a bare Textual app)", "<= +150 ms", "starts", "seconds")
+class StartLarge(Start):
+    data = staticmethod(terabyte)
+    prepare = staticmethod(terabyte)
 
 
-@case("browse: first screen of a sparse 1 TB (peer: of a bare Textual app)", "<= +150 ms, <= 250 MB", "screens", "seconds")
-class Terabyte(FirstScreen):
-    def source(self):
-        home = HOME / "terabyte"
-        home.mkdir(exist_ok=True)
-        for number in range(512):
-            path = home / f"stage1_block_{number:04d}.bin"
-            if not path.exists():
-                with open(path, "wb") as file:
-                    file.truncate(BLOCK * 4)
-        return home
-
-
-@case("browse: to the last of 50 M documents (peer: of 1,000)", "<= 50 ms", "jumps", "seconds")
+@case("browse-jump: last of 50 M documents, the index loaded (peer: one pread)", "<= 50 ms", "jumps", "seconds")
 class Jump:
-    def prepare(self):
-        for count in (1_000, 50_000_000):
-            self.source(count)
+    def data(self):
+        return sparse_pack(HOME / "fifty-million.pbin", DOCUMENTS)
 
-    def source(self, count):
-        path = HOME / f"sparse-{count}.pbin"
-        if not path.exists():
-            sparse_pack(path, count)
-        return path
+    prepare = data
 
     def peer(self, out):
-        return self.jump(out, 1_000)
+        fd = os.open(self.data(), os.O_RDONLY)
+        return p50(lambda back: os.pread(fd, 8192, os.fstat(fd).st_size // 2 - back * 8192), range(40))
 
     def tokfmt(self, out):
-        return self.jump(out, 50_000_000)
+        from tokfmt.ops.sources import SourceRequest
+        from tokfmt.tui.opening import open_first, open_in_full
+        from tokfmt.tui.viewport import Viewport, fetched, fetched_span
 
-    def jump(self, out, count):
-        os.environ["XDG_STATE_HOME"] = str(out)
+        request = SourceRequest((self.data(),), eos="none")
+        reader = open_in_full(request, open_first(request).format).views[0].reader
+        last = reader.info.sequences - 1
+
+        def jump(_):
+            port = Viewport(reader)  # with nothing cached
+            assert port.row_at(reader.info.tokens - 1) == last
+            return fetched_span(port, last), fetched(port, last, 0, 4096)
+
+        return p50(jump, range(40))
+
+
+@case("browse-find: one id in 2-byte tokens (peer: numpy compares)", ">= 300 M/s", "tokens")
+class Find:
+    """An id that occurs once in some 100,000 tokens."""
+
+    TIMES = 20
+
+    def prepare(self):
+        from benchmarks.merging import packs
+
+        packs()
+
+    def peer(self, out):
+        ids, done = np.fromfile(HOME / "merge-0.pbin", "<u2", 39_000_000, offset=12), 0
+        for _ in range(self.TIMES):
+            for a in range(0, len(ids), 1 << 20):
+                np.flatnonzero(ids[a : a + (1 << 20)] == 40_001)
+                done += len(ids[a : a + (1 << 20)])
+        return done
+
+    def tokfmt(self, out):
+        from tokfmt.ops.find import find
+        from tokfmt.ops.open import open_source
+        from tokfmt.ops.query import TokenQuery
+
+        reader = open_source([HOME / "merge-0.pbin"]).reader
+        for _ in range(self.TIMES):
+            hits = sum(1 for _ in find(reader, TokenQuery((40_001,))))
+            assert hits
+        return self.TIMES * reader.info.tokens
+
+
+@case("browse-memory: 1 TB for 2 s: keys, jumps, search (peer: a bare app, keys)", "<= 250 MB", "keys", "seconds")
+class Memory:
+    """Seconds for a key; what counts is the peak of memory."""
+
+    prepare = staticmethod(terabyte)
+
+    def peer(self, out):
+        from textual.app import App
+
+        return asyncio.run(_keys(App(), ["down"]))
+
+    def tokfmt(self, out):
+        import threading
+
+        from tokfmt.ops.find import find
+        from tokfmt.ops.query import TokenQuery
         from tokfmt.ops.sources import SourceRequest
         from tokfmt.tui.app import Browser
         from tokfmt.tui.session import open_session
 
-        app = Browser(open_session(SourceRequest((str(self.source(count)),))))
-        return asyncio.run(self.jumped(app, count))
+        session = open_session(SourceRequest((terabyte(),)))
+        search = find(session.view.reader, TokenQuery((EOS,)))
+        threading.Thread(target=lambda: next(search, None), daemon=True).start()
+        keys = ["pagedown", "end", "pageup", "r", "down", "home", "r", "down", "m"]
+        return asyncio.run(_keys(Browser(session), keys))
 
-    async def jumped(self, app, count):
-        async with app.run_test(size=(160, 48)) as pilot:
-            rows = app.query_one("#list")
-            while rows.port is None or rows.port.count != count:
-                await pilot.pause(0.01)
-            await pilot.pause(0.3)
-            began = time.perf_counter()
-            rows.action_to(-1)
-            while rows.port.peek(count - 1, 0, 8) is None or not app.idle:
-                await asyncio.sleep(0.0005)
-            return time.perf_counter() - began
+
+async def _keys(app, keys):
+    """Seconds for each key, pressed for some seconds."""
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        began, pressed = time.monotonic(), 0
+        while time.monotonic() - began < BROWSED:
+            await pilot.press(keys[pressed % len(keys)])
+            pressed += 1
+        return (time.monotonic() - began) / pressed

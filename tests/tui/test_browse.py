@@ -1,10 +1,10 @@
 """The browser driven without a terminal, over every format."""
 
-import asyncio
 import json
 
 import numpy as np
 import pytest
+from browsing import browse
 from paths import CORPUS, FIXTURES, TOKENIZER
 from textual.widgets import Input
 
@@ -13,12 +13,10 @@ from tokfmt.core.errors import CorruptError
 from tokfmt.ops.open import open_source
 from tokfmt.ops.separator import Separator
 from tokfmt.ops.sources import SourceRequest
-from tokfmt.tui.app import Browser
 from tokfmt.tui.layout import Mode
 from tokfmt.tui.opening import Opened, View
 from tokfmt.tui.remembered import recall, remember
 from tokfmt.tui.screens.page import Page
-from tokfmt.tui.screenshot import settled
 from tokfmt.tui.session import Session, open_session
 from tokfmt.tui.tabs.sequences import SequencesTab
 from tokfmt.tui.viewport import Viewport
@@ -33,26 +31,6 @@ EVERY = [PACK, BLOCKS, STORE, HDF5]
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-def browse(paths, steps, *, size=(120, 36), tokenizer=None, session=None):
-    """Run the app; `steps` is called with it and a function that presses keys and waits until all is loaded."""
-    requests = [SourceRequest((str(path),)) for path in paths]
-    app = Browser(session or open_session(requests[0], tokenizer), requests[1:], tokenizer)
-
-    async def main():
-        async with app.run_test(size=size) as pilot:
-            await settled(app, pilot)
-
-            async def press(*keys):
-                for key in keys:
-                    await pilot.press(key)
-                await settled(app, pilot)
-
-            press.pilot = pilot
-            await steps(app, press)
-
-    asyncio.run(main())
 
 
 def tab_of(app):

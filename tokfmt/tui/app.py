@@ -9,16 +9,20 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.widgets import ContentSwitcher, Footer
+from textual.reactive import Reactive
+from textual.screen import Screen
+from textual.widgets import ContentSwitcher
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.ops.sources import SourceRequest
 from tokfmt.tui.about import summary
 from tokfmt.tui.loading import Loading, Result
 from tokfmt.tui.overlays import Overlays
+from tokfmt.tui.screens.first import First
 from tokfmt.tui.session import Session, Where, open_session
 from tokfmt.tui.tabs import TABS, Entry
 from tokfmt.tui.tabs.tab import Tab
+from tokfmt.tui.widgets.keys import Keys
 from tokfmt.tui.widgets.topbar import TabLabel, TopBar
 
 DARK, LIGHT = "tokyo-night", "catppuccin-latte"
@@ -46,6 +50,8 @@ class Browser(Overlays):
     TITLE = "tokfmt browse"
     CSS_PATH = "browse.tcss"
     ENABLE_COMMAND_PALETTE = True
+    # so that the stylesheet is parsed once, not again for a theme that is set later
+    theme: Reactive[str] = Reactive(DARK, init=False)
     BINDINGS: ClassVar[list[BindingType]] = [
         *Overlays.BINDINGS,
         Binding("escape", "cancel", "Stop loading", show=False),
@@ -68,7 +74,11 @@ class Browser(Overlays):
         self.loadings: dict[int, Loading] = {}
         self.current, self._tokenizer = 0, tokenizer
         self.entry: Entry = TABS[0] if compared is None else next(tab for tab in TABS if tab.pair)
-        self.theme = theme
+        if theme != DARK:
+            self.theme = theme
+
+    def get_default_screen(self) -> Screen[None]:
+        return First()
 
     def compose(self) -> ComposeResult:
         yield TopBar([(tab.name, tab.title, tab.key) for tab in self.tabs])
@@ -76,7 +86,7 @@ class Browser(Overlays):
             yield TABS[0].make()
             if self.entry is not TABS[0]:
                 yield self.entry.make()
-        yield Footer(compact=True)
+        yield Keys()
 
     def on_mount(self) -> None:
         self.show_dataset(0)
@@ -170,6 +180,11 @@ class Browser(Overlays):
         else:
             why = f" {session.opened.notes[-1]}" if session.opened.notes else ""
             self.notify(f"There are only {session.view.name} here.{why}", markup=False)
+
+    def on_tab_seen(self) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, First):
+                screen.show()
 
     # tabs
 

@@ -11,11 +11,12 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
 from tokfmt.tui.about import manner_of, titles
-from tokfmt.tui.facts import facts_of
+from tokfmt.tui.facts import TokenFacts, facts_of
 from tokfmt.tui.layout import Mode
 from tokfmt.tui.opening import View
 from tokfmt.tui.session import Session, Where, carried, located
 from tokfmt.tui.tabs.jumps import Jumps
+from tokfmt.tui.viewport import Damage
 from tokfmt.tui.widgets.detail import Detail
 from tokfmt.tui.widgets.divider import Divider
 from tokfmt.tui.widgets.reader import Reader
@@ -125,8 +126,12 @@ class SequencesTab(Jumps):
         if session.port.count and self.reader.port is session.port:
             self.ask(
                 lambda: facts_of(session, row, unit),
-                lambda facts: self.query_one(Detail).show(facts, session.port.unit),
+                self._detail,
             )
+
+    def _detail(self, facts: TokenFacts | Damage) -> None:
+        self.query_one(Detail).show(facts, self.session.port.unit)
+        self.post_message(self.Seen())
 
     def on_resize(self) -> None:
         self.set_class(self.query_one("#reading").size.width < NARROW, "narrow")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from textual.containers import Container
+from textual.message import Message
 
 from tokfmt.tui.jobs import Job
 from tokfmt.tui.session import Session, Where
@@ -16,6 +17,9 @@ class Tab(Container):
     session: Session
     job: Job | None = None
     """Long work that the tab does, None when it does none."""
+
+    class Seen(Message):
+        """There is something to see: paint."""
 
     @property
     def idle(self) -> bool:
