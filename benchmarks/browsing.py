@@ -164,11 +164,14 @@ class Memory:
 
 
 async def _keys(app, keys):
-    """Seconds for each key, pressed for some seconds."""
+    """Seconds for each key until the screen has been drawn again, pressed for some seconds."""
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.pause()
         began, pressed = time.monotonic(), 0
         while time.monotonic() - began < BROWSED:
-            await pilot.press(keys[pressed % len(keys)])
+            drawn = asyncio.Event()
+            app.simulate_key(keys[pressed % len(keys)])
+            app.screen.call_after_refresh(drawn.set)
+            await drawn.wait()  # pilot.press would wait for the search to be over
             pressed += 1
         return (time.monotonic() - began) / pressed

@@ -17,6 +17,7 @@ from tokfmt.ops.sources import SourceRequest
 from tokfmt.tui.charts import bar_cells, edge_labels, plan_bars, power_text, scatter, share_bar
 from tokfmt.tui.opening import Opened
 from tokfmt.tui.outline import Outline, Row, first_open
+from tokfmt.tui.remembered import remember
 from tokfmt.tui.screens.page import Page
 from tokfmt.tui.session import open_session
 from tokfmt.tui.widgets.bars import Bars
@@ -332,6 +333,19 @@ def test_ids_are_spelled_when_the_tokenizer_is_there():
         assert "," in told
 
     browse([CORPUS], steps, tokenizer=str(TOKENIZER))
+
+
+def test_what_is_counted_are_the_rows_of_the_list_whatever_tokenizer_is_remembered():
+    remember(PACK, tokenizer=str(TOKENIZER))  # its end of text is not what separates these documents
+
+    async def steps(app, press):
+        await press("4")
+        found = app.session.statistics
+        assert app.session.vocabulary.handle.eos_id != found.eos_id
+        assert found.tokens == app.session.view.reader.info.tokens
+        assert found.eos_from == app.session.opened.separator.source
+
+    browse([PACK], steps)
 
 
 def test_a_long_pass_waits_and_can_be_stopped(monkeypatch):
