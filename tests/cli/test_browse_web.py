@@ -1,6 +1,7 @@
 """`tokfmt browse --web`: a page in a real browser, who may read it, and what is left when it closes."""
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -52,13 +53,13 @@ class Served:
 
 @contextmanager
 def served(tmp_path, *words, port=0):
-    mark = tmp_path.name
+    mark = secrets.token_hex()
     env = {**os.environ, "TOKFMT_TEST": mark, "XDG_STATE_HOME": str(tmp_path)}
     command = [sys.executable, "-m", "tokfmt", "browse", *map(str, words), "--web", "--port", str(port)]
     process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         line = process.stdout.readline()
-        assert line.startswith("browse at http://127.0.0.1:"), process.stderr.read()
+        assert line.startswith("browse at http://127.0.0.1:"), (process.stderr.read(), process.wait(10))
         yield Served(process, line.split()[-1], mark)
     finally:
         for number in family(mark):
