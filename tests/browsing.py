@@ -43,6 +43,11 @@ def browse(paths, steps, *, size=(120, 36), tokenizer=None, session=None):
     asyncio.run(main())
 
 
+def line(widget, y):
+    """The text of a line that a widget draws."""
+    return widget.render_line(y).text
+
+
 def tab_of(app):
     return app.query_one(SequencesTab)
 

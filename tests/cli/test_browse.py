@@ -42,6 +42,50 @@ def test_a_picture_of_a_state(tmp_path):
     assert "15496" in drawn
 
 
+def test_a_picture_is_whole_or_not_there(tmp_path):
+    out = tmp_path / "x.svg"
+    out.write_text("older")
+    limited = f"ulimit -f 8; exec {sys.executable} -m tokfmt browse {PACK} --screenshot {out}"
+    result = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, cwd=ROOT)
+    assert result.returncode == 4
+    assert result.stderr.count("\n") == 1
+    assert "cannot be written" in result.stderr
+    assert out.read_text() == "older"
+    assert [one.name for one in tmp_path.iterdir()] == ["x.svg"]
+    result = run(PACK, "--screenshot", out)
+    assert result.returncode == 0, result.stderr
+    assert out.read_text().rstrip().endswith("</svg>")
+    assert [one.name for one in tmp_path.iterdir()] == ["x.svg"]
+    result = run(PACK, "--screenshot", tmp_path / "nowhere" / "x.svg")
+    assert result.returncode == 4
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_tokenizer_that_is_a_lost_path_is_said_before_the_app_starts(tmp_path):
+    out = tmp_path / "x.svg"
+    for name in (tmp_path / "none", "tokenizer.json", "./fixtures/tokenizr"):
+        result = run(PACK, "--tokenizer", name, "--screenshot", out)
+        assert result.returncode == 2
+        assert result.stderr.startswith(f"tokfmt: error: tokenizer {name}: there is no such file or directory")
+    assert "tokenizer?" in result.stderr  # what was meant
+    assert not out.exists()
+
+
+def test_two_datasets_are_compared(tmp_path):
+    out, other = tmp_path / "x.svg", FIXTURES / "modalities" / "synthetic_D_2byte_proto2.pbin"
+    result = run(PACK, other, "--diff", "--screenshot", out, "--size", "80x24")
+    assert result.returncode == 0, result.stderr
+    drawn = out.read_text().replace("&#160;", " ")
+    assert "Compare" in drawn
+    assert "identical" in drawn
+    for words in ([PACK], [PACK, PACK, PACK]):
+        result = run(*words, "--diff")
+        assert result.returncode == 2
+        assert "--diff compares two datasets" in result.stderr
+    result = run(PACK, FIXTURES / "bad" / "modalities", "--diff", "--screenshot", out)
+    assert result.returncode == 3
+
+
 def test_a_theme_that_is_none():
     result = run(PACK, "--theme", "nonsense", "--screenshot", "x.svg")
     assert result.returncode == 2

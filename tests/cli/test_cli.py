@@ -269,8 +269,10 @@ def examples():
 def test_examples_work_when_pasted(tmp_path):
     (tmp_path / "fixtures").symlink_to(FIXTURES)
     for line in dict.fromkeys(examples()):
-        words = line.split(" > ")[0]
-        tokfmt(*shlex.split(words)[1:], cwd=tmp_path, check=0)
+        words = shlex.split(line.split(" > ")[0])[1:]
+        done = tokfmt(*words, cwd=tmp_path)
+        finds = words[0] == "check" and "TF107" in done.stdout  # an example of what it finds
+        assert done.returncode == (1 if finds and "--explain" not in words and "--fix" not in words else 0), done.stderr
 
 
 def test_readme_shows_the_two_commands():

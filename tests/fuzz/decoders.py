@@ -27,7 +27,7 @@ import numpy as np
 from mutants import FIXTURES, INTERESTING, SECONDS, TooSlow, damaged
 
 from tokfmt.core.errors import FormatError
-from tokfmt.formats.flat_tokens import blosc
+from tokfmt.formats.flat_tokens import blosc, planes
 from tokfmt.formats.flat_tokens.store import Blob
 from tokfmt.formats.hdf5.container import open_stored
 from tokfmt.formats.hdf5.filters import DEFLATE, FLETCHER32, SHUFFLE, DamagedChunkError, Pipeline
@@ -76,7 +76,7 @@ def blosc_seeds():
     for items in contents:
         for name in ("lz4", "lz4hc", "blosclz", "zlib", "zstd"):
             for shuffle in (0, 1, 2):
-                for blocksize in (0, 1 << 12):
+                for blocksize in (0, 1 << 12, 1 << 14):
                     codec = numcodecs.Blosc(name, 5, shuffle, blocksize)
                     found.append((bytes(codec.encode(items)), items.nbytes, items.itemsize))
     return found
@@ -100,14 +100,29 @@ def blosc_mutant(rng, seeds, home):
     whole = results[0]
     if not isinstance(whole, str):
         same(whole, numcodecs.blosc.decompress(data), "numcodecs")
-    start, stop = sorted((rng.randrange(nbytes), rng.randrange(1, nbytes + 1)))
-    try:
-        part = blosc.decode_part(blob, nbytes, itemsize, start, max(stop, start + 1))
-    except FormatError as error:
-        return refusal(error) if isinstance(whole, str) else "data"
-    if part is not None and not isinstance(whole, str):
-        same(part.tobytes(), whole[start : max(stop, start + 1)], "a part of it")
+    items = nbytes // itemsize
+    start = rng.randrange(items)
+    stop = min(items, start + rng.choice([1, 9, 100, items]))
+    parts = [blosc_part(blob, nbytes, itemsize, start, stop, filler) for filler in (0, 0xFF)]
+    if isinstance(parts[0], str):
+        assert parts[0] == parts[1]
+        return parts[0] if isinstance(whole, str) else "data"
+    if parts[0] is not None:
+        same(*parts, "a part with bytes that nobody wrote")
+        if not isinstance(whole, str):
+            same(parts[0], whole[start * itemsize : stop * itemsize], "a part of it")
     return whole if isinstance(whole, str) else "data"
+
+
+def blosc_part(blob, nbytes, itemsize, start, stop, filler):
+    """Some items, decoded without the rest; name of the error, or None: only all of it can be decoded."""
+    planes.stored_buffer(blob.size)[:] = filler
+    planes._buffers.planes[:] = filler
+    try:
+        part = blosc.decode_part(blob, blosc.frame(blob, nbytes, itemsize), start * itemsize, stop * itemsize)
+    except FormatError as error:
+        return refusal(error)
+    return None if part is None else part.tobytes()
 
 
 # the filters of HDF5

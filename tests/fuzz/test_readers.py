@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from amount import MUTATIONS
+from amount import MUTATIONS, NIGHTLY
 from paths import ROOT
 
 FORMATS = ["stage1", "modalities", "hdf5", "jsonl", "flat-tokens"]
@@ -26,7 +26,7 @@ def mutants(format_, first, count, at):
 @pytest.mark.parametrize("format_", FORMATS)
 def test_damaged(format_, tmp_path):
     """A finding is run again with `python tests/fuzz/mutants.py FORMAT NUMBER 1`."""
-    count = MUTATIONS // len(FORMATS)
+    count = MUTATIONS // len(FORMATS) // (1 if NIGHTLY else 2)
     for first in range(0, count, BATCH):
         done, said = mutants(format_, first, min(BATCH, count - first), tmp_path / "at")
         findings = [line for line in said if "mutant" in line]

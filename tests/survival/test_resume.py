@@ -69,7 +69,7 @@ def of_text(tmp_path, name, lines=60):
 
 @ALL
 def test_killed_at_many_moments(tmp_path, pack, name, drive):
-    drive("sweep", of_pack(pack, name), tmp_path, moments=8)
+    drive("sweep", of_pack(pack, name), tmp_path, moments=6)
 
 
 @ALL
@@ -105,7 +105,7 @@ def test_killed_again_and_again_while_arranging(tmp_path, pack, name, drive):
 
 def test_killed_while_tokenizing_for_a_shuffle(tmp_path, drive):
     case = {**of_text(tmp_path, "modalities"), **ARRANGED["both"], "spill": 4096}
-    drive("sweep", case, tmp_path, moments=8)
+    drive("sweep", case, tmp_path, moments=6)
 
 
 @pytest.mark.parametrize("how", ARRANGED)

@@ -13,12 +13,10 @@ from tokfmt.core.errors import CorruptError
 from tokfmt.ops.open import open_source
 from tokfmt.ops.separator import Separator
 from tokfmt.ops.sources import SourceRequest
-from tokfmt.tui.app import Browser
 from tokfmt.tui.layout import Mode
 from tokfmt.tui.opening import Opened, View
 from tokfmt.tui.remembered import recall, remember
 from tokfmt.tui.screens.page import Page
-from tokfmt.tui.screenshot import settled
 from tokfmt.tui.session import Session, open_session
 from tokfmt.tui.tabs.sequences import SequencesTab
 from tokfmt.tui.viewport import Viewport
@@ -261,6 +259,19 @@ def test_a_tokenizer_is_remembered_for_the_dataset():
     browse([PACK], nothing, tokenizer=str(TOKENIZER))
     assert recall(PACK)["tokenizer"] == str(TOKENIZER)
     browse([PACK], nothing)
+
+
+def test_a_tokenizer_that_cannot_be_loaded_is_a_notification(tmp_path):
+    bad = tmp_path / "tokenizer.json"
+    bad.write_text("{}")
+
+    async def steps(app, press):
+        assert any("is not a tokenizer.json" in str(one.message) for one in app._notifications)
+        assert reader_text(app).split()[0] == "464"
+        await press("down")
+        assert app.is_running
+
+    browse([PACK], steps, tokenizer=str(bad))
 
 
 def test_large_ones_open_in_stages(monkeypatch):

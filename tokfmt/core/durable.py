@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import secrets
 from pathlib import Path
 
 from tokfmt.core.files import walk
@@ -12,7 +11,7 @@ from tokfmt.core.files import walk
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a small file, durably, replacing an older one: whole or not at all."""
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    draft = path.with_name(f"{path.name}.{os.urandom(4).hex()}")
     with open(draft, "wb") as file:
         file.write(content)
         file.flush()

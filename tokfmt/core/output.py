@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,7 +87,7 @@ def whole(path: Path, drafts: Path | None = None) -> Iterator[BinaryIO]:
         path: Its name.
         drafts: Directory of what is not whole yet; a killed process leaves some there. Default: beside it.
     """
-    draft = (drafts or path.parent) / f"{path.name}.{secrets.token_hex(4)}"
+    draft = (drafts or path.parent) / f"{path.name}.{os.urandom(4).hex()}"
     try:
         with open(draft, "xb") as file:
             yield file

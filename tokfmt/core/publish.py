@@ -20,7 +20,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import secrets
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -72,7 +71,7 @@ class Staging:
         self._settle()
 
     def _settle(self) -> None:
-        self.home = hidden_sibling(self.destination, self._kept or secrets.token_hex(4))
+        self.home = hidden_sibling(self.destination, self._kept or os.urandom(4).hex())
         self.path = self._built()
         self.scratch = self.home / "scratch"
 
@@ -279,7 +278,7 @@ class Staging:
 
     def _discard(self) -> None:
         if self._kept:  # half of it must not be taken over
-            kept, self._kept, self.home = self.home, "", hidden_sibling(self.destination, secrets.token_hex(4))
+            kept, self._kept, self.home = self.home, "", hidden_sibling(self.destination, os.urandom(4).hex())
             try:
                 os.rename(kept, self.home)
             except OSError:

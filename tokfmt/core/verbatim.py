@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.files import File
 from tokfmt.core.format import Receipt, Region
-from tokfmt.core.output import Output
+
+if TYPE_CHECKING:
+    from tokfmt.core.output import Output
 
 
 @dataclass(frozen=True, slots=True)

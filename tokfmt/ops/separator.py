@@ -16,7 +16,6 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.ops.manifest import read_manifest
 from tokfmt.ops.progress import Progress, Silent
 from tokfmt.views.separated import WithoutTrailing
-from tokfmt.views.split import SplitAt
 
 _LOOKED_AT = 4096
 _AT_ONCE = 1 << 18  # tokens
@@ -91,6 +90,8 @@ def without_separators(
         return stored, []
     if info.separators is Separators.BETWEEN:
         if eos_id is not None:
+            from tokfmt.views.split import SplitAt  # and its pool of threads
+
             watched = progress or Silent()
             watched.phase("finding separators", info.tokens, "tokens")
             return SplitAt(stored, eos_id, jobs=jobs, scanned=watched.advance), []

@@ -19,12 +19,11 @@ from tokfmt.core.records import RecordReader
 from tokfmt.ops.open import Options, Source, open_source
 from tokfmt.ops.progress import Progress
 from tokfmt.ops.separator import EosChoice, Separator
-from tokfmt.ops.tokenize import ingest
-from tokfmt.run.plan import Workers
 from tokfmt.views.concat import Concat
 from tokfmt.views.select import Slice
 
 if TYPE_CHECKING:
+    from tokfmt.run.plan import Workers
     from tokfmt.text.tokenizer import TokenizerHandle
 
 _NAMED = 5
@@ -178,6 +177,8 @@ def _tokenise(
     progress: Progress,
     part: tuple[int, int, int | None],
 ) -> Any:
+    from tokfmt.ops.tokenize import ingest  # brings multiprocessing along, which opening alone needs not
+
     number, first, last = part
     text = records.info.kind == "text"
     progress.phase("tokenizing" if text else "reading ids", records.info.size, "bytes")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import threading
 from pathlib import Path
@@ -23,6 +24,8 @@ _PATIENCE = 3.0
 """Seconds for the hub to answer; resolving its name counts in."""
 _VOCABULARIES = ("tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 _CONFIG = "tokenizer_config.json"
+_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+"""What the hub allows: a name, or an owner's name of it."""
 _FETCHED = [
     "tokenizer*",
     "vocab*",
@@ -63,6 +66,16 @@ def pretrained(directory: str) -> Any:
             directory, f"transformers cannot load it ({why}). Give a directory with tokenizer.json"
         ),
     )
+
+
+def refuse_lost_path(spec: str) -> None:
+    """Say at once of a tokenizer what needs neither network nor cache: it is a path, and nothing is there.
+
+    Raises:
+        TokenizerError: So it is.
+    """
+    if not os.path.exists(spec) and (spec.endswith(".json") or not _NAME.fullmatch(spec)):
+        raise TokenizerError(spec, f"there is no such file or directory, and the hub has no such names{_meant(spec)}")
 
 
 def snapshot(name: str) -> str:

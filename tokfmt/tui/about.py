@@ -106,7 +106,7 @@ def help_blocks(app: App[None], title: str, tab: Widget) -> list[Block]:
     places: list[tuple[str, DOMNode]] = [(f"In the {widget.id or type(widget).__name__}", widget) for widget in focused]
     places = [(title, tab), *places, ("Everywhere", app)]
     blocks = []
-    for heading, place in places:
+    for heading, place in dict(places).items():  # two readers side by side are told once
         rows: dict[str, list[str]] = {}
         for binding in bindings_of(place):
             rows.setdefault(binding.description, []).append(app.get_key_display(binding))

@@ -9,16 +9,20 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.widgets import ContentSwitcher, Footer
+from textual.reactive import Reactive
+from textual.screen import Screen
+from textual.widgets import ContentSwitcher
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.ops.sources import SourceRequest
 from tokfmt.tui.about import summary
 from tokfmt.tui.loading import Loading, Result
 from tokfmt.tui.overlays import Overlays
+from tokfmt.tui.screens.first import First
 from tokfmt.tui.session import Session, Where, open_session
 from tokfmt.tui.tabs import TABS, Entry
 from tokfmt.tui.tabs.tab import Tab
+from tokfmt.tui.widgets.keys import Keys
 from tokfmt.tui.widgets.topbar import TabLabel, TopBar
 
 DARK, LIGHT = "tokyo-night", "catppuccin-latte"
@@ -40,11 +44,14 @@ class Browser(Overlays):
         others: How to open the others, which happens when they are first shown.
         tokenizer: As the user gave it.
         theme: A theme's name.
+        compared: The second dataset, opened: begin by comparing both.
     """
 
     TITLE = "tokfmt browse"
     CSS_PATH = "browse.tcss"
     ENABLE_COMMAND_PALETTE = True
+    # so that the stylesheet is parsed once, not again for a theme that is set later
+    theme: Reactive[str] = Reactive(DARK, init=False)
     BINDINGS: ClassVar[list[BindingType]] = [
         *Overlays.BINDINGS,
         Binding("escape", "cancel", "Stop loading", show=False),
@@ -53,25 +60,42 @@ class Browser(Overlays):
     ]
 
     def __init__(
-        self, session: Session, others: Sequence[SourceRequest] = (), tokenizer: str | None = None, theme: str = DARK
+        self,
+        session: Session,
+        others: Sequence[SourceRequest] = (),
+        tokenizer: str | None = None,
+        theme: str = DARK,
+        compared: Session | None = None,
     ) -> None:
         super().__init__()
         self.requests = [session.request, *others]
-        self.sessions: dict[int, Session] = {0: session}
+        self.sessions: dict[int, Session] = {0: session, **({} if compared is None else {1: compared})}
+        self.tabs = [tab for tab in TABS if len(self.requests) == 2 or not tab.pair]
         self.loadings: dict[int, Loading] = {}
         self.current, self._tokenizer = 0, tokenizer
-        self.entry: Entry = TABS[0]
-        self.theme = theme
+        self.entry: Entry = TABS[0] if compared is None else next(tab for tab in TABS if tab.pair)
+        if theme != DARK:
+            self.theme = theme
+
+    def get_default_screen(self) -> Screen[None]:
+        return First()
 
     def compose(self) -> ComposeResult:
-        yield TopBar([(tab.name, tab.title, tab.key) for tab in TABS])
-        with ContentSwitcher(initial=TABS[0].name):
+        yield TopBar([(tab.name, tab.title, tab.key) for tab in self.tabs])
+        with ContentSwitcher(initial=self.entry.name):
             yield TABS[0].make()
-        yield Footer(compact=True)
+            if self.entry is not TABS[0]:
+                yield self.entry.make()
+        yield Keys()
 
     def on_mount(self) -> None:
         self.show_dataset(0)
-        self._show_tab(TABS[0])
+        self._show_tab(self.entry)
+        # the footer keeps still while the app is in the background, as a page is until it has the focus
+        self.watch(self, "app_focus", self._footer, init=False)
+
+    def _footer(self) -> None:
+        self.call_after_refresh(self.screen.refresh_bindings)
 
     @property
     def session(self) -> Session:
@@ -95,20 +119,39 @@ class Browser(Overlays):
 
     def show_dataset(self, number: int) -> None:
         """Show a dataset, opening it when that has not been done."""
+        if self._open(number) is not None:
+            self.current = number
+            self.refresh_tabs()
+
+    def _open(self, number: int) -> Session | None:
+        """A dataset, opened, the rest of it being loaded; None when it cannot be, which is said."""
         if number not in self.sessions:
             try:
                 self.sessions[number] = open_session(self.requests[number], self._tokenizer)
             except TokfmtError as error:
                 self.notify(str(error), severity="error", timeout=15, markup=False)
-                return
-        self.current = number
+                return None
         if number not in self.loadings:
-            self.loadings[number] = Loading(self.session, lambda result: self.post_message(Loaded(result)))
-            self.loadings[number].start()
-        self._changed()
+            loading = Loading(self.sessions[number], lambda result: self.post_message(Loaded(result)))
+            self.loadings[number] = loading
+            loading.start()
+        return self.sessions[number]
 
-    def _changed(self) -> None:
-        """Tell everybody of the session."""
+    def pair(self) -> tuple[Session, Session] | None:
+        a, b = self._open(0), self._open(1)
+        return None if a is None or b is None else (a, b)
+
+    def pair_waits(self) -> str:
+        for number in (0, 1):
+            session, other = self.sessions[number], self.sessions[1 - number]
+            if session.of_text and not (session.choice or session.failure or other.of_text) and other.vocabulary:
+                session.choice = other.choice  # text is compared as the tokens of the other side
+                self.loadings[number].start()
+            self.loadings[number].start_documents()
+        names = [name for number, name in ((0, "A"), (1, "B")) if self.loadings[number].stage is not None]
+        return f"opening {' and '.join(names)}" if names else ""
+
+    def refresh_tabs(self) -> None:
         for tab in self.query(Tab):
             tab.show(self.session)
         self._say()
@@ -123,27 +166,31 @@ class Browser(Overlays):
             loading.take(result)
             if isinstance(result.outcome, Exception):
                 self.notify(result.session.failure, severity="warning", timeout=10, markup=False)
-            elif result.session is self.session:
-                self._changed()
+            self.refresh_tabs()
         self._say()
 
     def show_view(self, name: str) -> None:
         """Documents, samples: one of the views that are known."""
         self.session.see(name)
-        self._changed()
+        self.refresh_tabs()
 
     def next_view(self) -> None:
         """Documents, samples, documents; or begin to look for the documents."""
         session, loading = self.session, self.loadings[self.current]
         if len(session.opened.views) > 1:
             session.switch()
-            self._changed()
+            self.refresh_tabs()
         elif session.opened.pending:
             loading.start_documents()
             self._say()
         else:
             why = f" {session.opened.notes[-1]}" if session.opened.notes else ""
             self.notify(f"There are only {session.view.name} here.{why}", markup=False)
+
+    def on_tab_seen(self) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, First):
+                screen.show()
 
     # tabs
 
@@ -158,7 +205,11 @@ class Browser(Overlays):
         self.call_after_refresh(self.tab.enter)
 
     def action_tab(self, name: str) -> None:
-        self._show_tab(next(entry for entry in TABS if entry.name == name))
+        entry = next(entry for entry in TABS if entry.name == name)
+        if entry in self.tabs:
+            self._show_tab(entry)
+        else:
+            self.notify("This takes two datasets: tokfmt browse A B --diff")
 
     def on_tab_label_clicked(self, message: TabLabel.Clicked) -> None:
         self.action_tab(message.name)
@@ -187,6 +238,9 @@ class Browser(Overlays):
         self.call_after_refresh(lambda: self.tab.reveal_bytes(path, offset, length))
 
     def action_cancel(self) -> None:
+        self.cancel()
+
+    def cancel(self) -> None:
         if self.loadings[self.current].cancel():
             self._say()
 

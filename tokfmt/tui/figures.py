@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tokfmt.core.errors import printable
@@ -38,16 +38,18 @@ class Line:
 
 def _opened(session: Session) -> Source:
     """The dataset once more, as it is stored: a pass of its own must not close the readers of the screen."""
-    request, format_ = session.request, session.opened.format
+    request, format_, known = session.request, session.opened.format, session.opened.separator
     eos = session.vocabulary.handle.eos_id if session.vocabulary else None
-    return open_stored(
+    source = open_stored(
         [Path(path) for path in request.paths[:1]],
         format=format_.name,
-        eos=request.eos,
+        eos=known.eos_id if request.eos is None else request.eos,
         tokenizer_eos=eos,
         options=read_options(request, format_),
         drop=request.drop | {"fields"},
     )
+    # what separates the rows of the list separates those that are counted, whatever tokenizer spells them
+    return source if known.eos_id is None else replace(source, separator=known)
 
 
 def first_look(session: Session) -> Statistics | None:

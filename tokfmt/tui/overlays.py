@@ -48,6 +48,22 @@ class Overlays(Keyed):
         """Show one of the datasets."""
         raise NotImplementedError
 
+    def pair(self) -> tuple[Session, Session] | None:
+        """The first two datasets, opened; None when the second cannot be, which was said."""
+        raise NotImplementedError
+
+    def pair_waits(self) -> str:
+        """What is being loaded of the first two datasets, begun now if need be; "" when both are there."""
+        raise NotImplementedError
+
+    def refresh_tabs(self) -> None:
+        """Tell every tab that what is shown has changed."""
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        """Call off what is being loaded."""
+        raise NotImplementedError
+
     def action_help(self) -> None:
         from tokfmt.tui.screens.page import Page
 

@@ -224,14 +224,14 @@ class Scroll:
         at = self.here()
         if at < self.top:
             near = self._distance(at, self.top, height)
-            self.top = at if near else self._above(at, height // 2)
+            self.top = at if near else self.above(at, height // 2)
             return
         down = self._distance(self.top, at, 2 * height)
         under = self._beneath(at)
         if down is None:
-            self.top = self._above(at, height // 2)
+            self.top = self.above(at, height // 2)
         elif down + under >= height:
-            self.top = self._above(at, height - 1 - under)
+            self.top = self.above(at, height - 1 - under)
 
     def _beneath(self, at: At) -> int:
         """Lines that belong beneath a line."""
@@ -255,7 +255,7 @@ class Scroll:
             at, count = following, count + 1
         return count
 
-    def _above(self, at: At, count: int) -> At:
+    def above(self, at: At, count: int) -> At:
         for _ in range(count):
             before = self._before(at)
             if before is None:

@@ -193,14 +193,17 @@ class Viewport:
                 self._windows.put(number, self._read(number * WINDOW))
 
     def _read(self, start: int) -> Piece | Damage:
-        stop = min(start + WINDOW, self.reader.info.tokens)
         try:
-            units = self.reader.tokens(start, stop)
-            if isinstance(self.reader, Sampled):
-                return Piece(units, self.reader.masks(start, stop), self.reader.labels(start, stop))
-            return Piece(units)
+            return self.read(start, min(start + WINDOW, self.reader.info.tokens))
         except TokfmtError as error:
             return damage_of(error)
+
+    def read(self, start: int, stop: int) -> Piece:
+        """Tokens by their positions, not kept: for those who go through many. Raises what the reader does."""
+        units = self.reader.tokens(start, stop)
+        if isinstance(self.reader, Sampled):
+            return Piece(units, self.reader.masks(start, stop), self.reader.labels(start, stop))
+        return Piece(units)
 
     def row_at(self, position: int) -> int | None:
         return sequence_at(self.reader, position) if 0 <= position < self.reader.info.tokens else None

@@ -30,13 +30,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokfmt.core.audit import Audit, Code, Repair
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, look
-from tokfmt.core.inside import Section
 from tokfmt.formats.flat_tokens.options import ReadOptions, WriteOptions
 
 if TYPE_CHECKING:  # detection asks every format, and a codec takes 20 ms to load
+    from tokfmt.core.audit import Audit, Code, Repair
+    from tokfmt.core.inside import Section
     from tokfmt.formats.flat_tokens.reader import FlatTokensReader
     from tokfmt.formats.flat_tokens.writer import FlatTokensWriter
 
@@ -95,6 +95,8 @@ class FlatTokens:
         return FlatTokensWriter(path, options, target)
 
     def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
+        from tokfmt.core.audit import Audit
+
         return self.audit(path, options, Audit())
 
     def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:

@@ -25,12 +25,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tokfmt.core.audit import Audit, Code, Repair
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, TokenWriter
-from tokfmt.core.inside import Section
 from tokfmt.formats.hdf5.options import ReadOptions, WriteOptions
+
+if TYPE_CHECKING:  # detection asks every format
+    from tokfmt.core.audit import Audit, Code, Repair
+    from tokfmt.core.inside import Section
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _SIGNATURE_AT = (0, *(512 << k for k in range(7)))  # behind a user block
@@ -65,6 +68,8 @@ class Hdf5:
         return make_writer(path, options, target)
 
     def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
+        from tokfmt.core.audit import Audit
+
         return self.audit(path, options, Audit())
 
     def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:  # noqa: ARG002 - needs none

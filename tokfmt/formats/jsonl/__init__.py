@@ -32,14 +32,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tokfmt.core.audit import Audit, Code, Repair
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
-from tokfmt.core.inside import Section
 from tokfmt.formats.jsonl.options import ReadOptions, WriteOptions
-from tokfmt.formats.jsonl.reader import JsonlReader
 from tokfmt.formats.jsonl.sniff import sniff
-from tokfmt.formats.jsonl.writer import JsonlWriter
+
+if TYPE_CHECKING:  # detection asks every format, and a JSON decoder takes 10 ms to load
+    from tokfmt.core.audit import Audit, Code, Repair
+    from tokfmt.core.inside import Section
+    from tokfmt.formats.jsonl.reader import JsonlReader
+    from tokfmt.formats.jsonl.writer import JsonlWriter
 
 
 class Jsonl:
@@ -58,12 +61,18 @@ class Jsonl:
         return sniff(probe)
 
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> JsonlReader:
+        from tokfmt.formats.jsonl.reader import JsonlReader
+
         return JsonlReader(paths, options, hints)
 
     def writer(self, path: Path, options: WriteOptions, target: Target) -> JsonlWriter:
+        from tokfmt.formats.jsonl.writer import JsonlWriter
+
         return JsonlWriter(path, options, target)
 
     def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
+        from tokfmt.core.audit import Audit
+
         return self.audit(path, options, Audit())
 
     def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,9 +22,7 @@ from tokfmt.formats.jsonl.parse import Document, Kind, Parsed, Parser, load
 from tokfmt.formats.jsonl.part import Part
 from tokfmt.formats.jsonl.places import record_at, record_place
 from tokfmt.formats.jsonl.problems import Fault, Problem, line_error
-
-FILE_NAME = re.compile(r"[^.].*\.jsonl(\.gz|\.zst)?", re.IGNORECASE)
-"""Files of a directory that belong to its dataset."""
+from tokfmt.formats.jsonl.streams import FILE_NAME
 
 _BOTH = 'records have both "{1}" and "{0}": read as ids; --from-opt kind=text reads "{0}"'
 

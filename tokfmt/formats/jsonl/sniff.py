@@ -9,9 +9,7 @@ from pathlib import Path
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Confidence, Probe
 from tokfmt.formats.jsonl.lines import BOM
-from tokfmt.formats.jsonl.parse import Document, load
-from tokfmt.formats.jsonl.reader import FILE_NAME
-from tokfmt.formats.jsonl.streams import TextFile, compression_of
+from tokfmt.formats.jsonl.streams import FILE_NAME, TextFile, compression_of
 
 _LINES = re.compile(r".*\.(jsonl|ndjson)(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
 _JSON = re.compile(r".*\.json(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
@@ -54,5 +52,9 @@ def _decompressed(path: Path) -> tuple[bytes, bool]:
 
 
 def _is_object(line: bytes) -> bool:
+    if not line.startswith(b"{"):
+        return False
+    from tokfmt.formats.jsonl.parse import Document, load  # takes 10 ms to import, and every file is sniffed
+
     document = load(line)
     return isinstance(document, Document) and isinstance(document.value, dict) and len(document.value) > 0

@@ -6,6 +6,7 @@ however little went in (a zstandard block of 4 bytes can stand for 128 KiB).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +16,9 @@ from tokfmt.core.files import File
 
 PIECE = 1 << 18
 """Bytes read at once: what stays in cache. Pieces of 1 MiB measured half as fast."""
+
+FILE_NAME = re.compile(r"[^.].*\.jsonl(\.gz|\.zst)?", re.IGNORECASE)
+"""Files of a directory that belong to its dataset."""
 
 Compression = Literal["gzip", "zstandard"]
 _MAGIC: dict[Compression, bytes] = {"gzip": b"\x1f\x8b", "zstandard": b"\x28\xb5\x2f\xfd"}

@@ -23,14 +23,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tokfmt.core.audit import Audit, Code, Repair
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
-from tokfmt.core.inside import Section
 from tokfmt.formats.modalities.header import sniff
 from tokfmt.formats.modalities.options import ReadOptions, WriteOptions
-from tokfmt.formats.modalities.reader import ModalitiesReader
-from tokfmt.formats.modalities.writer import ModalitiesWriter
+
+if TYPE_CHECKING:  # detection asks every format
+    from tokfmt.core.audit import Audit, Code, Repair
+    from tokfmt.core.inside import Section
+    from tokfmt.formats.modalities.reader import ModalitiesReader
+    from tokfmt.formats.modalities.writer import ModalitiesWriter
 
 __all__ = ["FORMAT", "Modalities", "ReadOptions", "WriteOptions"]
 
@@ -51,6 +54,8 @@ class Modalities:
         return sniff(probe)
 
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> ModalitiesReader:
+        from tokfmt.formats.modalities.reader import ModalitiesReader
+
         return ModalitiesReader(paths, options, hints)
 
     def glimpse(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> ModalitiesReader | None:  # noqa: ARG002
@@ -60,9 +65,13 @@ class Modalities:
         return glimpse(paths[0], options)
 
     def writer(self, path: Path, options: WriteOptions, target: Target) -> ModalitiesWriter:
+        from tokfmt.formats.modalities.writer import ModalitiesWriter
+
         return ModalitiesWriter(path, options, target)
 
     def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
+        from tokfmt.core.audit import Audit
+
         return self.audit(path, options, Audit())
 
     def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:

@@ -17,16 +17,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokfmt.core.audit import Audit, Code
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
-from tokfmt.core.inside import Section
 from tokfmt.formats.stage1.options import BLOCK_NAME, SAMPLE, ReadOptions, WriteOptions
-from tokfmt.formats.stage1.reader import Stage1Reader
-from tokfmt.formats.stage1.sections import sections
-from tokfmt.formats.stage1.writer import Stage1Writer
+
+if TYPE_CHECKING:  # detection asks every format
+    from tokfmt.core.audit import Audit, Code
+    from tokfmt.core.inside import Section
+    from tokfmt.formats.stage1.reader import Stage1Reader
+    from tokfmt.formats.stage1.writer import Stage1Writer
 
 _PLAUSIBLE_ID = (
     1 << 22
@@ -58,12 +60,18 @@ class Stage1:
         return Confidence.PLAUSIBLE if plausible and probe.size % (SAMPLE * 4) == 0 else None
 
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Stage1Reader:
+        from tokfmt.formats.stage1.reader import Stage1Reader
+
         return Stage1Reader(paths, options, hints)
 
     def writer(self, path: Path, options: WriteOptions, target: Target) -> Stage1Writer:
+        from tokfmt.formats.stage1.writer import Stage1Writer
+
         return Stage1Writer(path, options, target)
 
     def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
+        from tokfmt.core.audit import Audit
+
         return self.audit(path, options, Audit())
 
     def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
@@ -77,6 +85,8 @@ class Stage1:
         return CODES
 
     def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:
+        from tokfmt.formats.stage1.sections import sections
+
         return sections(path, options)
 
 

@@ -30,12 +30,14 @@ class Expectation:
         key: Dotted; `total` says that it is asked of all datasets together, else of each.
         sign: "<", "<=", ">", ">=", "==" or "!=".
         value: To compare with.
+        text: As the user wrote it.
     """
 
     key: str
     sign: str
     value: Scalar
     total: bool = False
+    text: str = ""
 
     def holds(self, found: Scalar) -> bool:
         """Whether a value is as expected. An unknown one only equals null."""
@@ -70,7 +72,7 @@ def parse_expectation(text: str) -> Expectation:
     parsed = _value(value)
     if sign not in ("==", "!=") and not (isinstance(parsed, (int, float)) and not isinstance(parsed, bool)):
         raise OptionError(f"--expect {text!r}: {value!r} is not a number; write it like 4096, 1e6, 10M, 0.01 or 1%")
-    return Expectation(key, sign, parsed, total)
+    return Expectation(key, sign, parsed, total, " ".join(text.split()))
 
 
 def _value(text: str) -> Scalar:
@@ -99,9 +101,8 @@ def unmet(report: Report, expectations: Iterable[Expectation]) -> list[Unmet]:
         for one in asked:
             value = value_at(one.as_json(), expected.key)
             if not expected.holds(value):
-                wanted = f"{expected.key} {expected.sign} {worded(expected.value)}"
                 found.append(
-                    Unmet(one.path, f"expected {wanted}, found {worded(value)}{_why(one.as_json(), expected)}")
+                    Unmet(one.path, f"expected {expected.text}, found {worded(value)}{_why(one.as_json(), expected)}")
                 )
     return found
 

@@ -20,12 +20,14 @@ class Entry:
     Attributes:
         name: Also its widget's id. title: On the screen. key: That shows it.
         place: "module:class".
+        pair: Only where two datasets are open.
     """
 
     name: str
     title: str
     key: str
     place: str
+    pair: bool = False
 
     def make(self) -> Tab:
         """The widget."""
@@ -38,4 +40,5 @@ TABS = (
     Entry("index", "Index", "2", "tokfmt.tui.tabs.index:IndexTab"),
     Entry("findings", "Findings", "3", "tokfmt.tui.tabs.findings:FindingsTab"),
     Entry("statistics", "Statistics", "4", "tokfmt.tui.tabs.statistics:StatisticsTab"),
+    Entry("compare", "Compare", "5", "tokfmt.tui.tabs.compare:CompareTab", pair=True),
 )

@@ -44,6 +44,7 @@ class IndexTab(Leads):
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id)
         self.bytes: Bytes | None = None
+        self._counting = 0
         self._wish: tuple[Path, int, int] | None = None
 
     def compose(self) -> ComposeResult:
@@ -66,7 +67,7 @@ class IndexTab(Leads):
     def show(self, session: Session) -> None:
         if hasattr(self, "session") and session is self.session:
             return
-        self.session, self.bytes = session, None
+        self.session, self.bytes, self._counting = session, None, 0
         self.generation += 1
         self.parts.show(Outline(()))
         self.parts.border_title = "reading …"
@@ -87,6 +88,10 @@ class IndexTab(Leads):
         self.parts.show(outline)
         if self._wish is not None:
             self.reveal_bytes(*self._wish)
+
+    @property
+    def idle(self) -> bool:
+        return not self._counting
 
     def enter(self) -> None:
         self.parts.focus()
@@ -157,9 +162,11 @@ class IndexTab(Leads):
         def done(count: object) -> None:
             self.post_message(Fetched(generation, lambda: self._counted(outline, number, count)))
 
+        self._counting += 1
         Job(lambda job: section.count, done)
 
     def _counted(self, outline: Outline, section: int, count: object) -> None:
+        self._counting -= 1
         self.parts.opening.discard(section)
         if outline is self.parts.outline and isinstance(count, int):
             on_it = self.parts.row == Row(section)

@@ -14,7 +14,6 @@ from tokfmt.core.inside import Place, place_of, position_of
 from tokfmt.core.options import parse_count
 from tokfmt.core.records import RecordReader
 from tokfmt.tui.facts import place_of_unit
-from tokfmt.tui.screens.question import Question
 from tokfmt.tui.session import Where, located
 from tokfmt.tui.tabs.tab import Tab
 from tokfmt.tui.viewport import Span
@@ -58,6 +57,8 @@ class Jumps(Tab, Desked):
             await self._ask("byte offset, or file:offset", self._to_byte)
 
     async def _ask(self, text: str, then: Callable[[str], None]) -> None:
+        from tokfmt.tui.screens.question import Question
+
         def answered(answer: str | None) -> None:
             if answer:
                 try:

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
 from tokfmt.tui.about import manner_of, titles
-from tokfmt.tui.facts import facts_of
+from tokfmt.tui.facts import TokenFacts, facts_of
 from tokfmt.tui.layout import Mode
 from tokfmt.tui.opening import View
 from tokfmt.tui.session import Session, Where, carried, located
@@ -19,6 +19,7 @@ from tokfmt.tui.tabs.bookmarking import Bookmarking
 from tokfmt.tui.tabs.jumps import Jumps
 from tokfmt.tui.tabs.searching import Searching
 from tokfmt.tui.tabs.takeaway import TakeAway
+from tokfmt.tui.viewport import Damage
 from tokfmt.tui.widgets.detail import Detail
 from tokfmt.tui.widgets.divider import Divider
 from tokfmt.tui.widgets.findbar import FindBar
@@ -137,8 +138,12 @@ class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
         if session.port.count and self.reader.port is session.port:
             self.ask(
                 lambda: facts_of(session, row, unit),
-                lambda facts: self.query_one(Detail).show(facts, session.port.unit),
+                self._detail,
             )
+
+    def _detail(self, facts: TokenFacts | Damage) -> None:
+        self.query_one(Detail).show(facts, self.session.port.unit)
+        self.post_message(self.Seen())
 
     def on_resize(self) -> None:
         self.set_class(self.query_one("#reading").size.width < NARROW, "narrow")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -33,6 +34,7 @@ class StatisticsTab(Working):
         super().__init__(id=id)
         self._glance: Statistics | None = None
         self._called_off, self._failure = False, ""
+        self._filled: dict[str, Sequence[tuple[Any, Any]]] = {}
 
     def compose(self) -> ComposeResult:
         yield Static(id="counting", markup=False)
@@ -138,15 +140,19 @@ class StatisticsTab(Working):
         told = "text has no ids without --tokenizer" if found is not None and found.text else counting
         self.query_one(Curve).show(None if ids is None else ids.frequencies, told)
         pairs = [] if found is None else pairs_of(found, session)
-        self._fill("#pairs", [Static(Content.assemble((f"{name}  ", "$foreground 55%"), text)) for name, text in pairs])
+        self._fill("#pairs", pairs, lambda name, text: Static(Content.assemble((f"{name}  ", "$foreground 55%"), text)))
         lists = [] if found is None else rankings_of(found, session)
-        self._fill("#rankings", [Ranking(title, lines) for title, lines in lists])
+        self._fill("#rankings", lists, Ranking)
 
-    def _fill(self, place: str, widgets: list[Static]) -> None:
+    def _fill(self, place: str, content: Sequence[tuple[Any, Any]], make: Callable[[Any, Any], Static]) -> None:
+        """Put a widget for each pair into a grid, unless these are there."""
         grid = self.query_one(place)
+        if self._filled.get(place, []) == content:
+            return
+        self._filled[place] = content
         with self.app.batch_update():
             grid.remove_children()
-            grid.mount_all(widgets)
+            grid.mount_all(make(*pair) for pair in content)
 
     def on_resize(self) -> None:
         self.set_class(self.size.width >= WIDE, "wide")
@@ -157,7 +163,6 @@ class StatisticsTab(Working):
         if narrow is None:
             self.notify("The list of sequences cannot be filtered yet.", severity="warning")
             return
-        self.app.action_tab("sequences")  # type: ignore[attr-defined]
         narrow(f"{message.low}<=len<{message.high}")
 
 

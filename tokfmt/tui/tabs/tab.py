@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from textual.containers import Container
+from textual.message import Message
 
 from tokfmt.tui.jobs import Job
 from tokfmt.tui.session import Session, Where
@@ -17,9 +18,12 @@ class Tab(Container):
     job: Job | None = None
     """Long work that the tab does, None when it does none."""
 
+    class Seen(Message):
+        """There is something to see: paint."""
+
     @property
     def idle(self) -> bool:
-        """It does no long work."""
+        """Nothing long is under way here that a picture should wait for."""
         return self.job is None
 
     def show(self, session: Session) -> None:

@@ -134,6 +134,9 @@ class HexView(Lines):
         self._title()
         self.refresh()
 
+    def action_to(self, line: int) -> None:
+        self.goto(line if line >= 0 else self.file_size - 1)
+
     def action_bytes(self, count: int) -> None:
         self.goto(self.at + count)
 

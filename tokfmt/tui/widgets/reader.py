@@ -42,7 +42,7 @@ class Reader(Steps):
         self.damage: Damage | None = None
         self.hits: list[range] = []
         self.lines: list[Line] = []
-        self.left, self._opening = 0, False
+        self.left, self._opening, self._asked = 0, False, (0, 0)
 
     @property
     def manner(self) -> Manner:
@@ -57,7 +57,8 @@ class Reader(Steps):
     def show(self, port: Port, alphabet: Alphabet, row: int, unit: int = 0) -> None:
         """Show a row, the cursor on one of its units. What was shown stays until it is there."""
         self.generation += 1
-        self.port, self.alphabet, self._opening, manner = port, alphabet, True, self.manner
+        self.port, self.alphabet, manner = port, alphabet, self.manner
+        self._opening, self._asked = True, (row, unit)
 
         def work() -> Scroll | Damage:
             span = fetched_span(port, row)
@@ -76,7 +77,8 @@ class Reader(Steps):
     def lay_out(self) -> None:
         """The same row in another manner."""
         if self.port is not None and self.size.width:
-            self.show(self.port, self.alphabet, self.row, self.cursor)
+            row, unit = self._asked if self._opening else (self.row, self.cursor)
+            self.show(self.port, self.alphabet, row, unit)
 
     def watch_mode(self) -> None:
         self.lay_out()
