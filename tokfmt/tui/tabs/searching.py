@@ -300,7 +300,7 @@ class Searching(Tab, Desked):
                     one.cancel()
             self._say()
         elif self.reader.mark_from is not None:
-            self.reader.action_mark_from()
+            self.reader.toggle_mark()
         elif self.finding is not None:
             self._keep(None, self.filtered)
         else:

@@ -19,6 +19,7 @@ class TakeAway(Tab):
     """The part of a tab that takes away; `reader`, `where`, `finding` and `filtered` are the tab's."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("s", "mark", "Mark from here; again: no mark", show=False),
         Binding("c", "copy(False)", "Copy text", show=False),
         Binding("C", "copy(True)", "Copy ids", show=False),
         Binding("e", "export", "Export", show=False),
@@ -34,6 +35,9 @@ class TakeAway(Tab):
     def where(self) -> Where:
         """The row that is shown, and the token under the cursor."""
         raise NotImplementedError
+
+    def action_mark(self) -> None:
+        self.reader.toggle_mark()
 
     def action_copy(self, ids: bool) -> None:
         """Copy the marked tokens, or all of the row."""

@@ -28,7 +28,6 @@ class Steps(Roller):
         Binding("pageup", "pages(-1)", "Page up", show=False),
         Binding("home", "to(0)", "First token", show=False),
         Binding("end", "to(-1)", "Last token", show=False),
-        Binding("s", "mark_from", "Mark from here; again: no mark", show=False),
     ]
     lines: list[Line]
     left: int
@@ -58,7 +57,8 @@ class Steps(Roller):
     def action_to(self, token: int) -> None:
         self.move(lambda scroll: scroll.to(token if token >= 0 else scroll.roll.span.length - 1))
 
-    def action_mark_from(self) -> None:
+    def toggle_mark(self) -> None:
+        """Mark from the token under the cursor on; again: no mark."""
         self.mark_from = self.scroll.cursor if self.mark_from is None and self.scroll else None
         self.move(lambda scroll: None)
 
