@@ -4,8 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import entry_points
+
+import pytest
 
 from paths import FIXTURES
+
+from tokfmt import registry
 
 MODULE = '''
 """A dummy format: ids as decimal lines."""
@@ -71,3 +76,27 @@ def test_a_plugin_is_a_format_like_any_other(tmp_path):
     again, first = (json.loads(tokfmt("show", p, ":", "--json")) for p in ("back.pbin", "o.lines"))
     assert [s["ids"] for s in again["shown"]] == [s["ids"] for s in first["shown"]]
     assert again["sequences"] == 42
+
+
+def test_formats_are_what_the_distributions_declare():
+    declared = {point.name: point.value for point in entry_points(group=registry.GROUP)}
+    assert declared.keys() >= {"jsonl", "modalities", "stage1", "hdf5", "flat-tokens"}
+    assert registry._points() == declared
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[console_scripts]\na = b:c\n[tokfmt.formats]\n# one\n\nx = p.q:R.S [extra]\n[other]\ny = z:w\n", [("x", "p.q:R.S")]),
+        ("x = before:any\n[tokfmt.formats]\nno equals\n", []),
+        ("\xff", []),
+    ],
+)  # fmt: skip
+def test_what_a_distribution_declares(tmp_path, text, found):
+    file = tmp_path / "entry_points.txt"
+    file.write_bytes(text.encode("latin-1"))
+    assert list(registry._declared(str(file))) == found
+
+
+def test_a_distribution_that_declares_nothing(tmp_path):
+    assert list(registry._declared(str(tmp_path / "entry_points.txt"))) == []

@@ -13,6 +13,7 @@ from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.inside import place_of, position_of
 from tokfmt.core.options import parse_count
 from tokfmt.core.records import RecordReader
+from tokfmt.tui.screens.question import Question
 from tokfmt.tui.session import Where, located
 from tokfmt.tui.tabs.tab import Tab
 from tokfmt.tui.viewport import Span
@@ -54,8 +55,6 @@ class Jumps(Tab):
             await self._ask("byte offset, or file:offset", self._to_byte)
 
     async def _ask(self, text: str, then: Callable[[str], None]) -> None:
-        from tokfmt.tui.screens.question import Question
-
         def answered(answer: str | None) -> None:
             if answer:
                 try:
