@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 
+import pytest
 from browsers import program
 from paths import FIXTURES, ROOT
 
@@ -92,14 +93,34 @@ def test_a_theme_that_is_none():
     assert "nord" in result.stderr
 
 
-def test_what_it_imports_for_a_pack():
-    code = (
-        "import sys; from tokfmt.ops.sources import SourceRequest; from tokfmt.tui.session import open_session;"
-        f"open_session(SourceRequest(({str(PACK)!r},))); from tokfmt.tui.app import Browser;"
-        "print([name for name in ('transformers', 'tokenizers', 'zarr', 'h5py', 'torch') if name in sys.modules])"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert result.stdout.strip() == "[]", result.stderr
+HEAVY = (
+    "transformers", "tokenizers", "fastokens", "torch", "zarr", "numcodecs", "h5py", "msgspec", "plotly", "xxhash",
+    "numpy.ma", "numpy.random", "multiprocessing", "importlib.metadata", "email", "_hashlib",
+)  # fmt: skip
+STARTED = """
+import asyncio, os, sys
+from tokfmt.cli import browse
+from tokfmt.tui.screenshot import settled
+
+async def main(app):
+    async with app.run_test() as pilot:
+        await settled(app, pilot)
+        print(*sys.modules)
+
+browse._draw = lambda app, *others: asyncio.run(main(app))
+from tokfmt.cli.main import run
+run(["browse", sys.argv[1], "--screenshot", os.devnull])
+"""
+
+
+@pytest.mark.parametrize("path", [PACK, FIXTURES / "stage1" / "blocks"], ids=["pack", "stage1"])
+def test_what_it_imports_until_the_first_screen(path):
+    result = subprocess.run([sys.executable, "-c", STARTED, path], capture_output=True, text=True, cwd=ROOT)
+    assert result.returncode == 0, result.stderr
+    imported = set(result.stdout.split())
+    assert "tokfmt.tui.widgets.reader" in imported
+    assert imported.isdisjoint(HEAVY), imported & set(HEAVY)
+    assert not {name for name in imported if name.startswith("tokfmt.") and name.endswith((".writer", ".check"))}
 
 
 def test_in_a_terminal(tmp_path):

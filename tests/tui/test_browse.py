@@ -1,6 +1,8 @@
 """The browser driven without a terminal, over every format."""
 
+import asyncio
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from tokfmt.tui.screens.page import Page
 from tokfmt.tui.session import Session, open_session
 from tokfmt.tui.tabs.sequences import SequencesTab
 from tokfmt.tui.viewport import Viewport
+from tokfmt.tui.widgets.keys import Keys
 
 
 @pytest.fixture(autouse=True)
@@ -205,9 +208,61 @@ def test_help_about_and_the_palette():
     browse([PACK], steps)
 
 
+class Slow(Fake):
+    """Answers when somebody opens the gate."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = threading.Event()
+
+    def tokens(self, start, stop):
+        self.gate.wait()
+        return super().tokens(start, stop)
+
+
 @pytest.fixture
 def _any_format(monkeypatch):
     monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: ("fake", ""))
+
+
+def test_the_last_line_shows_the_keys_and_presses_them():
+    async def steps(app, press):
+        keys = app.query_one(Keys)
+        text = keys.render_line(0).text
+        assert text.startswith("g Go to")
+        assert text.endswith("^p palette")
+        assert text.count("q Quit") == 1
+        await press.pilot.click(Keys, offset=(1 + text.index("m Text/ids"), 0))
+        await press()
+        assert tab_of(app).reader.mode is not Mode.TEXT
+        await press("question_mark")
+        assert isinstance(app.screen, Page)
+
+    browse([PACK], steps)
+    browse([PACK], narrow, size=(40, 20))
+
+
+async def narrow(app, press):
+    text = app.query_one(Keys).render_line(0).text
+    assert len(text) == app.query_one(Keys).size.width
+    assert text.endswith("^p palette")
+    assert "Quit" not in text
+
+
+@pytest.mark.usefixtures("_any_format")
+def test_the_frame_is_painted_though_nothing_comes():
+    """A slow disk: the screen is held for a moment only."""
+
+    async def main():
+        disk = Slow()
+        app = Browser(session_of(disk))
+        async with app.run_test(size=(80, 24)):
+            while app.screen.held:
+                await asyncio.sleep(0.01)
+            assert not disk.gate.is_set()
+            disk.gate.set()
+
+    asyncio.run(main())
 
 
 @pytest.mark.usefixtures("_any_format")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import threading
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from tokfmt.core.heap import keep_freed_memory
 
 keep_freed_memory()  # here, because every process that reads anything comes by
 
+_DIGITS = re.compile("([0-9]+)")
 _MOST_OPEN = 256
 """Descriptors kept open at once; a dataset of more files opens the others for each read."""
 
@@ -244,17 +246,6 @@ def walk(directory: str | os.PathLike[str]) -> Iterator[tuple[Path, list[str]]]:
 
 
 def natural_key(name: str) -> tuple[object, ...]:
-    """Sort key by which `part-2` comes before `part-10`."""
-    parts: list[object] = []
-    digits = ""
-    for char in name:
-        if char.isascii() and char.isdigit():
-            digits += char
-            continue
-        if digits:
-            parts += [(0, int(digits), digits)]
-            digits = ""
-        parts += [(1, char)]
-    if digits:
-        parts += [(0, int(digits), digits)]
-    return tuple(parts)
+    """Sort key by which `part-2` comes before `part-10`: text and numbers in turn, so that like meets like."""
+    parts = _DIGITS.split(name)
+    return tuple((int(part), part) if i % 2 else part for i, part in enumerate(parts))

@@ -120,12 +120,15 @@ def suspicions(file: File) -> Iterator[str]:
     if looked < _LOOKED_AT // 4:
         return
     ids = file.array(0, looked, np.dtype("<u4"))
+    top = int(ids.max())
+    if top < 1 << 16:
+        if not top:
+            yield f"{file.path.name} begins with {looked:,} zeros: a sparse or unfinished copy?"
+        return
     if float(np.mean(ids >= 1 << 24)) > _MOST and int(ids.byteswap().max()) < 1 << 24:
         yield f"{file.path.name} looks big-endian: most of its ids are 2^24 or more as they stand"
     elif float(np.mean(ids >= 1 << 16)) > _MOST:
         yield f"{file.path.name} looks like uint16 ids read as int32: most of its ids are 65,536 or more"
-    elif not ids.any():
-        yield f"{file.path.name} begins with {looked:,} zeros: a sparse or unfinished copy?"
 
 
 def _blocks(paths: Sequence[Path]) -> list[Path]:
