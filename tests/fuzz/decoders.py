@@ -380,8 +380,9 @@ def main(what, first, count):
                 where = " ".join(traceback.format_exception(error)[-4:])
                 print(json.dumps({"mutant": number, "error": repr(error)[:400], "where": where[-1500:]}))
             signal.setitimer(signal.ITIMER_PROF, 0)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps({"outcomes": outcomes, "peak": peak << 10}))
+    # not ru_maxrss: that counts the process this one was forked from as well
+    peak = int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) << 10
+    print(json.dumps({"outcomes": outcomes, "peak": peak}))
 
 
 if __name__ == "__main__":

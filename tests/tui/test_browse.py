@@ -15,6 +15,7 @@ from tokfmt.core.errors import CorruptError
 from tokfmt.ops.open import open_source
 from tokfmt.ops.separator import Separator
 from tokfmt.ops.sources import SourceRequest
+from tokfmt.tui.app import Browser
 from tokfmt.tui.layout import Mode
 from tokfmt.tui.opening import Opened, View
 from tokfmt.tui.remembered import recall, remember
