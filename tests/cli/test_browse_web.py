@@ -20,7 +20,7 @@ from playwright.sync_api import sync_playwright
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 
 
-def until(what, patience=20.0):
+def until(what, patience=60.0):
     """The first answer that is not empty."""
     end = time.monotonic() + patience
     while not (found := what()):
