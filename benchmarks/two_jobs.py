@@ -58,5 +58,6 @@ class Text(TwoJobs):
         return linked("corpora", "part-{}.jsonl", "corpus.jsonl", 3)
 
     def write(self, out, jobs):
+        os.environ["RAYON_NUM_THREADS"] = str(jobs)  # as the command line does
         texts = sorted(self.source().iterdir())
-        return convert(texts, out / "x.pbin", tokenizer=str(tokenizer()), jobs=jobs).tokens
+        return convert(texts, out / "x.pbin", tokenizer=str(tokenizer()), jobs=jobs, executor="auto").tokens

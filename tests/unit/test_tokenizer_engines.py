@@ -18,6 +18,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from tokfmt.core.errors import ConversionError, TokfmtError
 from tokfmt.text import engine as engines
+from tokfmt.core.ragged import Ragged
 from tokfmt.text.engine import Content, EngineDifferenceError, Fastokens, Reference, TextEncoder
 from tokfmt.text.tokenizer import TokenizerError, load_tokenizer
 
@@ -80,7 +81,7 @@ HOSTILE = hostile()
 
 
 def ids(engine, text):
-    return np.frombuffer(engine.encode(text), "<u4").tolist()
+    return engine.encode([text])[0].tolist()
 
 
 @pytest.mark.parametrize("parse", [False, True])
@@ -117,7 +118,7 @@ def test_a_word_of_a_megabyte():
     rng = random.Random(1)
     word = "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=1 << 20))
     content = (TOKENIZER / "tokenizer.json").read_bytes()
-    assert Fastokens(content, parse=False).encode(word) == Reference(content, parse=False).encode(word)
+    assert ids(Fastokens(content, parse=False), word) == ids(Reference(content, parse=False), word)
 
 
 def test_padding_truncation_templates_and_dropout_never_apply(tmp_path):
@@ -158,11 +159,11 @@ class Wrong:
     def __init__(self, content, *, parse):
         self.real = Reference(content, parse=parse)
 
-    def encode(self, text):
-        found = self.real.encode(text)
-        if "qzxf" in text:
+    def encode(self, texts):
+        found = self.real.encode(texts)
+        if any("qzxf" in text for text in texts):
             raise ValueError("no such luck")
-        return found[:-4] if "qzxw" in text else found
+        return Ragged.of(ids[:-1] if "qzxw" in text else ids for text, ids in zip(texts, found, strict=True))
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -40,8 +41,9 @@ _EPILOG = examples(
 @click.option("--seed", type=Count(), help="Deals sequences out to --split NAME=SHARE,... Default: 0.")
 @click.option("--drop", multiple=True, metavar="NAME", help="Accept a loss by its name; the refusal prints it.")
 @click.option("--jobs", "-j", type=Count(), help="Workers. Default: one a core. The output does not depend on it.")
-@click.option("--executor", type=ExecutorName(["threads", "processes", "serial", "dask"]), default="threads",
-              show_default=True, help="Where tasks run; dask:ADDRESS is the scheduler of a cluster.")  # fmt: skip
+@click.option("--executor", type=ExecutorName(["auto", "threads", "processes", "serial", "dask"]), default="auto",
+              show_default=True, help="Where tasks run; auto: in processes for much text, else in threads; "
+              "dask:ADDRESS is the scheduler of a cluster.")  # fmt: skip
 @click.option("--resume", is_flag=True, help="Continue what an interrupted run with --resume left; else begin anew.")
 @click.option("--shard", type=Part(), help="Write only share I of N (0 <= I < N), beside other invocations.")
 @click.option("--finish", is_flag=True, help="Publish DST when all its shards are written; takes no SRC.")
@@ -63,6 +65,8 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
     quiet, as_json, finishing = given.pop("quiet"), given.pop("as_json"), given.pop("finish")
     given.pop("debug")
     given["manifest"] = not given.pop("no_manifest")
+    # the pools that tokenizers keep for themselves; read when they are first used
+    os.environ.setdefault("RAYON_NUM_THREADS", str(given["jobs"] or os.cpu_count() or 1))
     run = _finish(context, sources, given) if finishing else _convert(context, sources)
     began = time.monotonic()
     with Watcher(quiet=quiet) as watcher:

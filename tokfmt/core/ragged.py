@@ -42,8 +42,8 @@ class Ragged:
         return [sequence.tolist() for sequence in self]
 
     @staticmethod
-    def of(sequences: Iterable[Sequence[int]], dtype: np.dtype[np.unsignedinteger] | None = None) -> Ragged:
-        """Build from lists; `dtype` defaults to uint32."""
+    def of(sequences: Iterable[Sequence[int] | Tokens], dtype: np.dtype[np.unsignedinteger] | None = None) -> Ragged:
+        """Build from lists or arrays; `dtype` defaults to uint32."""
         kept = [np.asarray(s, dtype=dtype or np.uint32) for s in sequences]
         tokens = np.concatenate(kept) if kept else np.empty(0, dtype or np.uint32)
         return Ragged(tokens, offsets_of([len(s) for s in kept]))

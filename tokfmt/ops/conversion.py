@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
 _NOTES = 20  # on sources that are said one by one
+_WORTH = 64 << 20  # bytes of text for which processes, a CPU second each to start, are better than threads
 PathLike = str | os.PathLike[str]
 Places = Mapping[Path, tuple[Staging, Forgetful]]
 """By destination: where it is built, and the journal of what is done of it."""
@@ -110,6 +111,8 @@ class Run:
         if request.shard is not None:
             refuse_records(sources)
         self._try_tokenizer(sources)
+        if request.executor == "auto":
+            request = self.request = replace(request, executor=self._best_executor(sources))
         if request.dry_run:
             return self._dry_run(sources)
         facts = facts_of(request, self._resolved(sources), before) if request.kept else {}
@@ -163,6 +166,12 @@ class Run:
         self.tokenizer = self.tokenizer.tried_on(texts)
         for note in self.tokenizer.notes:
             self._note(note)
+
+    def _best_executor(self, sources: Sequence[Source]) -> str:
+        """Threads, unless there is much text to encode: parsing JSON takes the interpreter's lock, codecs do not."""
+        texts = [source.reader for source in sources if isinstance(source.reader, RecordReader)]
+        much = self.tokenizer is not None and sum(reader.info.size for reader in texts) >= _WORTH
+        return "processes" if much and self.request.jobs > 1 else "threads"
 
     def _resolved(self, sources: Sequence[Source]) -> dict[str, object]:
         """What the output depends on beside the request; see `workplace.facts_of`."""

@@ -71,7 +71,8 @@ def convert(
         select: Sequence numbers `A:B`.
         drop: What may be given up, by name.
         jobs: Workers; by default one a core.
-        executor: "threads", "processes", "serial", "dask" or "dask:ADDRESS". The bytes written do not depend on it.
+        executor: "threads", "processes", "serial", "dask", "dask:ADDRESS", or "auto": processes for much text (a script
+            then needs `if __name__ == "__main__":`), else threads. The bytes written do not depend on it.
         overwrite: Replace an existing destination, in one step, when the new one is whole.
         verify: Read the destination back and compare it with the source before it appears.
         dry_run: Say what would be done.

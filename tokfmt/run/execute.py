@@ -130,6 +130,7 @@ def _end_with(parent: int) -> None:
 
     import signal
 
+    os.environ["RAYON_NUM_THREADS"] = "1"  # the processes are the jobs; an engine of text has a pool of its own
     # the parent decides about Ctrl-C; a worker that raised KeyboardInterrupt would print a traceback
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stop = threading.Event()

@@ -2,8 +2,9 @@
 
 `fastokens` is some 40 times faster; `tokenizers` is the reference, whose ids are right by definition. Both read the
 same tokenizer.json, without its padding, truncation, dropout and templates, so only the text decides about ids. Texts
-are given one by one: a batch would go to an engine's own thread pool, while tokfmt's workers already are as many as the
-user said, and one by one costs no more CPU (118 MB/cpu-s against 79 for batches of 256; GPT-2, two cores).
+are given in batches: one call for each takes the interpreter's lock back as often, for which other threads wait (with
+two jobs no faster than with one), and half as much CPU again. Either engine has a pool of threads of its own for all
+callers, as many as RAYON_NUM_THREADS says: the command line makes that the number of jobs.
 
 Only byte-level tokenizers are trusted to the fast engine unasked. The engines are compared before a run, on strings
 made to part them (`hostile_texts`); in every process on the first texts; and on one text in 1,024 later on, chosen by
@@ -16,15 +17,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from xxhash import xxh3_64_intdigest
 
 from tokfmt.core.errors import ConversionError, printable
-from tokfmt.core.ragged import Ragged, offsets_of
+from tokfmt.core.ragged import Ragged, Tokens
 from tokfmt.text.vocabulary import Content, guarded, plain_tokenizer, vocabulary_of
 
 EngineName = Literal["fastokens", "tokenizers"]
@@ -33,9 +33,11 @@ EngineChoice = Literal["auto", "fastokens", "tokenizers"]
 _FIRST = 16
 """Texts that each process compares before it trusts the fast engine."""
 _SAMPLED = 1023
-"""Mask of the hash of a text's ids; 0 means compare. One in 1,024 costs about a tenth of the fast engine's time."""
+"""Mask of the hash of a text's ids, see `_sampled`; 0 means compare. One in 1,024 costs a tenth of the fast engine."""
 _COMPARED = 1 << 14
 """Characters of a text that are compared at most: 7 ms of the reference."""
+_BATCH = 256
+"""Texts compared in one call."""
 _loading = threading.Lock()
 
 
@@ -57,8 +59,8 @@ class EngineDifferenceError(ConversionError):
 class Engine(Protocol):
     """One way to turn a text into ids. Threads may share it."""
 
-    def encode(self, text: str) -> bytes:
-        """The ids of a text, uint32 little-endian, without special tokens added."""
+    def encode(self, texts: list[str]) -> Ragged:
+        """The ids of each text, uint32, without special tokens added."""
 
 
 class Fastokens:
@@ -80,11 +82,11 @@ class Fastokens:
         self._tokenizer.no_truncation()
         self._split = not parse
 
-    def encode(self, text: str) -> bytes:
-        ids: bytes = self._tokenizer.encode_batch_flat(
-            [text], add_special_tokens=False, split_special_tokens=self._split
-        )[0]
-        return ids
+    def encode(self, texts: list[str]) -> Ragged:
+        ids, offsets = self._tokenizer.encode_batch_flat(
+            texts, add_special_tokens=False, split_special_tokens=self._split
+        )
+        return Ragged(np.frombuffer(ids, "<u4"), np.frombuffer(offsets, "<u8").astype(np.int64))
 
 
 class Reference:
@@ -94,10 +96,9 @@ class Reference:
         self._tokenizer = plain_tokenizer(content)
         self._tokenizer.encode_special_tokens = not parse
 
-    def encode(self, text: str) -> bytes:
-        # a batch of one: `encode` holds the GIL and keeps offsets
-        encoding = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]
-        return np.asarray(encoding.ids, "<u4").tobytes()
+    def encode(self, texts: list[str]) -> Ragged:
+        found = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        return Ragged.of(encoding.ids for encoding in found)
 
     def vocabulary(self) -> dict[int, str]:
         """Id to token."""
@@ -113,29 +114,31 @@ def engine_title(name: str) -> str:
 
 def first_difference(fast: Engine, reference: Engine, texts: Iterable[str]) -> EngineDifferenceError | None:
     """Compare two engines on the beginnings of texts; None when they agree on all."""
-    for text in texts:
-        sample = text[:_COMPARED]
-        expected = reference.encode(sample)
-        try:
-            found = guarded(lambda sample=sample: fast.encode(sample), ValueError)  # type: ignore[misc]
-        except ValueError as error:
-            return EngineDifferenceError(sample, 0, f"the failure {str(error)!r}", _ids(expected)[:1].tolist())
-        if found != expected:
-            return _difference(sample, found, expected)
+    samples = (text[:_COMPARED] for text in texts)
+    batches = iter(lambda: list(islice(samples, _BATCH)), [])
+    return next(filter(None, (_difference_within(batch, fast, reference) for batch in batches)), None)
+
+
+def _difference_within(batch: list[str], fast: Engine, reference: Engine) -> EngineDifferenceError | None:
+    expected = reference.encode(batch)
+    try:
+        found = guarded(lambda: fast.encode(batch), ValueError)
+    except ValueError as error:
+        if len(batch) == 1:
+            return EngineDifferenceError(batch[0], 0, f"the failure {str(error)!r}", expected.tokens[:1].tolist())
+        return next(filter(None, (_difference_within([text], fast, reference) for text in batch)), None)
+    for text, a, b in zip(batch, found, expected, strict=True):
+        if not np.array_equal(a, b):
+            return _difference(text, a, b)
     return None
 
 
-def _difference(text: str, found: bytes, expected: bytes) -> EngineDifferenceError:
-    a, b = _ids(found), _ids(expected)
-    both = min(len(a), len(b))
-    unequal = np.flatnonzero(a[:both] != b[:both])
+def _difference(text: str, found: Tokens, expected: Tokens) -> EngineDifferenceError:
+    both = min(len(found), len(expected))
+    unequal = np.flatnonzero(found[:both] != expected[:both])
     at = int(unequal[0]) if len(unequal) else both
-    said = [f"id {ids[at]}" if at < len(ids) else "the end" for ids in (a, b)]
+    said = [f"id {ids[at]}" if at < len(ids) else "the end" for ids in (found, expected)]
     return EngineDifferenceError(text, at, *said)
-
-
-def _ids(raw: bytes) -> NDArray[np.uint32]:
-    return np.frombuffer(raw, "<u4").astype(np.uint32, copy=False)
 
 
 _fast = lru_cache(maxsize=2)(lambda content, parse: Fastokens(content.json.tobytes(), parse=parse))
@@ -211,33 +214,30 @@ class TextEncoder:
         """
         fast, reference = self._engines or self._load()
         if fast is reference:
-            parts = [reference.encode(text) for text in texts]
-        else:
-            parts = self._encode_fast(texts, fast, reference)
-            self._compare(texts, parts, fast, reference)
-        return Ragged(_ids(b"".join(parts)), offsets_of([len(part) // 4 for part in parts]))
+            return reference.encode(texts)
+        ragged = self._encode_fast(texts, fast, reference)
+        self._compare(texts, ragged, fast, reference)
+        return ragged
 
-    def _encode_fast(self, texts: list[str], fast: Engine, reference: Engine) -> list[bytes]:
+    def _encode_fast(self, texts: list[str], fast: Engine, reference: Engine) -> Ragged:
         try:
-            return guarded(lambda: [fast.encode(text) for text in texts], ValueError)
+            return guarded(lambda: fast.encode(texts), ValueError)
         except ValueError as error:
             if len(texts) > 1:
-                return [ids for text in texts for ids in self._encode_fast([text], fast, reference)]
+                return Ragged.of(self._encode_fast([text], fast, reference).tokens for text in texts)
             if self.strict:
                 raise EngineDifferenceError(texts[0], 0, f"the failure {str(error)!r}", "ids") from error
-            return [reference.encode(texts[0])]
+            return reference.encode(texts)
 
-    def _compare(self, texts: list[str], parts: list[bytes], fast: Engine, reference: Engine) -> None:
+    def _compare(self, texts: list[str], ragged: Ragged, fast: Engine, reference: Engine) -> None:
         first = min(len(texts), max(0, _FIRST - self._compared))
-        sampled = (i for i in range(first, len(texts)) if not xxh3_64_intdigest(parts[i]) & _SAMPLED)
-        for i in chain(range(first), sampled):
+        for i in chain(range(first), (first + _sampled(ragged)[first:].nonzero()[0]).tolist()):
             self._compared += 1
-            sample, found = texts[i], parts[i]
-            if len(sample) > _COMPARED:
-                sample = sample[:_COMPARED]
+            sample, found = texts[i][:_COMPARED], ragged[i]
+            if len(sample) < len(texts[i]):
                 found = self._encode_fast([sample], fast, reference)[0]
-            expected = reference.encode(sample)
-            if found != expected:
+            expected = reference.encode([sample])[0]
+            if not np.array_equal(found, expected):
                 raise _difference(sample, found, expected)
 
     def _load(self) -> tuple[Engine, Engine]:
@@ -248,6 +248,15 @@ class TextEncoder:
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_engines": None, "_compared": 0}
+
+
+def _sampled(ragged: Ragged) -> NDArray[np.bool_]:
+    """Which texts to compare, by the sum of their ids: the same whatever else is in the batch."""
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(ragged.tokens, dtype=np.uint64)])[ragged.offsets]
+    mixed: NDArray[np.bool_] = (np.diff(sums) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40) & np.uint64(
+        _SAMPLED
+    ) == 0
+    return mixed
 
 
 def hostile_texts(vocabulary: Mapping[int, str]) -> Iterator[str]:
