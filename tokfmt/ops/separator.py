@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from tokfmt.core.axis import Separators, TokenReader, windows
+from tokfmt.core.axis import Separators, TokenReader
 from tokfmt.core.dtypes import distinct
 from tokfmt.core.errors import SeparatorUnknownError
 from tokfmt.core.ragged import Tokens
@@ -17,8 +17,7 @@ from tokfmt.ops.manifest import read_manifest
 from tokfmt.ops.progress import Progress, Silent
 from tokfmt.views.separated import WithoutTrailing
 
-_LOOKED_AT = 4096
-_AT_ONCE = 1 << 18  # tokens
+_RUNS, _RUN = 64, 64  # sequences whose last ids are looked at: neighbours, so that one read serves many
 _READ = 1 << 14  # tokens; reading on over so many costs less than another read
 
 EosChoice = int | Literal["none"] | None
@@ -106,7 +105,7 @@ def without_separators(
 
 
 def last_ids(stored: TokenReader) -> Tokens | None:
-    """Distinct last ids of up to 4,096 sequences spread over the dataset, where separators may trail them.
+    """Distinct last ids of up to 4,096 sequences, in runs spread over the dataset, where separators may trail them.
 
     What is not looked at here is looked at when it is read: WithoutTrailing raises on the first exception.
 
@@ -116,12 +115,21 @@ def last_ids(stored: TokenReader) -> Tokens | None:
     count = stored.info.sequences
     if stored.info.separators is not Separators.TRAILING or not count:
         return None
-    looked = distinct(np.linspace(0, count - 1, min(count, _LOOKED_AT)).astype(np.int64))
-    bounds = np.array([stored.offsets(i, i + 1) for i in looked.tolist()])
+    starts = np.linspace(0, max(count - _RUN, 0), min(-(-count // _RUN), _RUNS)).astype(np.int64).tolist()
+    found = []
+    for first in starts:
+        last = _last_within(stored, first, min(first + _RUN, count))
+        if last is None:
+            return None
+        found.append(last)
+    return distinct(np.concatenate(found))
+
+
+def _last_within(stored: TokenReader, first: int, last: int) -> Tokens | None:
+    bounds = stored.offsets(first, last)
     if not np.diff(bounds).all():
         return None
-    last, begin = bounds[:, 1] - 1, int(bounds[0, 0])
-    if last[-1] - begin > len(last) * _READ:
-        return distinct(np.concatenate([stored.tokens(at, at + 1) for at in last.tolist()]))
-    cuts = windows(begin, int(last[-1]) + 1, _AT_ONCE)
-    return distinct(np.concatenate([stored.tokens(a, b)[last[(last >= a) & (last < b)] - a] for a, b in cuts]))
+    ends, begin = bounds[1:] - 1, int(bounds[1]) - 1
+    if ends[-1] - begin > len(ends) * _READ:
+        return np.concatenate([stored.tokens(at, at + 1) for at in ends.tolist()])
+    return stored.tokens(begin, int(bounds[-1]))[ends - begin]
