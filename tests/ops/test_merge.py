@@ -154,9 +154,9 @@ def test_any_packs(tmp_path_factory, packs, data):
 def test_every_separator_is_looked_at(tmp_path):
     """One document of 20,000 ends otherwise, where the sample of 4,096 does not look."""
     documents = [[7, EOS]] * 20_000
-    documents[12_344] = [7, 8]
+    documents[12_444] = [7, 8]
     sources = [put(tmp_path / "a.pbin", [[1, EOS]]), put(tmp_path / "b.pbin", documents)]
-    with pytest.raises(CorruptError, match=r"b\.pbin: sequence 12,344 does not end with the separator 50256"):
+    with pytest.raises(CorruptError, match=r"b\.pbin: sequence 12,444 does not end with the separator 50256"):
         merged(sources, tmp_path / "out.pbin")
     assert sorted(os.listdir(tmp_path)) == ["a.pbin", "b.pbin"]
 
