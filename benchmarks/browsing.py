@@ -1,6 +1,5 @@
 """`tokfmt browse`: time to the first screen, jumps, search, memory."""
 
-import asyncio
 import os
 import pickle
 import struct
@@ -143,11 +142,14 @@ class Memory:
     prepare = staticmethod(terabyte)
 
     def peer(self, out):
+        import asyncio  # here, as it would weigh 7 MB in every other row
+
         from textual.app import App
 
         return asyncio.run(_keys(App(), ["down"]))
 
     def tokfmt(self, out):
+        import asyncio
         import threading
 
         from tokfmt.ops.find import find
@@ -165,6 +167,8 @@ class Memory:
 
 async def _keys(app, keys):
     """Seconds for each key until the screen has been drawn again, pressed for some seconds."""
+    import asyncio
+
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.pause()
         began, pressed = time.monotonic(), 0

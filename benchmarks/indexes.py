@@ -76,7 +76,7 @@ class RawIndexMixed(RawIndex):
 @case("raw index, lines only, 1 KB lines, mostly ASCII", ">= 40", "bytes")
 class RawIndexOnly(Ascii):
     validate = False
-    repeats = 2 * REPEATS
+    repeats = 4 * REPEATS
 
 
 ENTRIES = 10_000_000

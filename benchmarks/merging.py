@@ -11,13 +11,13 @@ import numpy as np
 from benchmarks.cases import case, convert
 from benchmarks.data import HOME
 
-PACKS = 16
+PACKS = 40
 BLOCKS = 4
 CHUNK = 2048  # bytes that the peer copies at once
 
 
 def packs():
-    """Sixteen packs of 80 MB and 66,000 documents each: one, and links to it."""
+    """Packs of 80 MB and 66,000 documents each: one, and links to it."""
     first = HOME / "merge-0.pbin"
     if not first.exists():
         convert(HOME / "stage1_block_0000.bin", first)

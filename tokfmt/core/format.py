@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import Loss
@@ -212,6 +212,17 @@ class TokenWriter(Protocol):
         """Finish (indexes, attributes), given the receipts of all regions in order of region.
 
         With `Target.keep_parts` it may be cut off anywhere and called again.
+        """
+
+
+@runtime_checkable
+class Gatherer(Protocol):
+    """A `TokenWriter` that can put its parts together while other regions are being written."""
+
+    def gather(self, source: TokenReader, receipt: Receipt) -> None:
+        """Take up what was written of the next region: in order of region, in the process that calls `commit`.
+
+        It may never be called, or not for all regions: `commit` takes up those that are left.
         """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ import numpy as np
 from tokfmt.core.axis import TokenReader, windows
 from tokfmt.core.dtypes import largest_id
 from tokfmt.core.errors import IncompleteWriteError
-from tokfmt.core.format import REGION, Receipt, Region, TokenWriter
+from tokfmt.core.format import REGION, Gatherer, Receipt, Region, TokenWriter
 from tokfmt.run.cluster import ClusterExecutor
 from tokfmt.run.execute import run_tasks
 from tokfmt.run.journal import Forgetful, Shard, of_part
@@ -103,14 +104,32 @@ def run(job: Plan, workers: Workers, shard: Shard | None = None, part: str = "")
     receipts: list[Receipt] = []
     regions = job.regions if shard is None else shard.of(job.regions)
     kind = replace(RECEIPTS, name=of_part(RECEIPTS.name, part))
+    ready = _Ready(job, off=journal.keeps)  # a commit that may be cut off and done again is done in one go
     for receipt in journaled(kind, _write, job, regions, workers):
         receipts.append(receipt)
+        ready.add(receipt)
         yield receipt
     journal.sync()
     if shard is None:
         journal.once(of_part("committed", part), lambda: commit(job, receipts))
     else:
         journal.add("shard", shard.index, len(regions))
+
+
+class _Ready:
+    """Has regions gathered as soon as they and all before them are written, by a writer that can."""
+
+    def __init__(self, job: Plan, *, off: bool) -> None:
+        self._gatherer = job.writer if isinstance(job.writer, Gatherer) and not off else None
+        self._source, self._order = job.source, deque(region.index for region in job.regions)
+        self._waiting: dict[int, Receipt] = {}
+
+    def add(self, receipt: Receipt) -> None:
+        if self._gatherer is None:
+            return
+        self._waiting[receipt.region] = receipt
+        while self._order and self._order[0] in self._waiting:
+            self._gatherer.gather(self._source, self._waiting.pop(self._order.popleft()))
 
 
 def commit(job: Plan, receipts: Iterable[Receipt]) -> None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -37,61 +36,73 @@ class Facts:
     stream_tokens: int
 
 
-def read_parts(parts: Sequence[tuple[Path, int]], *, keep: bool) -> Iterator[tuple[bytes, bool]]:
-    """Every chunk of all parts, in order, and whether it is raw.
-
-    Args:
-        parts: Path and number of chunks of each.
-        keep: Else each part goes when it has been read.
-    """
-    for path, count in parts:
-        try:
-            with open(path, "rb") as file:
-                file.seek(-4 * count, os.SEEK_END)
-                sizes = np.frombuffer(file.read(4 * count), np.uint32).tolist()
-                file.seek(0)
-                for size in sizes:
-                    yield file.read(size & (RAW - 1)), bool(size & RAW)
-            if not keep:
-                os.unlink(path)
-        except OSError as error:
-            raise write_error(path, error) from error
+def read_part(path: Path, count: int) -> Iterator[tuple[bytes, bool]]:
+    """Every one of the `count` chunks of a part, in order, and whether it is raw."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(-4 * count, os.SEEK_END)
+            sizes = np.frombuffer(file.read(4 * count), np.uint32).tolist()
+            file.seek(0)
+            for size in sizes:
+                yield file.read(size & (RAW - 1)), bool(size & RAW)
+    except OSError as error:
+        raise write_error(path, error) from error
 
 
-def assemble(
-    path: Path, shape: tuple[int, int], chunks: Iterator[tuple[bytes, bool]], facts: Facts, *, shuffle: bool
-) -> None:
-    """Write one sample file.
+def remove_part(path: Path) -> None:
+    """A part whose chunks are where they belong."""
+    try:
+        os.unlink(path)
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
+class SampleFile:
+    """A sample file that is being filled.
 
     Args:
         path: It does not exist yet.
         shape: Samples, and tokens in each.
-        chunks: At least as many as samples; this file's are taken from it.
         facts: For the attributes.
         shuffle: Whether the chunks went through the shuffle filter.
     """
-    count, width = shape
-    with _file(path) as file:
-        file.attrs.create("n_examples", np.int64(count))
-        data = file.create_dataset(
-            "data",
-            shape=(count, 3, width),
-            maxshape=None if count else (None, 3, width),
-            dtype="<i4",
-            chunks=(1, 3, width),
-            compression="gzip",
-            shuffle=shuffle,
-            track_times=False,
-        )
-        _annotate(data, facts)
-        deflate, store = 1 << int(shuffle), data.id.write_direct_chunk  # the bit of deflate in the filter mask
-        for sample, (chunk, raw) in enumerate(islice(chunks, count)):
-            store((sample, 0, 0), chunk, deflate if raw else 0)
+
+    def __init__(self, path: Path, shape: tuple[int, int], facts: Facts, *, shuffle: bool) -> None:
+        count, width = shape
+        self.path, self._filled = path, 0
+        self._deflate = 1 << int(shuffle)  # its bit in the filter mask
+        with _worded(path):
+            self._file = _new(path)
+            self._file.attrs.create("n_examples", np.int64(count))
+            data = self._file.create_dataset(
+                "data",
+                shape=(count, 3, width),
+                maxshape=None if count else (None, 3, width),
+                dtype="<i4",
+                chunks=(1, 3, width),
+                compression="gzip",
+                shuffle=shuffle,
+                track_times=False,
+            )
+            _annotate(data, facts)
+            self._store = data.id.write_direct_chunk
+
+    def add(self, chunks: Iterator[tuple[bytes, bool]]) -> None:
+        """The next samples, and whether each is raw."""
+        with _worded(self.path):
+            for sample, (chunk, raw) in enumerate(chunks, self._filled):
+                self._store((sample, 0, 0), chunk, self._deflate if raw else 0)
+                self._filled = sample + 1
+
+    def close(self) -> None:
+        """Write what the library still holds."""
+        with _worded(self.path):
+            self._file.close()
 
 
 def empty_corpus(path: Path, tokens: int, dtype: Dtype, facts: Facts) -> None:
     """Write a corpus file of zeros, its space allocated in one piece."""
-    with _file(path) as file:
+    with _worded(path), _new(path) as file:
         from h5py import Dataset, h5d, h5p, h5s, h5t
 
         properties = h5p.create(h5p.DATASET_CREATE)
@@ -120,15 +131,18 @@ def _annotate(data: Any, facts: Facts) -> None:
             data.attrs.create(name, np.int64(value))
 
 
-@contextmanager
-def _file(path: Path) -> Iterator[Any]:
-    """A new HDF5 file; the library's errors as ConversionError."""
+def _new(path: Path) -> Any:
     os.environ["HDF5_PLUGIN_PRELOAD"] = "::"
     import h5py
 
+    return h5py.File(os.fspath(path), "x", libver=_LIBRARY_VERSIONS, locking=False)
+
+
+@contextmanager
+def _worded(path: Path) -> Iterator[None]:
+    """The library's errors as ConversionError."""
     try:
-        with h5py.File(os.fspath(path), "x", libver=_LIBRARY_VERSIONS, locking=False) as file:
-            yield file
+        yield
     except (OSError, RuntimeError, ValueError) as error:
         found = re.search(r"errno = (\d+)", str(error))
         code = int(found[1]) if found else getattr(error, "errno", None) or errno.EIO

@@ -1,7 +1,8 @@
 """Write HDF5 samples as documented, and plain corpora.
 
 The stream has a separator after each sequence. HDF5 files cannot be written by several processes, so a region writes
-the compressed chunks of its samples to a part, `DST.parts/000012`, and `commit` stores them in order, as they are:
+the compressed chunks of its samples to a part, `DST.parts/000012`, and `gather` stores them in order, as they are,
+while other regions are being compressed:
 
     part      bytes          content
     chunks    sum of sizes   one zlib stream a sample (raw where that would not be smaller)
@@ -11,7 +12,7 @@ the compressed chunks of its samples to a part, `DST.parts/000012`, and `commit`
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from tokfmt.core.output import Output, whole
 from tokfmt.core.publish import write_error
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.verbatim import copy_region
-from tokfmt.formats.hdf5.assemble import RAW, Facts, assemble, corpus_place, empty_corpus, read_parts
+from tokfmt.formats.hdf5.assemble import RAW, Facts, SampleFile, corpus_place, empty_corpus, read_part, remove_part
 from tokfmt.formats.hdf5.options import WriteOptions
 from tokfmt.formats.hdf5.packing import REACH, Packer
 from tokfmt.views.select import lost_empties
@@ -93,6 +94,7 @@ class SampleWriter:
         self.pad_id = self.eos_id if options.pad is None else options.pad
         self.step = options.seq_len + (options.stride == "disjoint")
         self.shuffle = options.seq_len > REACH if options.shuffle is None else options.shuffle
+        self._gathering: _Gathering | None = None
 
     def lost(self, source: TokenReader) -> Sequence[Loss]:
         return lost_empties(source)
@@ -166,16 +168,61 @@ class SampleWriter:
             samples[-1, 0, valid:] = self.pad_id
         return samples, count - (valid < width)
 
+    def gather(self, source: TokenReader, receipt: Receipt) -> None:
+        if self._gathering is None:
+            self._gathering = self._gather_into(source)
+        self._gathering.add(receipt)
+
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:
-        files, length = self._files(source), self._length(source)
-        parts = [(self.parts / f"{r.region:06d}", int(r.details)) for r in receipts]
-        chunks = read_parts(parts, keep=self.keep_parts)
-        for number, (first, last) in enumerate(pairwise(files.bounds)):
-            facts = Facts(self.options.stride, self.eos_id, self.pad_id, first * self.step, length)
-            files.name(number).unlink(missing_ok=True)  # of a commit that was cut off
-            assemble(files.name(number), (last - first, self.options.seq_len), chunks, facts, shuffle=self.shuffle)
+        gathering, self._gathering = self._gathering or self._gather_into(source), None
+        for receipt in receipts[gathering.regions :]:
+            gathering.add(receipt)
+        gathering.close()
         if not self.keep_parts:
             shutil.rmtree(self.parts)
+
+    def _gather_into(self, source: TokenReader) -> _Gathering:
+        files, length = self._files(source), self._length(source)
+
+        def begin(number: int) -> SampleFile:
+            first, last = files.bounds[number : number + 2]
+            facts = Facts(self.options.stride, self.eos_id, self.pad_id, first * self.step, length)
+            files.name(number).unlink(missing_ok=True)  # of a commit that was cut off
+            return SampleFile(files.name(number), (last - first, self.options.seq_len), facts, shuffle=self.shuffle)
+
+        return _Gathering(files, begin, self.parts, keep=self.keep_parts)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_gathering": None}
+
+
+class _Gathering:
+    """The files of a destination, being filled from parts in order of region.
+
+    Attributes:
+        regions: How many of them are in the files.
+    """
+
+    def __init__(self, files: _Files, begin: Callable[[int], SampleFile], parts: Path, *, keep: bool) -> None:
+        self.regions, self._rows, self._number = 0, 0, 0
+        self._files, self._begin, self._parts, self._keep = files, begin, parts, keep
+        self._file = begin(0)
+
+    def add(self, receipt: Receipt) -> None:
+        """Store the samples of the next region, which lie in one file."""
+        if self._rows == self._files.bounds[self._number + 1]:
+            self._file.close()
+            self._number += 1
+            self._file = self._begin(self._number)
+        part, samples = self._parts / f"{receipt.region:06d}", int(receipt.details)
+        self._file.add(read_part(part, samples))
+        self.regions, self._rows = self.regions + 1, self._rows + samples
+        if not self._keep:
+            remove_part(part)
+
+    def close(self) -> None:
+        """Finish the last file."""
+        self._file.close()
 
 
 class CorpusWriter:

@@ -1,0 +1,90 @@
+"""Parts are put together while other regions are being written, in order of region, to the same bytes."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from tokfmt.core.format import Receipt, Region, Target
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
+from tokfmt.formats.hdf5 import FORMAT
+from tokfmt.formats.hdf5.options import WriteOptions
+from tokfmt.run.execute import SerialExecutor
+from tokfmt.run.journal import Forgetful
+from tokfmt.run.plan import Plan, Workers, run
+
+SOURCE = MemoryReader(Ragged.of([np.arange(1, n, dtype=np.uint32) for n in range(2, 120)]))
+
+
+class Recorder:
+    """A writer that only notes what is asked of it, and when."""
+
+    needs_eos = separated = needs_max_id = False
+
+    def __init__(self):
+        self.calls = []
+
+    def create(self, source):
+        self.calls.append("create")
+
+    def gather(self, source, receipt):
+        self.calls.append(("gather", receipt.region))
+
+    def commit(self, source, receipts):
+        self.calls.append(("commit", [receipt.region for receipt in receipts]))
+
+
+class Keeping(Forgetful):
+    """As a journal does whose commits may be cut off."""
+
+    keeps = True
+
+
+@pytest.fixture
+def recorded(tmp_path, monkeypatch):
+    """Runs a plan of four regions that are finished in another order; what was gathered when each was."""
+
+    def record(journal):
+        writer = Recorder()
+        plan = Plan(writer, SOURCE, [Region(index, range(0), range(0)) for index in range(4)])
+        finished = [Receipt(index, 0, 0) for index in (1, 0, 3, 2)]
+        monkeypatch.setattr("tokfmt.run.plan.run_tasks", lambda *_: iter(finished))
+        when = []
+        for _ in run(plan, Workers(SerialExecutor(), 1, tmp_path, journal)):
+            when.append([call[1] for call in writer.calls[1:]])
+        assert writer.calls[-1] == ("commit", [0, 1, 2, 3])
+        return when
+
+    return record
+
+
+def test_a_region_is_gathered_when_all_before_it_are_written(recorded):
+    assert recorded(Forgetful()) == [[], [0, 1], [0, 1], [0, 1, 2, 3]]
+
+
+def test_nothing_is_gathered_before_the_end_when_the_run_may_be_continued(recorded):
+    assert recorded(Keeping()) == [[], [], [], []]
+
+
+@pytest.mark.parametrize("name", ["x.h5", "x"])
+@pytest.mark.parametrize("keep", [False, True])
+def test_hdf5_files_do_not_depend_on_what_was_gathered_before_the_commit(tmp_path, name, keep):
+    options, written = WriteOptions(seq_len=16, samples=70), []
+    for gathered in (0, 1, 9, None):
+        path = tmp_path / f"{gathered}" / name
+        path.parent.mkdir()
+        writer = FORMAT.writer(path, options, Target(0, keep_parts=keep))
+        regions = writer.regions(SOURCE, 300)
+        assert len(regions) > 20
+        writer.create(SOURCE)
+        receipts = [writer.write(region, SOURCE) for region in regions]
+        for receipt in receipts[:gathered]:
+            writer.gather(SOURCE, receipt)
+        assert pickle.loads(pickle.dumps(writer)).path == path  # though a file is open
+        writer.commit(SOURCE, receipts)
+        assert writer.parts.exists() is keep
+        files = [path] if path.is_file() else sorted(path.iterdir())
+        assert len(files) == (1 if name == "x.h5" else 7)
+        written.append([file.read_bytes() for file in files])
+    assert all(content == written[0] for content in written)
