@@ -18,7 +18,7 @@ from tokfmt.ops.stats import axis as walking
 from tokfmt.ops.stats.axis import Indexed, Streamed
 from tokfmt.ops.stats.counts import Counts
 from tokfmt.ops.stats.duplicates import Seen, Store, repeats
-from tokfmt.ops.stats.hashing import sequence_hashes
+from tokfmt.ops.fingerprint import fingerprints_between
 from tokfmt.ops.stats.lengths import histogram, packing
 from tokfmt.ops.stats.measure import measure
 from tokfmt.ops.stats.table import Table
@@ -63,7 +63,7 @@ def parts_of(axis, cuts):
     total = axis.info.tokens
     bounds = [0, *sorted({cut for cut in cuts if 0 < cut < total}), total]
     for a, b in zip(bounds, bounds[1:], strict=False):
-        tally = Tally(np.dtype(np.uint16))
+        tally = Tally(duplicates=True)
         axis.walk(a, b, tally)
         yield tally.done()
 
@@ -146,10 +146,10 @@ def test_any_partition_any_order(drawn, again, cuts, random, window, kind):
 def test_a_sequence_that_is_not_ended():
     axis = Indexed(Lists([[1, EOS], [2, 3], [EOS]]), EOS, "x.pbin")
     with pytest.raises(CorruptError, match="sequence 1 does not end with the separator 9"):
-        axis.walk(0, 5, Tally(None))
+        axis.walk(0, 5, Tally(duplicates=False))
     with pytest.raises(CorruptError, match="sequence 1 does not end"):
-        Indexed(Lists([[1, EOS], [], [EOS]]), EOS, "x.pbin").walk(0, 3, Tally(None))
-    tally = Tally(None)
+        Indexed(Lists([[1, EOS], [], [EOS]]), EOS, "x.pbin").walk(0, 3, Tally(duplicates=False))
+    tally = Tally(duplicates=False)
     axis.walk(0, 3, tally)
     with pytest.raises(CorruptError, match="sequence 1 does not end with the separator 9: found 3"):
         axis.content(*tally.done().loose)
@@ -226,7 +226,7 @@ def test_packing_adds_up(lengths, size, separator):
 def test_hashes_tell_sequences_apart(sequences, dtype):
     """Equal sequences have equal hashes, wherever they lie; different ones differ, of any length."""
     reader = Lists([[2], *sequences, [1, 1], *sequences[::-1]], dtype)
-    hashes = sequence_hashes(reader.axis, reader.bounds[:-1], reader.bounds[1:])
+    hashes = fingerprints_between(reader.axis, reader.bounds[:-1], reader.bounds[1:])
     kept = {}
     for number in range(len(hashes)):
         a, b = reader.bounds[number : number + 2]

@@ -67,13 +67,18 @@ def reordered(ragged: Ragged, order: NDArray[np.integer]) -> Ragged:
         order: Numbers of sequences, each any number of times.
     """
     starts = ragged.offsets[order]
-    offsets = offsets_of(ragged.offsets[order + 1] - starts)
-    tokens = np.empty(int(offsets[-1]), ragged.tokens.dtype)
-    marks = np.arange(_AT_ONCE, len(tokens), _AT_ONCE)
-    cuts = [0, *np.unique(np.searchsorted(offsets, marks)).tolist(), len(order)]
+    return gathered(ragged.tokens, starts, ragged.offsets[order + 1] - starts)
+
+
+def gathered(tokens: Tokens, starts: Offsets, lengths: Offsets) -> Ragged:
+    """What lies at int64[n] places of a window, side by side; a copy. Works on about 1 Mi tokens at a time."""
+    offsets = offsets_of(lengths)
+    out = np.empty(int(offsets[-1]), tokens.dtype)
+    marks = np.arange(_AT_ONCE, len(out), _AT_ONCE)
+    cuts = [0, *np.unique(np.searchsorted(offsets, marks)).tolist(), len(starts)]
     for first, last in itertools.pairwise(cuts):
         a, b = offsets[[first, last]].tolist()
         moves = np.repeat(starts[first:last] - offsets[first:last], np.diff(offsets[first : last + 1]))
         moves += np.arange(a, b)
-        np.take(ragged.tokens, moves, out=tokens[a:b], mode="clip")  # the mode that needs no second buffer
-    return Ragged(tokens, offsets)
+        np.take(tokens, moves, out=out[a:b], mode="clip")  # the mode that needs no second buffer
+    return Ragged(out, offsets)

@@ -15,11 +15,11 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from xxhash import xxh3_128
+from xxhash import xxh3_128, xxh3_128_digest
 
 from tokfmt.core import axis
 from tokfmt.core.axis import TokenReader
-from tokfmt.core.ragged import Ragged, Tokens, offsets_of, reordered
+from tokfmt.core.ragged import Offsets, Ragged, Tokens, gathered, offsets_of
 
 Fingerprints = NDArray[np.uint64]
 """uint64[sequences, 2]"""
@@ -44,30 +44,42 @@ def fingerprints(ragged: Ragged) -> Fingerprints:
     Returns:
         uint64[sequences, 2].
     """
-    lengths = np.diff(ragged.offsets)
-    long = np.flatnonzero(lengths > SHORT)
-    if not len(long):
-        return _sums(ragged.tokens, ragged.offsets)
-    out = np.empty((len(ragged), 2), np.uint64)
-    short = np.flatnonzero(lengths <= SHORT)
+    return fingerprints_between(ragged.tokens, ragged.offsets[:-1], ragged.offsets[1:])
+
+
+def fingerprints_between(tokens: Tokens, starts: Offsets, stops: Offsets) -> Fingerprints:
+    """The same of sequences that have something else, such as separators, between them.
+
+    Args:
+        tokens: A window of ids.
+        starts, stops: int64[n], where each sequence lies in it, in order.
+
+    Returns:
+        uint64[n, 2].
+    """
+    if tokens.dtype.itemsize == 8 and len(tokens) and not int(tokens.max()) >> 32:
+        tokens = tokens.astype(np.uint32)
+    lengths = stops - starts
+    out = np.empty((len(starts), 2), np.uint64)
+    short, long = np.flatnonzero(lengths <= SHORT), np.flatnonzero(lengths > SHORT)
     if len(short):
-        some = reordered(ragged, short)
+        some = gathered(tokens, starts[short], lengths[short])
         out[short] = _sums(some.tokens, some.offsets)
-    out[long] = _hashed(ragged, long)
+    if len(long):
+        out[long] = _hashed(tokens, starts[long].tolist(), stops[long].tolist())
     return out
 
 
-def _hashed(ragged: Ragged, long: NDArray[np.int64]) -> Fingerprints:
-    if ragged.tokens.dtype.itemsize == 8:
+def _hashed(tokens: Tokens, starts: list[int], stops: list[int]) -> Fingerprints:
+    if tokens.dtype.itemsize == 8:
         digests = []
-        for i in long.tolist():
+        for a, b in zip(starts, stops, strict=True):
             running = Running()
-            running.add(ragged[i])
+            running.add(tokens[a:b])
             digests.append(running.digest())
         return _from_bytes(digests)
-    words = np.ascontiguousarray(ragged.tokens, "<u4").data.cast("B")
-    bounds = np.stack([ragged.offsets[long], ragged.offsets[long + 1]], axis=1) * 4
-    return _from_bytes([xxh3_128(words[a:b]).digest() for a, b in bounds.tolist()])
+    words = np.ascontiguousarray(tokens, "<u4").data.cast("B")
+    return _from_bytes([xxh3_128_digest(words[4 * a : 4 * b]) for a, b in zip(starts, stops, strict=True)])
 
 
 def _from_bytes(digests: list[bytes]) -> Fingerprints:
@@ -119,6 +131,11 @@ class Running:
         self._low.update(np.ascontiguousarray(low, "<u4").data)
         self._length += len(tokens)
 
+    @property
+    def fingerprint(self) -> Fingerprints:
+        """uint64[1, 2]."""
+        return _from_bytes([self.digest()])
+
     def digest(self) -> bytes:
         """Two lanes as 16 bytes, big-endian."""
         if self._length <= SHORT:
@@ -145,5 +162,5 @@ def fingerprints_of(reader: TokenReader, first: int, last: int) -> Iterator[Fing
             count, running = 1, Running()
             for a, b in axis.windows(int(offsets[0]), int(offsets[1])):
                 running.add(reader.tokens(a, b))
-            yield _from_bytes([running.digest()])
+            yield running.fingerprint
         first += count

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.ragged import Offsets
-from tokfmt.ops.stats.hashing import Hashes
+from tokfmt.ops.fingerprint import Fingerprints
 
 Rows = NDArray[np.uint64]
 
@@ -84,7 +84,7 @@ class Seen:
         return Seen(np.empty((0, 3), np.uint64), np.empty((0, 4), np.uint64), {})
 
     @staticmethod
-    def of(hashes: Hashes, positions: Offsets, lengths: Offsets) -> Seen:
+    def of(hashes: Fingerprints, positions: Offsets, lengths: Offsets) -> Seen:
         """Rows of sequences, none of which is empty."""
         many = np.flatnonzero(lengths >= _LONG)
         long = dict(zip(positions[many].tolist(), lengths[many].tolist(), strict=True))

@@ -6,20 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from xxhash import xxh3_128
 
 from tokfmt.core.axis import WINDOW, windows
 from tokfmt.core.errors import TokfmtError
+from tokfmt.ops.fingerprint import Fingerprints, Running
 from tokfmt.ops.progress import Progress
 from tokfmt.ops.stats.axis import StatsAxis
 from tokfmt.ops.stats.duplicates import Seen, Store
-from tokfmt.ops.stats.hashing import Hashes
 from tokfmt.ops.stats.table import Table
 from tokfmt.ops.stats.tally import Loose, Stats, Tally
 from tokfmt.run.execute import run_tasks
 from tokfmt.run.plan import Workers
-
-Dtype = np.dtype[np.unsignedinteger]
 
 _REGION = 1 << 23
 _SMALLEST = 1 << 19
@@ -38,7 +35,7 @@ class Survey:
     Attributes:
         axis: What was walked.
         stats: The sum over all parts; nothing in it is loose once it is closed.
-        store: Hashes of all sequences, None when duplicates are not wanted.
+        store: Fingerprints of all sequences, None when duplicates are not wanted.
         begun: Of a stream, how many sequences begin in each part.
         loose: Sequences that no part saw whole.
     """
@@ -53,7 +50,7 @@ class Survey:
 @dataclass(frozen=True, slots=True)
 class _Job:
     axis: StatsAxis
-    dtype: Dtype | None
+    duplicates: bool
 
 
 def measure(
@@ -69,7 +66,7 @@ def measure(
     Args:
         axes: What to walk.
         workers: Where.
-        duplicates: Hash every sequence, in one dtype for all axes, so that equal ones in different datasets are found.
+        duplicates: Fingerprint every sequence: equal ones are found in different datasets too, whatever their dtypes.
         progress: Told of tokens.
         cancelled: Asked now and then; the pass ends when it says so.
 
@@ -77,13 +74,14 @@ def measure(
         CancelledError: It was asked to end.
         FormatError: A dataset is damaged.
     """
-    dtype = np.result_type(*(axis.info.dtype for axis in axes)) if duplicates and axes else None
     progress.phase("counting", sum(axis.info.tokens for axis in axes), "tokens")
     surveys = []
     for axis in axes:
         survey = Survey(axis, Stats(), Store() if duplicates else None, [], [])
         items = list(axis.regions(_size(axis)))
-        for part, read in run_tasks(_count, _Job(axis, dtype), items, workers.executor, workers.jobs, workers.scratch):
+        for part, read in run_tasks(
+            _count, _Job(axis, duplicates), items, workers.executor, workers.jobs, workers.scratch
+        ):
             _absorb(survey, part)
             progress.advance(read)
             if cancelled():
@@ -92,7 +90,7 @@ def measure(
         surveys.append(survey)
     alike = _lengths_alike(surveys)
     for survey in surveys:
-        job, wanted = _Job(survey.axis, dtype), list(_batches(survey.loose, alike))
+        job, wanted = _Job(survey.axis, duplicates), list(_batches(survey.loose, alike))
         for part in run_tasks(_look, job, wanted, workers.executor, workers.jobs, workers.scratch):
             _absorb(survey, part)
             if cancelled():
@@ -116,7 +114,7 @@ def _absorb(survey: Survey, part: Stats) -> None:
 
 
 def _count(job: _Job, region: tuple[int, int]) -> tuple[Stats, int]:
-    tally = Tally(job.dtype)
+    tally = Tally(duplicates=job.duplicates)
     job.axis.walk(*region, tally)
     return tally.done(), region[1] - region[0]
 
@@ -147,10 +145,10 @@ def _batches(loose: Sequence[Loose], alike: Table) -> Iterator[list[tuple[Loose,
 
 def _look(job: _Job, batch: Sequence[tuple[Loose, bool]]) -> Stats:
     """The statistics of loose sequences, whose tokens have been counted already."""
-    tally = Tally(job.dtype)
+    tally = Tally(duplicates=job.duplicates)
     for loose, hashed in batch:
         start, stop = job.axis.content(loose)
-        hashed = hashed and job.dtype is not None  # noqa: PLW2901
+        hashed = hashed and job.duplicates  # noqa: PLW2901
         if stop - start <= WINDOW and hashed:
             tokens = job.axis.stored.tokens(start, stop)
             tally.sequences(tokens, np.array([0]), np.array([stop - start]), start)
@@ -163,10 +161,9 @@ def _look(job: _Job, batch: Sequence[tuple[Loose, bool]]) -> Stats:
     return tally.done()
 
 
-def _streamed(job: _Job, start: int, stop: int) -> Hashes:
-    """The hash of a sequence that is too long to be read at once; as `hashing.sequence_hashes` has it."""
-    state = xxh3_128()
+def _streamed(job: _Job, start: int, stop: int) -> Fingerprints:
+    """Of a sequence that is too long to be read at once."""
+    running = Running()
     for a, b in windows(start, stop):
-        tokens = job.axis.stored.tokens(a, b).astype(job.dtype, copy=False)
-        state.update(np.ascontiguousarray(tokens).view(np.uint8).data)
-    return np.frombuffer(state.digest(), "<u8").reshape(1, 2)
+        running.add(job.axis.stored.tokens(a, b))
+    return running.fingerprint

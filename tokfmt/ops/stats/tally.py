@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.ops.fingerprint import Fingerprints, fingerprints_between
 from tokfmt.ops.stats.counts import Counter, Counts
 from tokfmt.ops.stats.duplicates import Seen
-from tokfmt.ops.stats.hashing import Hashes, sequence_hashes
 from tokfmt.ops.stats.table import Table
 
 _PENDING = 1 << 16
@@ -101,11 +101,11 @@ class Tally:
     """Collects the statistics of one part, window by window.
 
     Args:
-        dtype: In which sequences are hashed; one for all datasets whose duplicates are to be found. None: not at all.
+        duplicates: Fingerprint every sequence, so that those that occur again are found.
     """
 
-    def __init__(self, dtype: np.dtype[np.unsignedinteger] | None) -> None:
-        self._dtype = dtype
+    def __init__(self, *, duplicates: bool) -> None:
+        self._duplicates = duplicates
         self._ids, self._first, self._last = Counter(), Counter(), Counter()
         self._lengths = Table.empty()
         self._pending: list[tuple[Offsets, Tokens, Tokens]] = []
@@ -142,9 +142,9 @@ class Tally:
         self._waiting += len(lengths)
         if self._waiting >= _PENDING:
             self._settle()
-        if self._dtype is not None and len(starts):
-            hashes = sequence_hashes(tokens.astype(self._dtype, copy=False), starts, stops)
-            self._seen.append(Seen.of(hashes, starts + base, stops - starts))
+        if self._duplicates and len(starts):
+            found = fingerprints_between(tokens, starts, stops)
+            self._seen.append(Seen.of(found, starts + base, stops - starts))
 
     def later(self, start: int, stop: int) -> None:
         """A sequence that is to be looked at later."""
@@ -155,14 +155,14 @@ class Tally:
         self._spans.append(span)
         self._begun.append((span.start, begun))
 
-    def long(self, start: int, ends: Tokens, length: int, hashed: Hashes | None) -> None:
+    def long(self, start: int, ends: Tokens, length: int, hashed: Fingerprints | None) -> None:
         """One sequence that was not read at once.
 
         Args:
             start: Its position.
             ends: Its first and last token.
             length: Tokens in it.
-            hashed: uint64[1, 2], or None if it is known to be like no other.
+            hashed: Its fingerprint, uint64[1, 2], or None if it is known to be like no other.
         """
         self._pending.append((np.array([length]), ends[:1], ends[1:]))
         if hashed is not None:
