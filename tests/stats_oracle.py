@@ -8,7 +8,7 @@ import numpy as np
 
 import tokfmt
 
-SCHEMA = json.loads((Path(tokfmt.__file__).parent / "ops" / "stats" / "schema.json").read_bytes())
+SCHEMA = json.loads((Path(tokfmt.__file__).parent / "schemas" / "stats.json").read_bytes())
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
 
 
@@ -111,7 +111,7 @@ def check(found, documents, *, eos=None, stored=None, max_id=None):
 
 
 def validate(value, schema=SCHEMA, where="$"):
-    """Enough of JSON Schema for what schema.json uses; anything else in it is an error here."""
+    """Enough of JSON Schema for what that schema uses; anything else in it is an error here."""
     for word, rule in schema.items():
         if word in ("$schema", "$defs", "title", "description"):
             continue

@@ -29,7 +29,7 @@ def test_raw_is_aligned_and_says_what_the_bytes_mean():
     index = lines[lines.index("index") + 1 :]
     table = index[: next(k for k, line in enumerate(index) if line.startswith("  …"))]
     assert len({line.index("offset", 20) for line in table[1:]}) == 1
-    assert "30 more (--limit N)" in out
+    assert "30 more (--limit N, 0: all)" in out
     assert f"00000000  {raw[:8].hex(' ')}  {raw[8:16].hex(' ')}  " in out
     assert "\x1b" not in out
 
@@ -37,6 +37,14 @@ def test_raw_is_aligned_and_says_what_the_bytes_mean():
 def test_limit():
     out = run(PACK, "--raw", "--limit", "2").stdout
     assert " entry 1 " in out and " entry 2 " not in out and "40 more" in out
+
+
+def test_no_limit():
+    every = run(PACK, "--raw", "--limit", "0").stdout
+    assert " more (--limit" not in every
+    assert len(every.splitlines()) > len(run(PACK, "--raw").stdout.splitlines()) + 20
+    found = json.loads(run(PACK, "--raw", "--json", "--limit", "0").stdout)
+    assert all(len(section["fields"]) == section["count"] for section in found["sections"])
 
 
 def test_what_is_wrong_shows_even_beyond_the_limit():

@@ -21,6 +21,7 @@ _PARTS = 40  # a directory of thousands of files has more, which nobody reads
 _BYTES = 16
 _FEW_BYTES = 8  # on a terminal
 _HEX_ROWS = 4
+_TOGETHER = 1000  # fields aligned with each other
 _AHEAD, _WRONG = 256, 3  # fields beyond the limit that are looked at, and wrong ones of them that are shown
 _COLUMNS = ("offset", "length", "bytes", "field", "value", "meaning")
 
@@ -30,7 +31,7 @@ def show_raw(path: str, given: dict[str, Any], *, limit: int | None, as_json: bo
     from tokfmt.ops.raw import sections
 
     raw = sections(path, format=given["from_format"], options=_options(given))
-    most = LIMIT if limit is None else max(0, limit)
+    most = LIMIT if limit is None else limit or sys.maxsize
     if as_json:
         _as_json(raw, most)
         return
@@ -39,13 +40,14 @@ def show_raw(path: str, given: dict[str, Any], *, limit: int | None, as_json: bo
             click.echo(f"note: {note}", err=True)
     terminal = _terminal()
     for number, section in enumerate(raw.sections[:_PARTS]):
-        fields = section.fields(0, most)
-        if number and not fields and not section.count:
+        shown = min(most, section.count)
+        if number and not section.count:
             continue
         click.echo(("" if not number else "\n") + _title(section, raw))
-        (_table if terminal else _plain)(raw, section, fields)
-        if (more := section.count - len(fields)) > 0:
-            _beyond(raw, section, len(fields), more, terminal)
+        for first in range(0, max(shown, 1), _TOGETHER):  # an index may have millions
+            (_table if terminal else _plain)(raw, section, section.fields(first, min(first + _TOGETHER, shown)))
+        if (more := section.count - shown) > 0:
+            _beyond(raw, section, shown, more, terminal)
     if (more := len(raw.sections) - _PARTS) > 0:
         click.echo(f"\n… {more:,} more parts: name one of the files")
     _first_bytes(raw)
@@ -59,7 +61,7 @@ def _beyond(raw: Raw, section: Section, first: int, more: int, terminal: bool) -
     """How much is left out, and the first of it that is wrong."""
     wrong = [field for field in section.fields(first, first + _AHEAD) if field.wrong][:_WRONG]
     said = ", of which these are the first that are wrong" if wrong else ""
-    click.echo(click.style(f"  … {more:,} more (--limit N){said}", dim=True))
+    click.echo(click.style(f"  … {more:,} more (--limit N, 0: all){said}", dim=True))
     if wrong:
         (_table if terminal else _plain)(raw, section, wrong)
 
@@ -160,7 +162,7 @@ def _as_json(raw: Raw, most: int) -> None:
                 "meaning": field.meaning,
                 "wrong": field.wrong,
             }
-            for field in section.fields(0, most)
+            for field in section.fields(0, min(most, section.count))
         ]
         found.append({"title": section.title, "path": str(section.path), "count": section.count, "fields": fields})
     facts = {"path": str(raw.path), "format": raw.format, "notes": list(raw.notes), "sections": found}

@@ -73,10 +73,10 @@ def fix(
             f"{', '.join(hopeless)}. tokfmt check --explain {hopeless[0]} says what to do"
         )
     chosen = {code: repairs[code] for code in sorted(verdict.counts) if code in repairs}
-    if not chosen:
+    if not chosen or not isinstance(format_, (Patchable, Repairable)):
         return Fixed("", {})
     job = _Job(verdict.path, Path(destination), format_, demands, chosen, progress or Silent(), overwrite)
-    after = job.patched() if isinstance(format_, Patchable) else job.rewritten()
+    after = job.patched(format_) if isinstance(format_, Patchable) else job.rewritten(format_)
     return Fixed(os.fspath(destination), {code: repair.how for code, repair in chosen.items()}, after)
 
 
@@ -105,21 +105,20 @@ class _Job:
         more = [word for repair in self.chosen.values() for word in pairs(repair.options)]
         return list(dict.fromkeys([*read_options(given, self.format), *more]))
 
-    def rewritten(self) -> Verdict:
+    def rewritten(self, format_: Repairable) -> Verdict:
         """Read, which makes good what is wrong, and written again by the normal conversion."""
         words = self._words()
         options: Any = parse_options(self.format.read_options, words, self.format.name)
-        assert isinstance(self.format, Repairable)  # `fix` has asked
         convert(
             self.path, self.destination, from_format=self.format.name, to_format=self.format.name, from_options=words,
-            to_options=self.format.repaired_with(Path(self.path), options), eos="none", jobs=self.demands.jobs,
+            to_options=format_.repaired_with(Path(self.path), options), eos="none", jobs=self.demands.jobs,
             overwrite=self.overwrite, verify=True, progress=self.progress,
         )  # fmt: skip
         if self.chosen.keys() & _INDEX_CODES:
             write_index(self.destination, overwrite=self.overwrite)
         return self._checked(self.destination)
 
-    def patched(self) -> Verdict:
+    def patched(self, format_: Patchable) -> Verdict:
         """Copied byte by byte, changed in place, checked, published."""
         before = snapshot([self.path])
         with Staging(self.destination, overwrite=self.overwrite) as staging:
@@ -128,9 +127,8 @@ class _Job:
             except OSError as error:
                 raise write_error(self.destination, error) from error
             options: Any = parse_options(self.format.read_options, self._words(), self.format.name)
-            assert isinstance(self.format, Patchable)  # `fix` has asked
             try:
-                self.format.patch(staging.path, options)
+                format_.patch(staging.path, options)
             except TokfmtError as error:
                 why = str(error).replace(str(staging.path), str(self.path))
                 raise ConversionError(f"{printable(self.path)}: not repaired: {why}") from error

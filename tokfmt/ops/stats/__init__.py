@@ -7,7 +7,7 @@
     report.datasets[0].lengths.p50
 
 `stats` takes a `Progress` and a `cancelled` callback. `glance` gives what an opened dataset tells without its tokens.
-The document of `tokfmt stats --json` is described by schema.json beside this file.
+The document of `tokfmt stats --json` is described by tokfmt/schemas/stats.json.
 """
 
 from tokfmt.ops.stats.measure import CancelledError

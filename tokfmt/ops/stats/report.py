@@ -1,4 +1,4 @@
-"""What `tokfmt stats` says of a dataset: plain values, the same in Python, in JSON (schema.json) and on paper."""
+"""What `tokfmt stats` says of a dataset: plain values, the same in Python, in JSON (schemas/stats.json) and on paper."""
 
 from __future__ import annotations
 
@@ -289,7 +289,7 @@ class Statistics:
     notes: Sequence[str] = field(default_factory=tuple)
 
     def as_json(self) -> dict[str, Any]:
-        """Ready for `json.dumps`; see schema.json."""
+        """Ready for `json.dumps`; see tokfmt/schemas/stats.json."""
         found: dict[str, Any] = plain(self)
         return found
 
