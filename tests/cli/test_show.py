@@ -253,3 +253,22 @@ def test_diff_shows_both_values(tmp_path):
     assert len(with_text.stdout.splitlines()) == 7
     assert "expected at least 1" in tokfmt("diff", one, two, "--jobs", "0", check=2).stderr
     assert "no such file" in tokfmt("diff", one, tmp_path / "none", check=3).stderr
+
+
+def test_diff_puts_neighbours_together(tmp_path):
+    """Sequences that are missing, or differ, one after the other are one line."""
+
+    def put(name, words):
+        (tmp_path / name).write_text("".join(json.dumps({"text": word}) + "\n" for word in words))
+        return tmp_path / name
+
+    words = [f"number {i}" for i in range(30)]
+    whole = put("a.jsonl", words)
+    fewer = put("b.jsonl", words[:4] + words[9:20] + words[21:])
+    said = tokfmt("diff", whole, fewer, "-q", check=1).stdout
+    assert "first: sequence 4 of A is missing in B\n" in said
+    assert "then sequences 5 to 8 of A are missing in B\nthen sequence 20 of A is missing in B\n" in said
+    assert "then sequences 5 to 8 of B are missing in A\n" in tokfmt("diff", fewer, whole, "-q", check=1).stdout
+    other = put("c.jsonl", [word.upper() if i in (1, 6, 7, 8, 20) else word for i, word in enumerate(words)])
+    said = tokfmt("diff", whole, other, "-q", check=1).stdout
+    assert "then sequences 6 to 8 differ\nthen sequence 20 differs\n" in said

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 import click
@@ -22,6 +24,8 @@ _KINDS = {
     "moved": "{} moved",
     "swapped": "{} swapped with another",
 }
+_SIDES = {"changed": "ab", "only_in_a": "a", "only_in_b": "b"}
+"""Whose sequences the differences count that are listed together when they are neighbours."""
 
 
 @click.command("diff", epilog=_EPILOG, no_args_is_help=True)
@@ -103,8 +107,8 @@ def _tell(report: Any) -> None:
         click.echo("what moved was looked for among the first differences only")
     if report.first is not None:
         _tell_first(report)
-    for difference in report.differences[1:]:
-        click.echo(f"then {_sentence(difference)}")
+    for run in _runs(report.differences[1:]):
+        click.echo(f"then {_sentence(run[0]) if len(run) == 1 else _sentences(run[0], run[-1])}")
     left = sum(report.counts.values()) - len(report.differences)
     if report.differences and left > 0:
         click.echo(f"… and {left:,} more (--limit)")
@@ -117,6 +121,29 @@ def _tell_surplus(report: Any) -> None:
             more = " …" if surplus.count > len(surplus.examples) else ""
             numbers = ", ".join(f"{number:,}" for number in surplus.examples)
             click.echo(f"only in {side}: sequence{'' if surplus.count == 1 else 's'} {numbers}{more}")
+
+
+def _runs(differences: Sequence[Any]) -> Iterator[list[Any]]:
+    """Neighbours that differ in the same way, put together."""
+
+    def kind(numbered: tuple[int, Any]) -> tuple[object, ...]:
+        number, difference = numbered
+        sides = _SIDES.get(difference.kind)
+        return (
+            (number,) if sides is None else (difference.kind, *(getattr(difference, side) - number for side in sides))
+        )
+
+    for _, run in groupby(enumerate(differences), kind):
+        yield [difference for _, difference in run]
+
+
+def _sentences(first: Any, last: Any) -> str:
+    if first.kind == "only_in_a":
+        return f"sequences {first.a:,} to {last.a:,} of A are missing in B"
+    if first.kind == "only_in_b":
+        return f"sequences {first.b:,} to {last.b:,} of B are missing in A"
+    a, b = f"sequences {first.a:,} to {last.a:,}", f"{first.b:,} to {last.b:,}"
+    return f"{a} differ" if first.a == first.b else f"{a} of A differ from {b} of B"
 
 
 def _sentence(difference: Any) -> str:

@@ -1,4 +1,4 @@
-"""What `tokfmt stats` says of a dataset: plain values, the same in Python, in JSON (schemas/stats.json) and on paper."""
+"""What `tokfmt stats` says of a dataset: plain values, alike in Python, in JSON (schemas/stats.json) and on paper."""
 
 from __future__ import annotations
 
