@@ -48,7 +48,7 @@ class Rows:
         """Rows `first <= i < last`: dtype[last - first, fields, width]."""
         check_interval(first, last, len(self), "rows")
         pieces = []
-        k = int(np.searchsorted(self.starts, first, side="right")) - 1
+        k = int(self.starts.searchsorted(first, side="right")) - 1  # the method: numpy's function takes 4 µs more
         while first < last:
             stop = min(last, int(self.starts[k + 1]))
             if stop > first:

@@ -212,7 +212,7 @@ class Table:
 
     def _stored(self, chunks: ChunkMap, chunk: int) -> NDArray[Any]:
         """A chunk as stored."""
-        return self.file.array(int(chunks.places[chunk]), chunks.stored(chunk), _BYTES)
+        return np.frombuffer(self.file.read(int(chunks.places[chunk]), chunks.stored(chunk)), _BYTES)
 
     def _decoded(self, chunks: ChunkMap, chunk: int, stored: NDArray[Any]) -> Values:
         try:
