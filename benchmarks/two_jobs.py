@@ -55,7 +55,7 @@ class Hdf5(TwoJobs):
 @case("two jobs: text -> pack (peer: one job)", ">= 1.8", "tokens", "wall")
 class Text(TwoJobs):
     def source(self):
-        return linked("corpora6", "part-{}.jsonl", "corpus.jsonl", 6)
+        return linked("corpora", "part-{}.jsonl", "corpus.jsonl", 6)
 
     def write(self, out, jobs):
         os.environ["RAYON_NUM_THREADS"] = str(jobs)  # as the command line does
