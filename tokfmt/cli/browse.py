@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Any
 
@@ -79,6 +80,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
             session.close()
         serve_page(*web)
         return
+    gc.freeze()  # what was imported stays: the collector, on its first round, would look at all of it
     app.run()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textual import events
 from textual.screen import Screen
 
 PATIENCE = 0.1
@@ -17,6 +18,11 @@ class First(Screen[None]):
 
     def on_mount(self) -> None:
         self.set_timer(PATIENCE, self.show)
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.ScreenResume) and self.held:
+            event.refresh_styles = False  # each widget got its styles when it was mounted
+        await super().on_event(event)
 
     def show(self) -> None:
         """Paint from now on."""

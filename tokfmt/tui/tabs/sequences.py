@@ -26,8 +26,6 @@ from tokfmt.tui.widgets.findbar import FindBar
 from tokfmt.tui.widgets.reader import Reader
 from tokfmt.tui.widgets.sequences import SequenceList
 
-NARROW = 90
-"""Cells of the reader under which the facts of a token take a line more."""
 NARROWEST, WIDEST, STEP = 20, 80, 5  # per cent
 
 
@@ -144,9 +142,6 @@ class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
     def _detail(self, facts: TokenFacts | Damage) -> None:
         self.query_one(Detail).show(facts, self.session.port.unit)
         self.post_message(self.Seen())
-
-    def on_resize(self) -> None:
-        self.set_class(self.query_one("#reading").size.width < NARROW, "narrow")
 
     # doing
 
