@@ -19,12 +19,13 @@ from tokfmt.ops.open import open_source
 from tokfmt.ops.query import LengthQuery, TextQuery, TokenQuery
 from tokfmt.ops.sources import SourceRequest
 from tokfmt.tui.bookmarks import MOST, Bookmark, Bookmarks
+from tokfmt.tui.ground import ground_of
 from tokfmt.tui.hits import Kept
 from tokfmt.tui.remembered import recall, remember, state_file
 from tokfmt.tui.screens.export import Export
 from tokfmt.tui.session import open_session
 from tokfmt.tui.tabs.statistics import StatisticsTab
-from tokfmt.tui.wanted import ground_of, wanted
+from tokfmt.tui.wanted import wanted
 from tokfmt.tui.widgets.findbar import FindBar
 from tokfmt.tui.widgets.topbar import FilterLabel
 

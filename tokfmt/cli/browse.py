@@ -102,9 +102,6 @@ def _app(requests: list[Any], tokenizer: str | None, theme: str | None, *, compa
 
 def _web(given: dict[str, Any]) -> tuple[str, int] | None:
     """Where to serve pages; None in a terminal, and in the process that draws for a page."""
-    from tokfmt.cli.webpage import HOST, PORT
-    from tokfmt.tui.web import lifeline
-
     for option in ("port", "host"):
         if given[option] is not None and not given["web"]:
             raise click.UsageError(f"--{option} goes with --web")
@@ -112,6 +109,9 @@ def _web(given: dict[str, Any]) -> tuple[str, int] | None:
         raise click.UsageError("--screenshot needs no --web")
     if not given["web"]:
         return None
+    from tokfmt.cli.webpage import HOST, PORT
+    from tokfmt.tui.web import lifeline
+
     if lifeline.is_child():
         lifeline.hold()
         return None

@@ -15,7 +15,6 @@ from tokfmt.core.errors import TokfmtError, printable
 from tokfmt.ops.sources import SourceRequest
 from tokfmt.tui.about import about, bindings_of, help_blocks
 from tokfmt.tui.keyed import Keyed
-from tokfmt.tui.pictures import free_name, refusal, saved
 from tokfmt.tui.session import Session
 from tokfmt.tui.tabs import Entry
 from tokfmt.tui.tabs.tab import Tab
@@ -85,6 +84,7 @@ class Overlays(Keyed):
         self.push_screen(OneOf("Datasets", names, self.current), then)
 
     async def action_picture(self) -> None:
+        from tokfmt.tui.pictures import free_name, refusal, saved
         from tokfmt.tui.screens.question import Question
 
         drawn = self.export_screenshot(title=self.TITLE)  # before the question covers it

@@ -9,7 +9,6 @@ from textual.binding import Binding, BindingType
 
 from tokfmt.tui.bookmarks import Bookmark, Bookmarks, bookmark
 from tokfmt.tui.headings import words_of
-from tokfmt.tui.screens.bookmarks import BookmarkList
 from tokfmt.tui.session import Session, Where
 from tokfmt.tui.tabs.tab import Tab
 from tokfmt.tui.viewport import Piece
@@ -60,6 +59,8 @@ class Bookmarking(Tab):
             self.show_bookmarks(session, other=False)
 
     async def action_bookmarks(self) -> None:
+        from tokfmt.tui.screens.bookmarks import BookmarkList
+
         if not self.bookmarks.all:
             self.notify("No bookmarks yet: b sets one.")
             return

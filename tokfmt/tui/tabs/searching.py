@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.tui.finding import Finding
-from tokfmt.tui.hits import Found
+from tokfmt.tui.ground import Ground, ground_of
 from tokfmt.tui.jobs import Job
-from tokfmt.tui.screens.question import Question
 from tokfmt.tui.session import Session, Where
 from tokfmt.tui.tabs.tab import Tab
-from tokfmt.tui.wanted import Ground, ground_of, meaning, wanted
 from tokfmt.tui.widgets.desked import Desked
 from tokfmt.tui.widgets.findbar import FindBar, filter_words
 from tokfmt.tui.widgets.reader import Reader
 from tokfmt.tui.widgets.sequences import SequenceList
 from tokfmt.tui.widgets.topbar import TopBar
+
+if TYPE_CHECKING:  # what searches is loaded by the first search
+    from tokfmt.tui.finding import Finding
+    from tokfmt.tui.hits import Found
 
 
 class Searched(Message):
@@ -121,6 +122,9 @@ class Searching(Tab, Desked):
         await self._ask_words(f"List only {self.session.view.name} with", words, self.filter)
 
     async def _ask_words(self, text: str, words: str, then: Callable[[str], None]) -> None:
+        from tokfmt.tui.screens.question import Question
+        from tokfmt.tui.wanted import meaning, wanted
+
         def check(answer: str) -> str:
             ground = ground_of(self.session)
             return meaning(wanted(answer, ground), ground.port.unit)
@@ -151,6 +155,9 @@ class Searching(Tab, Desked):
 
     def _begun(self, words: str, row: int, again: Callable[[str], None]) -> Finding | None:
         """A search, begun; None when it cannot be, or not yet."""
+        from tokfmt.tui.finding import Finding
+        from tokfmt.tui.wanted import wanted
+
         ground = ground_of(self.session)
         try:
             query = wanted(words, ground)
