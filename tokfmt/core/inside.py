@@ -15,9 +15,8 @@ All of it is optional, and asked for with `isinstance`: a plug-in that offers no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +24,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import TokenReader
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a token lies.
 
     Attributes:
@@ -115,8 +113,7 @@ class Segmented(Protocol):
         """bool[stop - start]: where a document begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """A token that a field points to.
 
     Attributes:
@@ -130,8 +127,7 @@ class Target:
     beyond: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """One annotated piece of a file.
 
     Attributes:

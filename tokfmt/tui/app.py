@@ -85,7 +85,7 @@ class Browser(Overlays):
         with ContentSwitcher(initial=self.entry.name):
             yield TABS[0].make()
             if self.entry is not TABS[0]:
-                yield self.entry.make()
+                yield self._made(self.entry)
         yield Keys()
 
     def on_mount(self) -> None:
@@ -194,10 +194,18 @@ class Browser(Overlays):
 
     # tabs
 
+    def _made(self, entry: Entry) -> Tab:
+        """Another tab than the first; with the styles of those, which the first screen does not wait for."""
+        sheet = Path(__file__).with_name("tabs.tcss")
+        if not self.stylesheet.has_source(str(sheet)):
+            self.stylesheet.read(sheet)
+            self.stylesheet.parse()
+        return entry.make()
+
     def _show_tab(self, entry: Entry) -> None:
         switcher, self.entry = self.query_one(ContentSwitcher), entry
         if not switcher.query(f"#{entry.name}"):
-            tab = entry.make()
+            tab = self._made(entry)
             switcher.mount(tab)  # known to the switcher at once, unlike with its add_content
             self.call_after_refresh(tab.show, self.session)
         switcher.current = entry.name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tokfmt.core.errors import TokfmtError, printable
 from tokfmt.core.inside import LocatedRecords, Place, place_of
@@ -11,8 +11,7 @@ from tokfmt.tui.session import Session
 from tokfmt.tui.viewport import Damage, Span, fetched, fetched_span
 
 
-@dataclass(frozen=True, slots=True)
-class TokenFacts:
+class TokenFacts(NamedTuple):
     """A token.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tokfmt.core.errors import printable
@@ -49,7 +49,7 @@ def _opened(session: Session) -> Source:
         drop=request.drop | {"fields"},
     )
     # what separates the rows of the list separates those that are counted, whatever tokenizer spells them
-    return source if known.eos_id is None else replace(source, separator=known)
+    return source if known.eos_id is None else source._replace(separator=known)
 
 
 def first_look(session: Session) -> Statistics | None:

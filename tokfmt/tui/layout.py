@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
+from typing import NamedTuple
 
 from tokfmt.tui.letters import Alphabet, Glyphs, Kind, glyphs
 from tokfmt.tui.viewport import Piece
@@ -22,8 +22,7 @@ class Mode(Enum):
     BOTH = "both"
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """Glyphs side by side of one token and one kind. `token` is its number in the row, -1 for none."""
 
     text: str
@@ -32,8 +31,7 @@ class Run:
     kind: Kind
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line of the screen.
 
     Attributes:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.tui.jobs import Job
@@ -17,8 +16,7 @@ from tokfmt.tui.vocabulary import Vocabulary, load
 Stage = Literal["tokenizer", "documents"]
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """What a stage came to: a Vocabulary, an Opened, or an error; None for mere progress."""
 
     session: Session

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tokfmt import registry
 from tokfmt.core.axis import Layout, Separators, TokenReader
@@ -42,8 +41,7 @@ _TOLERANT = frozenset({"tail", "fields"})
 """A half sample at the end, or fields beside the text, are no reason to show nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """One way to see a dataset as rows.
 
     Attributes:
@@ -64,8 +62,7 @@ class View:
         return self.name.removesuffix("s")
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(NamedTuple):
     """What a stage has found.
 
     Attributes:
@@ -105,7 +102,7 @@ def open_first(request: SourceRequest) -> Opened:
     try:
         return joined(first, open_in_full(request, format_))
     except TokfmtError as error:
-        return replace(first, notes=(*first.notes, str(error)), pending="")
+        return first._replace(notes=(*first.notes, str(error)), pending="")
 
 
 def _tokens(opened: Opened) -> int:
@@ -209,7 +206,7 @@ def joined(first: Opened, full: Opened) -> Opened:
     fresh = {view.name for view in full.views}
     kept = tuple(view for view in first.views if view.name == "samples" and view.name not in fresh)
     notes = tuple(dict.fromkeys((*full.notes, *first.notes)))
-    return replace(full, views=full.views + kept, notes=notes)
+    return full._replace(views=full.views + kept, notes=notes)
 
 
 def is_small(path: Path) -> bool:

@@ -7,7 +7,7 @@ the cut is not seen; in a grid of ids at a whole line. A line is addressed as (c
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tokfmt.core.errors import printable
 from tokfmt.tui.layout import Line, Mode, Run, lines_of, per_line
@@ -27,8 +27,7 @@ class NotLoadedError(Exception):
         self.chunk = chunk
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """Laid-out tokens `start <= i < stop` of a row."""
 
     start: int
@@ -37,8 +36,7 @@ class Chunk:
     piece: Piece | None
 
 
-@dataclass(frozen=True, slots=True)
-class Manner:
+class Manner(NamedTuple):
     """How rows are laid out."""
 
     mode: Mode = Mode.TEXT

@@ -12,8 +12,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,23 +64,20 @@ class Lru(Generic[K, V]):
         return len(self._held)
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(NamedTuple):
     """A part that could not be read, and why, in one line."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Where a row lies: its first position on the token axis (None where there is no axis) and its units."""
 
     start: int | None
     length: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Piece:
+class Piece(NamedTuple):
     """Some units of a row, all arrays [n]; masks and labels only where samples are stored with them."""
 
     units: Tokens

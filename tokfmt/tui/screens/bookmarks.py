@@ -19,6 +19,7 @@ from tokfmt.tui.bookmarks import Bookmark, Bookmarks
 class BookmarkList(ModalScreen[Bookmark | None]):
     """Asks for a bookmark to go to; dismissed with it, or with None. Some may be removed."""
 
+    CSS_PATH = "../dialogs.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x,delete", "remove", "Remove"),
         Binding("escape,B", "leave", "Close"),

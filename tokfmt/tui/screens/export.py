@@ -31,6 +31,7 @@ class Export(ModalScreen[str | None]):
         sets: Rows by name.
     """
 
+    CSS_PATH = "../dialogs.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
 
     class Told(Message):
