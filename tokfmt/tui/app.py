@@ -36,6 +36,12 @@ class Loaded(Message):
         self.result = result
 
 
+class Switcher(ContentSwitcher):
+    """Shows one tab."""
+
+    BLANK = True  # covered by that
+
+
 class Browser(Overlays):
     """Shows datasets.
 
@@ -82,7 +88,7 @@ class Browser(Overlays):
 
     def compose(self) -> ComposeResult:
         yield TopBar([(tab.name, tab.title, tab.key) for tab in self.tabs])
-        with ContentSwitcher(initial=self.entry.name):
+        with Switcher(initial=self.entry.name):
             yield TABS[0].make()
             if self.entry is not TABS[0]:
                 yield self._made(self.entry)
@@ -203,7 +209,7 @@ class Browser(Overlays):
         return entry.make()
 
     def _show_tab(self, entry: Entry) -> None:
-        switcher, self.entry = self.query_one(ContentSwitcher), entry
+        switcher, self.entry = self.query_one(Switcher), entry
         if not switcher.query(f"#{entry.name}"):
             tab = self._made(entry)
             switcher.mount(tab)  # known to the switcher at once, unlike with its add_content

@@ -12,6 +12,8 @@ PATIENCE = 0.1
 class First(Screen[None]):
     """Held until `show`: starting would paint four times, the frames, the lines, the reader, the facts."""
 
+    BLANK = True  # covered by what it holds; lines of a background would be drawn, and cut where that begins
+
     def __init__(self) -> None:
         super().__init__(id="_default")
         self.held = True

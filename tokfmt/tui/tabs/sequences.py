@@ -8,7 +8,7 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Vertical
 
 from tokfmt.tui.about import manner_of, titles
 from tokfmt.tui.facts import TokenFacts, facts_of
@@ -18,6 +18,7 @@ from tokfmt.tui.session import Session, Where, carried, located
 from tokfmt.tui.tabs.bookmarking import Bookmarking
 from tokfmt.tui.tabs.jumps import Jumps
 from tokfmt.tui.tabs.searching import Searching
+from tokfmt.tui.tabs.tab import Panes
 from tokfmt.tui.tabs.takeaway import TakeAway
 from tokfmt.tui.viewport import Damage
 from tokfmt.tui.widgets.detail import Detail
@@ -54,7 +55,7 @@ class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
         self._view: View | None = None
 
     def compose(self) -> ComposeResult:
-        with Horizontal():
+        with Panes():
             yield SequenceList()
             yield Divider()
             with Vertical(id="reading"):
