@@ -71,6 +71,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
     app = _app(requests, given["tokenizer"], given["theme"], compare=given["compare"])
     if given["screenshot"] is not None:
         _draw(app, given["screenshot"], given["keys"].split(), given["size"])
+        _refuse(app)
         return
     if web is not None:
         from tokfmt.cli.webpage import serve_page
@@ -80,6 +81,14 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         serve_page(*web)
         return
     app.run()
+    _refuse(app)
+
+
+def _refuse(app: Any) -> None:
+    """Nothing of what was opened could be shown: say on leaving what the screen said."""
+    refused = [session.refused for session in app.sessions.values()]
+    if all(refused):
+        raise refused[0]
 
 
 def _app(requests: list[Any], tokenizer: str | None, theme: str | None, *, compare: bool = False) -> Any:

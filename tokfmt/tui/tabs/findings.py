@@ -63,9 +63,9 @@ class FindingsTab(Working, Leads):
 
     def _check(self, *, deep: bool) -> None:
         session = self.session
-        request = session.request
+        request = session.asked or session.request  # of all splits, unless one was asked for
         demands = Demands(
-            deep, session.opened.format.name, tuple(request.options), request.eos, request.split, request.text_field
+            deep, session.format_name, tuple(request.options), request.eos, request.split, request.text_field
         )
 
         def work(job: Job) -> Verdict:

@@ -184,7 +184,8 @@ def _opened(session: Session) -> Opened | str:
     """The parts of a dataset, and which are open from the beginning; what is wrong, if they cannot be told."""
     format_ = session.opened.format
     try:
-        raw = sections(session.path, format=format_.name, options=read_options(session.request, format_))
+        options = read_options(session.request, format_) if format_ else ()
+        raw = sections(session.path, format=session.format_name, options=options)
         return raw, first_open(raw.sections, small=is_small(session.path))
     except TokfmtError as error:
         return str(error)

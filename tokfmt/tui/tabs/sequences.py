@@ -24,6 +24,7 @@ from tokfmt.tui.widgets.detail import Detail
 from tokfmt.tui.widgets.divider import Divider
 from tokfmt.tui.widgets.findbar import FindBar
 from tokfmt.tui.widgets.reader import Reader
+from tokfmt.tui.widgets.refusal import Refusal
 from tokfmt.tui.widgets.sequences import SequenceList
 
 NARROW = 90
@@ -83,11 +84,13 @@ class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
 
     def show(self, session: Session) -> None:
         other = not hasattr(self, "session") or session is not self.session
+        elsewhere = not hasattr(self, "session") or session.path != self.session.path
         self.session = session
+        self._refuse(session)
         before, self._view, where = self._view, session.view, self.where
         self.generation += 1
         if other or before is None:
-            self.go((0, 0))
+            self.go(session.where)
         elif before is session.view:
             self.go(where)
         elif not before.port.count:
@@ -95,7 +98,22 @@ class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
         else:
             self.ask(lambda: carried(before, where, session.view), self.go)
         self.show_bookmarks(session, other=other)
-        self.search_again(session, other=other)
+        self.search_again(session, other=elsewhere or session.refused is not None)
+
+    def _refuse(self, session: Session) -> None:
+        """In place of rows that cannot be shown, say why."""
+        was, error = self.has_class("refused"), session.refused
+        self.set_class(error is not None, "refused")
+        if error is not None:
+            if not self.query(Refusal):
+                self.mount(Refusal())
+            self.query_one(Refusal).say(session, len(self.app.requests))  # type: ignore[attr-defined]
+        if was != (error is not None) and self.app.entry.name == self.id:  # type: ignore[attr-defined]
+            self.call_after_refresh(self.enter)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Where there are no rows, there is nothing to be done with them."""
+        return not self.has_class("refused") and super().check_action(action, parameters)
 
     def go(self, where: Where) -> None:
         """Show a row, the cursor on a token of it."""
@@ -118,7 +136,7 @@ class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
         self.ask(find, lambda where: None if where is None else self.go(where))
 
     def enter(self) -> None:
-        self.list.focus()
+        (self.query_one(Refusal) if self.has_class("refused") else self.list).focus()
 
     def _title(self) -> None:
         reader, reading = self.reader, self.query_one("#reading")
@@ -136,6 +154,7 @@ class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
         session, (row, unit) = self.session, self.where
         self._title()
         if session.port.count and self.reader.port is session.port:
+            session.where = row, unit
             self.ask(
                 lambda: facts_of(session, row, unit),
                 self._detail,

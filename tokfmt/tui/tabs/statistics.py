@@ -159,11 +159,7 @@ class StatisticsTab(Working):
 
     @on(Bars.Chosen)
     def _chosen(self, message: Bars.Chosen) -> None:
-        narrow = getattr(self.app, "filter", None)
-        if narrow is None:
-            self.notify("The list of sequences cannot be filtered yet.", severity="warning")
-            return
-        narrow(f"{message.low}<=len<{message.high}")
+        self.app.filter(f"{message.low}<=len<{message.high}")  # type: ignore[attr-defined]
 
 
 def _glanced(session: Session) -> Statistics | str | None:
