@@ -1,7 +1,11 @@
 """Several splits, several datasets, and those that cannot be read."""
 
+import gzip
 import json
+import random
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +16,7 @@ from textual.widgets import Input, OptionList, Static
 from tokfmt.core.errors import TokfmtError
 from tokfmt.ops.open import open_source
 from tokfmt.ops.sources import SourceRequest
+from tokfmt.tui.opening import SMALL
 from tokfmt.tui.remembered import recall
 from tokfmt.tui.screens.choice import OneOf
 from tokfmt.tui.screens.page import Page
@@ -338,3 +343,64 @@ def test_what_cannot_be_read_is_not_compared(tmp_path):
         assert tab_of(app).where == (1, 0)
 
     browse([BLOCKS, bad], steps)
+
+
+@pytest.fixture
+def late(tmp_path):
+    """Compressed lines that end too early, the second of which is none: opening them tells neither."""
+    path = tmp_path / "late.jsonl.gz"
+    rng = random.Random(5)
+    lines = b"".join(b'{"text": "%s"}\n' % rng.randbytes(1000).hex().encode() for _ in range(6000))
+    path.write_bytes(gzip.compress(b'{"text": "one"}\n{"text": \n' + lines, 1)[:-1000])
+    assert path.stat().st_size > SMALL
+    return path
+
+
+def test_what_fails_late_is_told_in_its_place(late):
+    async def steps(app, press):
+        assert "late.jsonl.gz" in str(app.query_one(Refusal).render())
+        assert app.query_one(Refusal).has_focus
+        assert "cannot be read" in str(app.query_one("#dataset").render())
+        await tabs_of_what_cannot_be_read(app, press)
+        await press("d", "end", "enter")
+        assert tab_of(app).list.has_focus
+        await press("d", "home", "enter")
+        assert app.query_one(Refusal).has_focus
+
+    browse([late, PACK], steps)
+
+
+def test_leaving_what_could_not_be_shown_ends_with_3(late, tmp_path):
+    out = tmp_path / "out.svg"
+    words = [sys.executable, "-m", "tokfmt", "browse", str(late), "--screenshot", str(out)]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert ended.returncode == 3
+    assert ended.stderr.startswith(f"tokfmt: error: {late}: ")
+    assert "cannot" in out.read_text()
+
+
+def test_what_can_be_shown_is_shown_though_the_rest_fails_late(tmp_path, monkeypatch):
+    monkeypatch.setattr("tokfmt.tui.opening.SMALL", 0)
+    pack = tmp_path / "x.pbin"
+    pack.write_bytes(PACK.read_bytes()[:-40])
+
+    async def steps(app, press):
+        assert app.session.refused is None
+        assert app.session.shown == "rows"
+        assert reader_text(app)
+        assert "i tells what failed" in str(app.query_one("#loading").render())
+        await press("v")
+        assert "There are only rows here" in str(list(app._notifications)[-1].message)
+        await press("i")
+        assert "index" in "".join(str(block.render()) for block in app.screen.query(".block"))
+        await press("escape", "4")
+        assert "✗" in str(app.query_one("#counting", Static).render())
+
+    browse([pack], steps)
+    browse([pack, PACK], compared)
+
+
+async def compared(app, press):
+    await press("5")
+    assert app.tab.comparison.state == "failed"
+    assert "index" in app.query_one("#verdict", Says).words
