@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.files import natural_key
-from tokfmt.core.inside import place_of, position_of
+from tokfmt.core.inside import LocatedRecords, Target, place_of, position_of
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.sources import SourceRequest
 from tokfmt.tui.letters import Alphabet
@@ -205,3 +205,21 @@ def located(port: Port, position: int) -> Where | None:
     if row is None or not isinstance(span, Span) or span.start is None:
         return None
     return row, position - span.start
+
+
+def row_at(session: Session, target: Target) -> Where | None:
+    """The row and token at a byte of a file. Reads. None when no token lies there.
+
+    Raises:
+        TokfmtError: What is needed to tell is damaged.
+    """
+    reader = session.view.reader
+    if isinstance(reader, RecordReader):
+        if not isinstance(reader, LocatedRecords):
+            return None
+        record = reader.record_at(target.path, target.offset)
+        return None if record is None or record >= session.port.count else (record, 0)
+    position = position_of(reader, target.path, target.offset)
+    if position is None or not 0 <= position + target.beyond < reader.info.tokens:
+        return None
+    return located(session.port, position + target.beyond)

@@ -15,9 +15,8 @@ from tokfmt.core.errors import TokfmtError
 from tokfmt.core.inside import Target
 from tokfmt.ops.check import Demands, Verdict, check, explain
 from tokfmt.tui.jobs import Job
-from tokfmt.tui.outline import row_at
 from tokfmt.tui.screens.page import Page
-from tokfmt.tui.session import Session
+from tokfmt.tui.session import Session, row_at
 from tokfmt.tui.tabs.leads import Leads
 from tokfmt.tui.tabs.working import Working
 from tokfmt.tui.verdicts import ORDER, in_full, nothing_found, summary

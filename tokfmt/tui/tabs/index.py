@@ -19,9 +19,9 @@ from tokfmt.ops.sources import read_options
 from tokfmt.tui.bytesview import Bytes
 from tokfmt.tui.jobs import Job
 from tokfmt.tui.opening import is_small
-from tokfmt.tui.outline import Outline, Row, first_open, lead_of, row_at
+from tokfmt.tui.outline import Outline, Row, first_open, lead_of
 from tokfmt.tui.screens.question import Question
-from tokfmt.tui.session import Session
+from tokfmt.tui.session import Session, row_at
 from tokfmt.tui.tabs.leads import Leads
 from tokfmt.tui.widgets.desked import Fetched
 from tokfmt.tui.widgets.hexview import HexView
