@@ -140,4 +140,5 @@ class Export(ModalScreen[str | None]):
     def action_leave(self) -> None:
         if self._job is not None:
             self._job.cancel()
+            self.app.notify("The export was stopped.")
         self.dismiss(None)
