@@ -323,6 +323,7 @@ def test_what_is_of_no_known_format_or_not_there_is_told(tmp_path):
             assert len(app.session.verdict.findings) == findings
             await press("2")
             assert app.tab.parts.border_title
+            assert (app.tab.hex.path is None) == (number == 2)  # no bytes of what was shown before
             await press("1")
         await press("d", "home", "enter")
         assert tab_of(app).list.has_focus

@@ -12,11 +12,11 @@ from textual.containers import Horizontal, Vertical
 
 from tokfmt.tui.about import manner_of, titles
 from tokfmt.tui.facts import TokenFacts, facts_of
-from tokfmt.tui.layout import Mode
 from tokfmt.tui.opening import View
 from tokfmt.tui.session import Session, Where, carried, located
 from tokfmt.tui.tabs.bookmarking import Bookmarking
 from tokfmt.tui.tabs.jumps import Jumps
+from tokfmt.tui.tabs.panes import Panes
 from tokfmt.tui.tabs.searching import Searching
 from tokfmt.tui.tabs.takeaway import TakeAway
 from tokfmt.tui.viewport import Damage
@@ -27,12 +27,8 @@ from tokfmt.tui.widgets.reader import Reader
 from tokfmt.tui.widgets.refusal import Refusal
 from tokfmt.tui.widgets.sequences import SequenceList
 
-NARROW = 90
-"""Cells of the reader under which the facts of a token take a line more."""
-NARROWEST, WIDEST, STEP = 20, 80, 5  # per cent
 
-
-class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
+class SequencesTab(Panes, Searching, Bookmarking, TakeAway, Jumps):
     """List, reader, detail."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -40,11 +36,7 @@ class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
         Binding("v", "view", "View"),
         Binding("n", "next(1)", "Next"),
         Binding("p", "next(-1)", "Previous", show=False),
-        Binding("w", "toggle_reader('whitespace')", "Whitespace", show=False),
-        Binding("l", "toggle_reader('wrap')", "Wrap lines", show=False),
-        Binding("z", "zoom", "Zoom", show=False),
-        Binding("less_than_sign", "resize(-1)", "Narrower list", show=False),
-        Binding("greater_than_sign", "resize(1)", "Wider list", show=False),
+        *Panes.BINDINGS,
         *Jumps.BINDINGS,
         *Searching.BINDINGS,
         *Bookmarking.BINDINGS,
@@ -53,7 +45,6 @@ class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
 
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id)
-        self.share = 40
         self._view: View | None = None
 
     def compose(self) -> ComposeResult:
@@ -164,35 +155,10 @@ class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
         self.query_one(Detail).show(facts, self.session.port.unit)
         self.post_message(self.Seen())
 
-    def on_resize(self) -> None:
-        self.set_class(self.query_one("#reading").size.width < NARROW, "narrow")
-
     # doing
-
-    def action_mode(self) -> None:
-        modes = list(Mode)
-        self.reader.mode = modes[(modes.index(self.reader.mode) + 1) % len(modes)]
-
-    def action_toggle_reader(self, what: str) -> None:
-        setattr(self.reader, what, not getattr(self.reader, what))
 
     def action_view(self) -> None:
         self.app.next_view()  # type: ignore[attr-defined]
 
     def action_next(self, step: int) -> None:
         self.list.choose(self.list.cursor + step)
-
-    def action_zoom(self) -> None:
-        self.toggle_class("zoomed")
-        self.reader.focus()
-
-    def action_resize(self, step: int) -> None:
-        self._split(self.share + step * STEP)
-
-    @on(Divider.Dragged)
-    def _dragged(self, message: Divider.Dragged) -> None:
-        self._split(round(100 * message.column / max(1, self.size.width)))
-
-    def _split(self, share: int) -> None:
-        self.share = max(NARROWEST, min(WIDEST, share))
-        self.list.styles.width = f"{self.share}%"
