@@ -223,8 +223,8 @@ def test_several_datasets_and_one_that_is_damaged(tmp_path):
         await press("d", "down", "enter")
         assert app.session.opened.format.name == "stage1"
         await press("d", "end", "enter")
-        assert app.session.opened.format.name == "stage1"
-        assert any("x.pbin" in str(notification.message) for notification in app._notifications)
+        assert "x.pbin" in str(app.session.refused)
+        assert "cannot be read" in str(app.query_one("#dataset").render())
         await press("d", "home", "enter")
         assert app.session.opened.format.name == "modalities"
 

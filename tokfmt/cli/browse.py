@@ -72,6 +72,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
     app = _app(requests, given["tokenizer"], given["theme"], compare=given["compare"])
     if given["screenshot"] is not None:
         _draw(app, given["screenshot"], given["keys"].split(), given["size"])
+        _refuse(app)
         return
     if web is not None:
         from tokfmt.cli.webpage import serve_page
@@ -82,6 +83,14 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         return
     gc.freeze()  # what was imported stays: the collector, on its first round, would look at all of it
     app.run()
+    _refuse(app)
+
+
+def _refuse(app: Any) -> None:
+    """Nothing of what was opened could be shown: say on leaving what the screen said."""
+    refused = [session.refused for session in app.sessions.values()]
+    if all(refused):
+        raise refused[0]
 
 
 def _app(requests: list[Any], tokenizer: str | None, theme: str | None, *, compare: bool = False) -> Any:

@@ -9,7 +9,8 @@ All of it is optional, and asked for with `isinstance`: a plug-in that offers no
     Segmented         a reader of samples that says where documents begin in them
     Annotated         a format that can name the parts of its files: header fields, index entries, chunks
 
-`Info.extras["pad_id"]` is the id that fills up samples, where the reader knows it.
+`Info.extras["pad_id"]` is the id that fills up samples, where the reader knows it. Of a dataset with splits
+`extras["split"]` is the one that is read, and `extras["other_splits"]` names the others; the read option is `split`.
 """
 
 from __future__ import annotations

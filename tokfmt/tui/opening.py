@@ -17,7 +17,9 @@ from tokfmt.core.axis import Layout, Separators, TokenReader
 from tokfmt.core.errors import TokfmtError, UnsupportedError
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.glimpse import Glimpsed
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import parse_options
+from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.open import open_source
 from tokfmt.ops.progress import Progress
@@ -66,7 +68,7 @@ class Opened(NamedTuple):
     """What a stage has found.
 
     Attributes:
-        format: The format.
+        format: The format; None of what cannot be opened and is of no known one.
         views: Best first.
         separator: How it is known.
         notes: What a person should be told.
@@ -74,7 +76,7 @@ class Opened(NamedTuple):
         starts: It starts by itself.
     """
 
-    format: Format
+    format: Format | None
     views: tuple[View, ...]
     separator: Separator
     notes: tuple[str, ...] = ()
@@ -178,13 +180,14 @@ def _records(reader: RecordReader, count: int) -> View:
 
 
 def open_in_full(
-    request: SourceRequest, format_: Format, tokenizer_eos: int | None = None, progress: Progress | None = None
+    request: SourceRequest, format_: Format | None, tokenizer_eos: int | None = None, progress: Progress | None = None
 ) -> Opened:
-    """Documents or records, however long it takes.
+    """Documents or records, however long it takes; None detects the format.
 
     Raises:
         TokfmtError: It cannot be read, or nothing tells where its documents end.
     """
+    format_ = format_ or registry.detect(Path(request.paths[0]))
     source = open_source(
         request.paths,
         format=format_.name,
@@ -199,6 +202,16 @@ def open_in_full(
         return Opened(format_, (_records(reader, reader.count()),), source.separator, source.notes)
     name = "documents" if reader.info.layout is not Layout.SAMPLES else "samples"
     return Opened(format_, (View(name, Viewport(reader), reader),), source.separator, source.notes)
+
+
+def refused(request: SourceRequest) -> Opened:
+    """What there is to show of a dataset that cannot be opened: its format, if that can be told, and no rows."""
+    try:
+        format_ = registry.get(request.format) if request.format else registry.detect(Path(request.paths[0]))
+    except TokfmtError:
+        format_ = None
+    reader = MemoryReader(Ragged.of(()))
+    return Opened(format_, (View("documents", Viewport(reader), reader),), Separator(None))
 
 
 def joined(first: Opened, full: Opened) -> Opened:

@@ -11,7 +11,7 @@ from tokfmt.tui.jobs import Job
 from tokfmt.tui.session import Session, Where
 
 
-class Panes(Horizontal):
+class SideBySide(Horizontal):
     """Panes side by side."""
 
     BLANK = True  # covered by what it holds
