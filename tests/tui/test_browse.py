@@ -25,7 +25,6 @@ from tokfmt.tui.screens.page import Page
 from tokfmt.tui.session import Session, open_session
 from tokfmt.tui.tabs.sequences import SequencesTab
 from tokfmt.tui.viewport import Viewport
-from tokfmt.tui.widgets.findbar import FindBar
 from tokfmt.tui.widgets.keys import Keys
 from tokfmt.tui.widgets.topbar import TopBar
 
@@ -71,8 +70,9 @@ def test_until_the_first_paint_each_widget_is_styled_once(monkeypatch):
     monkeypatch.setattr(Stylesheet, "apply", counted)
 
     async def steps(app, press):
-        once = {app.query_one(TopBar), tab_of(app), tab_of(app).reader, tab_of(app).query_one(FindBar)}
+        once = {app.query_one(TopBar), tab_of(app), tab_of(app).reader, app.query_one(Keys)}
         assert [applied.count(widget) for widget in once] == [1] * len(once)
+        assert not app.query("FindBar, #filtered, #loading")  # nothing to say yet
 
     browse([PACK], steps)
 

@@ -289,8 +289,9 @@ def test_the_list_is_filtered():
     long, short = np.flatnonzero(lengths > 50).tolist(), np.flatnonzero((lengths >= 10) & (lengths < 20)).tolist()
 
     async def steps(app, press):
-        tab, label = tab_of(app), app.query_one(FilterLabel)
+        tab = tab_of(app)
         await press("f", *"len>50", "enter")
+        label = app.query_one(FilterLabel)
         assert [tab.list.row_of(i) for i in range(tab.list.count)] == long
         assert tab.where == (long[0], 0)
         await press("n")

@@ -110,8 +110,8 @@ class Searching(Seeking):
         changed, self.finding, self.filtered = filtered is not self.filtered, finding, filtered
         if changed:
             self.relist()
-        self._mark()
         self._say()
+        self._mark()
 
     # what comes of it
 
@@ -149,12 +149,17 @@ class Searching(Seeking):
 
     def _mark(self) -> None:
         """Mark the hits on the screen."""
-        self.query_one(FindBar).mark(self.reader, self.finding)
+        for bar in self.query(FindBar):
+            bar.mark(self.reader, self.finding)
 
     def _say(self) -> None:
         self.list.hits = self.finding.kept if self.finding else None
         self.list.refresh()
-        self.query_one(FindBar).say(self.finding or (self.filtered if self.searches else None))
+        told = self.finding or (self.filtered if self.searches else None)
+        if told is not None and not self.query(FindBar):
+            self.mount(FindBar())
+        for bar in self.query(FindBar):
+            bar.say(told)
         self.screen.query_one(TopBar).say_filter(filter_words(self.filtered) if self.filtered else "")
 
     def titled(self, count: str) -> str:

@@ -23,9 +23,7 @@ from tokfmt.tui.tabs.takeaway import TakeAway
 from tokfmt.tui.viewport import Damage
 from tokfmt.tui.widgets.detail import Detail
 from tokfmt.tui.widgets.divider import Divider
-from tokfmt.tui.widgets.findbar import FindBar
 from tokfmt.tui.widgets.reader import Reader
-from tokfmt.tui.widgets.refusal import Refusal
 from tokfmt.tui.widgets.sequences import SequenceList
 
 
@@ -55,7 +53,6 @@ class SequencesTab(Panes, Searching, Bookmarking, TakeAway, Jumps):
             with Vertical(id="reading"):
                 yield Reader()
                 yield Detail()
-        yield FindBar()
 
     @property
     def list(self) -> SequenceList:
@@ -97,6 +94,8 @@ class SequencesTab(Panes, Searching, Bookmarking, TakeAway, Jumps):
         was, error = self.has_class("refused"), session.refused
         self.set_class(error is not None, "refused")
         if error is not None:
+            from tokfmt.tui.widgets.refusal import Refusal
+
             if not self.query(Refusal):
                 self.mount(Refusal())
             self.query_one(Refusal).say(session, len(self.app.requests))  # type: ignore[attr-defined]
@@ -128,7 +127,7 @@ class SequencesTab(Panes, Searching, Bookmarking, TakeAway, Jumps):
         self.ask(find, lambda where: None if where is None else self.go(where))
 
     def enter(self) -> None:
-        (self.query_one(Refusal) if self.has_class("refused") else self.list).focus()
+        (self.query_one("#refusal") if self.has_class("refused") else self.list).focus()
 
     def _title(self) -> None:
         reader, reading = self.reader, self.query_one("#reading")

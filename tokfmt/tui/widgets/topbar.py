@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from textual import events
 from textual.app import ComposeResult
@@ -70,22 +70,18 @@ class TopBar(Horizontal):
     def compose(self) -> ComposeResult:
         for name, title, key in self._tabs:
             yield TabLabel(name, title, key)
-        yield FilterLabel("", id="filtered", markup=False)
         yield Static("", id="dataset", markup=False)
-        yield Static("", id="loading", markup=False)
 
     def choose(self, name: str) -> None:
         """Mark a tab as the one that is shown."""
         for label in self.query(TabLabel):
             label.set_class(label.tab == name, "current")
 
-    def on_mount(self) -> None:
-        self.say_filter("")
-
     def say_filter(self, words: str) -> None:
         """What the list is filtered by; "" for nothing."""
-        self.query_one("#filtered", Static).update(words)
-        self.query_one("#filtered", Static).display = bool(words)
+        if words and not self.query(FilterLabel):
+            self.mount(FilterLabel("", id="filtered", markup=False), after=f"#label-{self._tabs[-1][0]}")
+        _tell(self.query(FilterLabel), words)
 
     def say_splits(self, names: Sequence[str], shown: str) -> None:
         """All splits, and the one that is shown; there is nothing to say of one alone."""
@@ -107,8 +103,16 @@ class TopBar(Horizontal):
     def say(self, dataset: str, loading: str) -> None:
         """What is open, and what is being loaded."""
         self.query_one("#dataset", Static).update(dataset)
-        self.query_one("#loading", Static).update(loading)
-        self.query_one("#loading", Static).display = bool(loading)
+        if loading and not self.query("#loading"):
+            self.mount(Static("", id="loading", markup=False))
+        _tell(self.query("#loading").results(Static), loading)
+
+
+def _tell(labels: Iterable[Static], words: str) -> None:
+    """Words in a label that is not there for none."""
+    for label in labels:
+        label.update(words)
+        label.display = bool(words)
 
 
 def _splits(names: Sequence[str], shown: str, room: int) -> Content:
