@@ -1,7 +1,5 @@
 """What the browser shows, without a screen: windows, spelling, layout, scrolling."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -191,7 +189,7 @@ def test_a_border_is_drawn_where_a_row_was_cut_to_be_laid_out():
 def row_of(units):
     port = Viewport(MemoryReader(Ragged.of([units])))
     port.load_spans(0, 1)
-    return port, 0, port.peek_span(0), replace(ALPHABET, decoder=None), Manner(Mode.IDS, 60)
+    return port, 0, port.peek_span(0), ALPHABET._replace(decoder=None), Manner(Mode.IDS, 60)
 
 
 def loaded(scroll, step):
