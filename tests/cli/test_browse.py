@@ -95,7 +95,11 @@ def test_a_theme_that_is_none():
 
 HEAVY = (
     "transformers", "tokenizers", "fastokens", "torch", "zarr", "numcodecs", "h5py", "msgspec", "plotly", "xxhash",
-    "numpy.ma", "numpy.random", "_hashlib",
+    "numpy.ma", "numpy.random", "_hashlib", "multiprocessing", "concurrent.futures.process",
+    "textual.widgets._checkbox", "textual.widgets._footer", "tokfmt.run.execute", "tokfmt.run.plan",
+    "tokfmt.ops.export", "tokfmt.ops.find", "tokfmt.ops.query", "tokfmt.tui.hits", "tokfmt.tui.wanted",
+    "tokfmt.tui.taken", "tokfmt.tui.pictures", "tokfmt.tui.screens.bookmarks", "tokfmt.tui.screens.export",
+    "tokfmt.tui.screens.page", "tokfmt.tui.screens.question", "tokfmt.tui.web.lifeline",
 )  # fmt: skip
 STARTED = """
 import asyncio, os, sys
@@ -113,14 +117,20 @@ run(["browse", sys.argv[1], "--screenshot", os.devnull])
 """
 
 
-@pytest.mark.parametrize("path", [PACK, FIXTURES / "stage1" / "blocks"], ids=["pack", "stage1"])
-def test_what_it_imports_until_the_first_screen(path):
+@pytest.mark.parametrize(
+    ("path", "format_"),
+    [(PACK, "modalities"), (FIXTURES / "stage1" / "blocks", "stage1")],
+    ids=["pack", "stage1"],
+)
+def test_what_it_imports_until_the_first_screen(path, format_):
     result = subprocess.run([sys.executable, "-c", STARTED, path], capture_output=True, text=True, cwd=ROOT)
     assert result.returncode == 0, result.stderr
     imported = set(result.stdout.split())
     assert "tokfmt.tui.widgets.reader" in imported
     assert imported.isdisjoint(HEAVY), imported & set(HEAVY)
     assert not {name for name in imported if name.startswith("tokfmt.") and name.endswith((".writer", ".check"))}
+    options = {name for name in imported if name.startswith("tokfmt.formats.") and name.endswith(".options")}
+    assert options == {f"tokfmt.formats.{format_}.options"}  # detection has asked every format
 
 
 def test_in_a_terminal(tmp_path):

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 from tokfmt.core.errors import FormatError, OptionError
-from tokfmt.ops.samples import padding_of, samples
+from tokfmt.ops.padding import padding_of
+from tokfmt.ops.samples import samples
 
 HOME = FIXTURES / "hdf5"
 

@@ -3,11 +3,13 @@
 import asyncio
 import json
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 from browsing import BLOCKS, EVERY, HDF5, PACK, STORE, Fake, browse, reader_text, session_of, tab_of
 from paths import CORPUS, FIXTURES, TOKENIZER
+from textual.css.stylesheet import Stylesheet
 from textual.widgets import Input
 
 from tokfmt.core.axis import Info, Layout
@@ -24,6 +26,7 @@ from tokfmt.tui.session import Session, open_session
 from tokfmt.tui.tabs.sequences import SequencesTab
 from tokfmt.tui.viewport import Viewport
 from tokfmt.tui.widgets.keys import Keys
+from tokfmt.tui.widgets.topbar import TopBar
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +58,39 @@ def test_every_format_shows_what_it_holds(path):
         assert tab.where == (0, 0)
 
     browse([path], steps)
+
+
+def test_until_the_first_paint_each_widget_is_styled_once(monkeypatch):
+    applied, apply = [], Stylesheet.apply
+
+    def counted(self, node, **given):
+        applied.append(node)
+        apply(self, node, **given)
+
+    monkeypatch.setattr(Stylesheet, "apply", counted)
+
+    async def steps(app, press):
+        once = {app.query_one(TopBar), tab_of(app), tab_of(app).reader, app.query_one(Keys)}
+        assert [applied.count(widget) for widget in once] == [1] * len(once)
+        assert not app.query("FindBar, #filtered, #loading")  # nothing to say yet
+
+    browse([PACK], steps)
+
+
+def test_rules_of_other_tabs_and_of_dialogs_come_with_them():
+    def sheets(app):
+        return {Path(place).name for place, _ in app.stylesheet.source if place.endswith(".tcss")}
+
+    async def steps(app, press):
+        assert sheets(app) == {"browse.tcss"}
+        await press("2")
+        assert sheets(app) == {"browse.tcss", "tabs.tcss"}
+        assert app.query_one("#inside").styles.layout.name == "vertical"
+        await press("i")
+        assert sheets(app) == {"browse.tcss", "tabs.tcss", "dialogs.tcss"}
+        assert app.screen.styles.align_horizontal == "center"
+
+    browse([PACK], steps)
 
 
 def test_samples_are_shown_when_nothing_tells_where_documents_end():
@@ -187,8 +223,8 @@ def test_several_datasets_and_one_that_is_damaged(tmp_path):
         await press("d", "down", "enter")
         assert app.session.opened.format.name == "stage1"
         await press("d", "end", "enter")
-        assert app.session.opened.format.name == "stage1"
-        assert any("x.pbin" in str(notification.message) for notification in app._notifications)
+        assert "x.pbin" in str(app.session.refused)
+        assert "cannot be read" in str(app.query_one("#dataset").render())
         await press("d", "home", "enter")
         assert app.session.opened.format.name == "modalities"
 

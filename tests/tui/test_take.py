@@ -19,12 +19,13 @@ from tokfmt.ops.open import open_source
 from tokfmt.ops.query import LengthQuery, TextQuery, TokenQuery
 from tokfmt.ops.sources import SourceRequest
 from tokfmt.tui.bookmarks import MOST, Bookmark, Bookmarks
+from tokfmt.tui.ground import ground_of
 from tokfmt.tui.hits import Kept
 from tokfmt.tui.remembered import recall, remember, state_file
 from tokfmt.tui.screens.export import Export
 from tokfmt.tui.session import open_session
 from tokfmt.tui.tabs.statistics import StatisticsTab
-from tokfmt.tui.wanted import ground_of, wanted
+from tokfmt.tui.wanted import wanted
 from tokfmt.tui.widgets.findbar import FindBar
 from tokfmt.tui.widgets.topbar import FilterLabel
 
@@ -288,8 +289,9 @@ def test_the_list_is_filtered():
     long, short = np.flatnonzero(lengths > 50).tolist(), np.flatnonzero((lengths >= 10) & (lengths < 20)).tolist()
 
     async def steps(app, press):
-        tab, label = tab_of(app), app.query_one(FilterLabel)
+        tab = tab_of(app)
         await press("f", *"len>50", "enter")
+        label = app.query_one(FilterLabel)
         assert [tab.list.row_of(i) for i in range(tab.list.count)] == long
         assert tab.where == (long[0], 0)
         await press("n")

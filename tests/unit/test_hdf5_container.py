@@ -12,7 +12,8 @@ import pytest
 
 from tokfmt.core.errors import CorruptError, TruncatedError, UnsupportedError
 from tokfmt.core.format import Confidence, Hints, look
-from tokfmt.formats.hdf5 import FORMAT, ReadOptions
+from tokfmt.formats.hdf5 import FORMAT
+from tokfmt.formats.hdf5.options import ReadOptions
 from tokfmt.formats.hdf5.container import open_stored
 from tokfmt.formats.hdf5.filters import DamagedChunkError, Pipeline, fletcher32
 from tokfmt.ops.open import open_source

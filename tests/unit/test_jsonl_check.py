@@ -7,7 +7,8 @@ import shutil
 import pytest
 from paths import FIXTURES
 
-from tokfmt.formats.jsonl import FORMAT, ReadOptions
+from tokfmt.formats.jsonl import FORMAT
+from tokfmt.formats.jsonl.options import ReadOptions
 
 LINES = FIXTURES / "jsonl"
 A, B = b'{"text": "a"}\n', '{"text": "bä"}\n'.encode()

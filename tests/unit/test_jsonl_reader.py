@@ -23,7 +23,8 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.format import Confidence, Hints, look
 from tokfmt.core.records import RecordReader
-from tokfmt.formats.jsonl import FORMAT, ReadOptions
+from tokfmt.formats.jsonl import FORMAT
+from tokfmt.formats.jsonl.options import ReadOptions
 from tokfmt.formats.jsonl import streams
 from tokfmt.run.execute import make_executor, run_tasks
 

@@ -13,7 +13,8 @@ from tokfmt.core.errors import ConversionError, OptionError, TokenRangeError
 from tokfmt.core.format import Target
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.jsonl import FORMAT, WriteOptions
+from tokfmt.formats.jsonl import FORMAT
+from tokfmt.formats.jsonl.options import WriteOptions
 from tokfmt.formats.jsonl import render
 from tokfmt.formats.jsonl.render import ids_lines, listed
 from tokfmt.run.execute import SerialExecutor

@@ -17,7 +17,8 @@ from tokfmt.core.errors import CorruptError, FormatError, TokenRangeError, Tokfm
 from tokfmt.core.format import Confidence, Hints, look
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.modalities import FORMAT, ReadOptions
+from tokfmt.formats.modalities import FORMAT
+from tokfmt.formats.modalities.options import ReadOptions
 from tokfmt.formats.modalities.eod import WithMissingSeparators, closed_offsets
 from tokfmt.ops.open import open_source
 from tokfmt.testing.harness import sequences, write

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from tokfmt.core.axis import Info, Layout
 from tokfmt.core.errors import CorruptError
-from tokfmt.core.ragged import offsets_of
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.tui.layout import UNBOUNDED, Mode, lines_of
 from tokfmt.tui.letters import Alphabet, Kind, glyphs, spell
 from tokfmt.tui.scroll import Manner, NotLoadedError, Roll, Scroll
@@ -152,7 +153,7 @@ def test_lines_hold_every_token_once_and_fit(first, count, mode, width, whitespa
         assert before.first <= after.first <= before.last
     widest = 13 if mode is Mode.BOTH else 2
     assert all(sum(run.cells for run in line.runs) <= max(width, widest) for line in lines)
-    shown = {run.token for line in lines for run in line.runs}
+    shown = {run.token for line in lines for run in line.runs if run.kind is not Kind.RULE}
     spelled = set(glyphs(piece.units, first, ALPHABET).tokens)
     assert shown >= spelled if mode is Mode.TEXT else shown == set(range(first, first + count))
 
@@ -170,6 +171,25 @@ def test_a_border_is_drawn_between_documents_but_not_in_padding():
     units = np.array([1, 2, 4, 5, 4, 4, 4], np.uint32)
     lines = lines_of(Piece(units), 0, ALPHABET, Mode.TEXT, 80, False)
     assert [line.runs[0].kind is Kind.RULE for line in lines] == [False, True, False]
+
+
+def test_a_border_is_drawn_where_a_row_was_cut_to_be_laid_out():
+    size = Roll(*row_of(np.ones(8, np.uint32))).size
+    units = np.ones(3 * size, np.uint32)
+    units[[size - 1, 2 * size, 2 * size + 5]] = ALPHABET.separator
+    roll = Roll(*row_of(units))
+    for number in range(roll.count):
+        roll.load(number)
+    lines = [line for number in range(roll.count) for line in roll.peek(number).lines]
+    assert [line.first for line in lines if line.runs[0].kind is Kind.RULE] == [size, 2 * size + 1, 2 * size + 6]
+    leading = [line for line in lines if line.leads]
+    assert [line.last for line in leading[:-1]] == [line.first for line in leading[1:]]
+
+
+def row_of(units):
+    port = Viewport(MemoryReader(Ragged.of([units])))
+    port.load_spans(0, 1)
+    return port, 0, port.peek_span(0), ALPHABET._replace(decoder=None), Manner(Mode.IDS, 60)
 
 
 def loaded(scroll, step):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Any
 
@@ -71,6 +72,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
     app = _app(requests, given["tokenizer"], given["theme"], compare=given["compare"])
     if given["screenshot"] is not None:
         _draw(app, given["screenshot"], given["keys"].split(), given["size"])
+        _refuse(app)
         return
     if web is not None:
         from tokfmt.cli.webpage import serve_page
@@ -79,7 +81,16 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
             session.close()
         serve_page(*web)
         return
+    gc.freeze()  # what was imported stays: the collector, on its first round, would look at all of it
     app.run()
+    _refuse(app)
+
+
+def _refuse(app: Any) -> None:
+    """Nothing of what was opened could be shown: say on leaving what the screen said."""
+    refused = [session.refused for session in app.sessions.values()]
+    if all(refused):
+        raise refused[0]
 
 
 def _app(requests: list[Any], tokenizer: str | None, theme: str | None, *, compare: bool = False) -> Any:
@@ -100,9 +111,6 @@ def _app(requests: list[Any], tokenizer: str | None, theme: str | None, *, compa
 
 def _web(given: dict[str, Any]) -> tuple[str, int] | None:
     """Where to serve pages; None in a terminal, and in the process that draws for a page."""
-    from tokfmt.cli.webpage import HOST, PORT
-    from tokfmt.tui.web import lifeline
-
     for option in ("port", "host"):
         if given[option] is not None and not given["web"]:
             raise click.UsageError(f"--{option} goes with --web")
@@ -110,6 +118,9 @@ def _web(given: dict[str, Any]) -> tuple[str, int] | None:
         raise click.UsageError("--screenshot needs no --web")
     if not given["web"]:
         return None
+    from tokfmt.cli.webpage import HOST, PORT
+    from tokfmt.tui.web import lifeline
+
     if lifeline.is_child():
         lifeline.hold()
         return None

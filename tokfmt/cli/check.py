@@ -129,7 +129,7 @@ def _document(found: list[Any], fixed: Any) -> dict[str, Any]:
             "path": verdict.path, "format": verdict.format, "deep": verdict.deep, "sequences": verdict.sequences,
             "tokens": verdict.tokens, "unsafe": verdict.unsafe, "exit_code": verdict.exit_code,
             "severities": verdict.severities, "codes": verdict.counts,
-            "findings": [dataclasses.asdict(finding) for finding in verdict.findings],
+            "findings": [finding._asdict() for finding in verdict.findings],
         }
         for verdict in found
     ]  # fmt: skip

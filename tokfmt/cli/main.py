@@ -7,7 +7,6 @@ Exit codes: 0 success; 1 findings, differences or unmet expectations; 2 usage; 3
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import signal
 import sys
@@ -32,9 +31,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "formats": ("tokfmt.cli.formats", "What is supported, and what each format can carry."),
     "completion": ("tokfmt.cli.completion", "Print the completion script of a shell."),
 }
-
-_OBJECTS = 100_000
-"""Made before garbage is looked for. Imports make far more than Python's 700, and looking cost browse 0.1 seconds."""
 
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -89,7 +85,6 @@ def cli() -> None:
 
 def run(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
-    gc.set_threshold(_OBJECTS)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no matrix is multiplied here; its threads spin at first
     words = list(sys.argv[1:] if args is None else args)
     sys.unraisablehook = _not_lost

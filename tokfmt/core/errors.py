@@ -28,9 +28,8 @@ process may raise them. Context is added with `add_note`, never by wrapping.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 Path = str | PathLike[str]
 
@@ -162,8 +161,7 @@ class ConversionError(TokfmtError):
     exit_code = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(NamedTuple):
     """Something a target cannot carry.
 
     Attributes:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import Loss
@@ -35,8 +35,7 @@ class Confidence(IntEnum):
     CERTAIN = 4  # a magic number, or a structure that nothing else has
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(NamedTuple):
     """One bounded look at a path, shown to every sniffer.
 
     Attributes:
@@ -98,8 +97,7 @@ def look(path: str | os.PathLike[str]) -> Probe:
     return Probe(path, is_directory=False, size=size, head=head, tail=tail)
 
 
-@dataclass(frozen=True, slots=True)
-class Hints:
+class Hints(NamedTuple):
     """What a conversion knows before it opens a source.
 
     Attributes:
@@ -124,8 +122,7 @@ class Decoder(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """What a conversion knows that a writer needs.
 
     Attributes:
@@ -157,8 +154,7 @@ class Region:
     tokens: range
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(NamedTuple):
     """What a task says of its region when it is done. Small and picklable.
 
     Attributes:
@@ -226,8 +222,7 @@ class Gatherer(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """One violation of a format's rules.
 
     Attributes:

@@ -9,15 +9,15 @@ All of it is optional, and asked for with `isinstance`: a plug-in that offers no
     Segmented         a reader of samples that says where documents begin in them
     Annotated         a format that can name the parts of its files: header fields, index entries, chunks
 
-`Info.extras["pad_id"]` is the id that fills up samples, where the reader knows it.
+`Info.extras["pad_id"]` is the id that fills up samples, where the reader knows it. Of a dataset with splits
+`extras["split"]` is the one that is read, and `extras["other_splits"]` names the others; the read option is `split`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import TokenReader
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a token lies.
 
     Attributes:
@@ -115,8 +114,7 @@ class Segmented(Protocol):
         """bool[stop - start]: where a document begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """A token that a field points to.
 
     Attributes:
@@ -130,8 +128,7 @@ class Target:
     beyond: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """One annotated piece of a file.
 
     Attributes:

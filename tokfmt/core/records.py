@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from tokfmt.core.ragged import Ragged
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """A run of whole records in one file.
 
     Attributes:
@@ -32,8 +31,7 @@ class Block:
     records: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class RecordBatch:
+class RecordBatch(NamedTuple):
     """Some consecutive records; which of the three lists is filled depends on what was asked for.
 
     Attributes:

@@ -8,8 +8,7 @@ the same either way.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from tokfmt.core.output import Output
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """Consecutive tokens as they lie in a file.
 
     Attributes:

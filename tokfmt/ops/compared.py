@@ -35,6 +35,7 @@ class Request:
         tokenizer: Tokenizes text that is compared with ids, and shows the first difference as text.
         samples: Compare rows as they are stored.
         eos, split, text_field: As in `SourceRequest`, for both.
+        splits: That of A and that of B, where they are not the same.
     """
 
     a: str | os.PathLike[str]
@@ -47,6 +48,7 @@ class Request:
     eos: EosChoice = None
     split: str | None = None
     text_field: str | None = None
+    splits: tuple[str | None, str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +108,14 @@ def _opened(request: Request, which: str, handle: TokenizerHandle | None, progre
     path, name = (request.a, request.format_a) if which == "a" else (request.b, request.format_b)
     formats = [registry.get(n) if n else registry.detect(p) for p, n in _named(request)]
     mine = formats[0 if which == "a" else 1]
+    split = request.split if request.splits is None else request.splits[which == "b"]
     known = option_names(mine.read_options)
     others = set().union(*(option_names(format_.read_options) for format_ in formats))
     options = [word for word in request.options if _key(word) in known or _key(word) not in others]
     if request.samples and "view" in known:
         options.append("view=samples")
     parse_options(mine.read_options, options, mine.name)
-    wanted = SourceRequest(
-        (path,), name, request.eos, options, request.text_field, request.split, frozenset({"fields"})
-    )
+    wanted = SourceRequest((path,), name, request.eos, options, request.text_field, split, frozenset({"fields"}))
     source = open_sources(wanted, handle.eos_id if handle else None, progress=progress)[0]
     if request.samples and (isinstance(source.reader, RecordReader) or source.reader.info.layout is not Layout.SAMPLES):
         raise OptionError(f"{printable(path)}: {mine.name} stores no samples here; leave --samples out")

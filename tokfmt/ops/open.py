@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tokfmt import registry
 from tokfmt.core.axis import TokenReader
@@ -22,8 +21,7 @@ from tokfmt.ops.separator import EosChoice, Separator, last_ids, resolve, told, 
 Options = Iterable[str] | Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """An opened source: a token axis without separators, or records not yet tokenised.
 
     Attributes:
@@ -40,7 +38,7 @@ class Source:
     reader: TokenReader | RecordReader
     separator: Separator
     notes: tuple[str, ...]
-    endings: Tokens | None = field(default=None, compare=False)
+    endings: Tokens | None = None
 
 
 def open_stored(
@@ -93,7 +91,7 @@ def open_source(
     reader, decided = without_separators(
         source.reader, source.separator, source.endings, source.paths[0], jobs, progress
     )
-    return replace(source, reader=reader, notes=(*source.notes, *decided))
+    return source._replace(reader=reader, notes=(*source.notes, *decided))
 
 
 def open(  # noqa: A001 - the verb users expect: tokfmt.open

@@ -17,6 +17,7 @@ from tokfmt.core.inside import Sampled, Segmented
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.open import open_source
+from tokfmt.ops.padding import padding_of
 from tokfmt.ops.separator import EosChoice
 from tokfmt.ops.sources import option_names, parse_selection
 from tokfmt.text.decoding import TextDecoder
@@ -25,8 +26,6 @@ DEFAULT = 2
 """Samples shown when nothing is selected."""
 
 _AT_ONCE = 1 << 16
-IGNORED = -100
-
 Flags = NDArray[np.bool_]
 
 
@@ -168,25 +167,3 @@ class _Look:
             return None
         pieces = self.decoder.pieces(ids)
         return [p.decode("utf-8", "backslashreplace") if isinstance(p, bytes) else p for p in pieces]
-
-
-def padding_of(
-    ids: Tokens, mask: NDArray[np.uint8] | None, labels: NDArray[np.int64] | None, pad_id: int | None
-) -> int:
-    """How many tokens at the end of a row only fill it up.
-
-    Padding is one id, that of the row's end (`pad_id`, where that is known), with the same label or none, and does not
-    count in the loss. Without a mask, the first of such a run is taken for the separator of the last document.
-    """
-    fill = int(ids[-1]) if len(ids) else -1
-    if not len(ids) or (pad_id is not None and fill != pad_id):
-        return 0
-    pads = ids == fill
-    if mask is not None:
-        pads &= mask == 0
-    if labels is not None:
-        pads &= (labels == fill) | (labels == IGNORED)
-    run = len(ids) if pads.all() else int(np.argmin(pads[::-1]))
-    if mask is None:
-        return run - 1 if pad_id is not None and run > 1 else 0
-    return run

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -23,8 +22,7 @@ _READ = 1 << 14  # tokens; reading on over so many costs less than another read
 EosChoice = int | Literal["none"] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Separator:
+class Separator(NamedTuple):
     """A separator and how it is known.
 
     Attributes:

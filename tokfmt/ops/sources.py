@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,11 @@ class SourceRequest:
     def one_split(self) -> bool:
         """The user said which split of the sources is meant."""
         return self.split is not None or any(word.startswith("split=") for word in pairs(self.options))
+
+    def of_split(self, split: str) -> SourceRequest:
+        """The same sources, but this split of them."""
+        others = tuple(word for word in pairs(self.options) if not word.startswith("split="))
+        return replace(self, options=others, split=split)
 
 
 def expanded(paths: Iterable[Path_]) -> tuple[Path_, ...]:

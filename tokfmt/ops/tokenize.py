@@ -6,7 +6,6 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from tokfmt.core.axis import TokenReader, check_position, sequence_at
@@ -81,7 +80,7 @@ class _OfRecords(_Temporary):
         token = position - int(self.offsets(record, record)[0])
         line = self.records.record_place(record)
         detail = ", ".join(filter(None, (f"token {token:,} of record {record:,}", line.detail)))
-        return replace(line, width=None, detail=detail)
+        return line._replace(width=None, detail=detail)
 
     def position(self, path: Path, offset: int) -> int | None:
         """The first token of the record at a byte of a file."""

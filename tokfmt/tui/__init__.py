@@ -13,6 +13,6 @@ Without Textual:
 With it:
     app          datasets, tabs, what is loaded      tabs          a module each; `tabs.TABS` lists them
     widgets      list, reader, detail, ...           screens       what lies over everything for a moment
-    about        a dataset, and the keys, in words   browse.tcss   every colour
+    about        a dataset, and the keys, in words   *.tcss        every colour
     screenshot   a state without a terminal                 web           the same in a page
 """

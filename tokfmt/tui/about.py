@@ -23,14 +23,14 @@ Block = tuple[str, list[tuple[str, str]]]
 
 def summary(session: Session, loading: Loading | None, datasets: int) -> tuple[str, str]:
     """The dataset in a line, and what is being loaded; "" for nothing."""
-    view = session.view
+    view, more = session.view, f" (1 of {datasets}, d)" if datasets > 1 else ""
+    named = f"{printable(session.path.name)}{more} · {session.format_name or 'unknown format'}"
+    if session.refused is not None:
+        return f"{named} · cannot be read", ""
     facts = [f"{short(view.port.count)}{'' if view.whole else '+'} {view.name}"]
     if not isinstance(view.reader, RecordReader):
         facts.append(f"{short(view.reader.info.tokens)} tokens")
-    more = f" (1 of {datasets}, d)" if datasets > 1 else ""
-    return f"{printable(session.path.name)}{more} · {session.opened.format.name} · {' · '.join(facts)}", _loading(
-        session, loading
-    )
+    return f"{named} · {' · '.join(facts)}", _loading(session, loading)
 
 
 def _loading(session: Session, loading: Loading | None) -> str:
@@ -42,7 +42,7 @@ def _loading(session: Session, loading: Loading | None) -> str:
         return f"◌ {name} {share:.1%} · esc stops" if share is not None else f"◌ {name}"
     if session.opened.pending:
         return f"v finds the {session.opened.pending}" if session.opened.pending == "documents" else ""
-    return ""
+    return "✗ i tells what failed" if session.failure else ""
 
 
 def titles(session: Session, row: int) -> tuple[str, str]:
@@ -51,6 +51,7 @@ def titles(session: Session, row: int) -> tuple[str, str]:
     span = port.peek_span(row)
     length = f" · {span.length:,} {port.unit}{'' if span.length == 1 else 's'}" if isinstance(span, Span) else ""
     count = f"{port.count:,}{'' if view.whole else '…'} {view.name}" if port.count else f"no {view.name}"
+    count += f" of {printable(session.split)}" if len(session.splits) > 1 else ""
     return count, f"{view.singular} {row:,}{length}" if port.count else ""
 
 
@@ -69,7 +70,11 @@ def manner_of(session: Session, mode: Mode, *, whitespace: bool, wrap: bool) -> 
 def about(session: Session) -> list[Block]:
     """Everything that is known of a dataset."""
     opened, view = session.opened, session.view
-    facts = [("path", ", ".join(map(printable, session.request.paths))), ("format", opened.format.title)]
+    path, title = ", ".join(map(printable, session.request.paths)), opened.format.title if opened.format else "unknown"
+    facts = [("path", path), ("format", title)]
+    if session.refused is not None:
+        return [("Dataset", facts), ("Cannot be read", [("✗", printable(session.failure))])]
+    facts += [("splits", _splits(session))] if session.splits else []
     facts += [(one.name, f"{one.port.count:,}{'' if one.whole else ' of more'}") for one in opened.views]
     facts += _axis(session)
     if opened.separator.eos_id is not None:
@@ -83,6 +88,10 @@ def about(session: Session) -> list[Block]:
     return [("Dataset", facts), *([("Format", extras)] if extras else []), *([("Notes", notes)] if notes else [])]
 
 
+def _splits(session: Session) -> str:
+    return ", ".join(f"{printable(one)}{' (shown)' if one == session.split else ''}" for one in session.splits)
+
+
 def _axis(session: Session) -> list[tuple[str, str]]:
     reader = session.view.reader
     if isinstance(reader, RecordReader):
@@ -93,7 +102,9 @@ def _axis(session: Session) -> list[tuple[str, str]]:
 
 
 def _extras(reader: Any) -> Iterable[tuple[str, object]]:
-    return [(key, value) for key, value in reader.info.extras.items() if value not in (0, -1, None, "", (), [])]
+    told = {"split", "other_splits"}  # above
+    extras = reader.info.extras.items()
+    return [(key, value) for key, value in extras if value not in (0, -1, None, "", (), []) and key not in told]
 
 
 def _plain(value: object) -> str:

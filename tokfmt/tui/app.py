@@ -19,9 +19,10 @@ from tokfmt.tui.about import summary
 from tokfmt.tui.loading import Loading, Result
 from tokfmt.tui.overlays import Overlays
 from tokfmt.tui.screens.first import First
-from tokfmt.tui.session import Session, Where, open_session
+from tokfmt.tui.session import Session, Where, open_session, other_split, refused_session
 from tokfmt.tui.tabs import TABS, Entry
 from tokfmt.tui.tabs.tab import Tab
+from tokfmt.tui.vocabulary import Vocabulary
 from tokfmt.tui.widgets.keys import Keys
 from tokfmt.tui.widgets.topbar import TabLabel, TopBar
 
@@ -34,6 +35,12 @@ class Loaded(Message):
     def __init__(self, result: Result) -> None:
         super().__init__()
         self.result = result
+
+
+class Switcher(ContentSwitcher):
+    """Shows one tab."""
+
+    BLANK = True  # covered by that
 
 
 class Browser(Overlays):
@@ -72,6 +79,7 @@ class Browser(Overlays):
         self.sessions: dict[int, Session] = {0: session, **({} if compared is None else {1: compared})}
         self.tabs = [tab for tab in TABS if len(self.requests) == 2 or not tab.pair]
         self.loadings: dict[int, Loading] = {}
+        self._aside: dict[tuple[int, str], Session] = {}  # other splits, as they were left
         self.current, self._tokenizer = 0, tokenizer
         self.entry: Entry = TABS[0] if compared is None else next(tab for tab in TABS if tab.pair)
         if theme != DARK:
@@ -82,10 +90,10 @@ class Browser(Overlays):
 
     def compose(self) -> ComposeResult:
         yield TopBar([(tab.name, tab.title, tab.key) for tab in self.tabs])
-        with ContentSwitcher(initial=self.entry.name):
+        with Switcher(initial=self.entry.name):
             yield TABS[0].make()
             if self.entry is not TABS[0]:
-                yield self.entry.make()
+                yield self._made(self.entry)
         yield Keys()
 
     def on_mount(self) -> None:
@@ -119,31 +127,48 @@ class Browser(Overlays):
 
     def show_dataset(self, number: int) -> None:
         """Show a dataset, opening it when that has not been done."""
-        if self._open(number) is not None:
-            self.current = number
-            self.refresh_tabs()
+        self._open(number)
+        self.current = number
+        self.refresh_tabs()
 
-    def _open(self, number: int) -> Session | None:
-        """A dataset, opened, the rest of it being loaded; None when it cannot be, which is said."""
+    def _open(self, number: int) -> Session:
+        """A dataset, opened, the rest of it being loaded; `refused` when it cannot be."""
         if number not in self.sessions:
             try:
                 self.sessions[number] = open_session(self.requests[number], self._tokenizer)
             except TokfmtError as error:
-                self.notify(str(error), severity="error", timeout=15, markup=False)
-                return None
+                self.sessions[number] = refused_session(self.requests[number], error)
         if number not in self.loadings:
-            loading = Loading(self.sessions[number], lambda result: self.post_message(Loaded(result)))
-            self.loadings[number] = loading
-            loading.start()
+            self._load(number)
         return self.sessions[number]
 
-    def pair(self) -> tuple[Session, Session] | None:
-        a, b = self._open(0), self._open(1)
-        return None if a is None or b is None else (a, b)
+    def _load(self, number: int, vocabulary: Vocabulary | None = None) -> None:
+        """Load what is still to come of a dataset."""
+        loading = Loading(self.sessions[number], lambda result: self.post_message(Loaded(result)))
+        self.loadings[number] = loading
+        loading.start(vocabulary)
+
+    def show_split(self, split: str, numbers: Sequence[int] | None = None) -> None:
+        """Show another split of the dataset that is shown, or of some by number; those that do not have it stay."""
+        for number in (self.current,) if numbers is None else numbers:
+            before = self._open(number)
+            if split in before.splits and split != before.split:
+                self.loadings[number].cancel()
+                self._aside[number, before.split] = before
+                after = self._aside.get((number, split)) or other_split(before, split, self._tokenizer)
+                after.verdict, after.choice = before.verdict, before.choice  # of the whole dataset
+                self.sessions[number] = after
+                self._load(number, before.vocabulary)
+        self.refresh_tabs()
+
+    def pair(self) -> tuple[Session, Session]:
+        return self._open(0), self._open(1)
 
     def pair_waits(self) -> str:
         for number in (0, 1):
             session, other = self.sessions[number], self.sessions[1 - number]
+            if session.refused is not None:
+                continue
             if session.of_text and not (session.choice or session.failure or other.of_text) and other.vocabulary:
                 session.choice = other.choice  # text is compared as the tokens of the other side
                 self.loadings[number].start()
@@ -157,11 +182,16 @@ class Browser(Overlays):
         self._say()
 
     def _say(self) -> None:
-        self.query_one(TopBar).say(*summary(self.session, self.loadings.get(self.current), len(self.requests)))
+        bar, session = self.query_one(TopBar), self.session
+        bar.say(*summary(session, self.loadings.get(self.current), len(self.requests)))
+        bar.say_splits(session.splits, session.split)
+        self.refresh_bindings()
 
     def on_loaded(self, message: Loaded) -> None:
         result = message.result
-        loading = next(one for one in self.loadings.values() if one.session is result.session)
+        loading = next((one for one in self.loadings.values() if one.session is result.session), None)
+        if loading is None:  # it came too late: another split is shown
+            return
         if result.outcome is not None:
             loading.take(result)
             if isinstance(result.outcome, Exception):
@@ -194,10 +224,18 @@ class Browser(Overlays):
 
     # tabs
 
+    def _made(self, entry: Entry) -> Tab:
+        """Another tab than the first; with the styles of those, which the first screen does not wait for."""
+        sheet = Path(__file__).with_name("tabs.tcss")
+        if not self.stylesheet.has_source(str(sheet)):
+            self.stylesheet.read(sheet)
+            self.stylesheet.parse()
+        return entry.make()
+
     def _show_tab(self, entry: Entry) -> None:
-        switcher, self.entry = self.query_one(ContentSwitcher), entry
+        switcher, self.entry = self.query_one(Switcher), entry
         if not switcher.query(f"#{entry.name}"):
-            tab = entry.make()
+            tab = self._made(entry)
             switcher.mount(tab)  # known to the switcher at once, unlike with its add_content
             self.call_after_refresh(tab.show, self.session)
         switcher.current = entry.name
@@ -223,6 +261,9 @@ class Browser(Overlays):
         """List only the rows that a query finds (`10<=len<20`, see `ops.query`), in the tab of sequences."""
         self._show_tab(TABS[0])
         self.tab.filter(words)  # type: ignore[attr-defined]
+
+    async def on_split_label_clicked(self) -> None:
+        await self.action_split()
 
     def on_filter_label_clicked(self) -> None:
         self.query_one(f"#{TABS[0].name}", Tab).filter("")  # type: ignore[attr-defined]

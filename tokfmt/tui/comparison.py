@@ -124,15 +124,19 @@ def _request(sessions: Sessions) -> Request:
     return Request(
         a.paths[0],
         b.paths[0],
-        sessions[0].opened.format.name,
-        sessions[1].opened.format.name,
+        sessions[0].format_name,
+        sessions[1].format_name,
         tuple(a.options),
         choice.name if choice else None,
         samples=all(session.shown == "samples" for session in sessions),
         eos=a.eos,
-        split=a.split,
+        splits=(_split(sessions[0]), _split(sessions[1])),
         text_field=a.text_field,
     )
+
+
+def _split(session: Session) -> str | None:
+    return session.split or session.request.split
 
 
 def common_view(sessions: Sessions, other_than: str = "") -> str:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tokfmt.core.errors import TokfmtError, printable
 from tokfmt.core.inside import LocatedRecords, Place, place_of
 from tokfmt.core.records import RecordReader
 from tokfmt.tui.session import Session
-from tokfmt.tui.viewport import Damage, Span, fetched, fetched_span
+from tokfmt.tui.viewport import Damage, Span, fetched, fetched_span, padded_from
 
 
-@dataclass(frozen=True, slots=True)
-class TokenFacts:
+class TokenFacts(NamedTuple):
     """A token.
 
     Attributes:
@@ -20,9 +19,9 @@ class TokenFacts:
         value: Its id, or the code point.
         spelled: What it stands for, escaped; raw: its bytes; both None without a tokenizer.
         position: On the token axis.
-        place: Its bytes in a file.
+        place: Its bytes in a file; of a record the line that holds it.
         mask, label: Of a sample.
-        special: It is a special token, or the separator.
+        special: It is padding, the separator, or another special token; "" when it is none of them.
     """
 
     row: int
@@ -41,7 +40,7 @@ class TokenFacts:
 
 def facts_of(session: Session, row: int, unit: int) -> TokenFacts | Damage | None:
     """The facts of a token; None where there is none."""
-    port, alphabet = session.port, session.alphabet
+    port = session.port
     span = fetched_span(port, row)
     if not isinstance(span, Span) or unit >= span.length:
         return span if isinstance(span, Damage) else None
@@ -60,22 +59,25 @@ def facts_of(session: Session, row: int, unit: int) -> TokenFacts | Damage | Non
         spelled,
         raw,
         position,
-        _place(session, position),
+        _place(session, position) if position is not None else _place_of_record(session, row),
         None if piece.masks is None else int(piece.masks[0]),
         label,
         None if label is None else spelling(session, label)[1],
-        "separator" if value == alphabet.separator else "special" if value in alphabet.specials else "",
+        _special(session, row, unit, value),
     )
+
+
+def _special(session: Session, row: int, unit: int, value: int) -> str:
+    alphabet = session.alphabet
+    if unit >= padded_from(session.port, row):
+        return "padding"
+    return "separator" if value == alphabet.separator else "special" if value in alphabet.specials else ""
 
 
 def place_of_unit(session: Session, row: int, unit: int) -> Place | None:
     """The bytes of a token, of a record the line that holds it; None when nobody knows. Reads."""
-    reader = session.view.reader
-    if isinstance(reader, RecordReader):
-        try:
-            return reader.record_place(row) if isinstance(reader, LocatedRecords) else None
-        except (TokfmtError, IndexError):
-            return None
+    if isinstance(session.view.reader, RecordReader):
+        return _place_of_record(session, row)
     span = fetched_span(session.port, row)
     return _place(session, span.start + unit) if isinstance(span, Span) and span.start is not None else None
 
@@ -101,4 +103,15 @@ def _place(session: Session, position: int | None) -> Place | None:
     try:
         return place_of(reader, position)
     except (TokfmtError, IndexError):  # an empty row at the end has no token
+        return None
+
+
+def _place_of_record(session: Session, row: int) -> Place | None:
+    reader = session.view.reader
+    # records that nobody has counted yet would be counted for this
+    if not isinstance(reader, LocatedRecords) or not session.view.whole:
+        return None
+    try:
+        return reader.record_place(row)
+    except (TokfmtError, IndexError):
         return None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from tokfmt.core.errors import printable
+from tokfmt.core.errors import TokfmtError, printable
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.open import Source, open_stored
 from tokfmt.ops.sources import read_options
@@ -39,17 +39,19 @@ class Line:
 def _opened(session: Session) -> Source:
     """The dataset once more, as it is stored: a pass of its own must not close the readers of the screen."""
     request, format_, known = session.request, session.opened.format, session.opened.separator
+    if session.refused is not None or format_ is None:
+        raise TokfmtError(session.failure)
     eos = session.vocabulary.handle.eos_id if session.vocabulary else None
     source = open_stored(
         [Path(path) for path in request.paths[:1]],
-        format=format_.name,
+        format=session.format_name,
         eos=known.eos_id if request.eos is None else request.eos,
         tokenizer_eos=eos,
         options=read_options(request, format_),
         drop=request.drop | {"fields"},
     )
     # what separates the rows of the list separates those that are counted, whatever tokenizer spells them
-    return source if known.eos_id is None else replace(source, separator=known)
+    return source if known.eos_id is None else source._replace(separator=known)
 
 
 def first_look(session: Session) -> Statistics | None:
@@ -59,9 +61,11 @@ def first_look(session: Session) -> Statistics | None:
         TokfmtError: It cannot be read.
     """
     opened = session.opened
+    if session.refused is not None or opened.format is None:
+        raise TokfmtError(session.failure)
     if session.statistics is not None or isinstance(session.view.reader, RecordReader):
         return session.statistics
-    if not opened.pending:  # its index has been read
+    if not opened.pending and not session.failure:  # its index has been read
         return glance(Source((session.path,), opened.format, opened.views[0].reader, opened.separator, opened.notes))
     source = _opened(session)
     try:

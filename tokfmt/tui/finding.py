@@ -10,11 +10,12 @@ from itertools import accumulate
 from tokfmt.core.errors import TokfmtError
 from tokfmt.ops.find import Search
 from tokfmt.ops.query import LengthQuery, Query
+from tokfmt.tui.ground import Ground
 from tokfmt.tui.hits import Found, Kept
 from tokfmt.tui.jobs import Job
 from tokfmt.tui.session import Where
 from tokfmt.tui.viewport import Damage, Piece, Span, fetched, fetched_span
-from tokfmt.tui.wanted import Ground
+from tokfmt.tui.wanted import amount, by_characters, hits_of
 
 
 class Finding:
@@ -43,7 +44,7 @@ class Finding:
 
     def _look(self, job: Job) -> None:
         self.job = job  # the search may end before whoever began it goes on
-        job.phase("searching", *self.ground.amount(self.query))
+        job.phase("searching", *amount(self.ground, self.query))
         search = Search(stopped=lambda: self.cancelled, progress=job.advance)
         count = self.ground.port.count
         self._search(self.begin, count, search)
@@ -52,7 +53,7 @@ class Finding:
             self._search(0, self.begin, search)
 
     def _search(self, first: int, last: int, search: Search) -> None:
-        for hits in self.ground.find(self.query, first, last, search):
+        for hits in hits_of(self.ground, self.query, first, last, search):
             before = self.kept.hits
             self.kept.add(hits)
             if not before:
@@ -126,7 +127,7 @@ class Finding:
 
     @property
     def _translated(self) -> bool:
-        return self.ground.by_characters(self.query) and self.ground.encoder is not None
+        return by_characters(self.ground, self.query) and self.ground.encoder is not None
 
     def _ends(self, row: int) -> tuple[bytes, list[int]]:
         """The bytes of a row, and where each of its tokens ends in them."""

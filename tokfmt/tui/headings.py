@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 from tokfmt.tui.letters import Alphabet, Kind, glyphs
 from tokfmt.tui.viewport import Piece
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(NamedTuple):
     """Cells of each column; 0 leaves it out. `words` is what remains."""
 
     number: int
@@ -50,7 +49,9 @@ def short(number: int) -> str:
 
 def words_of(piece: Piece, alphabet: Alphabet, width: int) -> list[tuple[str, Kind, int]]:
     """What a row begins with, in at most `width` cells: runs of text, kind, number of the token's parity."""
-    found = glyphs(piece.units, 0, alphabet)
+    # an id takes two cells at least
+    units = piece.units[: width // 2 + 1] if alphabet.decoder is None and not alphabet.characters else piece.units
+    found = glyphs(units, 0, alphabet)
     texts = ["⏎" if kind is Kind.BREAK else text for text, kind in zip(found.texts, found.kinds, strict=True)]
     used, end = 0, 0
     while end < len(texts) and used + found.cells[end] <= width:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
 from enum import Enum
-from itertools import groupby
+from itertools import groupby, pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tokfmt.tui.letters import Alphabet, Glyphs, Kind, glyphs
 from tokfmt.tui.viewport import Piece
@@ -22,8 +26,7 @@ class Mode(Enum):
     BOTH = "both"
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """Glyphs side by side of one token and one kind. `token` is its number in the row, -1 for none."""
 
     text: str
@@ -32,8 +35,7 @@ class Run:
     kind: Kind
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line of the screen.
 
     Attributes:
@@ -74,11 +76,27 @@ def lines_of(piece: Piece, first: int, alphabet: Alphabet, mode: Mode, width: in
     """The lines of consecutive tokens of a row, the first of which is number `first`."""
     if not len(piece.units):
         return []
+    begins = frozenset((np.flatnonzero(begins_of(piece, alphabet)) + first).tolist()) - {0}
     if mode is Mode.BOTH and alphabet.decoder is not None and not alphabet.characters:
-        return _interlinear(piece, first, alphabet, width, whitespace)
+        return _interlinear(piece, first, alphabet, width, whitespace, begins)
     if mode is not Mode.TEXT or alphabet.decoder is None:
-        return _grid(piece, first, alphabet, width)
-    return _wrapped(glyphs(piece.units, first, alphabet, whitespace=whitespace), width, first, len(piece.units))
+        return _grid(piece, first, alphabet, width, begins)
+    found = glyphs(piece.units, first, alphabet, whitespace=whitespace)
+    return _wrapped(found, width, first, len(piece.units), begins)
+
+
+def begins_of(piece: Piece, alphabet: Alphabet) -> NDArray[np.bool_]:
+    """bool[units]: where a document begins, as the row says, or behind a separator. Runs of these are padding."""
+    begins = np.zeros(len(piece.units), np.bool_) if piece.begins is None else piece.begins.copy()
+    if alphabet.separator is not None and not alphabet.characters:
+        separators = piece.units == alphabet.separator
+        begins[1:] |= separators[:-1] & ~separators[1:]
+    return begins
+
+
+def _rule(token: int) -> Line:
+    """What stands before the first token of a document."""
+    return Line((Run("", 0, -1, Kind.RULE),), token, token, leads=False)
 
 
 def per_line(digits: int, width: int) -> int:
@@ -86,16 +104,17 @@ def per_line(digits: int, width: int) -> int:
     return max(1, width // (digits + 1)) if width < UNBOUNDED else 16
 
 
-def _grid(piece: Piece, first: int, alphabet: Alphabet, width: int) -> list[Line]:
+def _grid(piece: Piece, first: int, alphabet: Alphabet, width: int, begins: Collection[int]) -> list[Line]:
     count, digits = per_line(alphabet.digits, width), alphabet.digits
     out = []
     units = piece.units.tolist()
-    for a in range(0, len(units), count):
-        texts = [f"{unit:>{digits}} " for unit in units[a : a + count]]
-        runs = tuple(
-            Run(text, len(text), first + a + i, _id_kind(units[a + i], alphabet)) for i, text in enumerate(texts)
-        )
-        out.append(Line(runs, first + a, first + a + len(texts)))
+    for low, high in pairwise(sorted({first, *begins, first + len(units)})):
+        if low in begins:
+            out.append(_rule(low))
+        for a in range(low, high, count):
+            row = units[a - first : min(high, a + count) - first]
+            runs = tuple(Run(f"{u:>{digits}} ", digits + 1, a + i, _id_kind(u, alphabet)) for i, u in enumerate(row))
+            out.append(Line(runs, a, a + len(row)))
     return out
 
 
@@ -105,43 +124,36 @@ def _id_kind(unit: int, alphabet: Alphabet) -> Kind:
     return Kind.SEPARATOR if unit == alphabet.separator else Kind.SPECIAL if unit in alphabet.specials else Kind.ID
 
 
-def _wrapped(found: Glyphs, width: int, first: int, count: int) -> list[Line]:
+def _wrapped(found: Glyphs, width: int, first: int, count: int, begins: Collection[int]) -> list[Line]:
     out: list[Line] = []
-    at, total = 0, len(found.texts)
-    begins = first
+    at, total, token = 0, len(found.texts), first
+    # a token may have no glyph of its own, as within a character of several: then it is the next that has
+    borders = {bisect_left(found.tokens, begin) for begin in begins}
     while at < total:
-        end = _line_end(found, at, width)
+        if at in borders:
+            out.append(_rule(token))
+        end = _line_end(found, at, width, borders)
         last = found.tokens[end] if end < total else first + count
         # a token whose text goes on in the next line is on both
-        shown = max(last, found.tokens[end - 1] + 1)
-        out.append(Line(_runs(found, at, end), begins, shown))
-        if _document_ends(found, end):
-            out.append(Line((Run("", 0, -1, Kind.RULE),), shown, shown, leads=False))
-        at, begins = end, last
+        out.append(Line(_runs(found, at, end), token, max(last, found.tokens[end - 1] + 1)))
+        at, token = end, last
     return out or [Line((), first, first + count)]
 
 
-def _line_end(found: Glyphs, at: int, width: int) -> int:
-    """Where the line that begins with glyph `at` ends: at a line feed, a separator, or before a word too many."""
+def _line_end(found: Glyphs, at: int, width: int, borders: Collection[int]) -> int:
+    """Where the line that begins with glyph `at` ends: at a line feed, a border, or before a word too many."""
     used, space = 0, at
     for end in range(at, len(found.texts)):
+        if end in borders and end > at:
+            return end
         used += found.cells[end]
         if used > width and end > at:
             return space if space > at else end
         if found.kinds[end] is Kind.BREAK:
             return end + 1
-        if found.kinds[end] is Kind.SEPARATOR and _document_ends(found, end + 1):
-            return end + 1
         if found.texts[end] in " ·" and end > at and found.texts[end - 1] not in " ·":
             space = end
     return len(found.texts)
-
-
-def _document_ends(found: Glyphs, end: int) -> bool:
-    """A separator lies before glyph `end` and something else behind it; runs of separators are padding."""
-    return (
-        0 < end < len(found.texts) and found.kinds[end - 1] is Kind.SEPARATOR and found.kinds[end] is not Kind.SEPARATOR
-    )
 
 
 def _runs(found: Glyphs, start: int, stop: int) -> tuple[Run, ...]:
@@ -153,7 +165,9 @@ def _runs(found: Glyphs, start: int, stop: int) -> tuple[Run, ...]:
     return tuple(out)
 
 
-def _interlinear(piece: Piece, first: int, alphabet: Alphabet, width: int, whitespace: bool) -> list[Line]:
+def _interlinear(
+    piece: Piece, first: int, alphabet: Alphabet, width: int, whitespace: bool, begins: Collection[int]
+) -> list[Line]:
     """Text above, ids beneath, and labels beneath those where samples have them, in columns."""
     found = glyphs(piece.units, first, alphabet, whitespace=whitespace)
     spelled: list[list[int]] = [[] for _ in piece.units]
@@ -167,9 +181,11 @@ def _interlinear(piece: Piece, first: int, alphabet: Alphabet, width: int, white
     for i, unit in enumerate(ids):
         numbers = (unit,) if labels is None else (unit, labels[i])
         cells = 1 + max(sum(found.cells[k] for k in spelled[i]), 1 + max(len(str(number)) for number in numbers))
-        if used + cells > width and columns:
+        if columns and (used + cells > width or first + i in begins):
             out += _band(found, spelled, ids, labels, first, columns)
             columns, used = [], 0
+        if first + i in begins:
+            out.append(_rule(first + i))
         columns.append((i, min(cells, width)))
         used += cells
         if spelled[i] and found.kinds[spelled[i][-1]] is Kind.BREAK:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from rich.cells import get_character_cell_size
 
@@ -40,8 +40,7 @@ class Pieces(Protocol):
     def pieces(self, tokens: Sequence[int] | Tokens) -> list[bytes | str]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Alphabet:
+class Alphabet(NamedTuple):
     """How ids are read.
 
     Attributes:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.tui.jobs import Job
@@ -17,8 +16,7 @@ from tokfmt.tui.vocabulary import Vocabulary, load
 Stage = Literal["tokenizer", "documents"]
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """What a stage came to: a Vocabulary, an Opened, or an error; None for mere progress."""
 
     session: Session
@@ -39,9 +37,11 @@ class Loading:
         self.job: Job | None = None
         self.stage: Stage | None = None
 
-    def start(self) -> None:
-        """Begin with what was named and is not there."""
-        if self.session.choice is not None and self.session.vocabulary is None:
+    def start(self, vocabulary: Vocabulary | None = None) -> None:
+        """Begin with what was named and is not there; `vocabulary` is what another split is shown with."""
+        if vocabulary is not None and self.session.vocabulary is None:
+            self.take(Result(self.session, "tokenizer", vocabulary))
+        elif self.session.choice is not None and self.session.vocabulary is None:
             self._begin("tokenizer")
         elif self.session.opened.pending and self.session.opened.starts:
             self._begin("documents")
@@ -72,7 +72,11 @@ class Loading:
         elif isinstance(outcome, Opened):
             session.add(outcome)
         elif isinstance(outcome, Exception):
-            session.failure = _worded(outcome, stage)
+            why = _worded(outcome, stage)
+            if stage == "documents":
+                session.give_up(outcome, why)
+            else:
+                session.failure = why
         if stage == "tokenizer":
             session.choice = session.choice if isinstance(outcome, Vocabulary) else None
             self.start()

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tokfmt import registry
 from tokfmt.core.axis import Layout, Separators, TokenReader
 from tokfmt.core.errors import TokfmtError, UnsupportedError
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.glimpse import Glimpsed
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import parse_options
+from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.open import open_source
 from tokfmt.ops.progress import Progress
@@ -42,8 +43,7 @@ _TOLERANT = frozenset({"tail", "fields"})
 """A half sample at the end, or fields beside the text, are no reason to show nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """One way to see a dataset as rows.
 
     Attributes:
@@ -64,12 +64,11 @@ class View:
         return self.name.removesuffix("s")
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(NamedTuple):
     """What a stage has found.
 
     Attributes:
-        format: The format.
+        format: The format; None of what cannot be opened and is of no known one.
         views: Best first.
         separator: How it is known.
         notes: What a person should be told.
@@ -77,7 +76,7 @@ class Opened:
         starts: It starts by itself.
     """
 
-    format: Format
+    format: Format | None
     views: tuple[View, ...]
     separator: Separator
     notes: tuple[str, ...] = ()
@@ -105,7 +104,7 @@ def open_first(request: SourceRequest) -> Opened:
     try:
         return joined(first, open_in_full(request, format_))
     except TokfmtError as error:
-        return replace(first, notes=(*first.notes, str(error)), pending="")
+        return first._replace(notes=(*first.notes, str(error)), pending="")
 
 
 def _tokens(opened: Opened) -> int:
@@ -181,13 +180,14 @@ def _records(reader: RecordReader, count: int) -> View:
 
 
 def open_in_full(
-    request: SourceRequest, format_: Format, tokenizer_eos: int | None = None, progress: Progress | None = None
+    request: SourceRequest, format_: Format | None, tokenizer_eos: int | None = None, progress: Progress | None = None
 ) -> Opened:
-    """Documents or records, however long it takes.
+    """Documents or records, however long it takes; None detects the format.
 
     Raises:
         TokfmtError: It cannot be read, or nothing tells where its documents end.
     """
+    format_ = format_ or registry.detect(Path(request.paths[0]))
     source = open_source(
         request.paths,
         format=format_.name,
@@ -204,12 +204,22 @@ def open_in_full(
     return Opened(format_, (View(name, Viewport(reader), reader),), source.separator, source.notes)
 
 
+def refused(request: SourceRequest) -> Opened:
+    """What there is to show of a dataset that cannot be opened: its format, if that can be told, and no rows."""
+    try:
+        format_ = registry.get(request.format) if request.format else registry.detect(Path(request.paths[0]))
+    except TokfmtError:
+        format_ = None
+    reader = MemoryReader(Ragged.of(()))
+    return Opened(format_, (View("documents", Viewport(reader), reader),), Separator(None))
+
+
 def joined(first: Opened, full: Opened) -> Opened:
     """Both stages: the views of the second, and the samples of the first."""
     fresh = {view.name for view in full.views}
     kept = tuple(view for view in first.views if view.name == "samples" and view.name not in fresh)
     notes = tuple(dict.fromkeys((*full.notes, *first.notes)))
-    return replace(full, views=full.views + kept, notes=notes)
+    return full._replace(views=full.views + kept, notes=notes)
 
 
 def is_small(path: Path) -> bool:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.inside import Field, LocatedRecords, Section, Target, position_of
-from tokfmt.core.records import RecordReader
+from tokfmt.core.inside import Field, Section, Target
 from tokfmt.core.sections import broken
-from tokfmt.tui.session import Session, Where, located
+from tokfmt.tui.session import Session, Where, row_at
 from tokfmt.tui.viewport import Lru
 
 BLOCK = 64
@@ -131,21 +130,3 @@ def lead_of(session: Session, section: Section, field: Field) -> Where | None:
     path = field.path or section.path
     target = field.target or (None if field.offset is None else Target(path, field.offset))
     return None if target is None else row_at(session, target)
-
-
-def row_at(session: Session, target: Target) -> Where | None:
-    """The row and token at a byte of a file. Reads. None when no token lies there.
-
-    Raises:
-        TokfmtError: What is needed to tell is damaged.
-    """
-    reader = session.view.reader
-    if isinstance(reader, RecordReader):
-        if not isinstance(reader, LocatedRecords):
-            return None
-        record = reader.record_at(target.path, target.offset)
-        return None if record is None or record >= session.port.count else (record, 0)
-    position = position_of(reader, target.path, target.offset)
-    if position is None or not 0 <= position + target.beyond < reader.info.tokens:
-        return None
-    return located(session.port, position + target.beyond)

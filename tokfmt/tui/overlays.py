@@ -15,7 +15,6 @@ from tokfmt.core.errors import TokfmtError, printable
 from tokfmt.ops.sources import SourceRequest
 from tokfmt.tui.about import about, bindings_of, help_blocks
 from tokfmt.tui.keyed import Keyed
-from tokfmt.tui.pictures import free_name, refusal, saved
 from tokfmt.tui.session import Session
 from tokfmt.tui.tabs import Entry
 from tokfmt.tui.tabs.tab import Tab
@@ -25,6 +24,7 @@ class Overlays(Keyed):
     """The part of the browser that opens screens."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("V", "split", "Split"),
         Binding("question_mark", "help", "Help", key_display="?"),
         Binding("i", "about", "About this dataset", show=False),
         Binding("d", "datasets", "Datasets", show=False),
@@ -48,8 +48,12 @@ class Overlays(Keyed):
         """Show one of the datasets."""
         raise NotImplementedError
 
-    def pair(self) -> tuple[Session, Session] | None:
-        """The first two datasets, opened; None when the second cannot be, which was said."""
+    def show_split(self, split: str, numbers: Sequence[int] | None = None) -> None:
+        """Show another split of the dataset that is shown, or of some by number; those that do not have it stay."""
+        raise NotImplementedError
+
+    def pair(self) -> tuple[Session, Session]:
+        """The first two datasets, opened."""
         raise NotImplementedError
 
     def pair_waits(self) -> str:
@@ -84,7 +88,24 @@ class Overlays(Keyed):
         then: Callable[[int | None], None] = lambda number: None if number is None else self.show_dataset(number)  # noqa: E731
         self.push_screen(OneOf("Datasets", names, self.current), then)
 
+    async def action_split(self) -> None:
+        """Show the other split, or ask which one of several."""
+        from tokfmt.tui.screens.choice import OneOf
+
+        names = self.session.splits
+        at = names.index(self.session.split)
+        if len(names) == 2:
+            self.show_split(names[1 - at])
+            return
+        then: Callable[[int | None], None] = lambda number: None if number is None else self.show_split(names[number])  # noqa: E731
+        await self.push_screen(OneOf("Splits", list(map(printable, names)), at), then)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """There is another split to show only where there are several."""
+        return len(self.session.splits) > 1 if action == "split" else super().check_action(action, parameters)
+
     async def action_picture(self) -> None:
+        from tokfmt.tui.pictures import free_name, refusal, saved
         from tokfmt.tui.screens.question import Question
 
         drawn = self.export_screenshot(title=self.TITLE)  # before the question covers it
@@ -104,5 +125,7 @@ class Overlays(Keyed):
         yield from super().get_system_commands(screen)
         for owner in (self.tab, self):
             for binding in bindings_of(owner):
+                if not owner.check_action(binding.action.partition("(")[0], ()):
+                    continue
                 run = partial(owner.run_action, binding.action)
                 yield SystemCommand(binding.description, f"key {self.get_key_display(binding)}", run)

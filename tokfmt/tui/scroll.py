@@ -7,12 +7,12 @@ the cut is not seen; in a grid of ids at a whole line. A line is addressed as (c
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tokfmt.core.errors import printable
-from tokfmt.tui.layout import Line, Mode, Run, lines_of, per_line
+from tokfmt.tui.layout import Line, Mode, Run, begins_of, lines_of, per_line
 from tokfmt.tui.letters import Alphabet, Kind
-from tokfmt.tui.viewport import Damage, Lru, Piece, Port, Span, fetched
+from tokfmt.tui.viewport import Damage, Lru, Piece, Port, Span, fetched, padded_from
 
 CHUNK = 1024
 _LOOK = 512  # tokens looked at for a line feed; less than CHUNK, so that cuts stay in order
@@ -27,8 +27,7 @@ class NotLoadedError(Exception):
         self.chunk = chunk
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """Laid-out tokens `start <= i < stop` of a row."""
 
     start: int
@@ -37,8 +36,7 @@ class Chunk:
     piece: Piece | None
 
 
-@dataclass(frozen=True, slots=True)
-class Manner:
+class Manner(NamedTuple):
     """How rows are laid out."""
 
     mode: Mode = Mode.TEXT
@@ -47,7 +45,7 @@ class Manner:
 
 
 class Roll:
-    """One row, laid out in one manner."""
+    """One row, laid out in one manner. Reads at once what tells where its padding begins: `padded`."""
 
     def __init__(self, port: Port, row: int, span: Span, alphabet: Alphabet, manner: Manner) -> None:
         self.port, self.row, self.span, self.alphabet, self.manner = port, row, span, alphabet, manner
@@ -56,6 +54,7 @@ class Roll:
         line = per_line(alphabet.digits, manner.width)
         self.size = max(1, CHUNK // line) * line if self.grid else CHUNK
         self.count = max(1, -(-span.length // self.size))
+        self.padded = padded_from(port, row)
         self._chunks: Lru[int, Chunk] = Lru(64)
 
     def peek(self, number: int) -> Chunk:
@@ -76,9 +75,11 @@ class Roll:
 
     def _made(self, number: int) -> Chunk:
         start, stop = self._begins(number), self._begins(number + 1)
-        piece = fetched(self.port, self.row, start, stop)
+        before = min(1, start)  # what stands before tells whether a document begins here
+        piece = fetched(self.port, self.row, start - before, stop)
         if isinstance(piece, Damage):
             return Chunk(start, stop, _damaged(piece, start, stop, self.manner.width), None)
+        piece = piece._replace(begins=begins_of(piece, self.alphabet)).part(before)
         manner = self.manner
         lines = lines_of(piece, start, self.alphabet, manner.mode, manner.width, manner.whitespace)
         return Chunk(start, stop, lines or [Line((), start, stop)], piece)

@@ -12,16 +12,16 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import TokenReader, sequence_at
+from tokfmt.core.axis import Layout, TokenReader, sequence_at
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.inside import Sampled
+from tokfmt.core.inside import Sampled, Segmented
 from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.ops.padding import padding_of
 
 WINDOW = 4096
 """Units read at once: the beginnings of all rows on a screen may lie far apart."""
@@ -31,6 +31,7 @@ BLOCK = 64
 
 _WINDOWS = 1024  # kept: at most 32 MiB of uint64
 _BLOCKS = 4096
+_FILLED = 1 << 16  # units at the end of a row that are looked at for padding
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -65,28 +66,42 @@ class Lru(Generic[K, V]):
         return len(self._held)
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(NamedTuple):
     """A part that could not be read, and why, in one line."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Where a row lies: its first position on the token axis (None where there is no axis) and its units."""
 
     start: int | None
     length: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Piece:
-    """Some units of a row, all arrays [n]; masks and labels only where samples are stored with them."""
+class Piece(NamedTuple):
+    """Some units of a row, all arrays [n].
+
+    Attributes:
+        units: Ids, or code points.
+        masks, labels: Only where samples are stored with them.
+        begins: Where a document begins in a row; only where the rows say so.
+    """
 
     units: Tokens
     masks: NDArray[np.uint8] | None = None
     labels: NDArray[np.integer] | None = None
+    begins: NDArray[np.bool_] | None = None
+
+    def part(self, start: int, stop: int | None = None) -> Piece:
+        """Units `start <= i < stop` of these."""
+        masks, labels, begins = self.masks, self.labels, self.begins
+        return Piece(
+            self.units[start:stop],
+            None if masks is None else masks[start:stop],
+            None if labels is None else labels[start:stop],
+            None if begins is None else begins[start:stop],
+        )
 
 
 class Port(Protocol):
@@ -180,7 +195,7 @@ class Viewport:
             if window is None or isinstance(window, Damage):
                 return window
             base = number * WINDOW
-            found.append(_cut(window, max(a - base, 0), b - base))
+            found.append(window.part(max(a - base, 0), b - base))
         return _joined(found, self.reader.info.dtype)
 
     def load(self, row: int, start: int, stop: int) -> None:
@@ -200,22 +215,14 @@ class Viewport:
 
     def read(self, start: int, stop: int) -> Piece:
         """Tokens by their positions, not kept: for those who go through many. Raises what the reader does."""
-        units = self.reader.tokens(start, stop)
-        if isinstance(self.reader, Sampled):
-            return Piece(units, self.reader.masks(start, stop), self.reader.labels(start, stop))
-        return Piece(units)
+        reader, units = self.reader, self.reader.tokens(start, stop)
+        begins = reader.begins(start, stop) if isinstance(reader, Segmented) else None
+        if isinstance(reader, Sampled):
+            return Piece(units, reader.masks(start, stop), reader.labels(start, stop), begins)
+        return Piece(units, begins=begins)
 
     def row_at(self, position: int) -> int | None:
         return sequence_at(self.reader, position) if 0 <= position < self.reader.info.tokens else None
-
-
-def _cut(piece: Piece, start: int, stop: int) -> Piece:
-    masks, labels = piece.masks, piece.labels
-    return Piece(
-        piece.units[start:stop],
-        None if masks is None else masks[start:stop],
-        None if labels is None else labels[start:stop],
-    )
 
 
 def _joined(pieces: list[Piece], dtype: np.dtype[np.unsignedinteger]) -> Piece:
@@ -225,5 +232,27 @@ def _joined(pieces: list[Piece], dtype: np.dtype[np.unsignedinteger]) -> Piece:
         return Piece(np.empty(0, dtype))
     masks = [piece.masks for piece in pieces if piece.masks is not None]
     labels = [piece.labels for piece in pieces if piece.labels is not None]
-    units = np.concatenate([piece.units for piece in pieces])
-    return Piece(units, np.concatenate(masks) if masks else None, np.concatenate(labels) if labels else None)
+    begins = [piece.begins for piece in pieces if piece.begins is not None]
+    return Piece(
+        np.concatenate([piece.units for piece in pieces]),
+        np.concatenate(masks) if masks else None,
+        np.concatenate(labels) if labels else None,
+        np.concatenate(begins) if begins else None,
+    )
+
+
+def padded_from(port: Port, row: int) -> int:
+    """The unit of a sample from which on it is only filled up; its length where it is not, or nobody knows. Reads."""
+    span = fetched_span(port, row)
+    if isinstance(span, Damage):
+        return 0
+    if not isinstance(port, Viewport) or port.reader.info.layout is not Layout.SAMPLES:
+        return span.length
+    pad_id = port.reader.info.extras.get("pad_id")
+    known = pad_id if isinstance(pad_id, int) else None
+    if known is None and not port.sampled:
+        return span.length
+    piece = fetched(port, row, max(0, span.length - _FILLED), span.length)
+    if isinstance(piece, Damage):
+        return span.length
+    return span.length - padding_of(piece.units, piece.masks, piece.labels, known)

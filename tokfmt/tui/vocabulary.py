@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokfmt.ops.manifest import read_manifest
 from tokfmt.tui.letters import Pieces
@@ -21,16 +20,14 @@ _PARAMS = "data_params.json"
 _LIMIT = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """A tokenizer by name, and who named it: "--tokenizer", "manifest", "data_params.json", "last time"."""
 
     name: str
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
+class Vocabulary(NamedTuple):
     """A loaded tokenizer; its encoder where there is text to be tokenised."""
 
     handle: TokenizerHandle

@@ -32,11 +32,11 @@ from typing import TYPE_CHECKING
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, look
-from tokfmt.formats.flat_tokens.options import ReadOptions, WriteOptions
 
 if TYPE_CHECKING:  # detection asks every format, and a codec takes 20 ms to load
     from tokfmt.core.audit import Audit, Code, Repair
     from tokfmt.core.inside import Section
+    from tokfmt.formats.flat_tokens.options import ReadOptions, WriteOptions
     from tokfmt.formats.flat_tokens.reader import FlatTokensReader
     from tokfmt.formats.flat_tokens.writer import FlatTokensWriter
 
@@ -54,8 +54,18 @@ class FlatTokens:
     joins = False
     carries = "sequences in order, empty ones too; ids up to 2^31-1"
     cannot = "ids above 2^31-1"
-    read_options = ReadOptions
-    write_options = WriteOptions
+
+    @property
+    def read_options(self) -> type[ReadOptions]:
+        from tokfmt.formats.flat_tokens.options import ReadOptions
+
+        return ReadOptions
+
+    @property
+    def write_options(self) -> type[WriteOptions]:
+        from tokfmt.formats.flat_tokens.options import WriteOptions
+
+        return WriteOptions
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if not probe.is_directory:

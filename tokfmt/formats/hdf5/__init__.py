@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING
 
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, TokenWriter
-from tokfmt.formats.hdf5.options import ReadOptions, WriteOptions
 
 if TYPE_CHECKING:  # detection asks every format
     from tokfmt.core.audit import Audit, Code, Repair
     from tokfmt.core.inside import Section
+    from tokfmt.formats.hdf5.options import ReadOptions, WriteOptions
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _SIGNATURE_AT = (0, *(512 << k for k in range(7)))  # behind a user block
@@ -48,8 +48,18 @@ class Hdf5:
     joins = True
     carries = "sequences in order; ids up to 2^31-1"
     cannot = "empty sequences; sequences that contain the separator"
-    read_options = ReadOptions
-    write_options = WriteOptions
+
+    @property
+    def read_options(self) -> type[ReadOptions]:
+        from tokfmt.formats.hdf5.options import ReadOptions
+
+        return ReadOptions
+
+    @property
+    def write_options(self) -> type[WriteOptions]:
+        from tokfmt.formats.hdf5.options import WriteOptions
+
+        return WriteOptions
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if probe.is_directory:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +151,7 @@ def _attributes(file: File, handle: Any) -> list[Field]:
     expected = f"{len(stored.table):,}"
     told = f"samples in the file; should be {expected}"
     return [
-        replace(field, meaning=told, wrong=True) if field.name == name and field.value not in (expected, "not there")
+        field._replace(meaning=told, wrong=True) if field.name == name and field.value not in (expected, "not there")
         else field
         for field in found
     ]  # fmt: skip

@@ -35,12 +35,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
-from tokfmt.formats.jsonl.options import ReadOptions, WriteOptions
 from tokfmt.formats.jsonl.sniff import sniff
 
 if TYPE_CHECKING:  # detection asks every format, and a JSON decoder takes 10 ms to load
     from tokfmt.core.audit import Audit, Code, Repair
     from tokfmt.core.inside import Section
+    from tokfmt.formats.jsonl.options import ReadOptions, WriteOptions
     from tokfmt.formats.jsonl.reader import JsonlReader
     from tokfmt.formats.jsonl.writer import JsonlWriter
 
@@ -54,8 +54,18 @@ class Jsonl:
     joins = True
     carries = "sequences in order, empty ones too; ids up to 2^32-1; with a tokenizer, text"
     cannot = "fields beside the text or the ids, except from jsonl to jsonl"
-    read_options = ReadOptions
-    write_options = WriteOptions
+
+    @property
+    def read_options(self) -> type[ReadOptions]:
+        from tokfmt.formats.jsonl.options import ReadOptions
+
+        return ReadOptions
+
+    @property
+    def write_options(self) -> type[WriteOptions]:
+        from tokfmt.formats.jsonl.options import WriteOptions
+
+        return WriteOptions
 
     def sniff(self, probe: Probe) -> Confidence | None:
         return sniff(probe)

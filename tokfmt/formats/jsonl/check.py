@@ -17,12 +17,13 @@ from tokfmt.core.audit import Audit
 from tokfmt.core.errors import FormatError, UnsafeError
 from tokfmt.core.format import Finding, Hints
 from tokfmt.formats.jsonl.check_index import IndexAudit
-from tokfmt.formats.jsonl.lines import BOM, Lines, border
+from tokfmt.formats.jsonl.lines import Lines, border
 from tokfmt.formats.jsonl.options import ReadOptions
 from tokfmt.formats.jsonl.parse import Parsed, Parser
 from tokfmt.formats.jsonl.part import Part
 from tokfmt.formats.jsonl.problems import Fault, IdTooLarge
 from tokfmt.formats.jsonl.reader import JsonlReader
+from tokfmt.formats.jsonl.streams import BOM
 
 _DROP = Hints(drop=frozenset({"invalid-lines"}))
 

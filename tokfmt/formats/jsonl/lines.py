@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import UnsafeError
-from tokfmt.formats.jsonl.streams import PIECE, TextFile
+from tokfmt.formats.jsonl.streams import BOM, PIECE, TextFile
 
-BOM = b"\xef\xbb\xbf"
 _NEWLINE, _RETURN, _OPEN, _CLOSE = 10, 13, 123, 125
 
 Positions = NDArray[np.int64]

@@ -14,13 +14,13 @@ from tokfmt.core.files import File
 from tokfmt.core.format import Hints
 from tokfmt.core.inside import Field, Section, Target
 from tokfmt.core.sections import Part, broken, shown
-from tokfmt.formats.jsonl.lines import BOM, Lines, lines_of, walk
+from tokfmt.formats.jsonl.lines import Lines, lines_of, walk
 from tokfmt.formats.jsonl.options import ReadOptions
 from tokfmt.formats.jsonl.parse import Parser
 from tokfmt.formats.jsonl.problems import Fault, Problem
 from tokfmt.formats.jsonl.raw_index import has_index, index_path
 from tokfmt.formats.jsonl.reader import JsonlReader, files_of
-from tokfmt.formats.jsonl.streams import TextFile
+from tokfmt.formats.jsonl.streams import BOM, TextFile
 from tokfmt.formats.pickled_index import EntryTable, start_fields
 
 _READ = 1 << 20  # bytes of a line that are looked at to compare its length with an index entry

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Confidence, Probe
-from tokfmt.formats.jsonl.lines import BOM
-from tokfmt.formats.jsonl.streams import FILE_NAME, TextFile, compression_of
+from tokfmt.formats.jsonl.streams import BOM, FILE_NAME, TextFile, compression_of
 
 _LINES = re.compile(r".*\.(jsonl|ndjson)(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
 _JSON = re.compile(r".*\.json(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)

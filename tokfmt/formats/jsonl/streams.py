@@ -20,6 +20,8 @@ PIECE = 1 << 18
 FILE_NAME = re.compile(r"[^.].*\.jsonl(\.gz|\.zst)?", re.IGNORECASE)
 """Files of a directory that belong to its dataset."""
 
+BOM = b"\xef\xbb\xbf"
+
 Compression = Literal["gzip", "zstandard"]
 _MAGIC: dict[Compression, bytes] = {"gzip": b"\x1f\x8b", "zstandard": b"\x28\xb5\x2f\xfd"}
 _SUFFIX: dict[str, Compression] = {".gz": "gzip", ".zst": "zstandard"}

@@ -10,9 +10,10 @@ import json
 
 import msgspec
 
-from tokfmt.formats.jsonl.lines import BOM, Lines
+from tokfmt.formats.jsonl.lines import Lines
 from tokfmt.formats.jsonl.parse import load, skippable, skippable_line
 from tokfmt.formats.jsonl.problems import Fault
+from tokfmt.formats.jsonl.streams import BOM
 
 _DIGITS = 4300  # what Python converts at most
 _LONG_NUMBER = b"0" * (_DIGITS + 1)

@@ -27,15 +27,13 @@ from typing import TYPE_CHECKING
 
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
 from tokfmt.formats.modalities.header import sniff
-from tokfmt.formats.modalities.options import ReadOptions, WriteOptions
 
 if TYPE_CHECKING:  # detection asks every format
     from tokfmt.core.audit import Audit, Code, Repair
     from tokfmt.core.inside import Section
+    from tokfmt.formats.modalities.options import ReadOptions, WriteOptions
     from tokfmt.formats.modalities.reader import ModalitiesReader
     from tokfmt.formats.modalities.writer import ModalitiesWriter
-
-__all__ = ["FORMAT", "Modalities", "ReadOptions", "WriteOptions"]
 
 
 class Modalities:
@@ -47,8 +45,18 @@ class Modalities:
     joins = False
     carries = "documents in order, empty ones as well; ids up to 2^32-1; separators inside documents"
     cannot = "ids of 2^32 and more"
-    read_options = ReadOptions
-    write_options = WriteOptions
+
+    @property
+    def read_options(self) -> type[ReadOptions]:
+        from tokfmt.formats.modalities.options import ReadOptions
+
+        return ReadOptions
+
+    @property
+    def write_options(self) -> type[WriteOptions]:
+        from tokfmt.formats.modalities.options import WriteOptions
+
+        return WriteOptions
 
     def sniff(self, probe: Probe) -> Confidence | None:
         return sniff(probe)

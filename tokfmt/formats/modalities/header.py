@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tokfmt.core.format import Confidence, Probe
 
@@ -15,8 +14,7 @@ _MEGATRON = b"MMIDIDX\x00\x00"
 _WIDTHS = (1, 2, 3, 4)
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """A header, if the file has one of this kind.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,7 @@ _BLOCK = 1 << 20
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """An entry whose stored offset is not what the lengths before it lead to."""
 
     entry: int
@@ -33,8 +32,7 @@ class Place:
     found: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Index:
+class Index(NamedTuple):
     """A decoded index.
 
     Attributes:

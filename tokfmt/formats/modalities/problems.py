@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tokfmt.core.errors import CorruptError, FormatError, printable
 from tokfmt.core.files import File
@@ -15,8 +15,7 @@ _READ = "tokfmt reads it right; convert it to have it right everywhere"
 _DAMAGED = "The index is damaged or belongs to another file; write it again"
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """One violation of the layout.
 
     Attributes:
@@ -46,8 +45,7 @@ def finding(code: str, severity: str, error: FormatError) -> Finding:
     return Finding(code, severity, error.path, message, remedy, error.offset)
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """What has been found out of a pack: layout, bytes a token, bytes by which every length is too large."""
 
     layout: str

@@ -7,7 +7,7 @@ lies in between (frames, integers of seven bytes and more, negative ones) is lef
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,7 @@ for _key, _head, _bytes, _signed in (
     _LARGEST[_key] = (1 << 8 * _bytes - _signed) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """Consecutive entries.
 
     Attributes:

@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
-from tokfmt.formats.stage1.options import BLOCK_NAME, SAMPLE, ReadOptions, WriteOptions
+from tokfmt.formats.stage1.blocks import BLOCK_NAME, SAMPLE
 
 if TYPE_CHECKING:  # detection asks every format
     from tokfmt.core.audit import Audit, Code
     from tokfmt.core.inside import Section
+    from tokfmt.formats.stage1.options import ReadOptions, WriteOptions
     from tokfmt.formats.stage1.reader import Stage1Reader
     from tokfmt.formats.stage1.writer import Stage1Writer
 
@@ -44,8 +45,18 @@ class Stage1:
     joins = True
     carries = "sequences in order; ids up to 2^31-1"
     cannot = "empty sequences; sequences that contain the separator"
-    read_options = ReadOptions
-    write_options = WriteOptions
+
+    @property
+    def read_options(self) -> type[ReadOptions]:
+        from tokfmt.formats.stage1.options import ReadOptions
+
+        return ReadOptions
+
+    @property
+    def write_options(self) -> type[WriteOptions]:
+        from tokfmt.formats.stage1.options import WriteOptions
+
+        return WriteOptions
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if probe.is_directory:

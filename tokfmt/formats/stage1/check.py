@@ -12,8 +12,9 @@ from tokfmt.core.audit import Audit
 from tokfmt.core.errors import FormatError
 from tokfmt.core.files import File, names_in, natural_key
 from tokfmt.core.format import Finding
+from tokfmt.formats.stage1.blocks import BLOCK_NAME, GPT2_EOS
 from tokfmt.formats.stage1.check_content import LOOK, Content, content_findings, look_at, stream_findings
-from tokfmt.formats.stage1.options import BLOCK_NAME, GPT2_EOS, ReadOptions
+from tokfmt.formats.stage1.options import ReadOptions
 
 _COPY = "Copy it again"
 

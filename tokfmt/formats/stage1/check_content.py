@@ -13,7 +13,7 @@ from tokfmt.core.audit import Audit
 from tokfmt.core.axis import WINDOW, windows
 from tokfmt.core.files import File
 from tokfmt.core.format import Finding
-from tokfmt.formats.stage1.options import GPT2_EOS
+from tokfmt.formats.stage1.blocks import GPT2_EOS
 
 LOOK = 1 << 14
 """Tokens looked at in each of three places of a block, when not all are."""

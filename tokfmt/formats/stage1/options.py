@@ -1,16 +1,12 @@
-"""Names, sizes and options of stage-1 blocks."""
+"""Options of stage-1 blocks."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal
 
 from tokfmt.core.options import option
-
-GPT2_EOS = 50256
-SAMPLE = 8192
-BLOCK_NAME = re.compile(r"stage1_block_(\d+)\.bin")
+from tokfmt.formats.stage1.blocks import SAMPLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from tokfmt.core.format import Hints
 from tokfmt.core.inside import Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.verbatim import Piece
-from tokfmt.formats.stage1.options import BLOCK_NAME, GPT2_EOS, ReadOptions
+from tokfmt.formats.stage1.blocks import BLOCK_NAME, GPT2_EOS
+from tokfmt.formats.stage1.options import ReadOptions
 
 _LOOKED_AT = 1 << 14
 _MOST = 0.9

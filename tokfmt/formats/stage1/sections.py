@@ -12,7 +12,8 @@ from tokfmt.core.errors import FormatError
 from tokfmt.core.files import File, names_in, natural_key
 from tokfmt.core.inside import Field, Section
 from tokfmt.core.sections import Part
-from tokfmt.formats.stage1.options import BLOCK_NAME, GPT2_EOS, ReadOptions
+from tokfmt.formats.stage1.blocks import BLOCK_NAME, GPT2_EOS
+from tokfmt.formats.stage1.options import ReadOptions
 from tokfmt.formats.stage1.reader import suspicions
 
 _FIRST_IDS = 8

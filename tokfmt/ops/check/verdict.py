@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tokfmt.core.audit import Code
 from tokfmt.core.format import Finding
@@ -48,7 +48,7 @@ class Verdict:
         for given in found:
             finding = given
             if not given.remedy and given.code in meanings:
-                finding = replace(given, remedy=f"tokfmt check --explain {given.code} says more")
+                finding = given._replace(remedy=f"tokfmt check --explain {given.code} says more")
             number = self.counts[finding.code] = self.counts.get(finding.code, 0) + 1
             self.severities[finding.severity] = self.severities.get(finding.severity, 0) + 1
             self.unsafe = self.unsafe or (finding.code in meanings and meanings[finding.code].unsafe)

@@ -19,6 +19,7 @@ from tokfmt.tui.bookmarks import Bookmark, Bookmarks
 class BookmarkList(ModalScreen[Bookmark | None]):
     """Asks for a bookmark to go to; dismissed with it, or with None. Some may be removed."""
 
+    CSS_PATH = "../dialogs.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x,delete", "remove", "Remove"),
         Binding("escape,B", "leave", "Close"),
@@ -61,5 +62,7 @@ class BookmarkList(ModalScreen[Bookmark | None]):
 
 
 def _line(one: Bookmark) -> Content:
+    split = f"{printable(one.split)} " if one.split else ""
     unit = f" : {one.unit:,}" if one.unit else ""
-    return Content.assemble((f"{one.view.removesuffix('s')} {one.row:,}{unit}  ", "bold"), printable(one.words))
+    place = f"{one.view.removesuffix('s')} {one.row:,}{unit}  "
+    return Content.assemble((split, "$text-accent"), (place, "bold"), printable(one.words))

@@ -16,6 +16,7 @@ from textual.widgets.option_list import Option
 class OneOf(ModalScreen[int | None]):
     """Asks which one; dismissed with its number, or with None by Escape."""
 
+    CSS_PATH = "../dialogs.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
 
     def __init__(self, text: str, choices: Sequence[str], current: int = 0) -> None:

@@ -31,6 +31,7 @@ class Export(ModalScreen[str | None]):
         sets: Rows by name.
     """
 
+    CSS_PATH = "../dialogs.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
 
     class Told(Message):
@@ -59,7 +60,8 @@ class Export(ModalScreen[str | None]):
             yield Label(f"Which {view.name}? A number · A:B{named}", classes="name", markup=False)
             yield Input(self._what, compact=True, id="what")
             yield Label("To which file?", classes="name")
-            yield Input(f"{Path(self._session.path.name).stem}-{view.name}.jsonl", compact=True, id="path")
+            split = f"-{self._session.split}" if len(self._session.splits) > 1 else ""
+            yield Input(f"{Path(self._session.path.name).stem}{split}-{view.name}.jsonl", compact=True, id="path")
             if self._session.vocabulary is not None and not isinstance(reader, RecordReader):
                 yield Checkbox("as text, not ids", id="text", compact=True)
             yield Label("", id="saying", markup=False)
@@ -139,4 +141,5 @@ class Export(ModalScreen[str | None]):
     def action_leave(self) -> None:
         if self._job is not None:
             self._job.cancel()
+            self.app.notify("The export was stopped.")
         self.dismiss(None)

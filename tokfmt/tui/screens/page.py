@@ -24,6 +24,7 @@ class Page(ModalScreen[None]):
         column: Cells that a block needs; as many stand side by side as there is room for.
     """
 
+    CSS_PATH = "../dialogs.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter,i", "leave", "Close")]
 
     def __init__(self, title: str, blocks: Sequence[tuple[str, Rows]], column: int = 34) -> None:

@@ -23,6 +23,7 @@ class Question(ModalScreen[str | None]):
         check: Says, as one types, what an answer means; raises a TokfmtError when it means nothing, and is not taken.
     """
 
+    CSS_PATH = "../dialogs.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
 
     def __init__(self, text: str, value: str = "", check: Callable[[str], str] | None = None) -> None:

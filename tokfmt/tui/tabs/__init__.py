@@ -5,16 +5,14 @@ To add one: write `tabs/<name>.py` with a subclass of `Tab`, and add its line to
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 if TYPE_CHECKING:
     from tokfmt.tui.tabs.tab import Tab
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A tab.
 
     Attributes:

@@ -9,7 +9,6 @@ from textual.binding import Binding, BindingType
 
 from tokfmt.tui.bookmarks import Bookmark, Bookmarks, bookmark
 from tokfmt.tui.headings import words_of
-from tokfmt.tui.screens.bookmarks import BookmarkList
 from tokfmt.tui.session import Session, Where
 from tokfmt.tui.tabs.tab import Tab
 from tokfmt.tui.viewport import Piece
@@ -45,7 +44,7 @@ class Bookmarking(Tab):
         """Those of a dataset, marked in the list."""
         if other:
             self.bookmarks = Bookmarks(session.path)
-        self.list.bookmarks = self.bookmarks.rows(session.shown)
+        self.list.bookmarks = self.bookmarks.rows(session.shown, session.split)
         self.list.refresh()
 
     def action_bookmark(self) -> None:
@@ -55,11 +54,13 @@ class Bookmarking(Tab):
             piece = session.port.peek(row, 0, HEAD)
             runs = words_of(piece, session.alphabet, _CELLS) if isinstance(piece, Piece) else []
             words = "".join(text for text, _, _ in runs)
-            added = self.bookmarks.toggle(bookmark(session.shown, row, unit, words))
+            added = self.bookmarks.toggle(bookmark(session.shown, row, unit, words, session.split))
             self.notify(f"Bookmark {'on' if added else 'removed from'} {session.view.singular} {row:,}", timeout=2)
             self.show_bookmarks(session, other=False)
 
     async def action_bookmarks(self) -> None:
+        from tokfmt.tui.screens.bookmarks import BookmarkList
+
         if not self.bookmarks.all:
             self.notify("No bookmarks yet: b sets one.")
             return
@@ -72,6 +73,8 @@ class Bookmarking(Tab):
         await self.app.push_screen(BookmarkList(self.bookmarks), chosen)
 
     def _go_to(self, one: Bookmark) -> None:
+        if one.split in self.session.splits:
+            self.app.show_split(one.split)  # type: ignore[attr-defined]
         session = self.session
         if one.view not in {view.name for view in session.opened.views}:
             self.notify(f"That bookmark is in the {one.view}, which are not known yet: v finds them.")

@@ -37,6 +37,7 @@ class CompareTab(Walks):
         Binding("g", "jump", "Go to"),
         Binding("m", "mode", "Text/ids"),
         Binding("v", "view", "View", show=False),
+        Binding("V", "split", "Split of both", show=False),
         Binding("w", "toggle_both('whitespace')", "Whitespace", show=False),
         Binding("l", "toggle_both('wrap')", "Wrap lines", show=False),
         Binding("s", "stack", "Side by side or stacked", show=False),
@@ -61,7 +62,9 @@ class CompareTab(Walks):
         self.session = session
         app = cast("Overlays", self.app)
         sessions = app.pair()
-        if sessions is None:
+        refused = next((one.refused for one in sessions if one.refused is not None), None)
+        if refused is not None:
+            self.refuse(sessions, refused)
             return
         waiting = app.pair_waits()
         if not waiting and not self._viewed:
@@ -120,6 +123,18 @@ class CompareTab(Walks):
             cast("Overlays", self.app).refresh_tabs()
         else:
             self.notify("There is only one view that both have.")
+
+    def action_split(self) -> None:
+        """The next split that both have."""
+        if self.sessions is None:
+            return
+        a, b = self.sessions
+        names = [name for name in a.splits if name in b.splits]
+        if len(names) > 1:
+            at = names.index(a.split) if a.split in names else -1
+            cast("Overlays", self.app).show_split(names[(at + 1) % len(names)], (0, 1))
+        else:
+            self.notify("There are no two splits that both have.")
 
     def action_stack(self) -> None:
         self._stacked = not self.has_class("stacked")

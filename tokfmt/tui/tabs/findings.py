@@ -15,9 +15,8 @@ from tokfmt.core.errors import TokfmtError
 from tokfmt.core.inside import Target
 from tokfmt.ops.check import Demands, Verdict, check, explain
 from tokfmt.tui.jobs import Job
-from tokfmt.tui.outline import row_at
 from tokfmt.tui.screens.page import Page
-from tokfmt.tui.session import Session
+from tokfmt.tui.session import Session, row_at
 from tokfmt.tui.tabs.leads import Leads
 from tokfmt.tui.tabs.working import Working
 from tokfmt.tui.verdicts import ORDER, in_full, nothing_found, summary
@@ -63,9 +62,9 @@ class FindingsTab(Working, Leads):
 
     def _check(self, *, deep: bool) -> None:
         session = self.session
-        request = session.request
+        request = session.asked or session.request  # of all splits, unless one was asked for
         demands = Demands(
-            deep, session.opened.format.name, tuple(request.options), request.eos, request.split, request.text_field
+            deep, session.format_name, tuple(request.options), request.eos, request.split, request.text_field
         )
 
         def work(job: Job) -> Verdict:

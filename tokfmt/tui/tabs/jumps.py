@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
 from tokfmt.core.errors import OptionError, TokfmtError
-from tokfmt.core.inside import Place, place_of, position_of
+from tokfmt.core.inside import Place, Target
 from tokfmt.core.options import parse_count
 from tokfmt.core.records import RecordReader
 from tokfmt.tui.facts import place_of_unit
-from tokfmt.tui.session import Where, located
+from tokfmt.tui.session import Where, row_at
 from tokfmt.tui.tabs.tab import Tab
-from tokfmt.tui.viewport import Span
 from tokfmt.tui.widgets.desked import Desked
 
 
@@ -47,14 +45,16 @@ class Jumps(Tab, Desked):
 
     async def action_jump(self, what: str) -> None:
         view = self.session.view
-        if what == "row":
+        if not self.session.port.count:
+            self.notify(f"There are no {view.name} here.")
+        elif what == "row":
             await self._ask(f"{view.singular} number, 0 to {max(0, view.port.count - 1):,}", self._to_row)
+        elif what == "byte":
+            await self._ask("byte offset, or file:offset", self._to_byte)
         elif isinstance(view.reader, RecordReader):
             self.notify("Records have no token axis: nobody has tokenised them all.", severity="warning")
-        elif what == "token":
-            await self._ask(f"token position, 0 to {max(0, view.reader.info.tokens - 1):,}", self._to_position)
         else:
-            await self._ask("byte offset, or file:offset", self._to_byte)
+            await self._ask(f"token position, 0 to {max(0, view.reader.info.tokens - 1):,}", self._to_position)
 
     async def _ask(self, text: str, then: Callable[[str], None]) -> None:
         from tokfmt.tui.screens.question import Question  # the first screen has no use for an Input, which takes 20 ms
@@ -85,20 +85,27 @@ class Jumps(Tab, Desked):
         self.reveal(position)
 
     def _to_byte(self, answer: str) -> None:
-        name, _, number = answer.rpartition(":")
-        reader, port, (row, unit), offset = self.session.view.reader, self.session.port, self.where, parse_count(number)
-        if isinstance(reader, RecordReader):
-            return
-        span = port.peek_span(row)
-        at = (span.start or 0) + unit if isinstance(span, Span) else 0
-        place = place_of(reader, at) if at < reader.info.tokens else None
-        if place is None:
-            raise OptionError("this format does not tell where its tokens lie")
-        path = place.path.parent / name if name else place.path
-        position = position_of(reader, Path(path), offset)
-        if position is None:
-            raise OptionError(f"byte {offset:,} of {path.name} holds no token")
-        self.ask_where(lambda: located(port, position))
+        session, where, (name, _, number) = self.session, self.where, answer.rpartition(":")
+        offset = parse_count(number)
+        holds = "record" if isinstance(session.view.reader, RecordReader) else "token"
+
+        def find() -> Where | str:
+            place = place_of_unit(session, *where)
+            if place is None:
+                return "this format does not tell where its tokens lie"
+            path = place.path.parent / name if name else place.path
+            try:
+                return row_at(session, Target(path, offset)) or f"byte {offset:,} of {path.name} holds no {holds}"
+            except TokfmtError as error:
+                return str(error)
+
+        self.ask(find, self._to_found)
+
+    def _to_found(self, found: Where | str) -> None:
+        if isinstance(found, str):
+            self.notify(found, severity="error", markup=False)
+        else:
+            self.go(found)
 
     def ask_where(self, find: Callable[[], Where | None]) -> None:
         """Find a place on a worker, then go there."""

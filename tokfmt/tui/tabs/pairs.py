@@ -130,7 +130,12 @@ class Pairs(Tab, Desked):
         lengths = a.length, b.length
         names = titles(self.pair, unit_of(self.sessions), lengths, self.sessions[0].port.unit)
         a.border_title, b.border_title = names
-        for side, session in zip((a, b), self.sessions, strict=True):
-            side.border_subtitle = f"{printable(session.path.name)} · {session.opened.format.name}"
+        self.name_sides(self.sessions)
         cursors = a.pane.cursor, b.pane.cursor
         self.query_one(PairLine).tell(self.sessions, self.pair, self.marks, cursors)
+
+    def name_sides(self, sessions: Sessions) -> None:
+        """Beneath either side: which dataset it is."""
+        for side, session in zip(self.sides, sessions, strict=True):
+            split = f" · {printable(session.split)}" if session.split else ""
+            side.border_subtitle = f"{printable(session.path.name)}{split} · {session.format_name or 'unknown format'}"

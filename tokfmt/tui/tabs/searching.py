@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.tui.finding import Finding
-from tokfmt.tui.hits import Found
-from tokfmt.tui.jobs import Job
-from tokfmt.tui.screens.question import Question
-from tokfmt.tui.session import Session, Where
-from tokfmt.tui.tabs.tab import Tab
-from tokfmt.tui.wanted import Ground, ground_of, meaning, wanted
-from tokfmt.tui.widgets.desked import Desked
+from tokfmt.tui.ground import Ground, ground_of
+from tokfmt.tui.session import Session
+from tokfmt.tui.tabs.seeking import Seeking
 from tokfmt.tui.widgets.findbar import FindBar, filter_words
 from tokfmt.tui.widgets.reader import Reader
-from tokfmt.tui.widgets.sequences import SequenceList
 from tokfmt.tui.widgets.topbar import TopBar
+
+if TYPE_CHECKING:  # what searches is loaded by the first search
+    from tokfmt.tui.finding import Finding
 
 
 class Searched(Message):
@@ -33,82 +30,18 @@ class Searched(Message):
         self.finding = finding
 
 
-class Sought(Message):
-    """A place to go to is known."""
-
-    def __init__(self, then: Callable[[], None]) -> None:
-        super().__init__()
-        self.then = then
-
-
-class Searching(Tab, Desked):
-    """The part of a tab that finds; `list`, `reader`, `where` and `go` are the tab's.
-
-    Attributes:
-        finding: The search whose hits are marked. filtered: The one whose rows are listed. They may be the same.
-    """
+class Searching(Seeking):
+    """The part of a tab that finds; `list`, `reader`, `where` and `go` are the tab's."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "find", "Find", key_display="/"),
-        Binding("full_stop,f3", "hit(1)", "Next hit", show=False),
-        Binding("comma,shift+f3", "hit(-1)", "Previous hit", show=False),
+        *Seeking.BINDINGS,
         Binding("f", "filter", "Filter"),
         Binding("F", "unfilter", "No filter", show=False),
         Binding("escape", "escape", "Stop the search; no mark; no hits", show=False),
     ]
-    finding: Finding | None = None
-    filtered: Finding | None = None
-    _origin: Where | None = None  # where the search began, until it has jumped
-    _seeking = 0  # places that are being looked for
-    _steps = 0  # to go, from where the cursor is
     _ground: Ground | None = None
     _later: Callable[[], None] | None = None  # begins what has to wait
-
-    # what the tab has
-
-    @property
-    def list(self) -> SequenceList:
-        raise NotImplementedError
-
-    @property
-    def reader(self) -> Reader:
-        raise NotImplementedError
-
-    @property
-    def where(self) -> Where:
-        """The row that is shown, and the token under the cursor."""
-        raise NotImplementedError
-
-    def go(self, where: Where) -> None:
-        """Show a row, the cursor on a token of it."""
-        raise NotImplementedError
-
-    @property
-    def idle(self) -> bool:
-        """No search runs, and no hit is being gone to."""
-        return not self._seeking and not self._searches
-
-    @property
-    def _searches(self) -> bool:
-        return any(one.busy for one in (self.finding, self.filtered) if one)
-
-    def _seek(self, work: Callable[[], Where | None], then: Callable[[Where | None], None]) -> None:
-        """Look for a place on a thread of its own: on the desk, the next wish would replace it."""
-        self._seeking += 1
-        generation = self.generation
-
-        def sought(outcome: object) -> None:
-            self._seeking -= 1
-            if isinstance(outcome, Exception):
-                self.notify(f"{type(outcome).__name__}: {outcome}", severity="error", markup=False)
-            elif generation == self.generation:
-                then(cast("Where | None", outcome))
-
-        Job(lambda _: work(), lambda outcome: self.post_message(Sought(partial(sought, outcome))))
-
-    @on(Sought)
-    def _sought(self, message: Sought) -> None:
-        message.then()
 
     # typing
 
@@ -121,6 +54,9 @@ class Searching(Tab, Desked):
         await self._ask_words(f"List only {self.session.view.name} with", words, self.filter)
 
     async def _ask_words(self, text: str, words: str, then: Callable[[str], None]) -> None:
+        from tokfmt.tui.screens.question import Question
+        from tokfmt.tui.wanted import meaning, wanted
+
         def check(answer: str) -> str:
             ground = ground_of(self.session)
             return meaning(wanted(answer, ground), ground.port.unit)
@@ -136,7 +72,7 @@ class Searching(Tab, Desked):
         here = self.where if self.reader.port is self.session.port else (0, 0)
         begun = self._begun(words, here[0], self.find)
         if begun is not None:
-            self._origin = here
+            self.origin = here
             self._keep(begun, self.filtered)
 
     def filter(self, words: str) -> None:
@@ -146,11 +82,14 @@ class Searching(Tab, Desked):
             return
         begun = self._begun(words, 0, self.filter)
         if begun is not None:
-            self._origin = None
+            self.origin = None
             self._keep(begun if begun.marks else self.finding, begun)
 
     def _begun(self, words: str, row: int, again: Callable[[str], None]) -> Finding | None:
         """A search, begun; None when it cannot be, or not yet."""
+        from tokfmt.tui.finding import Finding
+        from tokfmt.tui.wanted import wanted
+
         ground = ground_of(self.session)
         try:
             query = wanted(words, ground)
@@ -171,8 +110,8 @@ class Searching(Tab, Desked):
         changed, self.finding, self.filtered = filtered is not self.filtered, finding, filtered
         if changed:
             self.relist()
-        self._mark()
         self._say()
+        self._mark()
 
     # what comes of it
 
@@ -181,8 +120,8 @@ class Searching(Tab, Desked):
         finding = message.finding
         if finding is self.filtered:
             self._list_found(finding)
-        if finding is self.finding and self._origin is not None:
-            self._jump_first(finding, self._origin)
+        if finding is self.finding and self.origin is not None:
+            self.jump_first(finding, self.origin)
         if finding in (self.finding, self.filtered):
             self._mark()
             self._say()
@@ -202,85 +141,25 @@ class Searching(Tab, Desked):
         if len(rows) and not filtered.kept.has(row) and (row < int(rows[-1]) or not filtered.running):
             self.list.choose(self.list.cursor)
 
-    def _jump_first(self, finding: Finding, origin: Where) -> None:
-        if self.where != origin or (not finding.running and not finding.kept.hits):
-            self._origin = None  # somebody has moved on, or there is nothing
-            return
-
-        def first() -> Where | None:
-            found = finding.first(origin)
-            if found is not None and not self._listed(found):
-                found = self._next(finding, (found.row, found.start), 1)
-            if found is None or (found.wrapped and finding.running and not finding.kept.round):
-                return None
-            self._origin = None
-            return self._arrived(finding, found)
-
-        if finding.kept.hits:
-            self._seek(first, lambda where: None if where is None else self.go(where))
-
-    def action_hit(self, step: int) -> None:
-        """Go to the next hit."""
-        finding = self.finding
-        if finding is not None and finding.ground.port is not self.reader.port:
-            return  # another view is about to be shown
-        if finding is None or not finding.kept.hits:
-            self.notify("Nothing was found yet." if finding else "/ finds something first.")
-            return
-        self._steps += step
-        steps, where, self._origin = self._steps, self.where, None
-
-        def stepped() -> Where | None:
-            found: Found | None = None
-            place = (where[0], finding.at(where, end=steps > 0))
-            for _ in range(abs(steps)):
-                found = self._next(finding, place, 1 if steps > 0 else -1)
-                if found is None:
-                    return None
-                place = (found.row, found.start)
-            return None if found is None else self._arrived(finding, found)
-
-        def then(place: Where | None) -> None:
-            if place is None:
-                self._steps = 0
-                self.notify("No hit is in what is listed: F lists all.")
-            else:
-                self.go(place)
-
-        self._seek(stepped, then)
-
-    def _listed(self, found: Found) -> bool:
-        return self.filtered is None or self.filtered.kept.has(found.row)
-
-    def _next(self, finding: Finding, place: Where, step: int) -> Found | None:
-        """The next hit that is listed."""
-        for _ in range(finding.kept.held):
-            found = finding.kept.following(*place, step)
-            if found is None or self._listed(found):
-                return found
-            place = (found.row, found.start)
-        return None
-
-    def _arrived(self, finding: Finding, found: Found) -> Where:
-        """Where a hit is. On the worker; what is said of it waits in the bar."""
-        bar = self.query_one(FindBar)
-        bar.number, bar.wrapped = found.number, found.wrapped
-        return finding.where(found)
-
     @on(Reader.Moved)
     def _mark_moved(self) -> None:
-        self._steps = 0
+        self.steps = 0
         self._mark()
         self._say()
 
     def _mark(self) -> None:
         """Mark the hits on the screen."""
-        self.query_one(FindBar).mark(self.reader, self.finding)
+        for bar in self.query(FindBar):
+            bar.mark(self.reader, self.finding)
 
     def _say(self) -> None:
         self.list.hits = self.finding.kept if self.finding else None
         self.list.refresh()
-        self.query_one(FindBar).say(self.finding or (self.filtered if self._searches else None))
+        told = self.finding or (self.filtered if self.searches else None)
+        if told is not None and not self.query(FindBar):
+            self.mount(FindBar())
+        for bar in self.query(FindBar):
+            bar.say(told)
         self.screen.query_one(TopBar).say_filter(filter_words(self.filtered) if self.filtered else "")
 
     def titled(self, count: str) -> str:
@@ -294,7 +173,7 @@ class Searching(Tab, Desked):
 
     def action_escape(self) -> None:
         """Stop what runs; with nothing running, take back the mark, then forget the hits."""
-        if self._searches:
+        if self.searches:
             for one in (self.finding, self.filtered):
                 if one is not None:
                     one.cancel()
@@ -317,7 +196,7 @@ class Searching(Tab, Desked):
                 self.filter(filtered.words)
             if not other and finding not in (None, filtered):
                 self.find(finding.words)
-            self._origin = None
+            self.origin = None
         if later is not None and (other or ground.whole):
             self._later = None
             if not other:

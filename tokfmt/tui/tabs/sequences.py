@@ -8,30 +8,26 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Vertical
 
 from tokfmt.tui.about import manner_of, titles
 from tokfmt.tui.facts import TokenFacts, facts_of
-from tokfmt.tui.layout import Mode
 from tokfmt.tui.opening import View
 from tokfmt.tui.session import Session, Where, carried, located
 from tokfmt.tui.tabs.bookmarking import Bookmarking
 from tokfmt.tui.tabs.jumps import Jumps
+from tokfmt.tui.tabs.panes import Panes
 from tokfmt.tui.tabs.searching import Searching
+from tokfmt.tui.tabs.tab import SideBySide
 from tokfmt.tui.tabs.takeaway import TakeAway
 from tokfmt.tui.viewport import Damage
 from tokfmt.tui.widgets.detail import Detail
 from tokfmt.tui.widgets.divider import Divider
-from tokfmt.tui.widgets.findbar import FindBar
 from tokfmt.tui.widgets.reader import Reader
 from tokfmt.tui.widgets.sequences import SequenceList
 
-NARROW = 90
-"""Cells of the reader under which the facts of a token take a line more."""
-NARROWEST, WIDEST, STEP = 20, 80, 5  # per cent
 
-
-class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
+class SequencesTab(Panes, Searching, Bookmarking, TakeAway, Jumps):
     """List, reader, detail."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -39,11 +35,7 @@ class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
         Binding("v", "view", "View"),
         Binding("n", "next(1)", "Next"),
         Binding("p", "next(-1)", "Previous", show=False),
-        Binding("w", "toggle_reader('whitespace')", "Whitespace", show=False),
-        Binding("l", "toggle_reader('wrap')", "Wrap lines", show=False),
-        Binding("z", "zoom", "Zoom", show=False),
-        Binding("less_than_sign", "resize(-1)", "Narrower list", show=False),
-        Binding("greater_than_sign", "resize(1)", "Wider list", show=False),
+        *Panes.BINDINGS,
         *Jumps.BINDINGS,
         *Searching.BINDINGS,
         *Bookmarking.BINDINGS,
@@ -52,17 +44,15 @@ class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
 
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id)
-        self.share = 40
         self._view: View | None = None
 
     def compose(self) -> ComposeResult:
-        with Horizontal():
+        with SideBySide():
             yield SequenceList()
             yield Divider()
             with Vertical(id="reading"):
                 yield Reader()
                 yield Detail()
-        yield FindBar()
 
     @property
     def list(self) -> SequenceList:
@@ -83,11 +73,13 @@ class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
 
     def show(self, session: Session) -> None:
         other = not hasattr(self, "session") or session is not self.session
+        elsewhere = not hasattr(self, "session") or session.path != self.session.path
         self.session = session
+        self._refuse(session)
         before, self._view, where = self._view, session.view, self.where
         self.generation += 1
         if other or before is None:
-            self.go((0, 0))
+            self.go(session.where)
         elif before is session.view:
             self.go(where)
         elif not before.port.count:
@@ -95,7 +87,24 @@ class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
         else:
             self.ask(lambda: carried(before, where, session.view), self.go)
         self.show_bookmarks(session, other=other)
-        self.search_again(session, other=other)
+        self.search_again(session, other=elsewhere or session.refused is not None)
+
+    def _refuse(self, session: Session) -> None:
+        """In place of rows that cannot be shown, say why."""
+        was, error = self.has_class("refused"), session.refused
+        self.set_class(error is not None, "refused")
+        if error is not None:
+            from tokfmt.tui.widgets.refusal import Refusal
+
+            if not self.query(Refusal):
+                self.mount(Refusal())
+            self.query_one(Refusal).say(session, len(self.app.requests))  # type: ignore[attr-defined]
+        if was != (error is not None) and self.app.entry.name == self.id:  # type: ignore[attr-defined]
+            self.call_after_refresh(self.enter)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Where there are no rows, there is nothing to be done with them."""
+        return not self.has_class("refused") and super().check_action(action, parameters)
 
     def go(self, where: Where) -> None:
         """Show a row, the cursor on a token of it."""
@@ -118,7 +127,7 @@ class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
         self.ask(find, lambda where: None if where is None else self.go(where))
 
     def enter(self) -> None:
-        self.list.focus()
+        (self.query_one("#refusal") if self.has_class("refused") else self.list).focus()
 
     def _title(self) -> None:
         reader, reading = self.reader, self.query_one("#reading")
@@ -136,6 +145,7 @@ class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
         session, (row, unit) = self.session, self.where
         self._title()
         if session.port.count and self.reader.port is session.port:
+            session.where = row, unit
             self.ask(
                 lambda: facts_of(session, row, unit),
                 self._detail,
@@ -145,35 +155,10 @@ class SequencesTab(Searching, Bookmarking, TakeAway, Jumps):
         self.query_one(Detail).show(facts, self.session.port.unit)
         self.post_message(self.Seen())
 
-    def on_resize(self) -> None:
-        self.set_class(self.query_one("#reading").size.width < NARROW, "narrow")
-
     # doing
-
-    def action_mode(self) -> None:
-        modes = list(Mode)
-        self.reader.mode = modes[(modes.index(self.reader.mode) + 1) % len(modes)]
-
-    def action_toggle_reader(self, what: str) -> None:
-        setattr(self.reader, what, not getattr(self.reader, what))
 
     def action_view(self) -> None:
         self.app.next_view()  # type: ignore[attr-defined]
 
     def action_next(self, step: int) -> None:
         self.list.choose(self.list.cursor + step)
-
-    def action_zoom(self) -> None:
-        self.toggle_class("zoomed")
-        self.reader.focus()
-
-    def action_resize(self, step: int) -> None:
-        self._split(self.share + step * STEP)
-
-    @on(Divider.Dragged)
-    def _dragged(self, message: Divider.Dragged) -> None:
-        self._split(round(100 * message.column / max(1, self.size.width)))
-
-    def _split(self, share: int) -> None:
-        self.share = max(NARROWEST, min(WIDEST, share))
-        self.list.styles.width = f"{self.share}%"

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from textual.containers import Container
+from textual.containers import Container, Horizontal
 from textual.message import Message
 
 from tokfmt.tui.jobs import Job
 from tokfmt.tui.session import Session, Where
 
 
+class SideBySide(Horizontal):
+    """Panes side by side."""
+
+    BLANK = True  # covered by what it holds
+
+
 class Tab(Container):
     """A tab; `session` is the dataset it shows."""
 
+    BLANK = True  # covered by what it holds
     session: Session
     job: Job | None = None
     """Long work that the tab does, None when it does none."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.tui.finding import Finding
-from tokfmt.tui.screens.export import Export
 from tokfmt.tui.session import Where
 from tokfmt.tui.tabs.tab import Tab
-from tokfmt.tui.taken import Numbers, Taken, taken
 from tokfmt.tui.widgets.reader import Reader
+
+if TYPE_CHECKING:  # exporting takes half of tokfmt, which the first screen does not wait for
+    from tokfmt.tui.finding import Finding
+    from tokfmt.tui.taken import Numbers, Taken
 
 
 class TakeAway(Tab):
@@ -41,6 +42,8 @@ class TakeAway(Tab):
 
     def action_copy(self, ids: bool) -> None:
         """Copy the marked tokens, or all of the row."""
+        from tokfmt.tui.taken import taken
+
         session, (row, _), part = self.session, self.where, self.reader.marked
 
         def work() -> Taken | TokfmtError:
@@ -60,6 +63,8 @@ class TakeAway(Tab):
         self.notify(found.said, title="Copied", markup=False)
 
     async def action_export(self) -> None:
+        from tokfmt.tui.screens.export import Export
+
         sets: dict[str, Numbers] = {}
         if self.filtered is not None:
             sets["listed"] = self.filtered.kept.rows()

@@ -7,6 +7,7 @@ from typing import cast
 from textual import on
 from textual.message import Message
 
+from tokfmt.core.errors import printable
 from tokfmt.tui.comparison import Comparison, Sessions, unit_of
 from tokfmt.tui.overlays import Overlays
 from tokfmt.tui.tabs.pairs import Pairs
@@ -32,11 +33,25 @@ class Walks(Pairs):
     def idle(self) -> bool:
         return self.comparison is None or not self.comparison.walking
 
-    def begin(self, sessions: Sessions) -> None:
-        """Walk through both, from the beginning."""
+    def refuse(self, sessions: Sessions, error: Exception) -> None:
+        """One of both cannot be read: there is nothing to compare."""
+        self._forget()
+        self.sessions = None
+        self.name_sides(sessions)
+        for side in self.sides:
+            side.border_title = "AB"[side.number]
+            refused = sessions[side.number].refused
+            side.show_nothing("cannot be read" if refused else "nothing to compare it with")
+        self.query_one("#verdict", Says).say([(f"✗ {printable(' '.join(str(error).split()))}", "bad")])
+
+    def _forget(self) -> None:
         if self.comparison is not None:
             self.comparison.stop()
         self.comparison = None
+
+    def begin(self, sessions: Sessions) -> None:
+        """Walk through both, from the beginning."""
+        self._forget()
         self.comparison = Comparison(sessions, lambda: self.post_message(self.Walked(self.comparison)))
 
     def say(self, waiting: str = "") -> None:
@@ -92,5 +107,4 @@ class Walks(Pairs):
         self.say()
 
     def on_unmount(self) -> None:
-        if self.comparison is not None:
-            self.comparison.stop()
+        self._forget()

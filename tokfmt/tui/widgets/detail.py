@@ -12,6 +12,9 @@ from tokfmt.core.errors import printable
 from tokfmt.tui.facts import TokenFacts
 from tokfmt.tui.viewport import Damage
 
+NARROW = 90
+"""Cells under which the facts take a line more."""
+
 _BYTES = 12
 _GAP = "   "
 
@@ -37,6 +40,9 @@ class Detail(Static):
         """Say what is known; nothing when there is no token."""
         self._facts, self._unit = facts, unit
         self.refresh()
+
+    def on_resize(self) -> None:
+        self.set_class(self.outer_size.width < NARROW, "narrow")
 
     def render(self) -> Content:
         facts, parts = self._facts, []

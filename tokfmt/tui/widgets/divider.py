@@ -10,15 +10,14 @@ from textual.widget import Widget
 class Divider(Widget):
     """Posts where it is dragged to."""
 
+    BLANK = True
+
     class Dragged(Message):
         """To this column of the screen."""
 
         def __init__(self, column: int) -> None:
             super().__init__()
             self.column = column
-
-    def render(self) -> str:
-        return ""
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         event.stop()

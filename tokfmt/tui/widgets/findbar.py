@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.content import Content
 from textual.widgets import Static
 
 from tokfmt.core.errors import printable
-from tokfmt.tui.finding import Finding
 from tokfmt.tui.headings import short
 from tokfmt.tui.widgets.desked import Desked
 from tokfmt.tui.widgets.reader import Reader
+
+if TYPE_CHECKING:
+    from tokfmt.tui.finding import Finding
 
 _BAR = 12
 

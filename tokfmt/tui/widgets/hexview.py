@@ -64,6 +64,13 @@ class HexView(Lines):
         self.bytes = content
         self.ask(lambda: content.size(path), lambda size: self._opened(path, size, offset, length))
 
+    def clear(self) -> None:
+        """Show nothing."""
+        self.generation += 1
+        self.bytes = self.path = self.damage = None
+        self.file_size, self.marked = 0, range(0)
+        self.goto(0)
+
     def _opened(self, path: Path, size: int | Damage, offset: int, length: int) -> None:
         self.path = path
         self.damage = size if isinstance(size, Damage) else None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.segment import Segment
 
-from tokfmt.tui.layout import Line
+from tokfmt.tui.layout import Line, Run
 from tokfmt.tui.letters import Kind
 from tokfmt.tui.scroll import Scroll
 from tokfmt.tui.viewport import Damage
@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from tokfmt.tui.widgets.reader import Reader
 
 STYLES = {kind: f"reader--{kind.name.lower()}" for kind in Kind}
-CLASSES = {
-    *STYLES.values(), "reader--odd", "reader--even", "reader--masked", "reader--hit", "reader--cursor",
-    "reader--cursor-blurred", "reader--marked",
-}  # fmt: skip
+_PARTS = ("odd", "even", "masked", "padding", "hit", "cursor", "cursor-blurred", "marked")
+CLASSES = {*STYLES.values(), *(f"reader--{part}" for part in _PARTS)}
 _TINTED = {Kind.TEXT, Kind.SPACE, Kind.BREAK, Kind.CONTROL}
 _PLAIN = {Kind.RULE, Kind.DAMAGE}
 
@@ -34,12 +32,8 @@ def painted(reader: Reader, scroll: Scroll, line: Line) -> list[Segment]:
     hits = [hit for hit in reader.hits if hit.start < line.last and hit.stop > line.first]
     segments, marked = [], reader.marked
     for run in line.runs:
-        names = [STYLES[run.kind]]
-        if run.kind in _TINTED and not reader.alphabet.characters:
-            names.append("reader--odd" if run.token & 1 else "reader--even")
+        names = _kind(reader, scroll, run)
         if run.kind not in _PLAIN:
-            if not scroll.counts(run.token):
-                names.append("reader--masked")
             if any(run.token in hit for hit in hits):
                 names.append("reader--hit")
             if run.token in marked:
@@ -48,6 +42,18 @@ def painted(reader: Reader, scroll: Scroll, line: Line) -> list[Segment]:
                 names.append("reader--cursor" if reader.has_focus else "reader--cursor-blurred")
         segments.append(Segment(run.text, reader.get_component_rich_style(*names)))
     return segments
+
+
+def _kind(reader: Reader, scroll: Scroll, run: Run) -> list[str]:
+    """What a token is: its kind, its tint, whether it counts."""
+    if run.kind in _PLAIN:
+        return [STYLES[run.kind]]
+    if run.token >= scroll.roll.padded:
+        return ["reader--padding"]
+    names = [STYLES[run.kind]]
+    if run.kind in _TINTED and not reader.alphabet.characters:
+        names.append("reader--odd" if run.token & 1 else "reader--even")
+    return names if scroll.counts(run.token) else [*names, "reader--masked"]
 
 
 def damaged(reader: Reader, damage: Damage, y: int) -> list[Segment]:

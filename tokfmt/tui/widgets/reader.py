@@ -59,6 +59,8 @@ class Reader(Steps):
         self.generation += 1
         self.port, self.alphabet, manner = port, alphabet, self.manner
         self._opening, self._asked = True, (row, unit)
+        if not self.size.width:
+            return  # it is laid out when it has a width
 
         def work() -> Scroll | Damage:
             span = fetched_span(port, row)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.app import ComposeResult
+from textual.geometry import Region
 from textual.strip import Strip
 
 from tokfmt.tui.widgets.desked import Desked
@@ -13,6 +15,8 @@ from tokfmt.tui.widgets.track import Track
 
 class Roller(Desked, can_focus=True):
     """A widget of lines without end. Subclasses draw them from what is cached, and ask for the rest."""
+
+    _blank: Style
 
     def compose(self) -> ComposeResult:
         yield Track()
@@ -50,7 +54,11 @@ class Roller(Desked, can_focus=True):
         event.stop()
         self.roll(-3)
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self._blank = self.rich_style  # every widget around this one is asked for it, so once for all lines
+        return super().render_lines(crop)
+
     def strip(self, segments: list[Segment], left: int = 0) -> Strip:
         """Segments as a whole line of this widget, from column `left` on."""
         strip = Strip(segments).crop(left, left + self.columns)
-        return strip.extend_cell_length(self.size.width, self.rich_style)
+        return strip.extend_cell_length(self.size.width, self._blank)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,14 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
-from tokfmt.tui.hits import Kept
 from tokfmt.tui.letters import Alphabet
 from tokfmt.tui.viewport import Port
 from tokfmt.tui.widgets.listing import CLASSES, HEAD, head_line, row_line
 from tokfmt.tui.widgets.roller import Roller
 from tokfmt.tui.widgets.track import Track
+
+if TYPE_CHECKING:
+    from tokfmt.tui.hits import Kept
 
 
 class SequenceList(Roller):

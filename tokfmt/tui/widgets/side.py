@@ -65,7 +65,7 @@ class Side(Vertical):
 
     def compose(self) -> ComposeResult:
         yield Pane()
-        yield Static("nothing stands here", classes="nothing")
+        yield Static("", classes="nothing", markup=False)
 
     @property
     def pane(self) -> Pane:
@@ -79,10 +79,18 @@ class Side(Vertical):
 
     def show(self, port: Port, alphabet: Alphabet, row: int | None, unit: int = 0) -> None:
         """Show a row, or nothing; what differs is marked when it is told."""
-        self.set_class(row is None, "absent")
         self.marks, self.row = Marks(), row
-        if row is not None:
+        if row is None:
+            self.show_nothing("nothing stands here")
+        else:
+            self.remove_class("absent")
             self.pane.show(port, alphabet, row, unit)
+
+    def show_nothing(self, why: str) -> None:
+        """Say why nothing is shown."""
+        self.marks, self.row = Marks(), None
+        self.query_one(".nothing", Static).update(why)
+        self.add_class("absent")
 
     def arrive(self, token: int) -> None:
         """Show the same row, the cursor on a token, even when it has yet to be read."""

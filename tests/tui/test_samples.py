@@ -1,0 +1,167 @@
+"""Samples in the browser: padding, borders of documents, and where things lie in files."""
+
+import numpy as np
+import pytest
+from browsing import EVERY, browse, tab_of
+from paths import CORPUS, FIXTURES, TOKENIZER
+
+from tokfmt.core.inside import place_of, position_of
+from tokfmt.ops.open import open_source
+from tokfmt.ops.samples import samples
+from tokfmt.tui.layout import Mode
+from tokfmt.tui.letters import Kind
+from tokfmt.tui.widgets.paint import painted
+
+HDF5 = FIXTURES / "hdf5"
+PADDED = [FIXTURES / "stage1" / "blocks", HDF5 / "new_padded_pad0", HDF5 / "padded_eos", HDF5 / "new_vsl"]
+LINES = CORPUS.read_bytes().splitlines(keepends=True)
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def sample(path, row):
+    return next(samples(path, str(row)).shown)
+
+
+async def to_sample(app, press, row):
+    if app.session.shown != "samples":
+        await press("v")
+    assert app.session.shown == "samples"
+    await press("g", *str(row), "enter")
+
+
+def detail(app):
+    return str(tab_of(app).query_one("#detail").render())
+
+
+def painted_tokens(reader):
+    """The style of each token on the screen."""
+    found = {}
+    for line in reader.lines:
+        if line.runs and line.runs[0].kind is not Kind.RULE:
+            for run, segment in zip(line.runs, painted(reader, reader.scroll, line), strict=True):
+                found.setdefault(run.token, segment.style)
+    return found
+
+
+@pytest.mark.parametrize("tokenizer", [None, str(TOKENIZER)])
+@pytest.mark.parametrize("path", PADDED, ids=lambda path: path.name)
+def test_padding_is_dimmed(path, tokenizer):
+    count = samples(path).samples
+    row = count - 1
+    fill = sample(path, row).padding
+    assert fill
+
+    async def steps(app, press):
+        await to_sample(app, press, row)
+        tab = tab_of(app)
+        length = tab.session.port.peek_span(row).length
+        first = length - fill
+        await press("tab", "end")
+        assert "padding" in detail(app)
+        tab.reader.go_to(first - 1)
+        await press()
+        assert "padding" not in detail(app)
+        styles = painted_tokens(tab.reader)
+        dim = tab.reader.get_component_rich_style("reader--padding")
+        assert styles[first] == dim
+        assert styles.get(first - 2, None) != dim
+        assert min(token for token, style in styles.items() if style == dim) == first
+
+    browse([path], steps, tokenizer=tokenizer)
+
+
+def test_what_is_not_padded_is_not_dimmed():
+    async def steps(app, press):
+        await to_sample(app, press, 0)
+        await press("tab", "end")
+        assert "padding" not in detail(app)
+        reader = tab_of(app).reader
+        dim = reader.get_component_rich_style("reader--padding")
+        assert dim not in painted_tokens(reader).values()
+
+    browse([PADDED[0]], steps)
+
+
+def rules(reader):
+    """The tokens before which a rule is drawn, on the screen."""
+    return [line.first for line in reader.lines if line.runs and line.runs[0].kind is Kind.RULE]
+
+
+@pytest.mark.parametrize(
+    ("path", "row"),
+    [(HDF5 / "new_vsl", 13), (HDF5 / "vsl_old", 3), (PADDED[0], 1)],
+    ids=lambda one: getattr(one, "name", one),
+)
+def test_borders_of_documents_are_drawn_in_a_sample(path, row):
+    begins = [token for token in np.flatnonzero(sample(path, row).begins).tolist() if token]
+
+    async def steps(app, press):
+        await to_sample(app, press, row)
+        reader = tab_of(app).reader
+        for mode in (Mode.TEXT, Mode.IDS, Mode.BOTH):
+            reader.mode = mode
+            await press()
+            last = reader.lines[-1].last
+            assert rules(reader) == [token for token in begins if token < last]
+
+    browse([path], steps, size=(160, 50))
+    if path.parent == HDF5:  # the tokenizer's separator is not that of the blocks
+        browse([path], steps, size=(160, 50), tokenizer=str(TOKENIZER))
+
+
+# where things lie
+
+
+@pytest.mark.parametrize("path", EVERY, ids=lambda path: path.name)
+def test_a_byte_leads_to_its_token(path):
+    reader = open_source([path]).reader
+    place = place_of(reader, reader.info.tokens // 2)
+    position = position_of(reader, place.path, place.offset)
+    row = int(np.searchsorted(reader.offsets(0, reader.info.sequences), position, side="right")) - 1
+    expected = row, position - int(reader.offsets(row, row)[0])
+
+    async def steps(app, press):
+        tab = tab_of(app)
+        begin = place_of(reader, 0).path.parent
+        name = "" if place.path == place_of(reader, 0).path else f"{place.path.relative_to(begin)}:"
+        await ask_byte(app, press, f"{name}{place.offset}")
+        assert tab.where == expected
+        assert tab.list.row == expected[0]
+        await ask_byte(app, press, "123456789012")
+        assert "holds no token" in str(list(app._notifications)[-1].message)
+        assert tab.where == expected
+        await ask_byte(app, press, "no number")
+        assert "no number" in str(list(app._notifications)[-1].message)
+
+    browse([path], steps)
+
+
+async def ask_byte(app, press, answer):
+    await press("o")
+    app.screen.query_one("Input").value = answer
+    await press("enter")
+
+
+@pytest.mark.parametrize("tokenizer", [None, str(TOKENIZER)])
+def test_a_byte_leads_to_its_record_and_back(tokenizer):
+    starts = np.cumsum([0, *map(len, LINES)]).tolist()
+
+    async def steps(app, press):
+        tab = tab_of(app)
+        await ask_byte(app, press, str(starts[7] + 5))
+        assert tab.where == (7, 0)
+        assert f"byte {starts[7]:,} of {CORPUS.name}" in detail(app)
+        await ask_byte(app, press, str(starts[-1]))
+        assert "holds no record" in str(list(app._notifications)[-1].message)
+        assert tab.where == (7, 0)
+        await press("t")
+        assert "no token axis" in str(list(app._notifications)[-1].message)
+        await press("h")
+        assert app.entry.name == "index"
+        assert (app.tab.hex.at, app.tab.hex.marked.start) == (starts[7], starts[7])
+
+    browse([CORPUS], steps, tokenizer=tokenizer)
