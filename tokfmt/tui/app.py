@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.events import Resize
 from textual.message import Message
 from textual.reactive import Reactive
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from tokfmt.core.errors import TokfmtError
@@ -223,10 +225,20 @@ class Browser(Overlays):
         if not switcher.query(f"#{entry.name}"):
             tab = entry.make()
             switcher.mount(tab)  # known to the switcher at once, unlike with its add_content
-            self.call_after_refresh(tab.show, self.session)
+            self.call_after_refresh(self._begin, tab)
         switcher.current = entry.name
         self.query_one(TopBar).choose(entry.name)
         self.call_after_refresh(self.tab.enter)
+
+    def _begin(self, tab: Tab) -> None:
+        """Show the dataset in a tab that is new, and tell its widgets their size.
+
+        Textual does not where anything on the screen was touched between mounting and laying out: a widget that asks
+        for its place then makes it known, and at the layout nothing seems new.
+        """
+        tab.show(self.session)
+        for widget in tab.walk_children(Widget, with_self=True):
+            widget.post_message(Resize(widget.size, widget.virtual_size, widget.container_size))
 
     def action_tab(self, name: str) -> None:
         entry = next(entry for entry in TABS if entry.name == name)
