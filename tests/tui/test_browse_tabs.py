@@ -432,10 +432,17 @@ def test_a_tab_knows_its_size_though_the_screen_was_touched_before_it_was_laid_o
     """Textual tells no size to what became known in between; how often that happens is a matter of timing."""
     module, _, name = tab.partition(":")
     kind = getattr(import_module(f"tokfmt.tui.tabs.{module}"), name)
-    monkeypatch.setattr(kind, "on_mount", lambda self: self.region, raising=False)
+
+    def touch(self):
+        self.screen._compositor._full_map_invalidated = True  # as the layout before leaves it
+        known.append(self.region.width)
+
+    known = []
+    monkeypatch.setattr(kind, "on_mount", lambda self: self.call_later(touch, self), raising=False)
 
     async def steps(app, press):
         await press(key)
+        assert known == [160]
         assert app.tab.has_class("wide")
         await press.pilot.resize_terminal(80, 24)
         await press()

@@ -75,6 +75,7 @@ class Browser(Overlays):
         self.sessions: dict[int, Session] = {0: session, **({} if compared is None else {1: compared})}
         self.tabs = [tab for tab in TABS if len(self.requests) == 2 or not tab.pair]
         self.loadings: dict[int, Loading] = {}
+        self._new: list[Tab] = []  # tabs that have not been laid out
         self._aside: dict[tuple[int, str], Session] = {}  # other splits, as they were left
         self.current, self._tokenizer = 0, tokenizer
         self.entry: Entry = TABS[0] if compared is None else next(tab for tab in TABS if tab.pair)
@@ -93,6 +94,7 @@ class Browser(Overlays):
         yield Keys()
 
     def on_mount(self) -> None:
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._laid_out)
         self.show_dataset(0)
         self._show_tab(self.entry)
         # the footer keeps still while the app is in the background, as a page is until it has the focus
@@ -225,20 +227,22 @@ class Browser(Overlays):
         if not switcher.query(f"#{entry.name}"):
             tab = entry.make()
             switcher.mount(tab)  # known to the switcher at once, unlike with its add_content
-            self.call_after_refresh(self._begin, tab)
+            self._new.append(tab)
+            self.call_after_refresh(tab.show, self.session)
         switcher.current = entry.name
         self.query_one(TopBar).choose(entry.name)
         self.call_after_refresh(self.tab.enter)
 
-    def _begin(self, tab: Tab) -> None:
-        """Show the dataset in a tab that is new, and tell its widgets their size.
+    def _laid_out(self, screen: Screen[object]) -> None:  # noqa: ARG002 - the signal's
+        """Tell the widgets of new tabs their size.
 
         Textual does not where anything on the screen was touched between mounting and laying out: a widget that asks
         for its place then makes it known, and at the layout nothing seems new.
         """
-        tab.show(self.session)
-        for widget in tab.walk_children(Widget, with_self=True):
-            widget.post_message(Resize(widget.size, widget.virtual_size, widget.container_size))
+        for tab in [tab for tab in self._new if tab.size]:
+            self._new.remove(tab)
+            for widget in tab.walk_children(Widget, with_self=True):
+                widget.post_message(Resize(widget.size, widget.virtual_size, widget.container_size))
 
     def action_tab(self, name: str) -> None:
         entry = next(entry for entry in TABS if entry.name == name)

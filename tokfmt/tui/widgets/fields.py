@@ -64,9 +64,9 @@ def _number(number: int | None) -> str:
 
 def fitted(text: str, cells: int) -> str:
     """A text in so many cells; what is cut off is told by an ellipsis."""
-    return (
-        set_cell_size(text, cells) if cell_len(text) <= cells else f"{set_cell_size(text, max(0, cells - 1))}…"[:cells]
-    )
+    if cell_len(text) <= cells or not cells:
+        return set_cell_size(text, cells)
+    return f"{set_cell_size(text, cells - 1)}…"
 
 
 def section_line(parts: Parts, row: Row, line: int) -> list[Segment]:
