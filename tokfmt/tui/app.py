@@ -176,7 +176,8 @@ class Browser(Overlays):
 
     def refresh_tabs(self) -> None:
         for tab in self.query(Tab):
-            tab.show(self.session)
+            if tab.is_mounted:  # else it is about to be shown
+                tab.show(self.session)
         self._say()
 
     def _say(self) -> None:
@@ -228,10 +229,10 @@ class Browser(Overlays):
             tab = entry.make()
             switcher.mount(tab)  # known to the switcher at once, unlike with its add_content
             self._new.append(tab)
-            self.call_after_refresh(tab.show, self.session)
+            tab.call_later(lambda: tab.show(self.session))  # in its own queue, so that it has its widgets by then
         switcher.current = entry.name
         self.query_one(TopBar).choose(entry.name)
-        self.call_after_refresh(self.tab.enter)
+        self.tab.call_after_refresh(self.tab.enter)
 
     def _laid_out(self, screen: Screen[object]) -> None:  # noqa: ARG002 - the signal's
         """Tell the widgets of new tabs their size.
@@ -278,7 +279,8 @@ class Browser(Overlays):
     def go_to_bytes(self, path: Path, offset: int, length: int = 0) -> None:
         """Show bytes of a file in the tab of the index."""
         self.action_tab("index")
-        self.call_after_refresh(lambda: self.tab.reveal_bytes(path, offset, length))
+        tab = self.tab
+        tab.call_after_refresh(lambda: tab.reveal_bytes(path, offset, length))
 
     def action_cancel(self) -> None:
         self.cancel()
