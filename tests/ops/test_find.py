@@ -137,7 +137,11 @@ def test_text(sequences, pattern, each, backwards):
     query = parse_query(f"text:{pattern}")
     found = list(find(reader, query, decoder=DECODER, each=each, backwards=backwards))
     wanted = expected(list(naive(sequences, pattern)), 0, len(sequences), each=each, backwards=backwards)
-    if backwards and pattern in ("aab?", "a*", "[^a]{2}"):  # matches that overlap at a border of pieces may both be told
+    if backwards and pattern in (
+        "aab?",
+        "a*",
+        "[^a]{2}",
+    ):  # matches that overlap at a border of pieces may both be told
         assert {hit.sequence for hit in found} == {hit.sequence for hit in wanted}
         assert [hit.start for hit in found] == sorted((hit.start for hit in found), reverse=True)
     else:

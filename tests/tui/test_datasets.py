@@ -261,6 +261,23 @@ def test_splits_side_by_side():
     browse([STORE, STORE], steps)
 
 
+def test_nothing_of_one_split_is_left_on_the_screen_of_another_that_is_empty():
+    async def steps(app, press):
+        tab = tab_of(app)
+        await press("V")
+        assert app.session.split == "validation"
+        assert reader_text(app)
+        await press("tab", "right", "V")
+        assert app.session.split == "train"
+        assert "nothing to list" in tab.list.render_line(1).text
+        assert reader_text(app) == str(tab.query_one("#detail").render()) == ""
+        await press("g", "r", "n", "c", "b", "end", "V")
+        assert tab.where[0] == 0
+        assert reader_text(app)
+
+    browse([FIXTURES / "flat-tokens" / "train_empty.zarr"], steps)
+
+
 # what cannot be read
 
 

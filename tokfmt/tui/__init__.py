@@ -2,7 +2,7 @@
 
 Without Textual:
     opening      opening in stages: at once, then in full
-    session      one opened dataset: its views, its tokenizer (vocabulary), what is remembered of it
+    session      one opened dataset, or a split of it, or one that cannot be read: its views, its tokenizer (vocabulary)
     loading      the stages that come later; jobs: the threads they run in
     viewport     rows and windows of a token axis, cached; records: the same where there is no token axis
     letters      tokens to glyphs; layout: glyphs to lines; scroll: a row of any length as lines

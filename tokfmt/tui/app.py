@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.events import Resize
 from textual.message import Message
 from textual.reactive import Reactive
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from tokfmt.core.errors import TokfmtError
@@ -79,6 +81,7 @@ class Browser(Overlays):
         self.sessions: dict[int, Session] = {0: session, **({} if compared is None else {1: compared})}
         self.tabs = [tab for tab in TABS if len(self.requests) == 2 or not tab.pair]
         self.loadings: dict[int, Loading] = {}
+        self._new: list[Tab] = []  # tabs that have not been laid out
         self._aside: dict[tuple[int, str], Session] = {}  # other splits, as they were left
         self.current, self._tokenizer = 0, tokenizer
         self.entry: Entry = TABS[0] if compared is None else next(tab for tab in TABS if tab.pair)
@@ -97,6 +100,7 @@ class Browser(Overlays):
         yield Keys()
 
     def on_mount(self) -> None:
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._laid_out)
         self.show_dataset(0)
         self._show_tab(self.entry)
         # the footer keeps still while the app is in the background, as a page is until it has the focus
@@ -178,7 +182,8 @@ class Browser(Overlays):
 
     def refresh_tabs(self) -> None:
         for tab in self.query(Tab):
-            tab.show(self.session)
+            if tab.is_mounted:  # else it is about to be shown
+                tab.show(self.session)
         self._say()
 
     def _say(self) -> None:
@@ -237,10 +242,22 @@ class Browser(Overlays):
         if not switcher.query(f"#{entry.name}"):
             tab = self._made(entry)
             switcher.mount(tab)  # known to the switcher at once, unlike with its add_content
-            self.call_after_refresh(tab.show, self.session)
+            self._new.append(tab)
+            tab.call_later(lambda: tab.show(self.session))  # in its own queue, so that it has its widgets by then
         switcher.current = entry.name
         self.query_one(TopBar).choose(entry.name)
-        self.call_after_refresh(self.tab.enter)
+        self.tab.call_after_refresh(self.tab.enter)
+
+    def _laid_out(self, screen: Screen[object]) -> None:  # noqa: ARG002 - the signal's
+        """Tell the widgets of new tabs their size.
+
+        Textual does not where anything on the screen was touched between mounting and laying out: a widget that asks
+        for its place then makes it known, and at the layout nothing seems new.
+        """
+        for tab in [tab for tab in self._new if tab.size]:
+            self._new.remove(tab)
+            for widget in tab.walk_children(Widget, with_self=True):
+                widget.post_message(Resize(widget.size, widget.virtual_size, widget.container_size))
 
     def action_tab(self, name: str) -> None:
         entry = next(entry for entry in TABS if entry.name == name)
@@ -276,7 +293,8 @@ class Browser(Overlays):
     def go_to_bytes(self, path: Path, offset: int, length: int = 0) -> None:
         """Show bytes of a file in the tab of the index."""
         self.action_tab("index")
-        self.call_after_refresh(lambda: self.tab.reveal_bytes(path, offset, length))
+        tab = self.tab
+        tab.call_after_refresh(lambda: tab.reveal_bytes(path, offset, length))
 
     def action_cancel(self) -> None:
         self.cancel()

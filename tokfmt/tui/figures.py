@@ -117,7 +117,7 @@ def pairs_of(found: Statistics, session: Session) -> list[Pair]:
     lengths = found.lengths
     if lengths is not None and lengths.mean is not None:
         pairs.append(("length", f"{lengths.mean:,.1f} mean, {lengths.min:,} to {lengths.max:,}"))
-        pairs.append(("half are at most", f"{lengths.p50:,} (5 %: {lengths.p5:,}, 95 %: {lengths.p95:,})"))
+        pairs.append(("5/50/95 % of lengths", f"{lengths.p5:,} · {lengths.p50:,} · {lengths.p95:,}"))
     pairs += _shares(found)
     if found.ids is not None:
         pairs += _ids(found)
@@ -147,7 +147,7 @@ def _shares(found: Statistics) -> list[Pair]:
     pairs = [(name, f"{share.count:,} ({share.share:.2%})") for name, share in shares if share is not None]
     again = found.duplicates
     if again is not None:
-        pairs.append(("duplicates", f"{again.sequences:,} ({again.share:.2%}), {again.token_share:.2%} of tokens"))
+        pairs.append(("duplicates", f"{again.sequences:,} ({again.share:.2%}, tokens {again.token_share:.2%})"))
     return pairs
 
 

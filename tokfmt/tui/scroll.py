@@ -225,14 +225,21 @@ class Scroll:
         at = self.here()
         if at < self.top:
             near = self._distance(at, self.top, height)
-            self.top = at if near else self.above(at, height // 2)
+            self.top = at if near else self._middle(at, height)
             return
         down = self._distance(self.top, at, 2 * height)
         under = self._beneath(at)
         if down is None:
-            self.top = self.above(at, height // 2)
+            self.top = self._middle(at, height)
         elif down + under >= height:
             self.top = self.above(at, height - 1 - under)
+
+    def _middle(self, at: At, height: int) -> At:
+        """The top from which a line is in the middle, or lower where what follows it does not reach the last line."""
+        following, below = 0, self._after(at)
+        while below is not None and following < height - 1 - height // 2:
+            following, below = following + 1, self._after(below)
+        return self.above(at, height - 1 - following)
 
     def _beneath(self, at: At) -> int:
         """Lines that belong beneath a line."""

@@ -22,6 +22,16 @@ from tokfmt.tui.session import Session
 from tokfmt.tui.taken import Numbers, chosen_rows, not_written
 
 
+class Tick(Checkbox):
+    """A box whose state is told by more than a colour."""
+
+    BUTTON_INNER = " "
+
+    def watch_value(self) -> None:
+        super().watch_value()
+        self.BUTTON_INNER = "X" if self.value else " "
+
+
 class Export(ModalScreen[str | None]):
     """Writes rows to JSON lines; dismissed with what was written, in words, or with None.
 
@@ -63,7 +73,7 @@ class Export(ModalScreen[str | None]):
             split = f"-{self._session.split}" if len(self._session.splits) > 1 else ""
             yield Input(f"{Path(self._session.path.name).stem}{split}-{view.name}.jsonl", compact=True, id="path")
             if self._session.vocabulary is not None and not isinstance(reader, RecordReader):
-                yield Checkbox("as text, not ids", id="text", compact=True)
+                yield Tick("as text, not ids", id="text", compact=True)
             yield Label("", id="saying", markup=False)
         yield Footer(compact=True)
 

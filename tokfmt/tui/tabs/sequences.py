@@ -117,6 +117,9 @@ class SequencesTab(Panes, Searching, Bookmarking, TakeAway, Jumps):
             self.list.point_at(row)
         if port.count:
             self.reader.show(port, alphabet, row, where[1])
+        else:
+            self.reader.clear(port)
+            self._detail(None)
         self._title()
 
     def reveal(self, position: int) -> None:
@@ -151,7 +154,7 @@ class SequencesTab(Panes, Searching, Bookmarking, TakeAway, Jumps):
                 self._detail,
             )
 
-    def _detail(self, facts: TokenFacts | Damage) -> None:
+    def _detail(self, facts: TokenFacts | Damage | None) -> None:
         self.query_one(Detail).show(facts, self.session.port.unit)
         self.post_message(self.Seen())
 

@@ -62,6 +62,13 @@ def _number(number: int | None) -> str:
     return "" if number is None else f"{number:,}"
 
 
+def fitted(text: str, cells: int) -> str:
+    """A text in so many cells; what is cut off is told by an ellipsis."""
+    if cell_len(text) <= cells or not cells:
+        return set_cell_size(text, cells)
+    return f"{set_cell_size(text, cells - 1)}…"
+
+
 def section_line(parts: Parts, row: Row, line: int) -> list[Segment]:
     """A section: its title, how many fields it has, its file."""
     outline, section = parts.outline, parts.outline.sections[row.section]
@@ -81,11 +88,13 @@ def field_line(parts: Parts, row: Row, line: int) -> list[Segment]:
     cells = [(mark, "wrong"), (f"{_number(field.offset):>{wide.offset}}  ", "offset")]
     if parts.columns >= _NARROW:
         cells.append((f"{_number(field.length or None):>{wide.length}}  ", "length"))
-    cells.append((set_cell_size(field.name, wide.names.get(row.section, _NAME)) + "  ", "name"))
+    cells.append((fitted(field.name, wide.names.get(row.section, _NAME)) + "  ", "name"))
     room = parts.columns - sum(cell_len(text) for text, _ in cells)
     value = wide.values.get(row.section, 0) if field.meaning else cell_len(field.value)
-    cells.append((set_cell_size(field.value, min(value, room)) + "  ", "wrong" if field.wrong else "value"))
-    cells.append((field.meaning, "wrong" if field.wrong else "meaning"))
+    value = min(value, room)
+    cells.append((fitted(field.value, value) + "  ", "wrong" if field.wrong else "value"))
+    left = min(cell_len(field.meaning), max(0, room - value - _GAP))
+    cells.append((fitted(field.meaning, left), "wrong" if field.wrong else "meaning"))
     return _segments(parts, cells, line)
 
 

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from tokfmt.core.errors import printable
 from tokfmt.core.format import Finding
+from tokfmt.tui.widgets.fields import fitted
 from tokfmt.tui.widgets.lines import Lines
 
 MARKS = {"error": "✗", "warning": "▲", "info": "·"}
@@ -70,10 +71,10 @@ class FindingList(Lines):
         cells = [
             (f" {MARKS[severity]} {finding.severity:<8}", severity),
             (f"{finding.code:<7}", "code"),
-            (f"{set_cell_size(place_text(finding), self._place)}  ", "place"),
+            (f"{fitted(place_text(finding), self._place)}  ", "place"),
         ]
         room = max(0, self.columns - sum(cell_len(text) for text, _ in cells))
-        cells.append((set_cell_size(printable(finding.message), room), "message"))
+        cells.append((fitted(printable(finding.message), room), "message"))
         chosen = "findings--cursor" if self.has_focus else "findings--cursor-blurred"
         names = [chosen] if line == self.cursor else []
         return [Segment(text, self.get_component_rich_style(f"findings--{kind}", *names)) for text, kind in cells]

@@ -49,7 +49,8 @@ def row_line(rows: SequenceList, index: int) -> list[Segment]:
     """A row, or nothing below the last."""
     port = rows.port
     if port is None or index >= rows.count:
-        return []
+        nothing = port is not None and not rows.count and index == 0
+        return [Segment("  nothing to list", rows.get_component_rich_style("list--dim"))] if nothing else []
     row, wide = rows.row_of(index), _columns(rows)
     cursor = "" if index != rows.cursor else "list--cursor" if rows.has_focus else "list--cursor-blurred"
 

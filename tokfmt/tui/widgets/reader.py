@@ -76,9 +76,16 @@ class Reader(Steps):
 
         self.ask(work, then)
 
+    def clear(self, port: Port) -> None:
+        """Show nothing of a port that has no rows."""
+        self.generation += 1
+        self.port, self.scroll, self.damage, self._opening = port, None, None, False
+        self.row, self.hits, self.mark_from, self.lines = 0, [], None, []
+        self._settle()
+
     def lay_out(self) -> None:
         """The same row in another manner."""
-        if self.port is not None and self.size.width:
+        if self.port is not None and self.port.count and self.size.width:
             row, unit = self._asked if self._opening else (self.row, self.cursor)
             self.show(self.port, self.alphabet, row, unit)
 
