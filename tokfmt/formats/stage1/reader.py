@@ -18,7 +18,7 @@ from tokfmt.core.verbatim import Piece
 from tokfmt.formats.stage1.blocks import BLOCK_NAME, GPT2_EOS
 from tokfmt.formats.stage1.options import ReadOptions
 
-_LOOKED_AT = 1 << 14
+_LOOKED_AT = 1 << 11  # tokens, of each of a thousand blocks
 _MOST = 0.9
 
 
