@@ -76,6 +76,7 @@ class CompareTab(Walks):
         self.sessions = sessions
         self.see(self.step)
         self.say(waiting)
+        self.post_message(self.Seen())
 
     def _view(self, sessions: Sessions, name: str) -> None:
         for session in sessions:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
@@ -33,6 +35,7 @@ class IndexTab(FileBytes):
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id)
         self._counting = 0
+        self._left: Row | None = None  # the line the cursor was on when other bytes were asked for
 
     def compose(self) -> ComposeResult:
         with Container(id="inside"):
@@ -49,7 +52,7 @@ class IndexTab(FileBytes):
     def show(self, session: Session) -> None:
         if hasattr(self, "session") and session is self.session:
             return
-        self.session, self.bytes, self._counting = session, None, 0
+        self.session, self.bytes, self._counting, self._left = session, None, 0, None
         self.generation += 1
         self.hex.clear()
         self.parts.show(Outline(()))
@@ -81,17 +84,23 @@ class IndexTab(FileBytes):
     def on_resize(self) -> None:
         self.set_class(self.size.width >= WIDE, "wide")
 
+    def reveal_bytes(self, path: Path, offset: int, length: int) -> None:
+        super().reveal_bytes(path, offset, length)
+        self._left = self.parts.row
+
     @on(Parts.Moved)
     def _moved(self) -> None:
-        section, field = self.parts.section, self.parts.field
+        section, field, row = self.parts.section, self.parts.field, self.parts.row
         self.query_one("#field", Static).update("" if field is None else _told(field))
-        if section is None or self.bytes is None or self.hex.has_focus:  # somebody looks at other bytes
+        looks_elsewhere = self.hex.has_focus or row == self._left  # the focus, and this message, may come late
+        if section is None or self.bytes is None or looks_elsewhere:
             return
+        self._left = None
         if field is not None and field.offset is not None:
             self.hex.show(self.bytes, field.path or section.path, field.offset, field.length)
         elif field is not None and field.path is not None:
             self.hex.show(self.bytes, field.path, 0, 0)
-        elif self.hex.path is None and self.session.path.is_file():
+        elif self.hex.bytes is None and self.session.path.is_file():
             self.hex.show(self.bytes, self.session.path, 0, 0)
 
     # sequences
