@@ -177,13 +177,13 @@ ITEMS = 96
 def deflate_seeds():
     rng = np.random.default_rng(2)
     contents = [rng.integers(0, top, ITEMS).astype("<i4").tobytes() for top in (2**31 - 1, 50_000, 2)]
-    found = [(stored_by(c, filters, 4), filters) for c in contents for filters in FILTERS]
+    found = [(stored_by(c, filters, 4), filters, c) for c in contents for filters in FILTERS]
     bombs = [(zlib.compress(bytes(1 << 28), 9), (DEFLATE,)), (zlib.compress(bytes(4 * ITEMS + 4)), (SHUFFLE, DEFLATE))]
-    return found + bombs
+    return found + [(stored, filters, b"") for stored, filters in bombs]
 
 
 def deflate_mutant(rng, seeds, home):
-    stored, filters = rng.choice(seeds)
+    stored, filters, content = rng.choice(seeds)
     stored, mask = pokes(stored, rng, 64), rng.choice([0, 0, 0, 1, 2, 4, 7])
     applied = [number for k, number in enumerate(filters) if not mask >> k & 1]
     expected = unstored(stored, applied, 4 * ITEMS, 4)
@@ -193,6 +193,10 @@ def deflate_mutant(rng, seeds, home):
         if expected is not None:
             raise DiffersError(f"zlib decodes it: {error}") from error
         return refusal(error)
+    if expected is None and found.tobytes() == content:
+        return (
+            "data"  # libdeflate takes the codes 286 and 287 for 285, which zlib refuses; what they stand for is right
+        )
     same(found.tobytes(), expected if expected is not None else b"", "zlib")
     return "data"
 
@@ -211,10 +215,11 @@ def hdf5_mutant(rng, seeds, home):
         data = file.create_dataset(
             "data", (4, *shape[1:]), "<i4", chunks=shape, fletcher32=FLETCHER32 in filters, **how
         )
-        chunks = [stored for stored, applied in seeds if applied == filters]
-        hit = rng.randrange(4)
+        chunks = [(stored, content) for stored, applied, content in seeds if applied == filters]
+        hit, undamaged = rng.randrange(4), b""
         for row in range(4):
-            chunk, mask = rng.choice(chunks), 0
+            (chunk, content), mask = rng.choice(chunks), 0
+            undamaged += content
             if row == hit:
                 chunk, mask = pokes(chunk, rng, 64) or b"x", rng.choice([0, 0, 0, 1, 2, 4, 7])
             data.id.write_direct_chunk((row, 0, 0), chunk, filter_mask=mask)
@@ -224,8 +229,12 @@ def hdf5_mutant(rng, seeds, home):
         table.close()
     except FormatError as error:
         return refusal(error)
-    with h5py.File(path) as file:
-        same(found.tobytes(), file["data"][:].tobytes(), "h5py")
+    try:
+        with h5py.File(path) as file:
+            expected = file["data"][:].tobytes()
+    except OSError:
+        expected = undamaged  # as above: zlib refuses a code that stands for the right thing
+    same(found.tobytes(), expected, "h5py")
     return "data"
 
 
