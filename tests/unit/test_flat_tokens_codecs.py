@@ -115,6 +115,21 @@ def test_few_items_of_every_kind_of_block(codec, shuffle, typesize, content):
         assert np.array_equal(part.view("<u4"), items[start:stop])
 
 
+@pytest.mark.parametrize("flags", range(8))
+def test_few_items_whatever_the_header_says_of_the_shuffle(flags):
+    """A part is what blosc makes of the whole, also where a damaged header has several shuffles (found by the fuzzer)."""
+    raw = bytearray(BLOCKS)
+    raw[2] = raw[2] & ~7 | flags
+    chunk = blob(bytes(raw))
+    try:
+        whole = np.frombuffer(numcodecs.blosc.decompress(bytes(raw)), np.uint8)
+    except RuntimeError:
+        with pytest.raises(FormatError):
+            part_of(chunk, 4 * MANY, 4, 4 * 5000, 4 * 5010)
+        return
+    assert np.array_equal(part_of(chunk, 4 * MANY, 4, 4 * 5000, 4 * 5010), whole[4 * 5000 : 4 * 5010])
+
+
 def test_damage_in_a_block_of_which_few_items_are_wanted():
     """What is not one stream after another is left to blosc, which says what is wrong with it."""
     raw = bytearray(BLOCKS)

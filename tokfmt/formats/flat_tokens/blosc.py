@@ -33,7 +33,7 @@ blosc.use_threads = False
 HEADER = 16
 AGAIN = "Copy it again"
 _LOOK = 512
-_STORED, _BITS, _WHOLE = 2, 4, 16
+_BYTES, _STORED, _BITS, _WHOLE = 1, 2, 4, 16
 _LZ4 = 1
 
 
@@ -129,7 +129,8 @@ def decode_part(blob: Blob, head: Frame, start: int, stop: int) -> NDArray[np.ui
 def _few(blob: Blob, head: Frame, block: int, start: int, stop: int) -> NDArray[np.uint8] | None:
     """A small part of one block, if it is LZ4 of shuffled bits; None also when it is damaged: blosc then says so."""
     size = head.itemsize
-    if head.flags >> 5 != _LZ4 or not head.flags & _BITS or not planes.worthwhile(head.blocksize, size, stop - start):
+    bits = head.flags & (_BYTES | _BITS) == _BITS  # with both flags, blosc shuffles bytes
+    if head.flags >> 5 != _LZ4 or not bits or not planes.worthwhile(head.blocksize, size, stop - start):
         return None
     _, low, end = _places(blob, head, block, block + 1)
     stored = planes.stored_buffer(end - low)
