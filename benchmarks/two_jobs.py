@@ -8,6 +8,7 @@ import os
 
 from benchmarks.cases import case, convert
 from benchmarks.data import HOME, tokenizer
+from tokfmt.run.execute import POOLS
 
 
 def linked(name, pattern, source, times):
@@ -58,6 +59,7 @@ class Text(TwoJobs):
         return linked("corpora", "part-{}.jsonl", "corpus.jsonl", 6)
 
     def write(self, out, jobs):
-        os.environ["RAYON_NUM_THREADS"] = str(jobs)  # as the command line does
+        for pool in POOLS:  # as the command line does
+            os.environ[pool] = str(jobs)
         texts = sorted(self.source().iterdir())
         return convert(texts, out / "x.pbin", tokenizer=str(tokenizer()), jobs=jobs, executor="auto").tokens

@@ -1,6 +1,5 @@
 """`--executor auto`: processes for much text, threads for all else; and how many threads a tokenizer's own pool has."""
 
-import json
 import subprocess
 import sys
 
@@ -9,6 +8,7 @@ import pytest
 import tokfmt
 from paths import FIXTURES, TOKENIZER
 from tokfmt.ops import conversion
+from tokfmt.run.execute import POOLS
 
 TEXT, PACK = FIXTURES / "text" / "corpus.jsonl", FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 
@@ -38,15 +38,16 @@ from tokfmt.cli.main import run
 try:
     run(["convert", *sys.argv[1:], "--quiet"])
 except SystemExit:
-    print(os.environ["RAYON_NUM_THREADS"])
+    print(os.environ["RAYON_NUM_THREADS"], os.environ["FASTOKENS_BPE_THREADS"])
 """
 
 
 @pytest.mark.parametrize(("jobs", "given", "threads"), [(3, None, "3"), (3, "5", "5")])
 def test_a_tokenizer_takes_no_more_threads_than_jobs(tmp_path, monkeypatch, jobs, given, threads):
-    monkeypatch.delenv("RAYON_NUM_THREADS", raising=False)
-    if given:
-        monkeypatch.setenv("RAYON_NUM_THREADS", given)
+    for pool in POOLS:
+        monkeypatch.delenv(pool, raising=False)
+        if given:
+            monkeypatch.setenv(pool, given)
     words = [str(TEXT), str(tmp_path / "x.pbin"), "--tokenizer", str(TOKENIZER), "--jobs", str(jobs)]
     said = subprocess.run([sys.executable, "-c", _SAID, *words], capture_output=True, text=True, check=True)
-    assert json.loads(said.stdout) == int(threads)
+    assert said.stdout.split() == [threads, threads]

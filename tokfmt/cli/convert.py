@@ -65,8 +65,10 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
     quiet, as_json, finishing = given.pop("quiet"), given.pop("as_json"), given.pop("finish")
     given.pop("debug")
     given["manifest"] = not given.pop("no_manifest")
-    # the pools that tokenizers keep for themselves; read when they are first used
-    os.environ.setdefault("RAYON_NUM_THREADS", str(given["jobs"] or os.cpu_count() or 1))
+    from tokfmt.run.execute import POOLS
+
+    for pool in POOLS:  # looked at when a tokenizer is first used
+        os.environ.setdefault(pool, str(given["jobs"] or os.cpu_count() or 1))
     run = _finish(context, sources, given) if finishing else _convert(context, sources)
     began = time.monotonic()
     with Watcher(quiet=quiet) as watcher:

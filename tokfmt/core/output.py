@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.durable import begin_writeback
 from tokfmt.core.files import File
 from tokfmt.core.publish import write_error
 
@@ -37,6 +39,7 @@ class Output:
 
     def __init__(self, path: Path) -> None:
         self.path, self.written, self._fd = path, 0, -1
+        self._first, self._end = sys.maxsize, 0
 
     def __enter__(self) -> Output:
         try:
@@ -48,7 +51,13 @@ class Output:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._end:
+            begin_writeback(self._fd, self._first, self._end - self._first)
         os.close(self._fd)
+
+    def _touched(self, offset: int, length: int) -> None:
+        self._first, self._end = min(self._first, offset), max(self._end, offset + length)
+        self.written += length
 
     def write(self, offset: int, data: bytes | NDArray[np.generic]) -> None:
         """Write all of `data` at byte `offset`.
@@ -63,7 +72,7 @@ class Output:
                 done += os.pwrite(self._fd, view[done : done + (1 << 30)], offset + done)
         except OSError as error:
             raise write_error(self.path, error) from error
-        self.written += done
+        self._touched(offset, done)
 
     def copy(self, offset: int, file: File, begin: int, length: int) -> None:
         """Copy `length` bytes of a file, from its byte `begin`, to byte `offset`; by the kernel, where it can.
@@ -74,23 +83,27 @@ class Output:
         """
         with file.descriptor() as source:
             done = _by_kernel(source, self._fd, begin, offset, length)
-        self.written += done
+        self._touched(offset, done)
         for a in range(done, length, _PIECE):  # what the kernel refuses; its reason comes up again here, worded
             self.write(offset + a, file.read(begin + a, min(_PIECE, length - a)))
 
 
 @contextmanager
-def whole(path: Path, drafts: Path | None = None) -> Iterator[BinaryIO]:
+def whole(path: Path, drafts: Path | None = None, *, stays: bool = False) -> Iterator[BinaryIO]:
     """A new file that gets its name when all of it is written, so that two tasks may write it at the same time.
 
     Args:
         path: Its name.
         drafts: Directory of what is not whole yet; a killed process leaves some there. Default: beside it.
+        stays: It is of the destination, not a part that goes when it has been read.
     """
     draft = (drafts or path.parent) / f"{path.name}.{os.urandom(4).hex()}"
     try:
         with open(draft, "xb") as file:
             yield file
+            if stays:
+                file.flush()
+                begin_writeback(file.fileno())
         os.replace(draft, path)
     except OSError as error:
         raise write_error(path, error) from error

@@ -26,6 +26,9 @@ S = TypeVar("S")
 I = TypeVar("I")  # noqa: E741 - an item
 R = TypeVar("R")
 
+POOLS = ("RAYON_NUM_THREADS", "FASTOKENS_BPE_THREADS")
+"""Environment variables: threads that engines of text take beside those of an executor."""
+
 EXECUTORS = ("serial", "threads", "processes", "dask")
 
 
@@ -130,7 +133,8 @@ def _end_with(parent: int) -> None:
 
     import signal
 
-    os.environ["RAYON_NUM_THREADS"] = "1"  # the processes are the jobs; an engine of text has a pool of its own
+    for pool in POOLS:  # the processes are the jobs
+        os.environ[pool] = "1"
     # the parent decides about Ctrl-C; a worker that raised KeyboardInterrupt would print a traceback
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stop = threading.Event()

@@ -4,7 +4,7 @@
 same tokenizer.json, without its padding, truncation, dropout and templates, so only the text decides about ids. Texts
 are given in batches: one call for each takes the interpreter's lock back as often, for which other threads wait (with
 two jobs no faster than with one), and half as much CPU again. Either engine has a pool of threads of its own for all
-callers, as many as RAYON_NUM_THREADS says: the command line makes that the number of jobs.
+callers (`run.execute.POOLS`): the command line makes it as large as the number of jobs.
 
 Only byte-level tokenizers are trusted to the fast engine unasked. The engines are compared before a run, on strings
 made to part them (`hostile_texts`); in every process on the first texts; and on one text in 1,024 later on, chosen by

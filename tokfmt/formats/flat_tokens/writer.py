@@ -116,7 +116,7 @@ class FlatTokensWriter:
 
     def _put(self, path: Path, data: bytes) -> int:
         """Write a file whole; another task may be writing the same."""
-        with whole(path, self._drafts) as file:
+        with whole(path, self._drafts, stays=True) as file:
             return file.write(data)
 
 
