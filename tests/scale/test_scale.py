@@ -60,7 +60,8 @@ def test_an_index_is_no_python_objects(pack):
     assert len(dataset) == ENTRIES
     assert dataset[ENTRIES - 1].tolist() == [0] * 4
     assert held < 8 * ENTRIES + (8 << 20)
-    assert peak < 16 * ENTRIES + (16 << 20)
+    twice = 8 * ENTRIES if sys.version_info >= (3, 13) else 0  # tracemalloc counts what is shrunk in place
+    assert peak < 16 * ENTRIES + (16 << 20) + twice
     assert len(gc.get_objects()) - before < 20_000
 
 
