@@ -178,4 +178,6 @@ async def _keys(app, keys):
             app.screen.call_after_refresh(drawn.set)
             await drawn.wait()  # pilot.press would wait for the search to be over
             pressed += 1
-        return (time.monotonic() - began) / pressed
+        each = (time.monotonic() - began) / pressed
+        await asyncio.sleep(0.5)  # the last key may be on its way, and needs a screen
+        return each

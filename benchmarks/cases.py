@@ -11,6 +11,7 @@ empty directory, and perhaps `prepare()`, which runs before and is not measured.
                                                                                     >= 300 M/s    tokfmt's millions a second
 """
 
+import os
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -81,10 +82,13 @@ def load():
         import_module(f"benchmarks.{module}")
 
 
-def convert(*words, **how):
+def convert(*words, jobs=1, **how):
     import tokfmt
+    from tokfmt.run.execute import POOLS
 
-    return tokfmt.convert(*words, manifest=False, jobs=how.pop("jobs", 1), **how)
+    for pool in POOLS:  # as the command line does
+        os.environ[pool] = str(jobs)
+    return tokfmt.convert(*words, manifest=False, jobs=jobs, **how)
 
 
 def documents():

@@ -9,7 +9,6 @@ import os
 
 from benchmarks.cases import case, convert
 from benchmarks.data import HOME, tokenizer
-from tokfmt.run.execute import POOLS
 
 EXECUTORS = {1: "serial", 2: "auto"}
 
@@ -64,7 +63,5 @@ class Text(TwoJobs):
         return linked("corpora", "part-{}.jsonl", "corpus.jsonl", 12)
 
     def write(self, out, jobs):
-        for pool in POOLS:  # as the command line does
-            os.environ[pool] = str(jobs)
         texts = sorted(self.source().iterdir())
         return convert(texts, out / "x.pbin", tokenizer=str(tokenizer()), jobs=jobs, executor=EXECUTORS[jobs]).tokens
