@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, look
+from tokfmt.core.options import Late
 
 if TYPE_CHECKING:  # detection asks every format, and a codec takes 20 ms to load
     from tokfmt.core.audit import Audit, Code, Repair
@@ -55,17 +56,8 @@ class FlatTokens:
     carries = "sequences in order, empty ones too; ids up to 2^31-1"
     cannot = "ids above 2^31-1"
 
-    @property
-    def read_options(self) -> type[ReadOptions]:
-        from tokfmt.formats.flat_tokens.options import ReadOptions
-
-        return ReadOptions
-
-    @property
-    def write_options(self) -> type[WriteOptions]:
-        from tokfmt.formats.flat_tokens.options import WriteOptions
-
-        return WriteOptions
+    read_options = Late("tokfmt.formats.flat_tokens.options", "ReadOptions")
+    write_options = Late("tokfmt.formats.flat_tokens.options", "WriteOptions")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if not probe.is_directory:

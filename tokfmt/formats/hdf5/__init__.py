@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, TokenWriter
+from tokfmt.core.options import Late
 
 if TYPE_CHECKING:  # detection asks every format
     from tokfmt.core.audit import Audit, Code, Repair
@@ -49,17 +50,8 @@ class Hdf5:
     carries = "sequences in order; ids up to 2^31-1"
     cannot = "empty sequences; sequences that contain the separator"
 
-    @property
-    def read_options(self) -> type[ReadOptions]:
-        from tokfmt.formats.hdf5.options import ReadOptions
-
-        return ReadOptions
-
-    @property
-    def write_options(self) -> type[WriteOptions]:
-        from tokfmt.formats.hdf5.options import WriteOptions
-
-        return WriteOptions
+    read_options = Late("tokfmt.formats.hdf5.options", "ReadOptions")
+    write_options = Late("tokfmt.formats.hdf5.options", "WriteOptions")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if probe.is_directory:

@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
+from tokfmt.core.options import Late
 from tokfmt.formats.jsonl.sniff import sniff
 
 if TYPE_CHECKING:  # detection asks every format, and a JSON decoder takes 10 ms to load
@@ -55,17 +56,8 @@ class Jsonl:
     carries = "sequences in order, empty ones too; ids up to 2^32-1; with a tokenizer, text"
     cannot = "fields beside the text or the ids, except from jsonl to jsonl"
 
-    @property
-    def read_options(self) -> type[ReadOptions]:
-        from tokfmt.formats.jsonl.options import ReadOptions
-
-        return ReadOptions
-
-    @property
-    def write_options(self) -> type[WriteOptions]:
-        from tokfmt.formats.jsonl.options import WriteOptions
-
-        return WriteOptions
+    read_options = Late("tokfmt.formats.jsonl.options", "ReadOptions")
+    write_options = Late("tokfmt.formats.jsonl.options", "WriteOptions")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         return sniff(probe)

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
+from tokfmt.core.options import Late
 from tokfmt.formats.modalities.header import sniff
 
 if TYPE_CHECKING:  # detection asks every format
@@ -46,17 +47,8 @@ class Modalities:
     carries = "documents in order, empty ones as well; ids up to 2^32-1; separators inside documents"
     cannot = "ids of 2^32 and more"
 
-    @property
-    def read_options(self) -> type[ReadOptions]:
-        from tokfmt.formats.modalities.options import ReadOptions
-
-        return ReadOptions
-
-    @property
-    def write_options(self) -> type[WriteOptions]:
-        from tokfmt.formats.modalities.options import WriteOptions
-
-        return WriteOptions
+    read_options = Late("tokfmt.formats.modalities.options", "ReadOptions")
+    write_options = Late("tokfmt.formats.modalities.options", "WriteOptions")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         return sniff(probe)

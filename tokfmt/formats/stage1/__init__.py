@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
+from tokfmt.core.options import Late
 from tokfmt.formats.stage1.blocks import BLOCK_NAME, SAMPLE
 
 if TYPE_CHECKING:  # detection asks every format
@@ -46,17 +47,8 @@ class Stage1:
     carries = "sequences in order; ids up to 2^31-1"
     cannot = "empty sequences; sequences that contain the separator"
 
-    @property
-    def read_options(self) -> type[ReadOptions]:
-        from tokfmt.formats.stage1.options import ReadOptions
-
-        return ReadOptions
-
-    @property
-    def write_options(self) -> type[WriteOptions]:
-        from tokfmt.formats.stage1.options import WriteOptions
-
-        return WriteOptions
+    read_options = Late("tokfmt.formats.stage1.options", "ReadOptions")
+    write_options = Late("tokfmt.formats.stage1.options", "WriteOptions")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if probe.is_directory:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
 from tokfmt.tui.bookmarks import Bookmark, Bookmarks, bookmark
 from tokfmt.tui.headings import words_of
-from tokfmt.tui.session import Session, Where
-from tokfmt.tui.tabs.tab import Tab
+from tokfmt.tui.session import Session
+from tokfmt.tui.tabs.rows import RowsTab
 from tokfmt.tui.viewport import Piece
 from tokfmt.tui.widgets.listing import HEAD
-from tokfmt.tui.widgets.sequences import SequenceList
 
 _CELLS = 40
 
 
-class Bookmarking(Tab):
+class Bookmarking(RowsTab):
     """The bookmarks of a tab that shows rows; `list`, `where` and `ask_where` are the tab's."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -26,19 +24,6 @@ class Bookmarking(Tab):
         Binding("B", "bookmarks", "List bookmarks", show=False),
     ]
     bookmarks: Bookmarks
-
-    @property
-    def list(self) -> SequenceList:
-        raise NotImplementedError
-
-    @property
-    def where(self) -> Where:
-        """The row that is shown, and the token under the cursor."""
-        raise NotImplementedError
-
-    def ask_where(self, find: Callable[[], Where | None]) -> None:
-        """Find a place on a worker, then go there."""
-        raise NotImplementedError
 
     def show_bookmarks(self, session: Session, *, other: bool) -> None:
         """Those of a dataset, marked in the list."""

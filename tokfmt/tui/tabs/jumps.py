@@ -14,11 +14,11 @@ from tokfmt.core.options import parse_count
 from tokfmt.core.records import RecordReader
 from tokfmt.tui.facts import place_of_unit
 from tokfmt.tui.session import Where, row_at
-from tokfmt.tui.tabs.tab import Tab
+from tokfmt.tui.tabs.rows import RowsTab
 from tokfmt.tui.widgets.desked import Desked
 
 
-class Jumps(Tab, Desked):
+class Jumps(RowsTab, Desked):
     """The jumps of a tab that shows rows; `where` and `go` are the tab's."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -28,15 +28,6 @@ class Jumps(Tab, Desked):
         Binding("r", "random", "Random", show=False),
         Binding("h", "bytes", "Bytes of the token", show=False),
     ]
-
-    @property
-    def where(self) -> Where:
-        """The row that is shown, and the token under the cursor."""
-        raise NotImplementedError
-
-    def go(self, where: Where) -> None:
-        """Show a row, the cursor on a token of it."""
-        raise NotImplementedError
 
     def action_random(self) -> None:
         count = self.session.port.count
@@ -106,10 +97,6 @@ class Jumps(Tab, Desked):
             self.notify(found, severity="error", markup=False)
         else:
             self.go(found)
-
-    def ask_where(self, find: Callable[[], Where | None]) -> None:
-        """Find a place on a worker, then go there."""
-        raise NotImplementedError
 
     def action_bytes(self) -> None:
         """Show where the token under the cursor lies, in the index."""

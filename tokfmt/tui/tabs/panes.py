@@ -8,15 +8,13 @@ from textual import on
 from textual.binding import Binding, BindingType
 
 from tokfmt.tui.layout import Mode
-from tokfmt.tui.tabs.tab import Tab
+from tokfmt.tui.tabs.rows import RowsTab
 from tokfmt.tui.widgets.divider import Divider
-from tokfmt.tui.widgets.reader import Reader
-from tokfmt.tui.widgets.sequences import SequenceList
 
 NARROWEST, WIDEST, STEP = 20, 80, 5  # per cent
 
 
-class Panes(Tab):
+class Panes(RowsTab):
     """The part of a tab that has a list beside a reader; both are the tab's."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -27,14 +25,6 @@ class Panes(Tab):
         Binding("greater_than_sign", "resize(1)", "Wider list", show=False),
     ]
     share = 40
-
-    @property
-    def list(self) -> SequenceList:
-        raise NotImplementedError
-
-    @property
-    def reader(self) -> Reader:
-        raise NotImplementedError
 
     def action_mode(self) -> None:
         modes = list(Mode)

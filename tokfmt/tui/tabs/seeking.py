@@ -12,11 +12,9 @@ from textual.message import Message
 
 from tokfmt.tui.jobs import Job
 from tokfmt.tui.session import Where
-from tokfmt.tui.tabs.tab import Tab
+from tokfmt.tui.tabs.rows import RowsTab
 from tokfmt.tui.widgets.desked import Desked
 from tokfmt.tui.widgets.findbar import FindBar
-from tokfmt.tui.widgets.reader import Reader
-from tokfmt.tui.widgets.sequences import SequenceList
 
 if TYPE_CHECKING:  # what searches is loaded by the first search
     from tokfmt.tui.finding import Finding
@@ -31,7 +29,7 @@ class Sought(Message):
         self.then = then
 
 
-class Seeking(Tab, Desked):
+class Seeking(RowsTab, Desked):
     """The part of a tab that goes to hits; `list`, `reader`, `where` and `go` are the tab's.
 
     Attributes:
@@ -51,23 +49,6 @@ class Seeking(Tab, Desked):
     _seeking = 0  # places that are being looked for
 
     # what the tab has
-
-    @property
-    def list(self) -> SequenceList:
-        raise NotImplementedError
-
-    @property
-    def reader(self) -> Reader:
-        raise NotImplementedError
-
-    @property
-    def where(self) -> Where:
-        """The row that is shown, and the token under the cursor."""
-        raise NotImplementedError
-
-    def go(self, where: Where) -> None:
-        """Show a row, the cursor on a token of it."""
-        raise NotImplementedError
 
     @property
     def idle(self) -> bool:

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding, BindingType
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.tui.session import Where
-from tokfmt.tui.tabs.tab import Tab
-from tokfmt.tui.widgets.reader import Reader
+from tokfmt.tui.tabs.rows import RowsTab
 
 if TYPE_CHECKING:  # exporting takes half of tokfmt, which the first screen does not wait for
     from tokfmt.tui.finding import Finding
     from tokfmt.tui.taken import Numbers, Taken
 
 
-class TakeAway(Tab):
+class TakeAway(RowsTab):
     """The part of a tab that takes away; `reader`, `where`, `finding` and `filtered` are the tab's."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -27,15 +25,6 @@ class TakeAway(Tab):
     ]
     finding: Finding | None
     filtered: Finding | None
-
-    @property
-    def reader(self) -> Reader:
-        raise NotImplementedError
-
-    @property
-    def where(self) -> Where:
-        """The row that is shown, and the token under the cursor."""
-        raise NotImplementedError
 
     def action_mark(self) -> None:
         self.reader.toggle_mark()
