@@ -1,8 +1,12 @@
 # make demo   sets up and runs the main job on files in fixtures/
 # make test   sets up and passes all tests, lint, types and import contracts
+# make test-fast  all tests but those marked slow: of more than about 5 s, or at every moment of a conversion
 # make fuzz   the fuzzers and the survival harness at length (FUZZ=1000000 mutations, every fault at every moment)
+# make compat the code of upstream packages, each in an environment of its own under .venv/compat (13 GB, once), reads
+#             what tokfmt wrote and writes what tokfmt reads (ONLY="mds megatron"); prints a table
 # make bench  prints ratios against the peers' methods
 # make lint   ruff, mypy, import-linter
+# make constraints.txt   the versions of uv.lock, for pip
 
 UV_VERSION := 0.13.8
 BIN := .venv/bin
@@ -11,7 +15,7 @@ STAMP := .venv/.synced
 export PYTHONDONTWRITEBYTECODE :=
 PYTEST_JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test fuzz bench lint format clean setup
+.PHONY: demo test test-fast fuzz compat bench lint format clean setup
 
 setup: $(STAMP)
 
@@ -26,6 +30,9 @@ $(STAMP): $(UV) pyproject.toml uv.lock
 	$(UV) sync --quiet --frozen --all-extras --python $(BIN)/python
 	@touch $@
 
+constraints.txt: $(UV) uv.lock
+	$(UV) export --quiet --frozen --no-dev --all-extras --no-hashes --no-emit-project --no-annotate --no-header > $@
+
 demo: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash fixtures/demo.sh
 
@@ -33,14 +40,21 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
 	$(BIN)/lint-imports --no-cache
 
 test: $(STAMP) lint
 	@tests/system.sh
-	$(BIN)/python -m pytest -n $(PYTEST_JOBS)
+	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --durations=20
+
+test-fast: $(STAMP)
+	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --durations=20 -m "not slow"
 
 fuzz: $(STAMP)
 	FUZZ=$(or $(FUZZ),1000000) $(BIN)/python -m pytest -n $(PYTEST_JOBS) tests/fuzz tests/survival tests/unit/test_pickled_index.py
+
+compat: $(STAMP)
+	$(BIN)/python -m tests.compat $(ONLY)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(ONLY)

@@ -1,9 +1,12 @@
-"""python -m benchmarks [WORD]: run the cases whose name holds WORD, peer and tokfmt alternately; print and keep the table.
+"""python -m benchmarks [WORD] [--append]: run the cases whose name holds WORD, peer and tokfmt alternately; print and keep the table.
+
+The whole table is kept in RESULTS.md; of some cases, the rows take the place of theirs with --append.
 
 Every side of every run is a process of its own, imports included; the two sides take turns in one go, so that what else the
 machine does meets both. Of the ratios of the runs the median counts. What is above 1 is faster than the peer.
 """
 
+import math
 import statistics
 import sys
 import time
@@ -21,6 +24,7 @@ COLUMNS = ("work", "measure", "CPU s", "wall s", "peak MB", "peer", "tokfmt", "r
 EXPLAINED = """\
 CPU s, wall s and peak MB are `peer / tokfmt`, of one process each (its children included; peak MB is the largest process).
 The two sides do not always do the same amount of work; `peer` and `tokfmt` are rates, or seconds for one of what is measured.
+Conversions write manifests, as is the default.
 `others` is the share of the machine that other programs used during the row: ratios by wall time need it to be near 0.
 """
 
@@ -37,6 +41,8 @@ def row(case):
 
 def cells(case, runs, others):
     peer, ours = ([run[i] for run in runs] for i in (0, 1))
+    if any(one["amount"] is None for one in peer):
+        return without_peer(case, ours, others)
     ratio = statistics.median(case.worth(b) / case.worth(a) for a, b in runs)
 
     def both(key, scale, digits):
@@ -46,9 +52,19 @@ def cells(case, runs, others):
 
     rates = [case.worded(statistics.median(case.worth(one) for one in which)) for which in (peer, ours)]
     met = case.met(ratio, *(statistics.median(case.worth(one) for one in which) for which in (peer, ours)),
-                   max(one["rss"] for one in ours))  # fmt: skip
+                   [max(one["rss"] for one in which) for which in (peer, ours)])  # fmt: skip
     return (case.name, case.measure, both("cpu", 1, 2), both("wall", 1, 2), both("rss", 1e-6, 0), *rates,
             f"**{ratio:.2f}**", case.goal, "yes" if met else "no", f"{others:.0%}")  # fmt: skip
+
+
+def without_peer(case, ours, others):
+    """The row of a peer that cannot be installed here: tokfmt's own figures, and the goals that are of these alone."""
+    worth = statistics.median(case.worth(one) for one in ours)
+    figures = [f"– / {statistics.median(one[key] for one in ours) * scale:,.{digits}f}"
+               for key, scale, digits in (("cpu", 1, 2), ("wall", 1, 2), ("rss", 1e-6, 0))]  # fmt: skip
+    met = case.met(math.inf, math.inf, worth, [0, max(one["rss"] for one in ours)])
+    return (case.name, case.measure, *figures, "not to be installed", case.worded(worth), "–", case.goal,
+            "yes" if met else "no", f"{others:.0%}")  # fmt: skip
 
 
 def line(words):
@@ -56,7 +72,8 @@ def line(words):
 
 
 def main():
-    word = (sys.argv[1] if len(sys.argv) > 1 else "").lower()
+    words = [word for word in sys.argv[1:] if word != "--append"]
+    word = (words[0] if words else "").lower()
     load()
     make()
     began = time.monotonic()
@@ -77,6 +94,21 @@ def main():
     took = f"The whole table took {(time.monotonic() - began) / 60:.1f} minutes."
     if not word:
         RESULTS.write_text("\n".join([*head, *table, "", EXPLAINED + took]) + "\n")
+    elif "--append" in sys.argv:
+        append(table[2:])
+
+
+def append(rows):
+    """Rows run again take the place of those of the same work in RESULTS.md; new ones come last."""
+    kept = RESULTS.read_text().splitlines()
+    for row in rows:
+        name = row.split(" | ")[0]
+        at = next((i for i, old in enumerate(kept) if old.split(" | ")[0] == name), None)
+        if at is not None:
+            kept[at] = row
+        else:
+            kept.insert(max(i for i, old in enumerate(kept) if old.startswith("| ")) + 1, row)
+    RESULTS.write_text("\n".join(kept) + "\n")
 
 
 if __name__ == "__main__":

@@ -88,9 +88,9 @@ class Jump:
         return p50(lambda back: os.pread(fd, 8192, os.fstat(fd).st_size // 2 - back * 8192), range(40))
 
     def tokfmt(self, out):
-        from tokfmt.ops.sources import SourceRequest
-        from tokfmt.tui.opening import open_first, open_in_full
-        from tokfmt.tui.viewport import Viewport, fetched, fetched_span
+        from tokfmt.ops.source.request import SourceRequest
+        from tokfmt.tui.session import open_first, open_in_full
+        from tokfmt.tui.rows import Viewport, fetched, fetched_span
 
         request = SourceRequest((self.data(),), eos="none")
         reader = open_in_full(request, open_first(request).format).views[0].reader
@@ -124,9 +124,9 @@ class Find:
         return done
 
     def tokfmt(self, out):
-        from tokfmt.ops.find import find
-        from tokfmt.ops.open import open_source
-        from tokfmt.ops.query import TokenQuery
+        from tokfmt.ops.look.search import find
+        from tokfmt.ops.source.opened import open_source
+        from tokfmt.ops.look.query import TokenQuery
 
         reader = open_source([HOME / "merge-0.pbin"]).reader
         for _ in range(self.TIMES):
@@ -152,9 +152,9 @@ class Memory:
         import asyncio
         import threading
 
-        from tokfmt.ops.find import find
-        from tokfmt.ops.query import TokenQuery
-        from tokfmt.ops.sources import SourceRequest
+        from tokfmt.ops.look.search import find
+        from tokfmt.ops.look.query import TokenQuery
+        from tokfmt.ops.source.request import SourceRequest
         from tokfmt.tui.app import Browser
         from tokfmt.tui.session import open_session
 

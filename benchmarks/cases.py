@@ -7,8 +7,11 @@ empty directory, and perhaps `prepare()`, which runs before and is not measured.
     cpu       amount of work                   of amounts per CPU second            >= 4.5        the ratio
     wall      amount of work                   of amounts per second                <= 0.25 ms    tokfmt's seconds
     seconds   seconds for one of a thing       of seconds, the peer's over ours     <= +60 ms     seconds more than the peer
-                                                                                    <= 200 MB     peak of memory
+    rate      amounts per CPU second, as the   of these                             <= 200 MB     peak of memory
+              side itself has measured them                                         <= +40 MB     more of it than the peer
                                                                                     >= 300 M/s    tokfmt's millions a second
+
+A peer that cannot be installed here returns None, and its row says so.
 """
 
 import os
@@ -30,6 +33,7 @@ MODULES = (
     "statistics",
     "two_jobs",
     "browsing",
+    "training",
 )
 
 CASES = {}
@@ -45,20 +49,23 @@ class Case:
 
     def worth(self, run):
         """The more the better: amounts per second of what is measured."""
+        if self.measure == "rate":
+            return run["amount"]
         return 1 / run["amount"] if self.measure == "seconds" else run["amount"] / run[self.measure]
 
     def worded(self, worth):
         if self.measure == "seconds":
             return f"{1 / worth * 1e3:,.3g} ms"
-        return f"{worth:,.3g} {self.unit}/{'cpu-s' if self.measure == 'cpu' else 's'}"
+        return f"{worth:,.3g} {self.unit}/{'s' if self.measure == 'wall' else 'cpu-s'}"
 
     def met(self, ratio, peer, ours, rss):
+        """Whether the goal is reached; `rss` are bytes of the peer and ours."""
         for term in self.goal.split(","):
             sign, figure, *unit = term.split()
             if not unit:
                 value = ratio
             elif unit == ["MB"]:
-                value = rss / 1e6
+                value = (rss[1] - (rss[0] if figure.startswith("+") else 0)) / 1e6
             elif unit == ["M/s"]:
                 value = ours / 1e6
             else:
@@ -88,7 +95,7 @@ def convert(*words, jobs=1, **how):
 
     for pool in POOLS:  # as the command line does
         os.environ[pool] = str(jobs)
-    return tokfmt.convert(*words, manifest=False, jobs=jobs, **how)
+    return tokfmt.convert(*words, jobs=jobs, **how)  # with a manifest, as is the default
 
 
 def documents():

@@ -51,7 +51,7 @@ class RawIndex:
         return size
 
     def tokfmt(self, out):
-        from tokfmt.ops.index import write_index
+        from tokfmt.formats.jsonl.index import write_index
 
         for _ in range(self.repeats):
             write_index(self.corpus(), out / "x.idx", validate=self.validate, overwrite=True)

@@ -3,10 +3,19 @@
 import json
 import resource
 import sys
+import threading
 import time
 from pathlib import Path
 
 from benchmarks.cases import CASES, load
+
+
+def watch(most):
+    """Note the most anonymous memory that this process has had, in kB, as often as it can be asked."""
+    while True:
+        now = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon"))
+        most[0] = max(most[0], now)
+        time.sleep(0.005)
 
 
 def seconds(usage):
@@ -20,6 +29,9 @@ if __name__ == "__main__":
     if side == "prepare":
         getattr(pair, "prepare", lambda: None)()
         sys.exit()
+    anonymous = [0]
+    if getattr(pair, "anonymous", False):
+        threading.Thread(target=watch, args=(anonymous,), daemon=True).start()
     began = time.monotonic()
     amount = getattr(pair, side)(Path(out))
     wall = time.monotonic() - began
@@ -27,4 +39,5 @@ if __name__ == "__main__":
     cpu = seconds(resource.getrusage(resource.RUSAGE_SELF)) + seconds(children)
     # of this process not ru_maxrss, which a child inherits from whoever started it
     peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
-    print(json.dumps({"amount": amount, "cpu": cpu, "wall": wall, "rss": max(peak, children.ru_maxrss) << 10}))
+    most = anonymous[0] or max(peak, children.ru_maxrss)
+    print(json.dumps({"amount": amount, "cpu": cpu, "wall": wall, "rss": most << 10}))

@@ -7,14 +7,13 @@ from paths import FIXTURES
 
 from tokfmt.core.axis import Info, Layout
 from tokfmt.core.errors import CorruptError
-from tokfmt.ops.separator import Separator
-from tokfmt.ops.sources import SourceRequest
+from tokfmt.ops.source.opened import Separator
+from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.app import Browser
-from tokfmt.tui.opening import Opened, View
+from tokfmt.tui.rows import Viewport
 from tokfmt.tui.screenshot import settled
-from tokfmt.tui.session import Session, open_session
+from tokfmt.tui.session import Opened, Session, View, open_session
 from tokfmt.tui.tabs.sequences import SequencesTab
-from tokfmt.tui.viewport import Viewport
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 BLOCKS = FIXTURES / "stage1" / "blocks"
@@ -37,7 +36,7 @@ def browse(paths, steps, *, size=(120, 36), tokenizer=None, session=None):
                     await pilot.press(key)
                 await settled(app, pilot)
 
-            press.pilot = pilot
+            press.pilot = pilot  # type: ignore[attr-defined]
             await steps(app, press)
 
     asyncio.run(main())

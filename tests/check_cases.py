@@ -3,18 +3,25 @@
 Files are written with struct, numpy, pickle, h5py and json; what is good about them is written by tokfmt.
 """
 
+import dataclasses
+import gzip
 import json
 import pickle
+import shutil
 import struct
 
 import h5py
 import numpy as np
 from made_tokenizers import llama3_like
-from paths import CORPUS, TOKENIZER
+from paths import CORPUS, FIXTURES, TOKENIZER
 
+from tokfmt.core.options import given_options
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.flat_tokens import FORMAT as FLAT
-from tokfmt.ops.convert import convert
+from tokfmt.formats.hdf5 import FORMAT as HDF5
+from tokfmt.ops.check import CheckRequest
+from tokfmt.ops.convert.convert import convert
+from tokfmt.ops.source.request import SourceRequest
 from tokfmt.testing.harness import write
 
 EOS = 4095
@@ -22,12 +29,20 @@ GPT2 = 50256
 RNG = np.random.default_rng(4)
 
 
+def asked(path, **given):
+    """What `check` is asked of one dataset."""
+    reading = {field.name for field in dataclasses.fields(SourceRequest)}
+    how = {name: value for name, value in given.items() if name in reading}
+    how["options"] = given_options(how.get("options", ()))
+    return CheckRequest(SourceRequest((path,), **how), **{k: v for k, v in given.items() if k not in reading})
+
+
 def pack(path, documents, eos=None, lengths=None):
     """A pack of layout D with 2-byte tokens; `lengths` (in bytes) contradict the data if given."""
     data = b"".join(struct.pack(f"<{len(d)}H", *d) for d in documents)
     lengths = lengths or [2 * len(d) for d in documents]
     starts = np.cumsum([0, *lengths]).tolist()
-    index = pickle.dumps(list(zip(starts, lengths)), protocol=4)
+    index = pickle.dumps(list(zip(starts, lengths, strict=False)), protocol=4)
     path.write_bytes(struct.pack("<QI", len(data), 2) + data + index)
     return path
 
@@ -103,6 +118,10 @@ def big_endian_block(tmp):
 
 def sixteen_bits(tmp):
     return stage1(tmp, RNG.integers(300, 50000, 16 * 8192).astype("<u2").view("<i4")), {}
+
+
+def eight_bytes(tmp):
+    return stage1(tmp, RNG.integers(300, 50000, 8 * 8192).astype("<i8").view("<i4")), {}
 
 
 def beyond_gpt2(tmp):
@@ -195,6 +214,12 @@ def masks_of_both_kinds(tmp):
     return hdf5(tmp / "x.h5", rows), {"deep": True}
 
 
+def a_file_lost(tmp):
+    write(HDF5, tmp / "h5", Ragged.of([[1, 2, 3, 4]] * 40), eos_id=0, options={"seq_len": 8, "samples": 5})
+    (tmp / "h5/data-00001.h5").unlink()
+    return tmp / "h5", {}
+
+
 def flat(tmp, sequences, **options):
     return write(FLAT, tmp / "x.zarr", Ragged.of(sequences), options=options)
 
@@ -269,7 +294,15 @@ def other_format(tmp):
 
 
 def changed_source(tmp):
-    return told(tmp, lambda m: m["sources"][0].update(bytes=5)), {}
+    beside = pack(tmp / "source.pbin", documents(9))
+    return told(tmp, lambda m: m.update(sources=[{"path": str(beside), "bytes": 5, "files": 1}])), {}
+
+
+def more_than_a_dataset(tmp):
+    stage1 = tmp / "blocks"
+    shutil.copytree(FIXTURES / "stage1" / "blocks", stage1)
+    (stage1 / "thesis.tex").touch()
+    return stage1, {}
 
 
 def own(**more):
@@ -353,17 +386,159 @@ def shifted_by_a_merge(tmp):
     return pack(tmp / "y.pbin", [tokens[a : a + n].tolist() for a, n in moved]), compared()
 
 
+def in_another_order(tmp):
+    tokens, index = stored(converted(tmp))
+    docs = [tokens[a // 2 : (a + n) // 2].tolist() for a, n in index]
+    return pack(tmp / "y.pbin", [*docs[:20], *docs[60:], *docs[20:60]]), compared()
+
+
+def upstream(name, change, **demands):
+    """A dataset that an upstream tool wrote, with one thing changed."""
+
+    def make(tmp):
+        path = tmp / name.rpartition("/")[2]
+        own = FIXTURES / name
+        for file in [own] if own.is_dir() else own.parent.glob(f"{own.stem}.*"):
+            (shutil.copytree if file.is_dir() else shutil.copy)(file, tmp / file.name)
+        change(path)
+        return path, demands
+
+    return make
+
+
+def patched(at, change, suffix=None):
+    """Change the bytes of a file from a place on; `change` may be bytes, or make them of those that follow."""
+
+    def apply(path):
+        path = (
+            path.with_name(path.name + suffix)
+            if suffix in (".index", ".loss")
+            else path.with_suffix(suffix or path.suffix)
+        )
+        raw = path.read_bytes()
+        new = change(raw[at:]) if callable(change) else change + raw[at + len(change) :]
+        path.write_bytes(raw[:at] + new)
+
+    return apply
+
+
+def rows_of(*rows):
+    """The rows of an OLMo file, written anew."""
+    return lambda path: path.with_suffix(".csv.gz").write_bytes(
+        gzip.compress("".join(f"{a},{b}\n" for a, b in rows).encode())
+    )
+
+
+PAIR, LLMC, NANOGPT = "megatron/gpt2_text_document.bin", "llmc/fineweb_val_000000.bin", "nanogpt/openwebtext/train.bin"
+
+OLMO, DS, MASKED = "olmo/core-00000.npy", "datatrove/00000_unshuffled.ds", "datatrove/00002_noeos_loss.ds"
+
+
+def json_index(change):
+    """The index.json of a folder, with something of it changed."""
+
+    def apply(path):
+        index = json.loads((path / "index.json").read_text())
+        change(index)
+        (path / "index.json").write_text(json.dumps(index))
+
+    return apply
+
+
+def ledger(**facts):
+    """The ledger of a cache, with some of it changed."""
+    return lambda path: (path / "shard_ledger.json").write_text(
+        json.dumps(json.loads((path / "shard_ledger.json").read_text()) | facts)
+    )
+
+
+CACHE = "levanter/marin_sharded"
+LIT, MDS = "litdata/numpy_uint16", "mds/ndarray_int32"
+
+
+def arrow_of(**columns):
+    """An Arrow stream of some columns, of the types that pyarrow infers."""
+
+    def make(tmp):
+        import pyarrow as pa
+
+        table = pa.table(columns)
+        with pa.OSFile(str(tmp / "x.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as out:
+            out.write_table(table)
+        return tmp / "x.arrow", {}
+
+    return make
+
+
+COLUMNS, HUGE_PAGE = "parquet/int32.parquet", b"\x82\x80\x80\x80\x02"  # 2^28 + 1 bytes
+
+
+def a_recipe_with_an_unknown_key(tmp):
+    (tmp / "mix.toml").write_text('tokfmt = 1\nseq_lem = 16\n[[source]]\npath = "x.pbin"\n')
+    return tmp / "mix.toml", {}
+
+
 CASES = {
+    "TF801": a_recipe_with_an_unknown_key,
+    "TF661": upstream(COLUMNS, patched(1000, lambda rest: b"")),
+    "TF662": upstream("parquet/tokens/floats.parquet", lambda path: None),
+    "TF663": upstream("parquet/null_row.parquet", lambda path: None),
+    "TF664": upstream("parquet/tokens/negative.parquet", lambda path: None),
+    "TF665": upstream("parquet/packed/mask_short.idx.parquet", lambda path: None),
+    "TF666": upstream("parquet/text/binary.parquet", lambda path: None),
+    "TF667": upstream(COLUMNS, patched(7, lambda rest: HUGE_PAGE + rest[3:])),
+    "TF681": upstream("parquet/text/stream.arrow", patched(2000, lambda rest: b"")),
+    "TF682": arrow_of(input_ids=[[1.5]]), "TF683": upstream("parquet/text/stream.arrow", lambda path: None, deep=True),
+    "TF684": arrow_of(input_ids=[[1, -100]]), "TF686": arrow_of(text=[b"\xff"]),
+    "TF685": arrow_of(input_ids=[[1, 2]], loss_mask=[[1, 1]], seq_start_id=[[1]]),
+    "TF687": upstream("parquet/save_to_disk", lambda path: (path / "state.json").write_text(
+        '{"_data_files": [{"filename": "../x.arrow"}]}')),
+    "TF781": upstream(CACHE, ledger(is_finished=False)),
+    "TF782": upstream(CACHE, lambda path: shutil.rmtree(path / "part-00001-of-00005")),
+    "TF783": upstream(CACHE, ledger(total_num_rows=29)),
+    "TF784": upstream("levanter/marin_consolidated", ledger(total_num_rows=29)),
+    "TF786": upstream(CACHE, ledger(finished_shards=["../x"], shard_rows={"../x": 30})),
+    "TF761": upstream(MDS, json_index(lambda index: index.update(version=3))),
+    "TF762": upstream(MDS, lambda path: (path / "shard.00001.mds").unlink()),
+    "TF763": upstream(MDS, lambda path: (path / "shard.00001.mds").write_bytes(b"\1")),
+    "TF764": upstream(MDS, json_index(lambda index: index["shards"][2]["raw_data"]["hashes"].update(xxh64="0" * 16))),
+    "TF765": upstream(MDS, json_index(lambda index: index["shards"][0].update(samples=7))),
+    "TF766": upstream(MDS, json_index(lambda index: index["shards"][0]["raw_data"].update(basename="/etc/hostname"))),
+    "TF767": upstream("mds/pickle_UNSAFE", lambda path: None),
+    "TF741": upstream(LIT, json_index(lambda index: index["config"].update(encryption="fernet"))),
+    "TF742": upstream(LIT, lambda path: (path / "chunk-0-1.bin").unlink()),
+    "TF743": upstream(LIT, lambda path: (path / "chunk-0-1.bin").write_bytes(b"\1")),
+    "TF744": upstream(LIT, json_index(lambda index: index["chunks"][0].update(chunk_size=20))),
+    "TF745": upstream(LIT, json_index(lambda index: index["chunks"][0].update(dim=None))),
+    "TF746": upstream(LIT, json_index(lambda index: index["chunks"][0].update(filename="../chunk-0-0.bin"))),
+    "TF701": upstream("olmo/real_numpy.npy", lambda path: None, format="olmo"), "TF702": upstream(OLMO, rows_of((0, 20), (10, 12768))),
+    "TF703": upstream(OLMO, rows_of((0, 20), (30, 12768))), "TF704": upstream(OLMO, patched(25536, lambda rest: bytes(4000))),
+    "TF705": upstream("olmo/mixed-00000.npy", lambda path: None, deep=True),
+    "TF706": upstream("olmo/sft", lambda path: (path / "labels_mask_part_0001.npy").write_bytes(b"\2" * 300)),
+    "TF721": upstream(DS, lambda path: [path.with_suffix(s).unlink() for s in (".ds.index", ".ds.metadata")], format="datatrove"),
+    "TF722": upstream(DS, patched(17, lambda rest: b"", ".index")), "TF723": upstream(DS, patched(99, lambda rest: b"")),
+    "TF724": upstream(DS, lambda path: path.with_suffix(".ds.metadata").write_text("gpt2|4")),
+    "TF725": upstream(MASKED, patched(99, lambda rest: b"", ".loss")),
+    "TF601": upstream(PAIR, patched(0, b"X", ".idx"), format="megatron"), "TF602": upstream(PAIR, patched(500, lambda rest: b"", ".idx")),
+    "TF603": upstream(PAIR, patched(34 + 4 * 30, b"\1", ".idx")), "TF604": upstream(PAIR, patched(500, lambda rest: b"")),
+    "TF605": upstream(PAIR, patched(34 + 12 * 30, b"\1", ".idx")),
+    "TF606": upstream("megatron/multimodal_document.bin", lambda path: None),
+    "TF621": upstream(LLMC, patched(4, b"\7"), format="llmc"), "TF622": upstream(LLMC, patched(8, b"\7")),
+    "TF641": lambda tmp: (tmp, {"format": "nanogpt"}),
+    "TF642": upstream(NANOGPT, patched(13000, lambda rest: b"\1")),
+    "TF643": upstream(NANOGPT, patched(13000, lambda rest: bytes(4000))),
     "TF116": some_end_otherwise, "TF117": no_common_end, "TF118": a_document_of_nothing, "TF122": cut_at_512,
     "TF123": padded_documents, "TF202": unreadable_block, "TF208": short_block, "TF209": block_of_zeros,
     "TF210": zero_tail, "TF211": big_endian_block, "TF212": sixteen_bits, "TF214": beyond_gpt2,
-    "TF215": no_separator_in_blocks, "TF216": mostly_separators, "TF217": same_blocks, "TF218": padding_inside,
+    "TF215": no_separator_in_blocks, "TF216": mostly_separators, "TF217": same_blocks, "TF218": padding_inside, "TF219": eight_bytes,
     "TF301": no_file, "TF302": other_suffix, "TF327": one_file_for_all, "TF328": broken_params,
-    "TF333": beyond_vocabulary, "TF334": mask_of_two, "TF335": counted_padding, "TF343": masks_of_both_kinds,
+    "TF333": beyond_vocabulary, "TF334": mask_of_two, "TF335": counted_padding, "TF343": masks_of_both_kinds, "TF344": a_file_lost,
     "TF411": stale_metadata, "TF413": no_group_file, "TF415": wrapped_ids, "TF515": lengths_of_no_version,
     "TF910": no_manifest, "TF911": other_size, "TF912": other_checksum, "TF913": other_counts, "TF914": changed_source,
+    "TF915": more_than_a_dataset,
     "TF921": beyond_tokenizer, "TF922": other_end_of_text, "TF923": noise, "TF924": read_as_latin1,
     "TF925": without_merges, "TF926": manifest_of_another, "TF931": truncated, "TF932": packed_twice,
     "TF933": one_token_differs, "TF934": shifted_by_a_merge,
+    "TF935": in_another_order,
 }  # fmt: skip
 """A maker for each code: given a directory, it returns a path and the demands of its check."""

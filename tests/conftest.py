@@ -1,11 +1,37 @@
-"""Settings of all tests."""
+"""Settings of all tests, and the bad files that scripts in the tree make."""
+
+import fcntl
+import hashlib
+import json
+import os
+import subprocess
+import sys
 
 import pytest
 from hypothesis import settings
+from paths import FIXTURES
 
 # how long an example takes says how busy the machine is
 settings.register_profile("tokfmt", deadline=None)
 settings.load_profile("tokfmt")
+
+
+def pytest_sessionstart():
+    """Make the bad files of each format whose script has changed since; those of HDF5 differ by library and are kept."""
+    for script in sorted((FIXTURES / "bad").glob("*/make.py")):
+        if script.parent.name == "hdf5":
+            continue
+        made, digest = (
+            script.parent.with_name(f".{script.parent.name}"),
+            hashlib.sha256(script.read_bytes()).hexdigest(),
+        )
+        with open(script.parent.with_name(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            names = json.loads(script.with_name("expected.json").read_bytes())
+            there = made.exists() and all(os.path.lexists(script.with_name(name)) for name in names)
+            if not there or made.read_text() != digest:
+                subprocess.run([sys.executable, script], check=True)
+                made.write_text(digest)
 
 
 @pytest.fixture(scope="session", autouse=True)

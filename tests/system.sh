@@ -1,7 +1,15 @@
 #!/usr/bin/env bash
-# What the tests use beside Python: a terminal multiplexer and a browser. Installed where the machine allows it; tests
-# that miss one say so, and fail where TOKFMT_ALL_TESTS is set (.ci/run sets it).
+# What the tests use beside what uv.lock has: PyTorch, a terminal multiplexer and a browser. Installed where the machine
+# allows it; tests that miss one say so, and fail where TOKFMT_ALL_TESTS is set (.ci/run sets it), but for PyTorch.
 set -uo pipefail
+cd "$(dirname "$0")/.."
+# The build for processors only (200 MB), from where pip is set up to look (PIP_FIND_LINKS). It is not in the lock: what
+# a package index has under that version brings gigabytes for graphics cards, and goes by no such name.
+torch="torch==2.13.0+cpu"
+if .venv/bin/python -c 'import importlib.util, sys; sys.exit(sys.version_info[:2] != (3, 11) or importlib.util.find_spec("torch") is not None)'; then
+  .venv/uv/bin/python -m pip --python .venv/bin/python install --quiet --disable-pip-version-check "$torch" >/dev/null 2>&1 \
+    || echo "tests/system.sh: could not install $torch; tests of training are skipped" >&2
+fi
 missing=()
 command -v tmux >/dev/null || missing+=(tmux)
 command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || missing+=(chromium fonts-dejavu-core)

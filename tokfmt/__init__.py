@@ -6,7 +6,12 @@
         len(dataset), dataset[0], dataset[5:8].tolist()
         for batch in dataset.batches(1 << 20):
             ...
-    tokfmt.convert("in.bin", "out.zarr")
+    tokfmt.convert("in.bin", "out.zarr", drop="empty-sequences")
+    tokfmt.stats("out.zarr").datasets[0].lengths
+    tokfmt.check("out.zarr")[0].findings
+    tokfmt.diff("in.bin", "out.zarr").identical
+    tokfmt.show("out.zarr", "5:8", tokenizer="gpt2")
+    tokfmt.recipe([dict(path="web.pbin", weight=0.7), dict(path="code.zarr", weight=0.3)], seq_len=4096)
     tokfmt.formats()
 
 Importing this package imports nothing heavy: numpy, zarr, h5py and transformers load on first use.
@@ -17,28 +22,46 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from tokfmt.api import check, diff, open, stats  # noqa: A004 - the verb that users expect
     from tokfmt.core.errors import TokfmtError
-    from tokfmt.ops.convert import convert
-    from tokfmt.ops.open import open  # noqa: A004 - the verb that users expect
+    from tokfmt.ops.convert.convert import convert
+    from tokfmt.ops.dataset import Dataset
+    from tokfmt.ops.look.show import show
+    from tokfmt.ops.source.recipe import recipe
     from tokfmt.registry import formats
 
-__all__ = ["TokfmtError", "__version__", "convert", "formats", "open"]
+__all__ = [
+    "Dataset", "TokfmtError", "__version__", "check", "convert", "diff", "formats", "open", "recipe",
+    "show", "stats",
+]  # fmt: skip
 
 _HOMES = {
+    "Dataset": "tokfmt.ops.dataset",
     "TokfmtError": "tokfmt.core.errors",
-    "convert": "tokfmt.ops.convert",
-    "open": "tokfmt.ops.open",
+    "check": "tokfmt.api",
+    "convert": "tokfmt.ops.convert.convert",
+    "diff": "tokfmt.api",
+    "open": "tokfmt.api",
+    "recipe": "tokfmt.ops.source.recipe",
+    "show": "tokfmt.ops.look.show",
+    "stats": "tokfmt.api",
 }
 
 
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
     if name == "formats":  # the package of that name, which is callable
         return import_module("tokfmt.formats")
-    raise AttributeError(f"module 'tokfmt' has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tokfmt' has no attribute {name!r}")
+    found = getattr(import_module(_HOMES[name]), name)
+    if name in ("convert", "recipe", "show"):  # worded for the command line
+        from tokfmt.api import CONVERTING, READING, spoken
+
+        found = spoken(READING if name == "recipe" else CONVERTING)(found)
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

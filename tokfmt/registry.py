@@ -1,31 +1,58 @@
 """Formats by name and by content: entry points of the group `tokfmt.formats`.
 
-Listing names imports nothing; using a format imports that one; detection imports them all.
+Listing names imports nothing; using a format imports that one; detection imports them all. A format of another package
+that cannot be imported, or fails when it looks at a file, is left out with a warning: only who names it gets an error.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import functools
+import inspect
 import os
+import warnings
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
-from tokfmt.core.errors import AmbiguousFormatError, OptionError, UnknownFormatError
-from tokfmt.core.format import Format, Probe, look
+from tokfmt.core.errors import AmbiguousFormatError, OptionError, PluginWarning, UnknownFormatError
+from tokfmt.core.format import Confidence, Format, Probe, look
 from tokfmt.core.options import nearest
 
 GROUP = "tokfmt.formats"
+_OWN = ("jsonl", "modalities", "stage1", "hdf5", "flat-tokens")
+_NEEDED = (
+    "name", "title", "extensions", "joins", "carries", "cannot", "read_options", "write_options",
+    "sniff", "open", "writer", "check",
+)  # fmt: skip
 
 
 @functools.cache
 def _points() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+    """The entry points by name; of two with one name tokfmt's own, or that of the package first in the alphabet."""
+    found: dict[str, EntryPoint] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda point: "" if _is_own(point) else _package(point)):
+        kept = found.setdefault(point.name, point)
+        if kept.value != point.value:
+            _warn(f"the format {point.name} of {_package(point)} is left out: {_package(kept)} has one of that name")
+    return found
+
+
+def _package(point: EntryPoint) -> str:
+    """The distribution that brings a format."""
+    return point.dist.name if point.dist is not None else point.value
+
+
+def _is_own(point: EntryPoint) -> bool:
+    return point.value.startswith("tokfmt.formats.")
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, PluginWarning, stacklevel=2)
 
 
 def names() -> list[str]:
     """Names of all formats installed, tokfmt's own first."""
-    own = ["jsonl", "modalities", "stage1", "hdf5", "flat-tokens"]
-    return [n for n in own if n in _points()] + sorted(n for n in _points() if n not in own)
+    return [n for n in _OWN if n in _points()] + sorted(n for n in _points() if n not in _OWN)
 
 
 @functools.cache
@@ -33,19 +60,50 @@ def get(name: str) -> Format:
     """The format of that name.
 
     Raises:
-        OptionError: There is none; names the nearest.
+        OptionError: There is none, and the nearest is named; or it is another package's and cannot be used.
     """
     point = _points().get(name)
     if point is None:
         known = names()
         raise OptionError(f"no format {name!r} (known: {', '.join(known)})", name=name, nearest=nearest(name, known))
-    loaded: Format = point.load()
+    if _is_own(point):
+        own: Format = point.load()
+        return own
+    try:
+        loaded: Format = point.load()
+        missing = [word for word in _NEEDED if _lacks(loaded, word)]
+        if missing:
+            raise TypeError(f"it has no {', '.join(missing)}")  # noqa: TRY301 - one way out for all that is wrong
+    except (Exception, SystemExit) as error:  # whatever a package does when it is imported
+        raise OptionError(
+            f"the format {name} of {_package(point)} cannot be used: {_said(error)}", name=name
+        ) from error
     return loaded
 
 
+def _lacks(format_: object, word: str) -> bool:
+    """Whether an attribute is missing; options that are imported late are not imported for that."""
+    return inspect.getattr_static(format_, word, None) is None
+
+
+def _said(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+@functools.cache
+def _usable() -> tuple[Format, ...]:
+    found = []
+    for name in names():
+        try:
+            found.append(get(name))
+        except OptionError as error:
+            _warn(f"{error}; it is left out")
+    return tuple(found)
+
+
 def formats() -> list[Format]:
-    """Every format installed."""
-    return [get(name) for name in names()]
+    """Every format installed that can be used."""
+    return list(_usable())
 
 
 def detect(path: str | os.PathLike[str]) -> Format:
@@ -53,24 +111,58 @@ def detect(path: str | os.PathLike[str]) -> Format:
 
     Raises:
         FormatError: It cannot be read at all.
-        UnknownFormatError: No format recognises it.
+        UnknownFormatError: No format recognises it; says what it seems to be, and what to do.
         AmbiguousFormatError: Several do, equally surely.
     """
     probe = look(path)
     claims = candidates(probe)
-    if not claims:
-        raise UnknownFormatError(path, _describe(probe), f"--from NAME says what it is: {', '.join(names())}")
-    best = max(claims.values())
+    best = max(claims.values(), default=0)
+    if best <= Confidence.NAME:
+        _refuse_foreign(path, probe, claimed=bool(claims))
     winners = [name for name, confidence in claims.items() if confidence == best]
     if len(winners) > 1:
         raise AmbiguousFormatError(path, winners)
     return get(winners[0])
 
 
+def _refuse_foreign(path: str | os.PathLike[str], probe: Probe, *, claimed: bool) -> None:
+    """Raise UnknownFormatError for what no format claims, or only by its name while its magic says something else."""
+    from tokfmt.foreign import foreign
+
+    sign = foreign(probe) if probe.is_directory or probe.size else None
+    if sign is not None and (sign.certain or not claimed):
+        raise UnknownFormatError(path, f"is {sign.name}, no format that tokfmt reads", sign.step)
+    if not claimed:
+        known = f"tokfmt reads {', '.join(names())}; --from NAME says that it is one of these"
+        raise UnknownFormatError(path, _describe(probe), known)
+
+
+def of_prefix(path: Path) -> Path:
+    """A file of the dataset that a prefix means, where no file has that name; else the path itself.
+
+    A format whose datasets go by a prefix (`data/my_text_document` of .bin and .idx) names a suffix as `prefix`.
+    """
+    if os.path.lexists(path):
+        return path
+    suffixes = [getattr(format_, "prefix", "") for format_ in formats()]
+    found = (path.with_name(path.name + suffix) for suffix in suffixes if suffix)
+    return next((place for place in found if place.is_file()), path)
+
+
 def candidates(probe: Probe) -> dict[str, int]:
     """Every format that claims the probe, with its confidence."""
-    claims = {format_.name: format_.sniff(probe) for format_ in formats()}
+    claims = {format_.name: _claim(format_, probe) for format_ in formats()}
     return {name: int(confidence) for name, confidence in claims.items() if confidence is not None}
+
+
+def _claim(format_: Format, probe: Probe) -> Confidence | None:
+    if _is_own(_points()[format_.name]):
+        return format_.sniff(probe)
+    try:
+        return format_.sniff(probe)
+    except Exception as error:  # noqa: BLE001 - whatever a package does with a file that is not its own
+        _warn(f"the format {format_.name} of {_package(_points()[format_.name])} fails at {probe.path}: {_said(error)}")
+        return None
 
 
 def _describe(probe: Probe) -> str:
@@ -80,15 +172,23 @@ def _describe(probe: Probe) -> str:
 
 
 def for_destination(path: str | os.PathLike[str]) -> Format:
-    """The format that a destination's name means.
+    """The format that a destination's name means: that with the longest suffix or pattern which fits.
 
     Raises:
-        OptionError: The name means none; names --to.
+        OptionError: The name means none, or several; names --to.
     """
     name = os.path.basename(os.path.normpath(path))
-    for format_ in formats():
-        for pattern in format_.extensions:
-            if name.endswith(pattern) if pattern.startswith(".") else fnmatch.fnmatch(name, pattern):
-                return format_
-    known = ", ".join(f"{format_.extensions[0]} ({format_.name})" for format_ in formats())
-    raise OptionError(f"cannot tell the format of {name!r} from its name. Use --to NAME, or a name like {known}")
+    fitting = [
+        (len(pattern), format_.name)
+        for format_ in formats()
+        for pattern in format_.extensions
+        if (name.endswith(pattern) if pattern.startswith(".") else fnmatch.fnmatch(name, pattern))
+    ]
+    if not fitting:
+        known = ", ".join(f"{format_.extensions[0]} ({format_.name})" for format_ in formats() if format_.extensions)
+        raise OptionError(f"cannot tell the format of {name!r} from its name. Use --to NAME, or a name like {known}")
+    best = sorted({format_ for length, format_ in fitting if length == max(fitting)[0]})
+    if len(best) > 1:
+        choices = " or ".join(f"--to {format_}" for format_ in best)
+        raise OptionError(f"the name {name!r} may mean {' or '.join(best)}. Say which with {choices}")
+    return get(best[0])

@@ -34,7 +34,10 @@ def test_several_destinations(tmp_path):
     done = tokfmt("convert", PACK, "o.pbin", *SPLIT, "--shuffle", "7", "--verify", cwd=tmp_path)
     lines = [line for line in done.stderr.splitlines() if "inferred" not in line]
     assert lines[0] == "note: sequences were dealt out by seed 0; --seed N deals otherwise"
-    assert re.fullmatch(r"o\.pbin \(modalities\): 42 sequences, .*, verified, \d+\.\d s", lines[1])
+    assert re.fullmatch(
+        r"o\.pbin \(modalities\): 42 sequences, .*, verified: 42 sequences and [\d,]+ tokens read back and compared, \d+\.\d s",
+        lines[1],
+    )
     assert re.fullmatch(r"split train: o\.train\.pbin \d+ sequences, [\d,]+ tokens", lines[2])
     assert re.fullmatch(r"split validation: o\.validation\.pbin \d+ sequences, [\d,]+ tokens", lines[3])
     names = ["o.train.pbin", "o.validation.pbin"]
@@ -97,10 +100,11 @@ def blocks(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("stage", ["spill-*", "offsets"])
 def test_interrupted(blocks, number, stage):
-    words = ["convert", "in.bin", "o.pbin", "-q", *SPLIT, "--shuffle", "1"]
+    words = ["convert", "in.bin", "o.pbin", "--from", "stage1", "-q", *SPLIT, "--shuffle", "1"]
     process = subprocess.Popen([sys.executable, "-m", "tokfmt", *words], cwd=blocks, stderr=subprocess.PIPE, text=True)
     for _ in range(4000):
         if list(blocks.glob(f".o.*.pbin.tokfmt-*/scratch/done-shuffle-*/{stage}")):
@@ -123,7 +127,20 @@ def test_a_full_disk_is_one_line(blocks):
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)); from tokfmt.cli.main import run; run(sys.argv[1:])"
     )
     for out in ("o.pbin", "o.zarr", "o.jsonl"):
-        words = [sys.executable, "-c", limited, "convert", "in.bin", out, "-q", "--shuffle", "1", *SPLIT]
+        words = [
+            sys.executable,
+            "-c",
+            limited,
+            "convert",
+            "in.bin",
+            out,
+            "--from",
+            "stage1",
+            "-q",
+            "--shuffle",
+            "1",
+            *SPLIT,
+        ]
         done = subprocess.run(words, cwd=blocks, capture_output=True, text=True)
         assert done.returncode == 4, (out, done.stderr)
         assert len(done.stderr.splitlines()) == 1, done.stderr

@@ -11,11 +11,14 @@ import urllib.error
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from browsers import CHROMIUM_FLAGS, chromium
 from paths import CORPUS, FIXTURES, ROOT, TOKENIZER
 from playwright.sync_api import sync_playwright
+
+pytestmark = pytest.mark.slow
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 
@@ -34,9 +37,9 @@ def family(mark):
     found = []
     for place in Path("/proc").iterdir():
         try:
-            if place.name.isdigit() and f"TOKFMT_TEST={mark}\0".encode() in (place / "environ").read_bytes():
-                if (place / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
-                    found.append(int(place.name))
+            marked = place.name.isdigit() and f"TOKFMT_TEST={mark}\0".encode() in (place / "environ").read_bytes()
+            if marked and (place / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                found.append(int(place.name))
         except OSError:
             continue
     return found
@@ -198,6 +201,38 @@ def test_who_may_read(tmp_path):
         assert server.children == []
 
 
+def test_whoever_lacks_the_secret_fills_neither_the_terminal_nor_the_server(tmp_path):
+    from tokfmt.tui.web.server import STRANGERS
+
+    with served(tmp_path, PACK) as server:
+        place = urlsplit(server.url)
+        idle = [socket.create_connection((place.hostname, place.port), timeout=60) for _ in range(100)]
+        try:
+            for one in idle[:5]:
+                one.sendall(b"\x16\x03\x01 nonsense\r\n\r\n")
+            until(lambda: sum(map(ended, idle)) >= 100 - STRANGERS)
+            assert ask(server.url)[0] == 200
+        finally:
+            for one in idle:
+                one.close()
+        server.process.send_signal(signal.SIGTERM)
+        server.process.wait(60)
+        assert "Traceback" not in server.process.stderr.read()
+
+
+def ended(connection):
+    """Whether the other side has closed it."""
+    connection.setblocking(False)
+    try:
+        while connection.recv(4096):
+            pass
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def test_a_page_of_the_web_cannot_read_it(browser, tmp_path):
     """Even one that has got hold of the address, by another name for this machine."""
     with served(tmp_path, PACK) as server:
@@ -233,7 +268,7 @@ def test_what_is_refused_before_anything_is_served(tmp_path):
             f"tokfmt: error: 127.0.0.1:{port}: the port is taken. --port N takes another, --port 0 any that is free\n"
         )
     for words, code in (
-        ([FIXTURES / "bad" / "modalities", "--web", "--port", 0], 3),
+        ([tmp_path / "absent", "--web", "--port", 0], 3),
         ([PACK, tmp_path / "absent", "--diff", "--web", "--port", 0], 3),
         ([PACK, "--web", "--tokenizer", tmp_path / "none", "--port", 0], 2),
         ([PACK, "--port", 7], 2),
@@ -253,13 +288,15 @@ def test_without_textual_serve():
 
 
 def test_other_machines_are_let_in_only_when_asked_and_that_is_said(tmp_path):
-    from tokfmt.tui.web.guard import Guard, is_local
+    from tokfmt.tui.web.server import Guard, is_local, names_here
 
     assert [is_local(host) for host in ("127.0.0.1", "::1", "localhost", "127.9.9.9", "0.0.0.0", "::", "10.0.0.1")] == [
         True, True, True, True, False, False, False,
     ]  # fmt: skip
-    wide = Guard("0.0.0.0")
-    assert wide.is_ours("10.0.0.1:8000")
+    wide = Guard("0.0.0.0", names=names_here())
+    assert wide.is_ours("10.0.0.1:8000", "10.0.0.1")
+    assert not wide.is_ours("10.0.0.1:8000", "10.0.0.2")
+    assert not wide.is_ours(f"{socket.gethostname().partition('.')[0]}.evil.example:8000")
     assert wide.is_ours("[::1]:8000")
     assert wide.is_ours(socket.gethostname())
     assert not wide.is_ours("rebound.example:8000")

@@ -5,12 +5,14 @@ import re
 import subprocess
 import sys
 
+import click
 import pytest
 from click.testing import CliRunner
-from paths import FIXTURES, ROOT
+from paths import FIXTURES, ROOT, TOKENIZER
 
 from tokfmt.cli.check import command
 from tokfmt.ops.check.codes import all_codes
+from tokfmt.ops.convert.convert import convert
 
 MERGED = str(FIXTURES / "modalities/E_D_2byte_gpt2.pbin")
 GOOD = str(FIXTURES / "modalities/D_join_of_one.pbin")
@@ -65,7 +67,7 @@ def test_lines():
     assert err.splitlines() == [
         f"tokfmt: error: {FAULTY}: 2 errors",
         f"tokfmt: error: {MERGED}: 1 error, 1 note",
-        f"{GOOD}: modalities, 5 sequences, 97 tokens: no findings",
+        f"{GOOD}: modalities, 5 sequences, 102 tokens: no findings",
     ]
 
 
@@ -118,6 +120,29 @@ def test_json(tmp_path):
     found = json.loads(run("--json", FAULTY, "--most", "1")[1])["datasets"][0]
     assert (found["codes"], len(found["findings"]), found["findings"][0]["offset"]) == ({"TF501": 2}, 1, 89)
     assert json.loads(run("--output-format", "json", GOOD)[1])["schema"] == "tokfmt.check/1"
+
+
+def test_against_a_corpus_as_its_messages_advise(tmp_path):
+    """Fields beside the text do not matter; what a finding says to add can be added."""
+    texts = ["one", "two", "three"]
+    corpus, pack = tmp_path / "c.jsonl", tmp_path / "x.pbin"
+    corpus.write_text("".join(json.dumps({"text": text, "id": text}) + "\n" for text in texts))
+    words = ["--tokenizer", str(TOKENIZER), "--against", str(corpus)]
+    convert([corpus], pack, tokenizer=str(TOKENIZER), drop=["fields"])
+    assert run(str(pack), *words)[0] == 0
+    code, _, err = run(str(pack), "--deep", *words)
+    assert code == 0
+    assert "no findings" in err
+    corpus.write_text(corpus.read_text().replace("\n", "\n[]\n", 1))
+    code, out, _ = run(str(pack), *words)
+    (advice,) = set(re.findall(r"--drop [a-z-]+", out))
+    assert (code, run(str(pack), *words, *advice.split())[0]) == (1, 0)
+    corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in ("two", "three", "one")))
+    code, out, _ = run(str(pack), *words)
+    assert (code, out.count("TF935"), "--ignore-order" in out) == (1, 1, True)
+    assert run(str(pack), *words, "--ignore-order")[0] == 0
+    with pytest.raises(click.UsageError, match="--against CORPUS"):
+        CliRunner().invoke(command, [str(pack), "--ignore-order"], standalone_mode=False, catch_exceptions=False)
 
 
 def test_github(tmp_path):

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 HOOKS = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())}
 
 
-def run_step(name, inputs, tmp_path):
+def run_step(name, inputs, tmp_path, cwd=ROOT):
     """One step of the composite action: its script under bash -eo pipefail, its environment from the inputs."""
     step = next(step for step in ACTION["runs"]["steps"] if step.get("name") == name)
     known = {key: given.get("default", "") for key, given in ACTION["inputs"].items()} | inputs
@@ -29,7 +30,7 @@ def run_step(name, inputs, tmp_path):
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
         env={**os.environ, **environment, "PATH": f"{bin_}{os.pathsep}{os.environ['PATH']}"},
-        cwd=ROOT,
+        cwd=cwd,
         capture_output=True,
         text=True,
     )
@@ -51,7 +52,7 @@ def test_patterns_are_expanded_and_an_empty_one_is_an_error(tmp_path):
     assert run_step("Check", {"paths": "fixtures/modalities/D_2byte*.pbin"}, tmp_path).returncode == 0
     nothing = run_step("Check", {"paths": "fixtures/**/*.nothing"}, tmp_path)
     assert nothing.returncode == 2
-    assert "nothing matches" in nothing.stdout
+    assert "match nothing" in nothing.stdout
 
 
 def test_a_path_is_not_code(tmp_path):
@@ -90,7 +91,8 @@ def test_hooks_run_what_they_name(hook, tmp_path):
     matching = [path for path in (GOOD, "README.md", "a/stage1_block_00001.bin") if re.search(entry["files"], path)]
     assert matching == [GOOD, "a/stage1_block_00001.bin"]
     words = shlex.split(entry["entry"])
-    assert words[0] == "tokfmt"
+    assert words[0] == "tokfmt-hook"
+    words[0] = "tokfmt.cli.hook"
     copy = tmp_path / "data.pbin"
     shutil.copy(ROOT / GOOD, copy)
     args = ["--expect", "tokens > 0"] if hook == "tokfmt-stats" else []
@@ -99,3 +101,58 @@ def test_hooks_run_what_they_name(hook, tmp_path):
     if hook == "tokfmt-check":
         shutil.copy(ROOT / BAD, copy)
         assert subprocess.run([sys.executable, "-m", *words, str(copy)], capture_output=True).returncode == 1
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_name_of_a_file_is_no_option(hook, tmp_path):
+    """A path that git may hold, as pre-commit passes it."""
+    victim = tmp_path / "train.pbin"
+    shutil.copy(ROOT / GOOD, victim)
+    option = "--html=" if hook == "tokfmt-stats" else "--fix="
+    hostile = Path(f"{option}{victim}")
+    (tmp_path / hostile.parent).mkdir(parents=True)
+    shutil.copy(ROOT / BAD, tmp_path / hostile)
+    words = [sys.executable, "-m", "tokfmt.cli.hook", *shlex.split(HOOKS[hook]["entry"])[1:], str(hostile)]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == (1 if hook == "tokfmt-check" else 0), done.stderr
+    assert victim.read_bytes() == (ROOT / GOOD).read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [option, "train.pbin"]
+
+
+def test_the_action_runs_no_code_of_the_checkout(tmp_path):
+    """Every step that runs Python is kept from the checkout, and one with a pip.py and a tokfmt.py shows it."""
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    for name in ("pip.py", "tokfmt.py", "sitecustomize.py", "numpy.py", "click.py"):
+        (checkout / name).write_text("open('seen', 'w')")
+    shutil.copy(ROOT / GOOD, checkout / "data.pbin")
+    done = run_step("Check", {"paths": "data.pbin"}, tmp_path, cwd=checkout)
+    assert done.returncode == 0, done.stderr
+    assert not (checkout / "seen").exists()
+    install = next(step for step in ACTION["runs"]["steps"] if step.get("name") == "Install tokfmt")
+    assert install["working-directory"] == "${{ runner.temp }}"
+    script = install["run"].replace(" install ", " --version #")
+    subprocess.run(["bash", "-c", script], cwd=checkout, check=True, capture_output=True)
+    assert not (checkout / "seen").exists()
+    used = [step["uses"] for step in ACTION["runs"]["steps"] if "uses" in step]
+    assert used
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", one) for one in used), "a tag can be moved, a commit cannot"
+
+
+def test_constraints_are_those_of_the_lock_file():
+    """What the Action installs is what is tested; `make constraints.txt` writes it again."""
+    locked = {
+        (one["name"], one["version"])
+        for one in tomllib.loads((ROOT / "uv.lock").read_text())["package"]
+        if "version" in one
+    }
+    lines = [line.partition(";")[0].strip().split("==") for line in (ROOT / "constraints.txt").read_text().splitlines()]
+    held = {(name.partition("[")[0], version) for name, version in lines}
+    assert held <= locked
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    direct = [
+        *project["dependencies"],
+        *(word for extra in project["optional-dependencies"].values() for word in extra),
+    ]
+    names = {re.match(r"[\w.-]+", word)[0].lower() for word in direct}
+    assert names <= {name for name, _ in held}

@@ -84,13 +84,13 @@ def test_an_existing_destination_is_refused_then_replaced(tmp_path):
         (["convert", PACK, "o.zarr", "--drop", "field"], 2, "Did you mean fields?"),
         (["convert", PACK, "o.zarr", "--seq-len", "many"], 2, "'many' is not a whole number"),
         (["convert", PACK, "o.zarr", "--seq-len", "5"], 2, "flat-tokens has no samples"),
-        (["convert", PACK, "o.zarr", "--select", "0:1000"], 2, "leaves the 42 sequences there are (0:42)"),
+        (["convert", PACK, "o.zarr", "--select", "5:2"], 2, "ends before it begins"),
         (["convert", "missing.pbin", "o.zarr"], 3, "missing.pbin: no such file"),
         (["convert", "/dev/null", "o.zarr"], 3, "/dev/null: is not a regular file"),
         (["convert", PACK, "no/such/o.zarr"], 4, "the directory it should go to does not exist"),
         (["convert", CORPUS, "o.pbin"], 2, "holds text"),
         (["convert", CORPUS, "o.pbin", "--tokenizer", "./nowhere"], 2, "nowhere"),
-        (["show", PACK, "99"], 2, "leaves the 42 sequences"),
+        (["show", PACK, "99"], 2, "sequence 99 is not one of the 42 sequences there are: 0 to 41"),
     ],
 )
 def test_one_line_and_an_exit_code(tmp_path, words, code, says):
@@ -111,7 +111,7 @@ def test_a_source_is_never_the_destination(tmp_path):
     (tmp_path / "keep").mkdir()
     (tmp_path / "keep" / "thesis.txt").write_text("three years")
     done = tokfmt("convert", "a.pbin", "keep", "--to", "flat-tokens", "--overwrite", cwd=tmp_path, check=4)
-    assert "holds no dataset; --overwrite would delete it" in done.stderr
+    assert "keep: is not replaced: it holds thesis.txt, which belongs to no dataset there" in done.stderr
     assert (tmp_path / "keep" / "thesis.txt").exists()
 
 
@@ -119,8 +119,8 @@ def test_json_is_one_document(tmp_path):
     done = tokfmt("convert", PACK, tmp_path / "o.zarr", "--json", "--verify", check=0)
     said = json.loads(done.stdout)
     assert (said["schema"], said["sequences"], said["verified"]) == ("tokfmt.convert/1", 42, True)
-    assert said["separator"] == {"eos_id": 50256, "from": "every sequence ends with it", "inferred": True}
-    assert "note: separator 50256 inferred" in done.stderr
+    assert said["separator"] == {"eos_id": 50256, "from": f"manifest of {PACK.name}", "inferred": False}
+    assert done.stderr.count("\n") == 0
     assert tokfmt("convert", PACK, tmp_path / "p.zarr", "-q", check=0).stderr == ""
 
 
@@ -130,7 +130,7 @@ def test_dry_run_writes_nothing(tmp_path):
     done = tokfmt("convert", PACK, "o.h5", "--dry-run", "--drop", "empty-sequences", cwd=tmp_path, check=0)
     assert "gives up     empty-sequences: 1 empty sequence (first: sequence 19)" in done.stdout
     assert "destination  o.h5 (hdf5)" in done.stdout
-    assert "separator    50256 (every sequence ends with it), inferred" in done.stdout
+    assert "separator    50256 (manifest of D_2byte_gpt2.pbin)" in done.stdout
     assert list(tmp_path.iterdir()) == []
 
 
@@ -187,9 +187,17 @@ def test_one_bad_document_never_truncates_the_output(tmp_path):
 
 def test_fields_beside_the_text_are_not_lost_silently(tmp_path):
     source = FIXTURES / "text" / "with_fields.jsonl"
-    done = tokfmt("convert", source, tmp_path / "o.pbin", "--tokenizer", TOKENIZER, check=4)
+    done = tokfmt("convert", source, tmp_path / "o.pbin", "--tokenizer", TOKENIZER, check=0)
+    what = 'fields beside "text" of 25 records ("id" in 25, "lang" in 25; first: line 1)'
+    assert f"{what} do not go along" in done.stderr
+    manifest = json.loads((tmp_path / "o.pbin.tokfmt.json").read_text())
+    assert what in manifest["notes"][0]
+    assert manifest["dropped"] == {}
+    tokfmt("convert", source, tmp_path / "p.pbin", "--tokenizer", TOKENIZER, "--drop", "fields", check=0)
+    assert json.loads((tmp_path / "p.pbin.tokfmt.json").read_text())["dropped"] == {"fields": what}
+    done = tokfmt("convert", source, tmp_path / "o.jsonl", "--tokenizer", TOKENIZER, check=4)
+    assert "o.jsonl: cannot carry fields beside" in done.stderr
     assert "--drop fields" in done.stderr
-    tokfmt("convert", source, tmp_path / "o.pbin", "--tokenizer", TOKENIZER, "--drop", "fields", check=0)
 
 
 def test_several_sources_in_order(tmp_path):
@@ -201,7 +209,7 @@ def test_several_sources_in_order(tmp_path):
 
 def test_a_quoted_pattern_is_in_natural_order(tmp_path):
     for n in (1, 2, 10):
-        (tmp_path / f"part-{n}.jsonl").write_text('{"text": "%d"}\n' % n)
+        (tmp_path / f"part-{n}.jsonl").write_text(f'{{"text": "{n}"}}\n')
     tokfmt("convert", "part-*.jsonl", "o.jsonl", cwd=tmp_path, check=0)
     assert [json.loads(line)["text"] for line in (tmp_path / "o.jsonl").read_text().splitlines()] == ["1", "2", "10"]
     done = tokfmt("convert", "none-*.jsonl", "p.jsonl", cwd=tmp_path, check=3)
@@ -266,6 +274,7 @@ def examples():
         yield from found
 
 
+@pytest.mark.slow
 def test_examples_work_when_pasted(tmp_path):
     (tmp_path / "fixtures").symlink_to(FIXTURES)
     for line in dict.fromkeys(examples()):
@@ -278,3 +287,23 @@ def test_examples_work_when_pasted(tmp_path):
 def test_readme_shows_the_two_commands():
     readme = (ROOT / "README.md").read_text()
     assert readme.index("make demo") < readme.index("make test")
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["convert"], ["stats"], ["check"], ["diff"], ["show"], ["index"], ["browse"], ["completion"]]
+)
+def test_a_command_without_arguments_shows_its_help_as_help(words):
+    """A usage error that can be read: what `--help` prints, on stderr."""
+    bare = tokfmt(*words, check=2)
+    assert bare.stdout == ""
+    assert bare.stderr == tokfmt(*words, "--help", check=0).stdout
+
+
+@pytest.mark.parametrize("command", ["convert", "stats", "check", "diff"])
+@pytest.mark.parametrize("jobs", ["0", "-1", "9999", "many"])
+def test_jobs_have_bounds(command, jobs, tmp_path):
+    paths = {"convert": [PACK, "o.zarr"], "diff": [PACK, PACK]}.get(command, [PACK])
+    done = tokfmt(command, *paths, "-j", jobs, cwd=tmp_path, check=2)
+    assert len(done.stderr.splitlines()) == 1
+    assert "'-j' / '--jobs'" in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -15,9 +15,9 @@ from tokfmt.testing.contract import tree
 
 SCRIPT = """
 import os, resource, signal, sys
-import tokfmt.core.format, tokfmt.run.journal, tokfmt.run.scatter, tokfmt.text.ingest
+import tokfmt.core.format, tokfmt.run.journal, tokfmt.run.shuffle, tokfmt.text.ingest
 
-tokfmt.core.format.REGION = tokfmt.run.scatter.REGION = 1 << 14
+tokfmt.core.format.REGION = tokfmt.run.shuffle.REGION = 1 << 14
 tokfmt.text.ingest._SMALLEST = 1 << 14
 after, number, limit = map(int, os.environ.get("WHEN", "0/0/0").split("/"))
 if limit:
@@ -52,7 +52,8 @@ def home(tmp_path):
 
 
 def start(home, *words, after=0, by=0, limit=0):
-    words = [sys.executable, home / "small.py", "convert", *words]
+    read = ["--from", "stage1"] if "in.bin" in words and "--from" not in words else []  # random ids look like no text's
+    words = [sys.executable, home / "small.py", "convert", *words, *read]
     env = {**os.environ, "WHEN": f"{after}/{int(by)}/{limit}"}
     return subprocess.Popen(words, cwd=home, stderr=subprocess.PIPE, text=True, env=env)
 
@@ -106,7 +107,7 @@ def test_only_what_is_missing_is_done(home, expected, executor):
     before = {number: (part.stat().st_ino, part.stat().st_mtime_ns) for number, part in parts.items()}
     keeper = home / "keeper"  # links show that the same files were used, after the conversion has removed them
     keeper.mkdir()
-    for number, part in parts.items():
+    for _number, part in parts.items():
         os.link(part, keeper / part.name)
     convert(home, *WORDS, "--executor", executor)
     after = {number: (s.st_ino, s.st_mtime_ns) for number, part in parts.items() if (s := (keeper / part.name).stat())}
@@ -179,8 +180,53 @@ def test_what_would_fail_again_is_not_kept(home):
     convert(home, *words, check=2)
     empty = home / "empty.jsonl"
     empty.write_text('{"input_ids": [1]}\n{"input_ids": []}\n')
-    assert "--drop empty-sequences" in convert(home, "empty.jsonl", "out.h5", "--resume", "--eos", "5", check=4)
+    assert "--drop empty-sequences" in convert(home, "empty.jsonl", "out.h5", "--eos", "5", check=4)
     assert hidden(home) == []
+
+
+def test_what_other_words_mend_is_kept_for_them(home):
+    """A refusal after the text was tokenised: with the words it asks for, and with others, tokens stay as they are."""
+    lines = CORPUS.read_text("utf-8").splitlines()
+    lines[3], lines[7] = '{"text": 5}', '{"text": ""}'
+    (home / "text.jsonl").write_text("\n".join([*lines, '{"text": "one more"}']), "utf-8")
+    words = ("text.jsonl", "out.h5", "--tokenizer", str(TOKENIZER), "--resume")
+    said = convert(home, *words, "--eos", "1", check=3)
+    for what in (
+        "line 4 has a field",
+        "1 empty sequence",
+        "--drop empty-sequences",
+        "run again with --resume and these",
+    ):
+        assert what in said
+    scratch = home / ".out.h5.tokfmt-resume" / "scratch" / "done-source-0"
+    kept = {shard.name: shard.stat().st_ino for shard in scratch.iterdir()}
+    drops = ("--drop", "invalid-lines", "--drop", "empty-sequences", "--drop", "embedded-separators")
+    convert(home, *words, "--eos", "1", "--drop", "invalid-lines", check=4)
+    assert {shard.name: shard.stat().st_ino for shard in scratch.iterdir()} == kept
+    said = convert(home, *words, "--eos", "2", *drops, "--to-opt", "seq_len=64")
+    assert "what is tokenized stays, the rest is done again" in said
+    convert(home, *words[:1], "whole.h5", *words[2:4], "--eos", "2", *drops, "--to-opt", "seq_len=64")
+    assert (home / "out.h5").read_bytes() == (home / "whole.h5").read_bytes()
+    assert hidden(home) == []
+
+
+def test_words_that_change_after_writing_began_do_not_mix(home):
+    """Interrupted while it writes; then asked for another separator: nothing of what was written stays."""
+    (home / "big.jsonl").write_bytes(CORPUS.read_bytes() * 20)
+    words = ("big.jsonl", "out.h5", "--tokenizer", str(TOKENIZER), "--resume", "--jobs", "1")
+    kinds = []
+    for after in (30, 40, 50):
+        process = start(home, *words, after=after, by=signal.SIGTERM)
+        process.communicate()
+        journal = home / ".out.h5.tokfmt-resume" / "journal-0-of-1"
+        kinds = [json.loads(line[9:])[0] for line in journal.read_bytes().splitlines()]
+        if "region" in kinds:
+            break
+    assert {"region", "shard of source-0"} <= set(kinds)
+    said = convert(home, *words, "--eos", "2", "--drop", "embedded-separators")
+    assert "--eos was null and is 2 now (and 2 more): what is tokenized stays" in said
+    convert(home, "big.jsonl", "whole.h5", *words[2:4], "--eos", "2", "--drop", "embedded-separators")
+    assert (home / "out.h5").read_bytes() == (home / "whole.h5").read_bytes()
 
 
 def test_what_has_nothing_to_do_with_it_loses_nothing(home, expected):
@@ -261,7 +307,8 @@ def test_two_at_a_time(home):
     os.waitpid(process.pid, os.WUNTRACED)
     try:
         assert convert(home, *WORDS, check=4) == (
-            f"tokfmt: error: {home}/out.h5: another tokfmt is writing it now ({HOME} is locked). Wait for it, or stop it\n"
+            f"tokfmt: error: {home}/out.h5: another tokfmt is writing it now ({HOME} is locked by process {process.pid} "
+            f"on {os.uname().nodename}). Wait for it, or stop it\n"
         )
         convert(home, "in.bin", "out.h5", "--seq-len", "512", "-q", "--overwrite")
         assert hidden(home) == [HOME], "a living one must stay"
@@ -306,7 +353,7 @@ def test_text_that_is_tokenized_is_not_tokenized_again(home):
 def test_shards(home, expected):
     words = ("in.bin", "out.h5", "--seq-len", "512")
     processes = [start(home, *words, "--shard", f"{i}/4") for i in (3, 1, 2)]
-    for process, i in zip(processes, (3, 1, 2)):
+    for process, i in zip(processes, (3, 1, 2), strict=True):
         _, said = process.communicate(timeout=120)
         assert process.returncode == 0, said
         assert said.splitlines()[-1] == f"shard {i} of 4 is written; --finish publishes when all are"

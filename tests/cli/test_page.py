@@ -1,8 +1,10 @@
-"""The page of `tokfmt stats --html`, in a real browser: it draws, asks nobody, runs no text, has light and dark."""
+"""The page of `tokfmt stats --html`, in a real browser: it draws, asks nobody, runs nothing, has light and dark."""
 
 import json
+import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -42,7 +44,7 @@ class Visit:
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.goto(path.as_uri())
-        self.page.wait_for_selector("#figure-0 .main-svg")
+        self.page.wait_for_selector(".figure .area")
 
 
 @pytest.fixture(scope="module")
@@ -53,23 +55,41 @@ def report(tmp_path_factory):
     return path
 
 
+def brightness(visit):
+    ground = visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return sum(int(part) for part in ground.removeprefix("rgb(").rstrip(")").split(",")) / 3
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_draws_in_both_themes_and_asks_nobody(browser, report, scheme, tmp_path):
     visit = Visit(browser, report, scheme)
-    figures = visit.page.locator(".figure").count()
-    assert figures == 4
-    assert visit.page.locator(".figure .plot-container").count() == figures
-    assert visit.page.locator("#figure-0 .bars .point").count() > 5
-    assert visit.wrong == []
-    assert [url for url in visit.asked if not url.startswith(("file:", "data:", "blob:"))] == []
-    ground = visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
-    brightness = sum(int(part) for part in ground.removeprefix("rgb(").rstrip(")").split(",")) / 3
-    assert (brightness > 128) == (scheme == "light")
+    assert visit.page.locator(".figure").count() == 3  # lengths twice, the other way hidden
+    assert visit.page.locator(".figure:visible").count() == 2
+    assert visit.page.locator(".linear .bar").count() > 5
+    assert visit.page.locator(".share .series").count() == 20
+    box = visit.page.locator(".figure:visible .area").first.bounding_box()
+    assert box["width"] > 800
+    assert box["height"] > 200
+    assert [url for url in visit.asked if not url.startswith("file:")] == []
+    assert (brightness(visit) > 128) == (scheme == "light")
+    fill = visit.page.evaluate("getComputedStyle(document.querySelector('.bar .series')).fill")
     picture = visit.page.screenshot(path=tmp_path / f"{scheme}.png", full_page=True)
     assert len(picture) > 50_000
-    visit.page.click("#theme")
-    assert visit.page.evaluate("document.documentElement.dataset.theme") != scheme
+    visit.page.click(".theme")
+    assert (brightness(visit) > 128) != (scheme == "light")
+    assert visit.page.evaluate("getComputedStyle(document.querySelector('.bar .series')).fill") != fill
+    assert visit.wrong == []
     visit.page.close()
+
+
+def test_no_script_and_small(report):
+    """Nothing in it can run, and its policy would not let it; a style that was added would not count."""
+    page = report.read_text()
+    assert len(page) < 150_000
+    assert "<script" not in page
+    assert " style=" not in page
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
+    assert re.fullmatch(r"default-src 'none'; style-src 'sha256-[\w+/=]+'", policy)
 
 
 def test_numbers_on_the_page_are_those_of_the_json(browser, report):
@@ -87,17 +107,78 @@ def test_numbers_on_the_page_are_those_of_the_json(browser, report):
     )
     assert cards["tokens"] == f"{shown['tokens']:,}"
     assert cards["sequences"] == f"{shown['sequences']:,}"
-    bars = visit.page.evaluate("document.getElementById('figure-0').data[0].y")
-    assert bars == shown["lengths"]["histogram"]["counts"]
+    for way in ("linear", "log"):
+        titles = visit.page.locator(f".{way} .bar title").all_text_contents()
+        counts = [int(re.search(r": ([\d,]+) sequences", title)[1].replace(",", "")) for title in titles]
+        assert counts == shown["lengths"]["histogram"]["counts"]
+    heights = [float(bar.get_attribute("height")) for bar in visit.page.locator(".linear .bar .series").all()]
+    assert heights[counts.index(max(counts))] == max(heights)
+    assert all(
+        height == pytest.approx(max(heights) * count / max(counts), abs=1)
+        for height, count in zip(heights, counts, strict=True)
+    )
+    points = visit.page.locator("circle title").all_text_contents()
+    frequencies = zip(shown["ids"]["frequencies"]["rank"], shown["ids"]["frequencies"]["count"], strict=True)
+    assert points == [f"rank {rank:,}: {count:,} times" for rank, count in frequencies]
     visit.page.close()
 
 
 def test_log_scale_is_a_switch(browser, report):
     visit = Visit(browser, report)
-    kind = "document.getElementById('figure-0')._fullLayout.yaxis.type"
-    assert visit.page.evaluate(kind) == "linear"
+    assert (visit.page.locator(".linear").is_visible(), visit.page.locator(".log").is_visible()) == (True, False)
     visit.page.click(".switch")
-    assert visit.page.evaluate(kind) == "log"
+    assert (visit.page.locator(".linear").is_visible(), visit.page.locator(".log").is_visible()) == (False, True)
+    visit.page.close()
+
+
+@pytest.fixture(scope="module")
+def awkward(tmp_path_factory):
+    """Percentiles that are equal or close, long numbers, a repeated document at a number of seven digits."""
+    home = tmp_path_factory.mktemp("awkward")
+    lines = [json.dumps({"text": "x" * (9000 + 3 * (k % 10))}) for k in range(400)]
+    lines.append(json.dumps({"text": "y " * 600_000}))
+    (home / "x.jsonl").write_text("\n".join(lines) + "\n")
+    document = json.loads(run(home / "x.jsonl", "--json").stdout)
+    assert document["lengths"]["p95"] == document["lengths"]["p99"]
+    assert run(home / "x.jsonl", "--html", home / "x.html").returncode == 0
+    return home / "x.html"
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_nothing_is_cut_or_printed_over_another(browser, awkward, width):
+    visit = Visit(browser, awkward, width=width)
+    labels = visit.page.locator(".linear text.mark")
+    assert any(text.startswith("p95, p99 ") for text in labels.all_text_contents())
+    boxes = [label.bounding_box() for label in labels.all()]
+    for one in boxes:
+        assert one["x"] >= 0
+        assert one["x"] + one["width"] <= width
+    lines = labels.evaluate_all("nodes => nodes.map(node => node.getBBox()).map(box => [box.y, box.y + box.height])")
+    for one, other in pairwise(sorted(lines)):  # letters without the halo around them
+        assert one[1] <= other[0]
+    ticks = [tick.bounding_box() for tick in visit.page.locator(".linear .tick:visible").all()]
+    assert len(ticks) >= 3
+    for one, other in pairwise(ticks):
+        assert one["x"] + one["width"] < other["x"]
+    for value in visit.page.locator(".lengths dd").all():  # percentiles: all in sight, each in one line
+        box = value.bounding_box()
+        assert box["x"] + box["width"] <= width
+        assert box["height"] < 30
+    for cell in visit.page.locator("td:not(.word)").all():
+        assert cell.evaluate("node => getComputedStyle(node).whiteSpace") == "nowrap"
+    visit.page.close()
+
+
+def test_units_of_text(browser, awkward):
+    """Text that nobody tokenised has documents and characters, nowhere sequences or tokens; a mean has one rounding."""
+    visit = Visit(browser, awkward)
+    words = visit.page.locator("main").inner_text().lower()
+    assert "characters" in words
+    assert "documents" in words
+    assert "tokens" not in words
+    assert "sequences" not in words
+    mean = visit.page.locator(".lengths div", has_text="mean").locator("dd").inner_text()
+    assert f"mean {mean} characters" in words
     visit.page.close()
 
 
@@ -137,3 +218,26 @@ def test_the_page_is_whole_or_absent(tmp_path):
     out = tmp_path / "absent.html"
     assert run("fixtures/bad/nothing-here", "--html", out).returncode == 3
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_but_a_page_is_replaced(tmp_path):
+    """Whatever else stands there is kept, and refused before any work."""
+    source = ROOT / "fixtures/modalities/D_2byte_gpt2.pbin"
+    data, web, empty, folder = (tmp_path / name for name in ("train.pbin", "index.html", "empty", "folder"))
+    data.write_bytes(source.read_bytes())
+    web.write_text("<!doctype html><title>mine</title>")
+    folder.mkdir()
+    for place in (data, web, folder):
+        done = run(tmp_path / "nothing.pbin", "--html", place)
+        assert (done.returncode, done.stdout) == (4, ""), done.stderr
+        assert f"{place}: is not replaced: it is " in done.stderr
+    assert (data.read_bytes(), web.read_text()) == (source.read_bytes(), "<!doctype html><title>mine</title>")
+    empty.touch()
+    source = tmp_path / "private.pbin"
+    source.write_bytes(data.read_bytes())
+    source.chmod(0o600)
+    for place in (empty, empty, tmp_path / "new.html"):
+        done = run(source, "--html", place, "-q")
+        assert done.returncode == 0, done.stderr
+        assert b"tokfmt stats" in place.read_bytes()[:64]
+    assert (tmp_path / "new.html").stat().st_mode & 0o777 == 0o600

@@ -227,31 +227,32 @@ def test_pipes_that_close_early():
 
 def test_diff_in_words_and_json():
     same = PACK.with_name("synthetic_D_2byte_proto2.pbin")
-    done = tokfmt("diff", PACK, same)
+    eos = ("--eos", "50256")
+    done = tokfmt("diff", PACK, same, *eos)
     assert done.stdout == "identical: 42 sequences, 2,004 tokens\n"
     other = PACK.with_name("D_2byte_gpt2_filtered_mod3.pbin")
-    done = tokfmt("diff", PACK, other, "--limit", "2", check=1)
+    done = tokfmt("diff", PACK, other, *eos, "--limit", "2", check=1)
     assert done.stdout.splitlines()[0] == "different: 28 only in A; 14 sequences alike"
     assert "first: sequence 1 of A is missing in B" in done.stdout
     assert "… and 26 more" in done.stdout
-    report = json.loads(tokfmt("diff", PACK, other, "--json", check=1).stdout)
+    report = json.loads(tokfmt("diff", PACK, other, *eos, "--json", check=1).stdout)
     assert report["schema"] == "tokfmt.diff/1"
     assert (report["identical"], report["same"], report["counts"]) == (False, 14, {"only_in_a": 28})
     assert report["first"]["a"]["sequence"] == 1
-    done = tokfmt("diff", PACK, other, "--ignore-order", check=1)
+    done = tokfmt("diff", PACK, other, *eos, "--ignore-order", check=1)
     assert "only in A: sequences 1, 2, 4, 5, 7, 8, 10, 11, 13, 14 …" in done.stdout
 
 
 def test_diff_shows_both_values(tmp_path):
     one = write_pack(tmp_path / "a.pbin", [1, 2, 3, 9, 4, 9], [(0, 8), (8, 4)])
     two = write_pack(tmp_path / "b.pbin", [1, 7, 3, 9, 4, 9], [(0, 8), (8, 4)])
-    done = tokfmt("diff", one, two, "-q", check=1)
+    done = tokfmt("diff", one, two, "--eos", "9", "-q", check=1)
     assert "first: sequence 0 differs\n  at token 1: 2 in A, 7 in B\n" in done.stdout
     assert "A 0: 1 [2] 3  (3 tokens)" in done.stdout
     assert "B 0: 1 [7] 3  (3 tokens)" in done.stdout
     with_text = tokfmt("diff", one, two, "--tokenizer", TOKENIZER, "--eos", "9", "-q", check=1)
     assert len(with_text.stdout.splitlines()) == 7
-    assert "expected at least 1" in tokfmt("diff", one, two, "--jobs", "0", check=2).stderr
+    assert "expected 1 to 1,024, found 0" in tokfmt("diff", one, two, "--jobs", "0", check=2).stderr
     assert "no such file" in tokfmt("diff", one, tmp_path / "none", check=3).stderr
 
 

@@ -84,7 +84,7 @@ def test_raw_of_broken_files(path, words):
 
 
 def test_raw_on_a_terminal_fits_and_keeps_colours_apart(monkeypatch):
-    monkeypatch.setattr("tokfmt.cli.show_raw._terminal", lambda: True)
+    monkeypatch.setattr("tokfmt.cli.show._terminal", lambda: True)
     out = run(PACK, "--raw", COLUMNS="80", NO_COLOR="1").stdout
     assert "data length" in out and max(map(len, out.splitlines())) <= 80
 
@@ -93,7 +93,7 @@ def test_samples_lie_under_each_other():
     out = run(FIXTURES / "hdf5" / "packed_overlap", "1", "--samples", "--eos", "50256", COLUMNS="70").stdout
     lines = out.splitlines()
     assert lines[0].startswith("#1  128 tokens, 128 counted in the loss")
-    rows = {name: "" for name in ("input_ids", "mask", "labels")}
+    rows = dict.fromkeys(("input_ids", "mask", "labels"), "")
     for line in lines[1:]:
         assert len(line) <= 70
         name = line[:10].strip()

@@ -1,5 +1,7 @@
 """flat-tokens under the laws of every format; the oracle is zarr-python and numpy."""
 
+import itertools
+
 import numpy as np
 import zarr
 
@@ -18,7 +20,7 @@ def sequences_of(group):
     top = group.attrs["max_token_id"]
     assert type(top) is int
     assert top == (int(encoded.max()) >> 1 if len(encoded) else 0)
-    return [(encoded[a:b] >> 1).tolist() for a, b in zip(bounds[:-1], bounds[1:])]
+    return [(encoded[a:b] >> 1).tolist() for a, b in itertools.pairwise(bounds)]
 
 
 class TestFlatTokens(FormatContract):

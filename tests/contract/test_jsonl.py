@@ -1,6 +1,10 @@
 """jsonl (ids) under the laws of every format; the oracle is json and readlines."""
 
+import gzip
+import io
 import json
+
+import zstandard
 
 from tokfmt.formats.jsonl import FORMAT
 from tokfmt.testing.contract import FormatContract
@@ -15,9 +19,12 @@ class TestIds(FormatContract):
     def read_options(self, options):
         return options
 
+    def opened(self, path):
+        return open(path, "rb")
+
     def oracle(self, path, options):
         found = []
-        with open(path, "rb") as file:
+        with self.opened(path) as file:
             for line in file.readlines():
                 assert line.endswith(b"\n")
                 record = json.loads(line)
@@ -26,3 +33,20 @@ class TestIds(FormatContract):
                     (record,) = [record[key]]
                 found.append(record)
         return found
+
+
+class TestGzip(TestIds):
+    """The same, compressed: bytes do not depend on regions, workers or order here either."""
+
+    filename = "x.jsonl.gz"
+    flipped = 24
+
+    def opened(self, path):
+        return gzip.open(path)
+
+
+class TestZstandard(TestGzip):
+    filename = "x.jsonl.zst"
+
+    def opened(self, path):
+        return io.BytesIO(zstandard.ZstdDecompressor().stream_reader(path.read_bytes(), read_across_frames=True).read())

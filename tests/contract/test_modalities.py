@@ -4,7 +4,6 @@ import pickle
 import struct
 
 import numpy as np
-import pytest
 
 from tokfmt.formats.modalities import FORMAT
 from tokfmt.testing.contract import FormatContract

@@ -10,6 +10,8 @@ import pytest
 from amount import MUTATIONS, NIGHTLY
 from paths import ROOT
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).with_name("decoders.py")
 SHARE = {"blosc": 4, "deflate": 4, "hdf5": 20, "jsonl": 8}
 """One of so many mutations is of this kind: files and lines take longer."""

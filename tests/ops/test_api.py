@@ -1,6 +1,8 @@
 """The public Python interface: open, convert, formats."""
 
+import inspect
 import json
+import re
 import subprocess
 import sys
 
@@ -9,7 +11,7 @@ import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import OptionError, SeparatorUnknownError
+from tokfmt.core.errors import DestinationExistsError, OptionError, SeparatorUnknownError
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 
@@ -35,13 +37,110 @@ def test_open_is_a_sequence_of_arrays():
         for wrong in (42, -43):
             with pytest.raises(IndexError):
                 dataset[wrong]
-        with pytest.raises(ValueError, match="step 1"):
-            dataset[::2]
+        assert dataset[::2].tolist() == lists[::2]
+        assert dataset[::-1].tolist() == lists[::-1]
+        assert dataset.lengths.tolist() == [len(one) for one in lists]
+
+
+def test_several_numbers_at_once():
+    lists = documents()
+    with tokfmt.open(PACK) as dataset:
+        wanted = [lists[3], lists[3], lists[-1], lists[0]]
+        for numbers in ([3, 3, -1, 0], (3, 3, -1, 0), np.array([3, 3, -1, 0]), np.array([3, 3, 41, 0], np.uint8)):
+            assert dataset[numbers].tolist() == wanted
+        assert dataset[range(4, 0, -2)].tolist() == [lists[4], lists[2]]
+        assert dataset[[]].tolist() == dataset[np.array([])].tolist() == []
+        assert dataset[np.int64(2)].tolist() == dataset[np.array(2)].tolist() == lists[2]
+        for wrong in ("a", True, np.True_, [True], np.array([True]), [1.5], ["1"], 1.0, None, np.zeros((2, 2), int)):
+            with pytest.raises(TypeError, match="a dataset is indexed by"):
+                dataset[wrong]
+        with pytest.raises(IndexError):
+            dataset[[0, 42]]
+
+
+def test_a_closed_dataset_says_so():
+    dataset = tokfmt.open(PACK)
+    dataset.close()
+    for read in (lambda: dataset[0], lambda: dataset[:2], lambda: list(dataset), lambda: dataset.tokens(0, 1)):
+        with pytest.raises(ValueError, match="this dataset is closed"):
+            read()
+    dataset.close()
+    assert len(dataset) == 42
+
+
+def test_what_one_word_says(tmp_path):
+    """A word where several may stand is one word; numbers select as they do in Python."""
+    text = tmp_path / "t.jsonl"
+    text.write_text('{"text": "a", "id": 1}\n{"text": ""}\n{"text": "b"}\n')
+    done = tokfmt.convert(
+        text, tmp_path / "o.h5", tokenizer=str(TOKENIZER), drop="empty-sequences", to_options="seq_len=128"
+    )
+    assert done.sequences == 2
+    for number, (select, count) in enumerate(
+        [
+            (slice(0, 3), 3),
+            (slice(-3, None), 3),
+            (slice(None), 42),
+            (range(3, 30), 27),
+            (5, 1),
+            (np.int64(-1), 1),
+            ("4:6", 2),
+        ]
+    ):
+        assert tokfmt.convert(PACK, tmp_path / f"{number}.pbin", select=select).sequences == count
+    for wrong in (slice(0, 9, 2), range(9, 0, -1), True, 1.5, [1]):
+        with pytest.raises(OptionError, match="select"):
+            tokfmt.convert(PACK, tmp_path / "x.pbin", select=wrong)
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("a: already exists. --overwrite replaces it", "a: already exists. overwrite=True replaces it"),
+        ("To accept that, add --drop fields --drop tail", 'To accept that, add drop=["fields", "tail"]'),
+        ("--drop empty-sequences", 'drop="empty-sequences"'),
+        ("Say which with --from jsonl or --from stage1", 'Say which with from_format="jsonl" or from_format="stage1"'),
+        ("Name its id with --eos ID, or give --tokenizer", "Name its id with eos=ID, or give tokenizer="),
+        ("separator 9 inferred. --eos none overrides it", 'separator 9 inferred. eos="none" overrides it'),
+        ("--tokenizer makes them alike", "tokenizer= makes them alike"),
+        ("--from-opt gaps=accept reads it", 'from_options={"gaps": "accept"} reads it'),
+        ("tokfmt check --explain TF107 says more", "tokfmt check --explain TF107 says more"),
+        ("as --split train=0.9,test=0.1", 'as split="train=0.9,test=0.1"'),
+        ("--seed: nothing is dealt out", "seed: nothing is dealt out"),
+        ("three -- dashes --", "three -- dashes --"),
+    ],
+)
+def test_messages_are_in_pythons_words(said, meant):
+    from tokfmt.api import CONVERTING, in_python
+
+    assert in_python(said, CONVERTING) == meant
+
+
+def test_the_verbs_return_data(tmp_path):
+    assert tokfmt.stats(PACK).datasets[0].sequences == 42
+    (verdict,) = tokfmt.check(FIXTURES / "modalities" / "E_D_2byte_gpt2.pbin")
+    assert verdict.counts == {"TF107": 1}
+    tokfmt.convert(PACK, tmp_path / "o.zarr", select=slice(0, 40))
+    report = tokfmt.diff(PACK, tmp_path / "o.zarr")
+    assert (report.identical, report.counts) == (False, {"only_in_a": 2})
+    assert [one.index for one in tokfmt.show(PACK, "3:5").shown] == [3, 4]
+    with pytest.raises(OptionError, match="tokenizer= makes them alike"):
+        tokfmt.diff(PACK, CORPUS)
+    with pytest.raises(DestinationExistsError, match="overwrite=True replaces it"):
+        tokfmt.convert(PACK, tmp_path / "o.zarr")
+
+
+def test_the_verbs_are_described():
+    for name in set(tokfmt.__all__) - {"__version__", "formats"}:
+        assert len(getattr(tokfmt, name).__doc__) > 40
+    for verb in (tokfmt.stats, tokfmt.check, tokfmt.diff, tokfmt.convert, tokfmt.open, tokfmt.show):
+        for parameter in inspect.signature(verb).parameters:
+            assert re.search(rf"\b{parameter}\b", verb.__doc__), f"{verb.__name__}({parameter}=) is not described"
 
 
 def test_open_with_and_without_a_separator():
     assert len(tokfmt.open(PACK, eos="none")[0]) == len(tokfmt.open(PACK)[0]) + 1
-    with pytest.raises(SeparatorUnknownError, match="--eos ID"):
+    with pytest.raises(SeparatorUnknownError, match="eos=ID, or give tokenizer="):
         tokfmt.open(FIXTURES / "hdf5" / "packed_overlap")
     samples = tokfmt.open(FIXTURES / "stage1" / "in.bin", options={"view": "samples"})
     assert {len(s) for s in samples} == {8192}
@@ -61,7 +160,8 @@ def test_convert_says_what_it_did(tmp_path):
 
 
 def test_formats():
-    assert [f.name for f in tokfmt.formats()] == ["jsonl", "modalities", "stage1", "hdf5", "flat-tokens"]
+    assert [f.name for f in tokfmt.formats()][:5] == ["jsonl", "modalities", "stage1", "hdf5", "flat-tokens"]
+    assert repr(tokfmt.formats()[1]) == "<tokfmt format modalities: Modalities packs: documents and their index>"
 
 
 def test_public_names_are_those_listed():
@@ -77,3 +177,17 @@ def test_importing_the_package_imports_nothing_heavy():
         "import sys, tokfmt; print([m for m in ('numpy', 'zarr', 'h5py', 'transformers', 'click') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_the_length_of_samples_is_said(tmp_path, dry_run):
+    (tmp_path / "ids.jsonl").write_text('{"input_ids": [1, 2, 3]}\n')
+    lengths = {
+        tokfmt.convert(
+            tmp_path / "ids.jsonl", tmp_path / f"o{k}", to_format=name, to_options=options, eos=9, dry_run=dry_run
+        ).sample_length
+        for k, (name, options) in enumerate((("hdf5", {"seq_len": 64}), ("stage1", {"seq_len": 32})))
+    }
+    assert lengths == {64, 32}
+    plain = tokfmt.convert(tmp_path / "ids.jsonl", tmp_path / "o.pbin", eos=9, dry_run=dry_run)
+    assert plain.sample_length is None

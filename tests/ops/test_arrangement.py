@@ -12,17 +12,22 @@ from paths import CORPUS, TOKENIZER
 
 import tokfmt
 from tokfmt import registry
-from tokfmt.core import publish, rename
+from tokfmt.core import publish
 from tokfmt.core.draws import SHUFFLE, SPLIT, draws
-from tokfmt.core.errors import ConversionError, DestinationExistsError, LossyConversionError, OptionError
-from tokfmt.core.errors import VerificationError
+from tokfmt.core.errors import (
+    ConversionError,
+    DestinationExistsError,
+    LossyConversionError,
+    OptionError,
+    VerificationError,
+)
 from tokfmt.core.publish import Staging, publish_together
 from tokfmt.core.ragged import Ragged
-from tokfmt.ops.arrangement import Arrangement, arrangement_of, split_path
-from tokfmt.ops.conversion import Run
-from tokfmt.ops.request import Request
+from tokfmt.ops.convert.arrangement import Arrangement, arrangement_of, split_path
+from tokfmt.ops.convert.request import Request
+from tokfmt.ops.convert.run import Run
 from tokfmt.ops.progress import Silent
-from tokfmt.ops.sources import SourceRequest
+from tokfmt.ops.source.request import SourceRequest
 from tokfmt.testing.contract import tree
 from tokfmt.testing.harness import read, sequences, write
 
@@ -213,7 +218,8 @@ def test_lines_stay_as_they_are(tmp_path):
     )  # fmt: skip
     plain = (tmp_path / "plain.jsonl").read_bytes().split(b"\n")[:-1]
     assert (tmp_path / "out.jsonl").read_bytes().split(b"\n")[:-1] == shuffled(plain, 3)
-    assert (done.sequences, done.tokens, done.dropped) == (4, None, {"invalid-lines": "1 invalid lines"})
+    invalid = "1 invalid line (a.jsonl: line 3 is not valid JSON (expecting property name enclosed in double quotes))"
+    assert (done.sequences, done.tokens, done.dropped) == (4, None, {"invalid-lines": invalid})
 
 
 def test_many_lines_in_any_way(tmp_path):
@@ -232,7 +238,7 @@ def test_many_lines_in_any_way(tmp_path):
 @pytest.mark.parametrize(
     ("split", "says"),
     [
-        ("train=0.9,validation=0.2", "the shares sum to 1.1, not to 1. Write for example --split train=0.99"),
+        ("train=0.9,validation=0.2", 'the shares sum to 1.1, not to 1. Write for example split="train=0.99,'),
         ("train=0.9", "the shares sum to 0.9, not to 1"),
         ("train=0.5,validation=0.499999", "the shares sum to 0.999999, not to 1"),
         ("train=1,train=0", "train is there twice"),
@@ -263,11 +269,11 @@ def test_shares_that_are_fine():
 
 def test_seeds_and_options_that_contradict(pack, tmp_path):
     for how, says in (
-        ({"seed": 1}, "--seed: nothing is dealt out"),
-        ({"seed": 1, "split": "train"}, "--seed: nothing is dealt out"),
-        ({"shuffle": -1}, "--shuffle: -1 is not a seed"),
+        ({"seed": 1}, "seed: nothing is dealt out"),
+        ({"seed": 1, "split": "train"}, "seed: nothing is dealt out"),
+        ({"shuffle": -1}, "shuffle: -1 is not a seed"),
         ({"split": "a=1", "seed": 2**64}, "is not a seed"),
-        ({"split": "a=1", "to_options": ["split=none"]}, "--to-opt split= names one split"),
+        ({"split": "a=1", "to_options": ["split=none"]}, 'to_options={"split": ...} names one split'),
     ):
         with pytest.raises(OptionError, match=says):
             tokfmt.convert(pack, tmp_path / "x.zarr", **how)
@@ -304,7 +310,7 @@ def test_every_sequence_goes_to_one_split(seed, weights):
 
 def test_without_a_seed_it_is_said(pack, tmp_path):
     done = convert(pack, tmp_path / "x.zarr", "flat-tokens", split="a=1")
-    assert done.notes[-1] == "sequences were dealt out by seed 0; --seed N deals otherwise"
+    assert done.notes[-1] == "sequences were dealt out by seed 0; seed=N deals otherwise"
 
 
 @pytest.mark.parametrize(
@@ -327,7 +333,7 @@ def test_names_of_destinations(name, path, expected, tmp_path):
 def test_splits_of_the_source(pack, tmp_path):
     """A store with two splits: --from-opt says which is dealt out again."""
     convert(pack, tmp_path / "x.zarr", "flat-tokens", split="train=0.5,validation=0.5")
-    with pytest.raises(LossyConversionError, match="--from-opt split=NAME reads one"):
+    with pytest.raises(LossyConversionError, match='from_options={"split": "NAME"} reads one'):
         convert(tmp_path / "x.zarr", tmp_path / "y.zarr", "flat-tokens", split="train=0.5,test=0.5")
     done = convert(
         tmp_path / "x.zarr", tmp_path / "y.zarr", "flat-tokens", split="train=0.5,test=0.5",
@@ -365,7 +371,7 @@ def test_a_destination_is_never_a_source(pack, tmp_path):
 
 
 def test_a_wrong_second_split_leaves_nothing(pack, tmp_path, monkeypatch):
-    from tokfmt.ops import conversion
+    from tokfmt.ops.convert import verify
 
     calls = []
 
@@ -374,7 +380,7 @@ def test_a_wrong_second_split_leaves_nothing(pack, tmp_path, monkeypatch):
         if len(calls) == 2:
             raise VerificationError("differs")
 
-    monkeypatch.setattr(conversion, "verify_tokens", second_fails)
+    monkeypatch.setattr(verify, "verify_tokens", second_fails)
     with pytest.raises(VerificationError):
         convert(pack, tmp_path / "x.pbin", "modalities", split=SPLITS)
     assert os.listdir(tmp_path) == []
@@ -384,7 +390,7 @@ def test_a_wrong_second_split_leaves_nothing(pack, tmp_path, monkeypatch):
 @pytest.mark.parametrize("existing", [False, True])
 def test_published_together_or_not_at_all(tmp_path, monkeypatch, existing, portable):
     if portable:
-        monkeypatch.setattr(rename.ctypes, "CDLL", lambda *_, **__: object())
+        monkeypatch.setattr(publish.ctypes, "CDLL", lambda *_, **__: object())
     if existing:
         for name in "abc":
             (tmp_path / name).write_text(f"old {name}")

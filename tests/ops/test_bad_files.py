@@ -8,8 +8,8 @@ from paths import FIXTURES
 
 from tokfmt.core import errors
 from tokfmt.core.records import RecordReader
-from tokfmt.ops.open import open_source
-from tokfmt.ops.tokenize import tokenized
+from tokfmt.ops.source.ingest import tokenized
+from tokfmt.ops.source.opened import open_source
 from tokfmt.testing.harness import sequences
 
 BAD = FIXTURES / "bad"

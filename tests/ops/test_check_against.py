@@ -1,25 +1,27 @@
 """`check --against`: what happened to documents on their way, compared with plain lists."""
 
+import json
+from collections import Counter
+
 import pytest
-from check_cases import converted, own, pack, stored
+from check_cases import asked, converted, own, pack, stored
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import CORPUS, TOKENIZER, golden
 
-from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
-from tokfmt.ops.check import Demands, check
-from tokfmt.ops.check.against import compare
-from tokfmt.ops.check.hashes import Hashes
-from tokfmt.ops.convert import convert
+from tokfmt.ops.check import check
+from tokfmt.ops.check.beside import compare
+from tokfmt.ops.compare.fingerprint import fingerprints
+from tokfmt.ops.convert.convert import convert
 
 
 def compared(here, there, **how):
-    return compare(Hashes(MemoryReader(Ragged.of(here)), **how), Hashes(MemoryReader(Ragged.of(there)), **how))
+    return compare(fingerprints(Ragged.of(here)), fingerprints(Ragged.of(there)), **how)
 
 
 def look(path, **demands):
-    (verdict,) = check([path], Demands(**{**own(against=str(CORPUS)), **demands}))
+    (verdict,) = check(asked(path, **{**own(against=str(CORPUS)), **demands}))
     return verdict
 
 
@@ -48,7 +50,7 @@ def test_kinds(here, expected):
 
 def test_where():
     found = compared([[9, 9], *DOCS[1:3], *DOCS[5:9], [8, 8], *DOCS[9:20]], DOCS)
-    assert (found.first_changed, found.first_missing, found.first_extra) == ((0, 0), (3, 3), (7, 9))
+    assert [found.first(kind) for kind in ("changed", "missing", "extra")] == [(0, 0), (3, 3), (7, 9)]
     assert (found.changed, found.missing, found.extra, found.cut_off) == (1, 22, 1, False)
     assert compared(DOCS[:30], DOCS).cut_off
 
@@ -65,15 +67,71 @@ def longest_common(a, b):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.integers(0, 30), max_size=60), st.lists(st.integers(0, 30), max_size=60))
-def test_laws(mine, theirs):
-    """Equal only if equal; never more in common than lists can have in order; counts add up."""
-    found = compared([[k] for k in mine], [[k] for k in theirs])
-    same = mine == theirs
-    assert (found.missing == found.extra == found.changed == 0) == same
-    common = len(mine) - found.extra - found.changed
-    assert common == len(theirs) - found.missing - found.changed
-    assert common <= longest_common(mine, theirs)
+@given(
+    st.lists(st.integers(0, 30), max_size=60),
+    st.lists(st.integers(0, 30), max_size=60),
+    st.booleans(),
+)
+def test_laws(mine, theirs, related):
+    """Equal only if equal; what is in both is never missing; no fewer in order than can be; counts add up."""
+    mine = theirs[1::2] + mine[:5] + theirs[::2] if related else mine
+    here, there = [[k] for k in mine], [[k] for k in theirs]
+    found = compared(here, there)
+    assert (found.missing == found.extra == found.changed == found.moved == 0) == (mine == theirs)
+    both = sum((Counter(mine) & Counter(theirs)).values())
+    assert found.missing + found.changed == len(theirs) - both
+    assert found.extra + found.changed == len(mine) - both
+    assert both - found.moved == longest_common(mine, theirs)
+    unordered = compared(here, there, ignore_order=True)
+    assert (unordered.missing, unordered.extra) == (len(theirs) - both, len(mine) - both)
+    assert (unordered.moved, unordered.changed) == (0, 0)
+
+
+@pytest.mark.parametrize("gap", [4_000, 4_096, 4_097, 4_500, 20_000, 39_000])
+def test_a_gap_of_any_length_is_a_gap(gap):
+    """What follows it is found again."""
+    docs = [[k, k >> 8, 7] for k in range(40_000)]
+    found = compared(docs[:700] + docs[700 + gap :], docs)
+    assert (found.missing, found.extra, found.changed, found.moved) == (gap, 0, 0, 0)
+    assert found.first("missing") == (700, 700)
+    found = compared(docs, docs[:700] + docs[700 + gap :])
+    assert (found.missing, found.extra, found.changed, found.moved) == (0, gap, 0, 0)
+
+
+def test_the_order_may_not_count(tmp_path):
+    path = converted(tmp_path, shuffle=7)
+    assert not look(path).counts  # its manifest says so
+    (tmp_path / "x.pbin.tokfmt.json").unlink()
+    (finding,) = look(path).findings
+    assert (finding.code, finding.remedy) == ("TF935", "If their order does not matter, --ignore-order")
+    assert not look(path, ignore_order=True).counts
+    convert(path, tmp_path / "less.pbin", select="0:150")
+    (finding,) = look(tmp_path / "less.pbin", ignore_order=True).findings
+    assert finding.message.startswith("34 of 184 documents are missing (first: document ")
+
+
+def test_a_corpus_with_other_fields(tmp_path):
+    """As every real one has them: they are not compared, and nobody has to give them up."""
+    lines = [
+        {"text": json.loads(line)["text"], "meta": {"n": n}} for n, line in enumerate(CORPUS.read_text().splitlines())
+    ]
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    path = converted(tmp_path)
+    assert not look(path, against=str(tmp_path / "c.jsonl")).counts
+    lines.insert(9, {"text": 5})
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (finding,) = look(path, against=str(tmp_path / "c.jsonl")).findings
+    assert finding.code == "TF901"
+    assert "--drop invalid-lines" in finding.message
+    assert not look(path, against=str(tmp_path / "c.jsonl"), drop=frozenset({"invalid-lines"})).counts
+
+
+def test_nothing_is_written_to_scratch(tmp_path, monkeypatch):
+    path = converted(tmp_path)
+    monkeypatch.setattr("tempfile.mkdtemp", None)
+    monkeypatch.setattr("tempfile.tempdir", "/nowhere")
+    assert not look(path, deep=True).counts
+    assert not look(path, deep=True, jobs=1).counts
 
 
 def test_empty_documents_may_not_count():
@@ -81,20 +139,6 @@ def test_empty_documents_may_not_count():
     found = compared([[1], [2]], there, skip_empty=True)
     assert (found.missing, found.changed, found.extra) == (0, 0, 0)
     assert compared([[1], [2]], there).missing == 3
-
-
-def test_hashes_do_not_depend_on_windows(monkeypatch):
-    data = Ragged.of([RNG_DOC for RNG_DOC in ([1] * 5, [], list(range(3000)), [7], [0], [0, 0], [5] * 700)])
-    whole = Hashes(MemoryReader(data)).ahead(0, 99).tolist()
-    monkeypatch.setattr("tokfmt.ops.check.hashes.WINDOW", 64)
-    assert Hashes(MemoryReader(data)).ahead(0, 99).tolist() == whole
-    assert len(set(whole)) == 7
-    ends = Ragged.of([[*doc, 9] for doc in ([1] * 5, list(range(3000)), [5] * 700)])
-    bare = Ragged.of([[1] * 5, list(range(3000)), [5] * 700])
-    assert (
-        Hashes(MemoryReader(ends), ignored_end=9).ahead(0, 9).tolist()
-        == Hashes(MemoryReader(bare)).ahead(0, 9).tolist()
-    )
 
 
 def test_truncated(tmp_path):
@@ -164,7 +208,7 @@ def test_upstreams_truncated_pack():
     gpt2 = golden("gpt2")
     home = golden("modalities")
     for name, code in (("D_2byte_TRUNCATED_by_empty_text.pbin", "TF931"),):
-        (verdict,) = check([home / name], Demands(tokenizer=str(gpt2), against=str(home / "with_empty_text.jsonl")))
+        (verdict,) = check(asked(home / name, tokenizer=str(gpt2), against=str(home / "with_empty_text.jsonl")))
         assert verdict.counts == {code: 1}
         assert "8 of 10 documents are missing (from document 3" in verdict.findings[0].message
 
@@ -172,7 +216,7 @@ def test_upstreams_truncated_pack():
 def test_latin1_goldens():
     gpt2 = golden("gpt2")
     for name, wrong in (("A_4byte_gpt2_latin1", True), ("A_4byte_gpt2", False), ("B_2byte_gpt2_latin1", True)):
-        (verdict,) = check([golden("modalities", f"{name}.pbin")], Demands(tokenizer=str(gpt2)))
+        (verdict,) = check(asked(golden("modalities", f"{name}.pbin"), tokenizer=str(gpt2)))
         assert ("TF924" in verdict.counts) == wrong
         assert verdict.counts.keys().isdisjoint({"TF923", "TF925", "TF921", "TF922"})
 

@@ -10,11 +10,11 @@ import h5py
 import numpy as np
 import pytest
 import zarr
-from check_cases import CASES, documents, flat, pack
+from check_cases import CASES, asked, documents, flat, pack
 from paths import FIXTURES
 
 from tokfmt.core.errors import ConversionError, DestinationExistsError
-from tokfmt.ops.check import Demands, check, fix
+from tokfmt.ops.check import check, fix
 
 BAD = FIXTURES / "bad"
 PACKS = json.loads((FIXTURES / "modalities/expected.json").read_bytes())
@@ -22,13 +22,13 @@ MERGED = sorted(p.name for p in (FIXTURES / "modalities").glob("E_*.pbin"))
 
 
 def fixed(path, out, **demands):
-    demands = Demands(**demands)
-    (verdict,) = check([path], demands)
-    return fix(verdict, out, demands)
+    request = asked(path, **demands)
+    (verdict,) = check(request)
+    return fix(verdict, out, request)
 
 
 def clean(path):
-    (verdict,) = check([path], Demands(deep=True))
+    (verdict,) = check(asked(path, deep=True))
     return verdict.counts.keys() <= {"TF121", "TF324", "TF418", "TF517", "TF509"}
 
 
@@ -148,7 +148,7 @@ def test_raw_index(name, tmp_path):
     text = (tmp_path / "x.jsonl").read_bytes()
     assert text == source.read_bytes()
     starts = np.cumsum([0, *(len(line) for line in text.splitlines(keepends=True))]).tolist()
-    expected = [(a, len(line)) for a, line in zip(starts, text.splitlines())]
+    expected = [(a, len(line)) for a, line in zip(starts, text.splitlines(), strict=False)]
     assert pickle.loads((tmp_path / "x.idx").read_bytes()) == expected
     assert clean(tmp_path / "x.jsonl")
 

@@ -1,10 +1,13 @@
 """The same plan on a Dask cluster: the same bytes as serial, also when a worker is killed on its way."""
 
+import contextlib
+import http.client
 import json
 import os
 import subprocess
 import sys
-
+import urllib.request
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,14 +15,19 @@ from paths import CORPUS, TOKENIZER
 
 import tokfmt
 from tokfmt.core.errors import MissingDependencyError, OptionError
-
+from tokfmt.ops.source.request import SourceRequest
+from tokfmt.ops.stats import StatsRequest
+from tokfmt.ops.stats.stats import stats
 from tokfmt.run.execute import make_executor
 from tokfmt.testing.contract import tree
+
+pytestmark = pytest.mark.slow
 
 needs_dask = pytest.mark.skipif(
     subprocess.run([sys.executable, "-c", "import distributed"], capture_output=True).returncode != 0,
     reason="the package distributed is not installed (extra dask)",
 )
+BEFORE = set(os.environ)
 CLUSTER = """
 import json, logging, os, sys
 import distributed
@@ -36,10 +44,10 @@ if __name__ == "__main__":
 CONVERT = """
 import json, os, signal, sys
 from pathlib import Path
-from tokfmt.ops.conversion import Run
-from tokfmt.ops.request import Request
+from tokfmt.ops.convert.run import Run
+from tokfmt.ops.convert.request import Request
 from tokfmt.ops.progress import Silent
-from tokfmt.ops.sources import SourceRequest
+from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run.journal import Journal
 
 given = json.loads(sys.argv[1])
@@ -52,7 +60,7 @@ def killing(self, *line):
         os.kill(victim, signal.SIGKILL)
 
 Journal.add = killing
-source = SourceRequest(tuple(given.pop("sources")))
+source = SourceRequest(tuple(given.pop("sources")), "stage1")
 Run(Request(source, Path(given.pop("destination")), region=1 << 13, manifest=False, **given), Silent()).convert()
 print(len(done))
 """
@@ -136,7 +144,106 @@ def test_addresses():
         make_executor("dask:hello", 2).__enter__()
 
 
+def test_statistics_are_counted_on_one_machine(source):
+    """Their scratch is a directory of this machine: a cluster's workers would not find it."""
+    request = StatsRequest(SourceRequest((source,)), executor="dask:tcp://10.0.0.5:8786")
+    with pytest.raises(OptionError, match="statistics are counted on one machine"):
+        stats(request)
+
+
 def test_without_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingDependencyError, match=r"needs the package distributed: pip install 'tokfmt\[dask\]'"):
+        make_executor("dask", 2).__enter__()
+
+
+STRANGER = """
+import asyncio, json, sys
+from distributed.core import rpc
+from distributed.security import Security
+
+async def ask(address, security):
+    args = security.get_connection_args("client") if security else {}
+    async with rpc(address, timeout=5, **({"connection_args": args} if args else {})) as other:
+        return await asyncio.wait_for(other.identity(), 5)
+
+let_in = []
+for address in json.loads(sys.argv[1]):
+    port = address.rpartition(":")[2]
+    for scheme, security in (("tcp", None), ("tls", Security.temporary())):
+        try:
+            asyncio.run(ask(f"{scheme}://127.0.0.1:{port}", security))
+        except Exception as error:
+            continue
+        let_in.append(f"{scheme} {port}")
+print(json.dumps(let_in))
+"""
+"""Another user's client: without a key, and with one of its own."""
+
+
+def listening(pids):
+    """Ports of this machine that these processes listen on."""
+    inodes = set()
+    for pid in pids:
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):  # closed since
+                link = os.readlink(f"/proc/{pid}/fd/{fd}")
+                inodes |= {int(link[8:-1])} if link.startswith("socket:[") else set()
+    ports = []
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and int(words[9]) in inodes:
+                address, _, port = words[1].partition(":")
+                assert address in ("0100007F", "0" * 24 + "01000000"), f"{words[1]} is open to other machines"
+                ports.append(int(port, 16))
+    return ports
+
+
+@needs_dask
+def test_a_cluster_leaves_the_allocator_of_its_process_alone():
+    """Dask has its workers keep no freed memory and one thread, by setting variables of ours, for good."""
+    with make_executor("dask", 1):
+        pass
+    names = {name for name in os.environ if name.startswith("MALLOC_") or name.endswith("_NUM_THREADS")}
+    assert names <= BEFORE
+
+
+@needs_dask
+def test_nobody_else_gets_into_a_cluster_of_this_machine():
+    """Not without the key that lies in its memory; and what listens to HTTP has no page, not even who is there."""
+    pytest.importorskip("cryptography")
+    with make_executor("dask", 1) as executor:
+        assert executor.submit(abs, -1).result() == 1
+        worker = executor.submit(os.getpid).result()
+        ports = listening([os.getpid(), worker])
+        assert len(ports) >= 3, "scheduler, nanny, worker"
+        words = [sys.executable, "-c", STRANGER, json.dumps([f":{port}" for port in ports])]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=200)
+        assert done.stdout == "[]\n", done.stdout + done.stderr
+        for port in ports:
+            for page in ("status", "health", "info/main/workers.html", "metrics", "json/identity.json"):
+                assert found_by_http(port, page) is None
+
+
+def found_by_http(port, page):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=5) as answer:
+            return answer.read()
+    except (OSError, http.client.HTTPException):  # 404, or no HTTP at all
+        return None
+
+
+@needs_dask
+def test_a_stranger_does_get_into_one_that_is_open(cluster):
+    """A control of the test above."""
+    words = [sys.executable, "-c", STRANGER, json.dumps([cluster[0]])]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert json.loads(done.stdout) == [f"tcp {cluster[0].rpartition(':')[2]}"], done.stderr
+
+
+def test_encryption_needs_a_package(monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(MissingDependencyError, match=r"needs the package cryptography: pip install 'tokfmt\[dask\]'"):
         make_executor("dask", 2).__enter__()

@@ -1,12 +1,16 @@
 """Every fixture of every format has exactly one winner, and the corpus of fixtures is here."""
 
+import hashlib
 import json
+import os
 
+import numpy as np
 import pytest
 from paths import FIXTURES, golden
 
+import tokfmt
 from tokfmt import registry
-from tokfmt.core.errors import OptionError, UnknownFormatError
+from tokfmt.core.errors import OptionError, TokfmtError, UnknownFormatError
 from tokfmt.core.format import look
 
 PACKS = sorted(p for p in (FIXTURES / "modalities").glob("**/*.pbin") if "P0" not in p.name)
@@ -14,6 +18,9 @@ LINES = sorted((FIXTURES / "jsonl").glob("*.jsonl")) + sorted((FIXTURES / "text"
 SAMPLES = sorted(p for p in (FIXTURES / "hdf5").iterdir() if p.is_dir()) + sorted((FIXTURES / "hdf5").glob("*/*.h5"))
 STORES = sorted((FIXTURES / "flat-tokens").glob("*.zarr"))
 BLOCKS = sorted((FIXTURES / "stage1").iterdir()) if (FIXTURES / "stage1").exists() else []
+COLUMNS = sorted((FIXTURES / "parquet").rglob("*.parquet"))
+ARROWS = [p.parent if (p.parent / "state.json").exists() else p for p in (FIXTURES / "parquet").rglob("*.arrow")]
+FOLDERS = [FIXTURES / "parquet" / name for name in ("text/hub", "text/nanochat", "packed", "packed/shards", "tokens")]
 
 CASES = [
     *((p, "modalities") for p in PACKS),
@@ -21,7 +28,16 @@ CASES = [
     *((p, "hdf5") for p in SAMPLES),
     *((p, "flat-tokens") for p in STORES),
     *((p, "stage1") for p in BLOCKS if p.suffix == ".bin" or p.is_dir()),
+    *((p, "parquet") for p in (*COLUMNS, *FOLDERS)),
+    *((p, "arrow") for p in sorted({*ARROWS, FIXTURES / "parquet" / "dataset_dict"})),
 ]
+CASES += [
+    (FIXTURES / home / case["entry"], home)
+    for home in ("olmo", "datatrove", "litdata", "mds", "levanter")
+    for case in json.loads((FIXTURES / home / "expected.json").read_text())["cases"]
+    if "entry" in case and case["name"] not in ("real_numpy", "merged_total_metadata")
+]
+TRAPS = {case["entry"]: case for case in json.loads((FIXTURES / "traps" / "expected.json").read_text())["cases"]}
 
 
 def test_the_corpus_is_here():
@@ -36,6 +52,32 @@ def test_one_winner(path, name):
     assert list(claims.values()).count(claims[name]) == 1
 
 
+REFUSED = {
+    "magic_by_chance.bin": "no format recognises its content|a bare stream of uint16",
+    "suffix.bin": "no format recognises its content|a bare stream of uint16",
+    "other_index": "a directory that no format recognises",
+    "mds_v1": "is an index that is not read: expected version 2, shards, found version 1",
+}
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_what_looks_like_another(name):
+    """By the format it is, or refused; documents as they were written."""
+    case, path = TRAPS[name], FIXTURES / "traps" / name
+    if case["detect"] in ("ask", "none"):
+        with pytest.raises(TokfmtError, match=REFUSED[name]):
+            tokfmt.open(path)
+        return
+    assert registry.detect(path).name == case["detect"]
+    if "doc_lengths" not in case:
+        return
+    with tokfmt.open(path, eos="none") as dataset:
+        documents = [document.tolist() for document in dataset]
+    assert [len(document) for document in documents] == case["doc_lengths"]
+    stored = np.array([token for document in documents for token in document], "<u4")
+    assert hashlib.sha256(stored.tobytes()).hexdigest() == case["tokens_sha256_le_u32"]
+
+
 def test_content_wins_over_a_name(tmp_path):
     pack = (FIXTURES / "modalities" / "D_2byte_gpt2.pbin").read_bytes()
     for name in ("in.bin", "data", "x.jsonl", "x.h5", "x.zarr", "stage1_block_0000.bin"):
@@ -48,16 +90,16 @@ def test_content_wins_over_a_name(tmp_path):
     [
         ("x", b"", "an empty file"),
         ("x.bin", b"", "an empty file"),
-        ("x.txt", b"some words\nand more\n", "no format recognises its content"),
+        ("x.txt", b"some words\nand more\n", "is plain text, .* jq -cR"),
         ("x.bin", bytes(range(256)) * 3, "no format recognises its content"),
-        ("x.idx", b"\x80\x04]\x94.", "no format recognises its content"),
-        ("x.npy", b"\x93NUMPY\x01\x00v\x00{'descr': '<u2'}", "no format recognises its content"),
-        ("x.csv", b"a,b\n1,2\n", "no format recognises its content"),
+        ("x.idx", b"\x80\x04]\x94.", "is the index of a text file"),
+        ("x.npy", b"\x93NUMPY\x01\x00v\x00{'descr': '<u2'}", r"is a numpy array \(.npy\)"),
+        ("x.csv", b"a,b\n1,2\n", r"is a table \(CSV\)"),
     ],
 )
 def test_what_nobody_recognises(tmp_path, name, content, says):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(UnknownFormatError, match=rf"{name}: {says}\. --from NAME says what it is: jsonl, modalities"):
+    with pytest.raises(UnknownFormatError, match=rf"{name}: {says}"):
         registry.detect(tmp_path / name)
 
 
@@ -88,6 +130,23 @@ def test_destinations_without_a_meaning():
 def test_goldens_of_others():
     for name in ("wild_repo_C_lorem_ipsum.pbin", "wild_repo_D_lorem_ipsum.pbin"):
         assert registry.detect(golden("modalities", name)).name == "modalities"
+
+
+def test_a_directory_of_many_files(tmp_path, monkeypatch):
+    """Whatever order the file system lists them in: 6,000 names, and one of them says it."""
+    home = tmp_path / "many"
+    home.mkdir()
+    for number in range(6000):
+        (home / f"{number}.txt").touch()
+    for name, format_ in (("a.h5", "hdf5"), ("5000a.jsonl", "jsonl"), ("stage1_block_0000.bin", "stage1")):
+        (home / name).touch()
+        listed = [other for other in os.listdir(home) if other != name]
+        for order in ([name, *listed], [*listed, name], sorted([name, *listed], reverse=True)):
+            monkeypatch.setattr(os, "listdir", lambda path, order=order: order)
+            assert registry.detect(home).name == format_
+            assert look(home).entries == tuple(sorted(order))
+            monkeypatch.undo()
+        (home / name).unlink()
 
 
 def test_sniffers_never_raise(tmp_path):

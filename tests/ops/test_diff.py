@@ -13,34 +13,32 @@ import tokfmt
 from tokfmt.core import axis
 from tokfmt.core.axis import Info, Layout
 from tokfmt.core.errors import OptionError
-from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
-from tokfmt.ops import alignment, moves
-from tokfmt.ops.alignment import Alignment, Side
-from tokfmt.ops.compared import Request
-from tokfmt.ops.diff import diff
-from tokfmt.ops.fingerprint import fingerprints
-from tokfmt.ops.moves import Tally
-from tokfmt.ops.multiset import surpluses
+from tokfmt.ops.compare import alignment
+from tokfmt.ops.compare.alignment import align, first_unlike, surpluses
+from tokfmt.ops.compare.diff import diff
+from tokfmt.ops.compare.fingerprint import AxisSide, fingerprints, hands
+from tokfmt.ops.dataset import MemoryReader
+from tokfmt.ops.source.request import SourceRequest
 
 PACKS = FIXTURES / "modalities"
 
 
+def differ(a, b, eos=None, split=None, **how):
+    return diff(*(SourceRequest((path,), eos=eos, split=split) for path in (a, b)), **how)
+
+
 def side(rows, dtype=np.uint32):
-    reader = MemoryReader(Ragged.of(rows, np.dtype(dtype)))
-    return Side(reader, [reader.tokens])
+    return AxisSide(MemoryReader(Ragged.of(rows, np.dtype(dtype))))
 
 
-def tally(a, b, limit=10_000):
-    walk = Alignment(side(a), side(b, np.uint16), None, lambda n: None)
-    found = Tally(limit)
-    found.add(walk.changes())
-    found.settle()
-    return walk.same, found
+def found(a, b, jobs=1):
+    with hands(jobs) as workers:
+        return align(side(a), side(b, np.uint16), workers)
 
 
 def kinds(a, b):
-    return [(d.kind, d.a, d.b, d.with_a, d.with_b) for d in tally(a, b)[1].listed]
+    return [(d.kind, d.a, d.b, d.with_a, d.with_b) for d in found(a, b).differences()]
 
 
 def rows(n, seed=0):
@@ -50,7 +48,7 @@ def rows(n, seed=0):
 
 def test_what_differs_is_located():
     base = rows(100)
-    assert tally(base, base) == (100, Tally(10_000))
+    assert (found(base, base).same, found(base, base).differing) == (100, {})
     changed = [r.copy() for r in base]
     changed[40][0] += 1
     assert kinds(base, changed) == [("changed", 40, 40, None, None)]
@@ -73,54 +71,120 @@ def test_what_differs_is_located():
 
 def test_a_shard_is_missing():
     base = rows(3000)
-    same, found = tally(base, base[:500] + base[2500:])
-    assert (same, dict(found.counts)) == (1000, {"only_in_a": 2000})
-    every_third = [r for i, r in enumerate(base) if i % 3]
-    same, found = tally(base, every_third)
-    assert (same, dict(found.counts)) == (2000, {"only_in_a": 1000})
+    one = found(base, base[:500] + base[2500:])
+    assert (one.same, one.differing) == (1000, {"only_in_a": 2000})
+    one = found(base, [r for i, r in enumerate(base) if i % 3])
+    assert (one.same, one.differing) == (2000, {"only_in_a": 1000})
 
 
-@settings(max_examples=150, deadline=None)
-@given(
-    st.lists(st.lists(st.integers(0, 2), max_size=3), max_size=12),
-    st.lists(st.lists(st.integers(0, 2), max_size=3), max_size=12),
-    st.booleans(),
+def test_what_is_gone_has_not_moved_to_an_equal_one():
+    """Equal texts stand all over; the only difference is that some of them are dropped."""
+    base = [[], *rows(500), *([[7]] * 60), *rows(500, seed=1), [], [7]] * 2
+    gone = [row for i, row in enumerate(base) if row or i % 3]
+    one = found(base, gone)
+    assert one.differing == {"only_in_a": len(base) - len(gone)}
+    assert one.same == len(gone)
+    twins = [row for i, row in enumerate(base) if row != [7] or i % 4]
+    assert found(base, twins).differing == {"only_in_a": len(base) - len(twins)}
+    assert found(twins, base).differing == {"only_in_b": len(base) - len(twins)}
+
+
+def longest_common(a, b):
+    """Length of a longest common subsequence, by the book."""
+    row = [0] * (len(b) + 1)
+    for x in a:
+        before, row = row, [0]
+        for k, y in enumerate(b):
+            row.append(before[k] + 1 if x == y else max(before[k + 1], row[k]))
+    return row[-1]
+
+
+def edited(base, edits):
+    """A copy: `drop`, `insert`, `change`, `swap`, `move`, `repeat`, each with two places and a value."""
+    out = list(base)
+    for name, i, j, value in edits:
+        i, j = (i % len(out), j % len(out)) if out else (0, 0)
+        if name == "insert" or not out:
+            out.insert(i, value)
+        elif name == "drop":
+            del out[i]
+        elif name == "change":
+            out[i] = value
+        elif name == "swap":
+            out[i], out[j] = out[j], out[i]
+        elif name == "move":
+            out.insert(j, out.pop(i))
+        else:
+            out.insert(j, out[i])
+    return out
+
+
+ROWS = st.lists(st.integers(0, 6), max_size=3)
+EDITS = st.tuples(
+    st.sampled_from(["drop", "insert", "change", "swap", "move", "repeat"]),
+    st.integers(0, 99),
+    st.integers(0, 99),
+    ROWS,
 )
-def test_nothing_is_lost_and_nothing_told_twice(a, b, near):
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(ROWS, max_size=24), st.lists(EDITS, max_size=6), st.booleans(), st.lists(ROWS, max_size=12) | st.none())
+def test_the_counts_are_those_of_a_longest_common_subsequence(base, edits, unlike, other):
+    a = [[i, *row] for i, row in enumerate(base)] if unlike else base
+    b = edited(a, edits) if other is None else other
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(axis, "WINDOW", 3)
         patch.setattr(alignment, "_FIRST", 2)
         patch.setattr(alignment, "_SMALL", 1)
-        if near:
-            patch.setattr(alignment, "AHEAD", (2, 4))
-            patch.setattr(alignment, "_ALL_PAIRS", 2)
-            patch.setattr(alignment, "RUN", 2)
-        b = a[: len(a) // 2] + b if near else b
-        same, found = tally(a, b)
-    count = found.counts
-    both = same + count["changed"] + count["moved"] + 2 * count["swapped"]
-    assert (same == len(a) == len(b)) == (a == b)
+        one = found(a, b, jobs=1 + len(edits) % 3)
+    in_both = len(a) - len(surplus(a, b))
+    in_order = longest_common(a, b)
+    assert one.exact
+    assert int(one.runs[:, 2].sum()) == in_order
+    assert len(one.moves) == in_both - in_order  # nothing has moved that could stay where it is
+    told = list(one.differences())
+    count = {
+        kind: sum(d.kind == kind for d in told) for kind in ("changed", "moved", "swapped", "only_in_a", "only_in_b")
+    }
+    assert one.differing == {kind: n for kind, n in count.items() if n}
+    assert in_order - count["swapped"] <= one.same <= in_order
+    both = one.same + count["changed"] + count["moved"] + 2 * count["swapped"]
+    assert len(a) == both + count["only_in_a"]
+    assert len(b) == both + count["only_in_b"]
+    assert (one.same == len(a) == len(b)) == (a == b)
     left_a, left_b = [], []
-    for d in found.listed:
+    for d in told:
         if d.kind == "changed":
             assert a[d.a] != b[d.b]
-            left_a.append(a[d.a]), left_b.append(b[d.b])
         elif d.kind == "moved":
             assert a[d.a] == b[d.b]
         elif d.kind == "swapped":
             assert (a[d.a], a[d.with_a]) == (b[d.with_b], b[d.b]) != (b[d.b], b[d.with_b])
-        elif d.kind == "only_in_a":
+        if d.kind in ("changed", "only_in_a"):
             left_a.append(a[d.a])
-        else:
+        if d.kind in ("changed", "only_in_b"):
             left_b.append(b[d.b])
-    changed = count["changed"]
-    assert len(left_a) - changed == count["only_in_a"] == len(a) - both
-    assert len(left_b) - changed == count["only_in_b"] == len(b) - both
-    more_a, more_b = surpluses(*(fingerprints(Ragged.of(x)) for x in (a, b)), 100)
+    assert sorted(left_a) == surplus(a, b)
+    assert sorted(left_b) == surplus(b, a)
+    more_a, more_b = surpluses(*(fingerprints(Ragged.of(x)) for x in (a, b)), 100)  # type: ignore[call-arg]
     assert sorted(a[i] for i in more_a.examples) == surplus(a, b)
     assert sorted(b[i] for i in more_b.examples) == surplus(b, a)
     assert (more_a.count, more_b.count) == (len(more_a.examples), len(more_b.examples))
-    assert sorted(left_a) == surplus(a, b)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(ROWS, max_size=16), st.lists(EDITS, max_size=4))
+def test_too_many_equal_ones_are_paired_as_they_come(a, edits):
+    b = edited(a, edits)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(alignment, "PAIRS", -len(a) - len(b))
+        one = found(a, b)
+    in_order = int(one.runs[:, 2].sum())
+    assert in_order <= longest_common(a, b)
+    assert in_order == longest_common(a, b) or not one.exact
+    assert in_order + len(one.moves) == len(a) - len(surplus(a, b))
+    assert all(a[i] == b[j] for i, j in one.moves.tolist())
 
 
 def surplus(a, b):
@@ -129,6 +193,21 @@ def surplus(a, b):
         if row in rest:
             rest.remove(row)
     return sorted(rest)
+
+
+def test_what_lies_behind_the_first_difference_must_fit_into_memory(monkeypatch):
+    monkeypatch.setattr(alignment.memory, "share", lambda: 96 * 30)
+    base = rows(40)
+    assert found(base[:30], base[:20]).differing == {"only_in_a": 10}
+    with pytest.raises(OptionError, match="40 sequences lie behind the first difference .sequence 20.*--ignore-order"):
+        found(base[:40], [*base[:20], *base[:20]])
+
+
+def test_fingerprints_beyond_a_share_of_memory_go_to_disk(monkeypatch):
+    a, b = PACKS / "D_2byte_gpt2.pbin", PACKS / "D_2byte_gpt2_filtered_mod3.pbin"
+    plain = differ(a, b, ignore_order=True)
+    monkeypatch.setattr(alignment.memory, "share", lambda: 64)
+    assert differ(a, b, ignore_order=True) == plain
 
 
 class Giant:
@@ -151,25 +230,32 @@ class Giant:
         pass
 
 
-def test_one_giant_sequence_in_bounded_memory():
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_one_giant_sequence_in_bounded_memory(jobs):
     a, b = Giant(60_000_000), Giant(60_000_000, odd=59_999_999)
     tracemalloc.start()
-    walk = Alignment(Side(a, [a.tokens]), Side(b, [b.tokens]), None, lambda n: None)
-    found = Tally(10)
-    found.add(walk.changes())
-    found.settle()
+    with hands(jobs) as workers:
+        one = align(AxisSide(a), AxisSide(b), workers)
+        assert first_unlike([(a.tokens, b.tokens)], 60_000_000, workers) == 59_999_999
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert [(d.kind, d.a, d.b) for d in found.listed] == [("changed", 0, 0)]
-    assert walk.first_difference(0, 0, 60_000_000) == 59_999_999
-    assert peak < 60e6
+    assert [(d.kind, d.a, d.b) for d in one.differences()] == [("changed", 0, 0)]
+    assert peak < 90e6
 
 
-def test_more_differences_than_are_held(monkeypatch):
-    monkeypatch.setattr(moves, "HELD", 3)
-    base = rows(20)
-    same, found = tally(base, [[*r, 1] for r in base], limit=2)
-    assert (same, dict(found.counts), len(found.listed), found.complete) == (0, {"changed": 20}, 2, False)
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_long_sequences_that_differ(tmp_path, jobs):
+    """The first difference is looked for by the same threads that compared: they must still be there."""
+    long = np.arange(5_000_000, dtype=np.uint32) % 50_000
+    for name, odd in (("a", 1), ("b", 2)):
+        data = long.copy()
+        data[-7] = odd
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"input_ids": data.tolist()}) + "\n")
+        tokfmt.convert(tmp_path / f"{name}.jsonl", tmp_path / f"{name}.pbin", eos=50256)
+    report = differ(tmp_path / "a.pbin", tmp_path / "b.pbin", jobs=jobs)
+    assert (report.counts, report.first.position, report.first.values) == ({"changed": 1}, 4_999_993, (1, 2))
+    assert differ(tmp_path / "a.jsonl", tmp_path / "b.pbin", jobs=jobs).first == report.first
 
 
 GOLDENS = [
@@ -189,14 +275,16 @@ GOLDENS = [
 def test_conversions_are_identical(tmp_path, golden):
     source = FIXTURES / golden
     eos = 50256 if golden.startswith("hdf5") else 2**30 if golden.startswith("flat-tokens") else None
+    if golden.startswith("modalities"):
+        eos = json.loads((PACKS / "expected.json").read_bytes())["pbin"][source.name]["eod_id"]
     split = "train" if golden.startswith("flat-tokens") else None
     for target in ("o.zarr", "o.pbin", "o.jsonl"):
         out = tmp_path / target
         tokfmt.convert(source, out, eos=eos, split=split)
-        report = diff(Request(source, out, eos=eos, split=split))
+        report = differ(source, out, eos=eos, split=split)
         assert report.identical, report.first
         assert (report.same, report.counts) == (report.a.sequences, {})
-        assert diff(Request(out, source, eos=eos, split=split), ignore_order=True).identical
+        assert differ(out, source, eos=eos, split=split, ignore_order=True).identical
 
 
 @pytest.mark.parametrize("target", ["stage1", "o.h5"])
@@ -205,39 +293,39 @@ def test_conversions_to_formats_of_separators(tmp_path, target):
     tokfmt.convert(CORPUS, pack, tokenizer=str(TOKENIZER))
     words = {"to_format": "stage1"} if target == "stage1" else {"to_options": {"layout": "corpus"}}
     tokfmt.convert(pack, out, drop=["empty-sequences"], **words)
-    report = diff(Request(pack, out))
+    report = differ(pack, out)
     assert (report.identical, report.same) == (True, 184)
 
 
 def test_text_with_text_and_with_ids(tmp_path):
     pack = tmp_path / "o.pbin"
     tokfmt.convert([CORPUS], pack, tokenizer=str(TOKENIZER))
-    assert diff(Request(CORPUS, pack, tokenizer=str(TOKENIZER))).identical
+    assert differ(CORPUS, pack, tokenizer=str(TOKENIZER)).identical
     lines = CORPUS.read_text().splitlines()
     record = json.loads(lines[20])
     record["text"] += "x"
     other = tmp_path / "o.jsonl"
     other.write_text("\n".join([*lines[:20], json.dumps(record), *lines[21:]]) + "\n")
-    as_text = diff(Request(CORPUS, other))
+    as_text = differ(CORPUS, other)
     assert (as_text.unit, as_text.counts) == ("bytes", {"changed": 1})
     assert as_text.first.values == (None, ord("x"))
     assert as_text.first.position == len(record["text"].encode()) - 1
-    as_ids = diff(Request(pack, other, tokenizer=str(TOKENIZER)))
+    as_ids = differ(pack, other, tokenizer=str(TOKENIZER))
     assert as_ids.counts == {"changed": 1}
     assert as_ids.first.b.text.endswith("x")
     with pytest.raises(OptionError, match="--tokenizer"):
-        diff(Request(pack, other))
+        differ(pack, other)
 
 
 def test_samples_as_stored(tmp_path):
     source = FIXTURES / "hdf5" / "packed_overlap"
-    assert diff(Request(source, source, samples=True)).identical
+    assert differ(source, source, samples=True).identical
     shuffled = FIXTURES / "hdf5" / "shuffled"
-    assert diff(Request(source, shuffled, samples=True)).counts.keys() <= {"moved", "swapped"}
+    assert differ(source, shuffled, samples=True).counts.keys() <= {"moved", "swapped"}
     with pytest.raises(OptionError, match="--samples"):
-        diff(Request(PACKS / "D_2byte_gpt2.pbin", source, samples=True))
+        differ(PACKS / "D_2byte_gpt2.pbin", source, samples=True)
     with pytest.raises(OptionError, match="--ignore-order"):
-        diff(Request(source, source, samples=True), ignore_order=True)
+        differ(source, source, samples=True, ignore_order=True)
 
 
 class Masked(MemoryReader):
@@ -257,18 +345,16 @@ class Masked(MemoryReader):
 def test_a_mask_that_differs_is_a_change():
     ragged = Ragged.of([[1, 2], [1, 2], [3, 4]])
     masks = [1] * 6, [1, 1, 1, 0, 1, 1]
-    sides = [Side(r, [r.tokens, r.masks, r.labels]) for r in (Masked(ragged, m) for m in masks)]
-    walk = Alignment(*sides, None, lambda n: None)
-    found = Tally(10)
-    found.add(walk.changes())
-    assert (walk.same, len(found._held), found._held[0].a, found._held[0].b) == (2, 1, 1, 1)
-    found.settle()
-    assert dict(found.counts) == {"changed": 1}
+    sides = [AxisSide(r, [r.tokens, r.masks, r.labels]) for r in (Masked(ragged, m) for m in masks)]
+    with hands(1) as workers:
+        one = align(*sides, workers)  # type: ignore[call-arg]
+    assert (one.same, one.differing) == (2, {"changed": 1})
+    assert [(d.a, d.b) for d in one.differences()] == [(1, 1)]
 
 
 def test_order_ignored():
     a, b = PACKS / "D_2byte_gpt2.pbin", PACKS / "D_2byte_gpt2_shuffled_seed7.pbin"
-    assert diff(Request(a, b), ignore_order=True).identical
-    assert not diff(Request(a, b)).identical
-    report = diff(Request(a, PACKS / "D_2byte_gpt2_filtered_mod3.pbin"), ignore_order=True, limit=3)
+    assert differ(a, b, eos=50256, ignore_order=True).identical
+    assert not differ(a, b, eos=50256).identical
+    report = differ(a, PACKS / "D_2byte_gpt2_filtered_mod3.pbin", eos=50256, ignore_order=True, limit=3)
     assert (report.counts, report.surplus[0].examples) == ({"only_in_a": 28}, (1, 2, 4))

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 
 from tokfmt.core import axis
 from tokfmt.core.errors import OptionError
-from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
-from tokfmt.ops import find as finding
-from tokfmt.ops import find_text
-from tokfmt.ops.find import Hit, Search, find
-from tokfmt.ops.find_records import find_records
-from tokfmt.ops.open import open_source
-from tokfmt.ops.query import LengthQuery, TextQuery, TokenQuery, is_query, parse_query
+from tokfmt.ops.dataset import MemoryReader
+from tokfmt.ops.look import search as finding
+from tokfmt.ops.look import search_text as find_text
+from tokfmt.ops.look.query import Hit, LengthQuery, Search, TextQuery, TokenQuery, is_query, parse_query
+from tokfmt.ops.look.search import find, find_records
+from tokfmt.ops.source.opened import open_source
 from tokfmt.text.decoding import ByteLevelDecoder
 from tokfmt.views.concat import Concat
 from tokfmt.views.select import Slice
@@ -172,7 +171,7 @@ def test_stops_between_windows():
         asked = []
         hits = list(
             find(reader, parse_query(query), decoder=decoder, stopped=lambda: len(asked.append(1) or asked) > 2)
-        )  # noqa: B023
+        )
         assert 0 < len(hits) < 100 if query != "len>0" else len(hits) == 2
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from paths import FIXTURES
 
 from tokfmt.core.errors import DestinationExistsError, FormatError, OptionError, UnsupportedError
-from tokfmt.ops.index import write_index
+from tokfmt.formats.jsonl.index import write_index
 
 LINES = FIXTURES / "jsonl"
 NAMES = sorted(path.stem for path in LINES.glob("*.jsonl"))
@@ -126,7 +126,7 @@ def test_lines_that_are_only_found(tmp_path_factory, lines, ended, piece, many):
         at += len(line) + 1
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tokfmt.formats.jsonl.lines.PIECE", piece)
-        patch.setattr("tokfmt.formats.jsonl.streams.PIECE", piece)
+        patch.setattr("tokfmt.formats.jsonl.lines.PIECE", piece)
         patch.setattr("tokfmt.formats.jsonl.lines._LINES", many)
         write_index(home / "x.jsonl", validate=False, drop_invalid=True)
     assert pickle.loads((home / "x.idx").read_bytes()) == expected

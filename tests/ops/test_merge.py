@@ -61,10 +61,11 @@ def copied(monkeypatch):
 
 def the_long_way(monkeypatch):
     """Take separators away, put them in again, decode and encode every token."""
-    for module in ("tokfmt.views.separated", "tokfmt.views.select", "tokfmt.views.concat", "tokfmt.ops.losses"):
+    for module in ("tokfmt.views.separated", "tokfmt.views.select", "tokfmt.views.concat", "tokfmt.ops.convert.losses"):
         monkeypatch.setattr(f"{module}.restored", lambda *view, read=False: None)
     for name in ("modalities", "stage1", "hdf5"):
-        monkeypatch.setattr(f"tokfmt.formats.{name}.writer.copy_region", lambda *region: None)
+        home = "flat" if name in ("stage1", "modalities") else f"{name}.writer"
+        monkeypatch.setattr(f"tokfmt.formats.{home}.copy_region", lambda *region: None)
 
 
 def merged(sources, out, **options):
@@ -110,10 +111,10 @@ WAYS = {
 @pytest.mark.parametrize("names", MERGES.values(), ids=MERGES)
 def test_the_same_as_the_long_way(names, tmp_path, monkeypatch):
     sources = [HERE / name for name in names]
-    short = {way: merged(sources, tmp_path / f"{way}.pbin", **how) for way, how in WAYS.items()}
+    short = {way: merged(sources, tmp_path / f"{way}.pbin", eos=EOS, **how) for way, how in WAYS.items()}
     the_long_way(monkeypatch)
     for way, how in WAYS.items():
-        assert short[way] == merged(sources, tmp_path / f"long {way}.pbin", **how), way
+        assert short[way] == merged(sources, tmp_path / f"long {way}.pbin", eos=EOS, **how), way
     assert short["plain"] == short["jobs"] == short["verified"] == short["resumable"]
 
 
@@ -273,7 +274,7 @@ def test_ids_that_no_block_holds(tmp_path):
     """A pack of 4 bytes a token has the same bytes as a block, but for ids of 2^31 and more."""
     source = put(tmp_path / "in.pbin", [[1, 2**31, EOS]], 4)
     with pytest.raises(tokfmt.TokfmtError, match="2,?147,?483,?648"):
-        tokfmt.convert(source, tmp_path / "out", to_format="stage1", executor="serial")
+        tokfmt.convert(source, tmp_path / "out", to_format="stage1", executor="serial", eos=EOS)
     assert os.listdir(tmp_path) == ["in.pbin"]
 
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from paths import FIXTURES
 
 MODULE = '''
@@ -14,7 +15,7 @@ import numpy as np
 from tokfmt.core.axis import batches
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.format import Confidence, Receipt, Region
-from tokfmt.core.memory import MemoryReader
+from tokfmt.ops.dataset import MemoryReader
 from tokfmt.core.ragged import Ragged
 
 @dataclass(frozen=True)
@@ -49,19 +50,83 @@ FORMAT = Lines()
 '''
 
 
-def test_a_plugin_is_a_format_like_any_other(tmp_path):
-    site = tmp_path / "site"
-    info = site / "tokfmt_lines-1.0.dist-info"
+def installed(home, name, module, package="tokfmt-lines", code=None):
+    """Put a distribution with one entry point beside the others."""
+    site = home / "site"
+    info = site / f"{package.replace('-', '_')}-1.0.dist-info"
     info.mkdir(parents=True)
-    (site / "tokfmt_lines.py").write_text(MODULE)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tokfmt-lines\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[tokfmt.formats]\nlines = tokfmt_lines:FORMAT\n")
-    env = {**os.environ, "PYTHONPATH": str(site)}
+    if code is not None:
+        (site / f"{module}.py").write_text(code)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[tokfmt.formats]\n{name} = {module}:FORMAT\n")
+    return {**os.environ, "PYTHONPATH": str(site)}
+
+
+def run(env, cwd, *words):
+    return subprocess.run(
+        [sys.executable, "-m", "tokfmt", *map(str, words)],
+        env=env,
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=False,
+    )
+
+
+PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (None, "the format lines of tokfmt-lines cannot be used: ModuleNotFoundError"),
+        ("raise RuntimeError('no\\nGPU')", "the format lines of tokfmt-lines cannot be used: RuntimeError: no GPU"),
+        ("import sys\nsys.exit(0)", "the format lines of tokfmt-lines cannot be used: SystemExit"),
+        ("FORMAT = object()", "the format lines of tokfmt-lines cannot be used: TypeError: it has no name, title"),
+        (
+            MODULE.replace("return Confidence.CERTAIN if", "return 1 // 0 if probe.size or"),
+            "the format lines of tokfmt-lines fails",
+        ),
+    ],
+)
+def test_a_broken_plugin_is_left_out_with_a_note(tmp_path, code, says):
+    """Commands go on; only who names it gets an error, in one line."""
+    env = installed(tmp_path, "lines", "tokfmt_lines", code=code)
+    for words in (["stats", PACK], ["convert", PACK, "out.zarr", "--overwrite"], ["check", PACK], ["formats"]):
+        done = run(env, tmp_path, *words)
+        assert done.returncode == 0, done.stderr
+        if "fails" not in says or words[0] != "formats":
+            assert f"note: {says}" in done.stderr
+            assert done.stderr.count(says) == 1 and "Traceback" not in done.stderr
+    done = run(env, tmp_path, "stats", PACK, "--from", "lines")
+    assert done.returncode in (2, 3, 70)
+    if "cannot be used" in says:
+        assert done.returncode == 2
+        assert done.stderr.strip().splitlines()[-1].startswith(f"tokfmt: error: {says}")
+
+
+def test_a_plugin_with_the_name_of_a_format_of_tokfmt(tmp_path):
+    env = installed(tmp_path, "modalities", "tokfmt_lines", "other-package", MODULE)
+    done = run(env, tmp_path, "stats", PACK, "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["format"] == "modalities"
+    assert "note: the format modalities of other-package is left out: tokfmt has one of that name" in done.stderr
+
+
+def test_a_name_that_several_formats_mean(tmp_path):
+    env = installed(tmp_path, "lines", "tokfmt_lines", code=MODULE.replace('(".lines",)', '(".lines", ".pbin")'))
+    done = run(env, tmp_path, "convert", PACK, "out.pbin")
+    assert done.returncode == 2
+    assert (
+        "the name 'out.pbin' may mean lines or modalities. Say which with --to lines or --to modalities" in done.stderr
+    )
+
+
+def test_a_plugin_is_a_format_like_any_other(tmp_path):
+    env = installed(tmp_path, "lines", "tokfmt_lines", code=MODULE)
 
     def tokfmt(*words):
-        done = subprocess.run(
-            [sys.executable, "-m", "tokfmt", *map(str, words)], env=env, capture_output=True, text=True, cwd=tmp_path
-        )
+        done = run(env, tmp_path, *words)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

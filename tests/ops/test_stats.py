@@ -1,31 +1,44 @@
 """`tokfmt stats` as a function and as a command: samples, expectations, baselines, annotations, executors, memory."""
 
+import io
 import json
 import os
+import re
 import subprocess
 import sys
+from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from paths import CORPUS, FIXTURES, TOKENIZER
+from rich.console import Console
 from stats_oracle import validate
 
 import tokfmt
-from tokfmt.cli.github import annotation
 from tokfmt.cli.main import cli
-from tokfmt.cli.stats_table import bar
+from tokfmt.cli.stats_table import show
+from tokfmt.cli.streams import annotate
+from tokfmt.core.draws import SAMPLE, random_order
 from tokfmt.core.errors import FormatError, OptionError
-from tokfmt.ops.open import open_source, open_stored
-from tokfmt.ops.sources import SourceRequest
+from tokfmt.core.text_format import bar
+from tokfmt.ops.source.opened import find_sources, open_source, open_stored
+from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.stats import StatsRequest, glance, stats, stats_of
-from tokfmt.ops.stats.baseline import deviations, parse_tolerance, read_baseline
-from tokfmt.ops.stats.expectations import parse_expectation, unmet
-from tokfmt.ops.stats.keys import known_keys
+from tokfmt.ops.stats.expect import deviations, known_keys, parse_expectation, parse_tolerance, read_baseline, unmet
+from tokfmt.ops.stats.report import Report
+from tokfmt.ops.stats.tables import Table, lengths_of, packing
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 BLOCKS = FIXTURES / "stage1" / "blocks"
 MEMORY = 300 << 20
+
+
+def stored(paths):
+    """A dataset as it is stored."""
+    request = SourceRequest(tuple(paths))
+    return open_stored(find_sources(request), request)
 
 
 def measured(*paths, **how):
@@ -92,11 +105,11 @@ def test_schedule_changes_nothing(large, tmp_path):
 def test_opened_already(large):
     """A dataset that is open gives the same, whether it was split already or not."""
     wanted = measured(large).datasets[0]
-    assert stats_of(open_stored([large]), jobs=1) == wanted
+    assert stats_of(stored([large]), jobs=1) == wanted
     assert stats_of(open_source([large]), jobs=1) == wanted
 
 
-@pytest.mark.parametrize("opened", [open_stored, open_source])
+@pytest.mark.parametrize("opened", [stored, open_source])
 def test_glance(opened):
     found, full = glance(opened([PACK])), measured(PACK).datasets[0]
     assert (found.sequences, found.tokens, found.lengths, found.empty) == (
@@ -107,7 +120,7 @@ def test_glance(opened):
 
 
 def test_glance_at_a_stream():
-    found, split, full = glance(open_stored([BLOCKS])), glance(open_source([BLOCKS])), measured(BLOCKS).datasets[0]
+    found, split, full = glance(stored([BLOCKS])), glance(open_source([BLOCKS])), measured(BLOCKS).datasets[0]
     assert (found.sequences, found.lengths) == (0, None)
     assert (split.sequences, split.tokens, split.lengths, split.separators) == (
         full.sequences, full.tokens, full.lengths, full.separators,
@@ -165,13 +178,7 @@ def test_sample_is_fair(tmp_path):
     for source, close in ((tmp_path / "x.pbin", 0.03), (path, 0.03)):
         means = []
         for seed in range(20):
-            found = (
-                measured(source, sample=400, seed=seed, from_format=None)
-                if False
-                else measured(source, sample=400, seed=seed)
-            )
-            one = found.datasets[0]
-            means.append(one.lengths.mean if one.lengths.mean is not None else math.nan)
+            means.append(measured(source, sample=400, seed=seed).datasets[0].lengths.mean)
         assert np.mean(means) == pytest.approx(mean, rel=close)
 
 
@@ -195,6 +202,156 @@ def test_sample_of_text(tmp_path):
     assert found.sequences == pytest.approx(6000, rel=0.05)
 
 
+def ids_of(path, lengths):
+    """A pack of sequences of these lengths, of ids that tell how long theirs is; no separators."""
+    text = path.with_suffix(".jsonl")
+    text.write_text("".join(json.dumps({"input_ids": [length] * length}) + "\n" for length in lengths))
+    tokfmt.convert(text, path, to_options=["eod=none"], eos="none", executor="serial")
+    return path
+
+
+@pytest.fixture(scope="module")
+def unlike(tmp_path_factory):
+    """Two packs: 200 sequences of 1,000 tokens, and 20,000 of 10."""
+    home = tmp_path_factory.mktemp("unlike")
+    return ids_of(home / "long.pbin", [1000] * 200), ids_of(home / "short.pbin", [10] * 20_000)
+
+
+def test_total_of_samples(unlike):
+    """Datasets weigh in the total what they are, however much of each was looked at."""
+    how = {"eos": "none", "seq_len": 128}
+    total, exact = measured(*unlike, sample=100, **how).total, measured(*unlike, **how).total
+    # all sequences of a dataset are alike, so that every sample tells all
+    for key in ("sequences", "tokens", "bytes", "lengths", "ids", "first_tokens", "last_tokens", "empty", "packing"):
+        assert getattr(total, key) == getattr(exact, key), key
+    assert (total.estimated, total.sampled.sequences, total.sampled.of) == (True, 200, 20_200)
+    assert {"sequences", "tokens", "bytes_per_token"} < set(total.sampled.exact)
+    assert unmet(measured(*unlike, sample=100, **how), [parse_expectation("total.lengths.mean < 20")]) == []
+    half = measured(*unlike, sample=200, **how)
+    assert [one.estimated for one in half.datasets] == [False, True]
+    assert (half.total.lengths, half.total.sampled.sequences) == (exact.lengths, 400)
+
+
+def test_total_of_samples_of_text(tmp_path):
+    """One text that is read whole and one that is sampled."""
+    for name, count in (("small", 1000), ("big", 60_000)):
+        (tmp_path / f"{name}.jsonl").write_text((json.dumps({"text": "word " * 20}) + "\n") * count)
+    report = measured(tmp_path / "small.jsonl", tmp_path / "big.jsonl", sample=5000)
+    assert [one.estimated for one in report.datasets] == [False, True]
+    assert report.total.sequences == pytest.approx(61_000, rel=0.001)
+    assert report.total.text.characters == pytest.approx(6_100_000, rel=0.001)
+    assert sum(one.text.fields[0].count for one in report.datasets) == report.total.text.fields[0].count
+
+
+@pytest.mark.parametrize("sample", [42, 43, 10**9])
+def test_a_sample_of_everything_is_exact(sample):
+    sources = (PACK, FIXTURES / "flat-tokens" / "train_only.zarr", BLOCKS, FIXTURES / "hdf5" / "corpus_uint16")
+    found, exact = measured(*sources, sample=10**9, duplicates=False), measured(*sources, duplicates=False)
+    assert found.as_json() == exact.as_json()
+    assert measured(PACK, sample=sample, duplicates=False).as_json() == measured(PACK, duplicates=False).as_json()
+    text = FIXTURES / "text" / "corpus.jsonl"
+    assert measured(text, text, sample=10**9, duplicates=False) == measured(text, text, duplicates=False)
+
+
+@pytest.mark.slow
+def test_estimates_have_no_bias(tmp_path):
+    """The mean of many samples' counts is the count: each sequence weighs one over how likely it was to be drawn."""
+    lengths = [1 + (k * k) % 37 for k in range(60)]
+    path, other = ids_of(tmp_path / "a.pbin", lengths), ids_of(tmp_path / "b.pbin", [5, 5, 40])
+    exact = measured(path, other, eos="none").total
+    tokens, fives, bins = [], [], []
+    for seed in range(400):
+        total = measured(path, other, sample=7, seed=seed, eos="none", duplicates=False, jobs=1).total
+        tokens.append(total.lengths.mean * total.sequences)
+        fives.append(next((one.count for one in total.ids.most_frequent if one.id == 40), None))
+        bins.append(sum(total.lengths.histogram.counts))
+    assert np.mean(tokens) == pytest.approx(exact.tokens, rel=0.02)
+    assert max(abs(count - 63) for count in bins) <= 4  # each is rounded
+    assert set(fives) == {40}  # a dataset that is read whole counts as it is
+
+
+def test_a_sample_is_the_same_for_ever():
+    """Drawn by the project's own numbers, which no release of a library changes."""
+    first = [list(islice(random_order(1000, seed, SAMPLE), 5)) for seed in (0, 7)]
+    assert first == [[298, 890, 576, 3, 689], [361, 864, 806, 584, 144]]
+    assert sorted(random_order(777, 3, SAMPLE)) == list(range(777))
+
+
+@pytest.mark.parametrize(("how", "message"), [
+    ({"sample": 0}, "--sample 0"), ({"seed": -1}, "not a seed"), ({"executor": "dask:tcp://h:1"}, "counted on one machine"),
+])  # fmt: skip
+def test_what_cannot_be_asked(how, message):
+    with pytest.raises(OptionError, match=message):
+        measured(PACK, **how)
+
+
+# several datasets
+
+
+def test_largest_id_is_of_the_data(tmp_path):
+    """The same sequences have the same figures in every format, whatever their separator is."""
+    source = tmp_path / "x.jsonl"
+    source.write_text("".join(json.dumps({"input_ids": [k, 7, 300 + k]}) + "\n" for k in range(1, 20)))
+    names = ("x.pbin", "x.zarr", "x.h5", "stage1_block_0000.bin")
+    for name in names:
+        tokfmt.convert(source, tmp_path / name, eos=50256, executor="serial")
+    found = [measured(tmp_path / name, eos=50256).as_json() for name in names]
+    same = ("sequences", "tokens", "max_id", "lengths", "ids", "first_tokens", "last_tokens", "duplicates")
+    assert found[0]["max_id"] == 319
+    for one in found[1:]:
+        assert {key: one[key] for key in same} == {key: found[0][key] for key in same}
+    baseline = tmp_path / "old.json"
+    baseline.write_text(json.dumps(found[0]))
+    for name in names:
+        assert deviations(measured(tmp_path / name, eos=50256), read_baseline(baseline), 0) == [], name
+
+
+def test_one_of_several_cannot_be_read(tmp_path):
+    """What can be read is told, what cannot is named; there is no total of a part."""
+    cut = tmp_path / "cut.pbin"
+    cut.write_bytes(PACK.read_bytes()[:-40])
+    (tmp_path / "bad.jsonl").write_text('{"input_ids": [1]}\n{"input_ids": [-1]}\n')
+    for bad in (tmp_path / "nothing.pbin", cut, tmp_path / "bad.jsonl"):
+        report = measured(PACK, bad, PACK)
+        assert [one.path for one in report.datasets] == [str(PACK)] * 2
+        assert [one.path for one in report.failures] == [str(bad)]
+        assert report.total is None
+        validate(report.as_json())
+        told = unmet(report, [parse_expectation("total.tokens > 1"), parse_expectation("tokens > 1")])
+        assert [one.message for one in told] == [f"expected total.tokens > 1, but {bad} could not be read"]
+    code, out, err = tokfmt_stats(PACK, cut, PACK)
+    assert code == 3
+    assert out.count("2,004") == 2
+    assert next(line for line in err.splitlines() if "error" in line).startswith(f"tokfmt: error: {cut}: ")
+    code, out, err = tokfmt_stats(cut, tmp_path / "nothing.pbin", "-q")
+    assert (code, out, len(err.splitlines())) == (3, "", 2)
+    document = json.loads(tokfmt_stats(PACK, cut, "--json")[1])
+    assert (len(document["datasets"]), document["total"], document["errors"][0]["path"]) == (1, None, str(cut))
+
+
+def test_many_paths_are_linear(tmp_path):
+    """So many files more, so many looks at files and calls more."""
+    paths = [tmp_path / f"{k}.pbin" for k in range(240)]
+    for path in paths:
+        os.link(PACK, path)
+    measured(*paths[:5])
+    amounts = []
+    for count in (60, 120, 240):
+        calls = 0
+
+        def counted(frame, event, argument):
+            nonlocal calls
+            calls += event in ("call", "c_call")
+
+        sys.setprofile(counted)
+        try:
+            measured(*paths[:count], duplicates=False)
+        finally:
+            sys.setprofile(None)
+        amounts.append(calls)
+    assert amounts[2] - amounts[1] == pytest.approx(2 * (amounts[1] - amounts[0]), rel=0.05)
+
+
 # what must hold
 
 
@@ -205,7 +362,7 @@ def test_sample_of_text(tmp_path):
         ("max_id<50256", False), ("duplicates.share < 1%", True), ("eos_id == 50256", True), ("dtype == uint16", True),
         ("dtype != uint16", False), ("lengths.p50 = 16", True), ("empty.share < 0.01", False), ("tokens < 1Ki", False),
         ("masked.share == null", True), ("packing.padded.samples > 1", False), ("total.tokens > 2k", True),
-        ("eos_inferred == true", True), ("lengths.mean < 47.8", True),
+        ("eos_inferred == false", True), ("lengths.mean < 47.8", True),
     ],
 )  # fmt: skip
 def test_expectations(text, holds):
@@ -293,7 +450,7 @@ def test_exit_code_and_a_line_for_each():
     code, out, err = tokfmt_stats(
         PACK, "--expect", "tokens > 1e6", "--expect", "max_id < 9", "--expect", "tokens > 1", "-q"
     )
-    assert (code, out) == (1, "")
+    assert (code, out.splitlines()[0]) == (1, str(PACK))  # quiet keeps its result
     assert [line.split(": ", 2)[2] for line in err.splitlines()] == [
         f"{PACK}: expected tokens > 1e6, found 2,004", f"{PACK}: expected max_id < 9, found 50,256",
     ]  # fmt: skip
@@ -321,14 +478,18 @@ def test_errors_are_one_line(words, code, message):
 
 
 def test_invalid_lines_can_be_dropped():
-    found = measured(FIXTURES / "jsonl" / "faulty.jsonl", drop=frozenset({"invalid-lines"}), options=("index=none",))
+    found = measured(FIXTURES / "jsonl" / "faulty.jsonl", drop=frozenset({"invalid-lines"}), options={"index": "none"})
     assert found.datasets[0].text.invalid > 0
 
 
-def test_github():
+def test_github(capsys):
     result = run(PACK, "--expect", "max_id < 5", "--output-format", "github", "-q")
-    assert result.output == f"::error file={PACK},title=tokfmt stats::expected max_id < 5, found 50,256\n"
-    assert annotation("error", "a,b:c%.bin", "t", "x\ny % z") == "::error file=a%2Cb%3Ac%25.bin,title=t::x%0Ay %25 z"
+    assert (
+        result.output.splitlines()[-1] + "\n"
+        == f"::error file={PACK},title=tokfmt stats::expected max_id < 5, found 50,256\n"
+    )
+    annotate("error", "a,b:c%.bin", "t", "x\ny % z")
+    assert capsys.readouterr().out == "::error file=a%2Cb%3Ac%25.bin,title=t::x%0Ay %25 z\n"
 
 
 @pytest.mark.parametrize("width", [80, 160])
@@ -340,6 +501,38 @@ def test_table(width, monkeypatch):
     for word in ("184", "17,450", "most frequent", "Packed into samples of 512 tokens", "█", "94.8"):
         assert word in output
     assert ("Lengths" in output.splitlines()[12]) == ("Token ids" in output.splitlines()[12]) or width == 80
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160])
+def test_no_number_is_cut_or_broken(width, monkeypatch, tmp_path):
+    """Whatever the width, and of lengths of six digits and more: every number is there with all its digits."""
+    (tmp_path / "x.jsonl").write_text((json.dumps({"input_ids": [50_000 + k % 9 for k in range(40)]}) + "\n") * 3)
+    one = measured(tmp_path / "x.jsonl", seq_len=2048).datasets[0]
+    lengths = Table(np.array([0, 327_681, 1_234_567, 98_765_432]), np.array([3, 9_876_543, 12_345_678, 7_654_321]))
+    large = replace(
+        one,
+        path="some/where/x.jsonl",
+        sequences=lengths.total,
+        tokens=lengths.weight,
+        lengths=lengths_of(lengths, "tokens"),
+        packing=packing(lengths, 2048, separator=True),
+        duplicates=replace(one.duplicates, sequences=9_876_543, tokens=10**12, largest=[
+            replace(one.duplicates.largest[0], count=1_234_567, length=98_765_432, sequence=19_876_543)
+        ]),
+    )  # fmt: skip
+    for report in (Report([large]), Report([large, large], replace(large, path="total"))):
+        numbers = {}
+        for room in (width, 4000):
+            out = io.StringIO()
+            show(report, Console(file=out, width=room))
+            assert all(len(line) <= room for line in out.getvalue().splitlines())
+            numbers[room] = set(re.findall(r"[\d,.]*\d", out.getvalue()))
+            assert not re.search(r"\d…", out.getvalue())
+        assert numbers[width] <= numbers[4000]
+        for number in (lengths.total, lengths.weight):
+            assert f"{number:,}" in numbers[width]
+        if report.total is None:
+            assert {"327,681", "1,234,567", "98,765,432", "19,876,543"} <= numbers[width]
 
 
 def test_names_and_texts_are_escaped(tmp_path):
@@ -378,6 +571,7 @@ def peak_of(*words):
     return int(done.stdout.split()[-1])
 
 
+@pytest.mark.slow
 def test_two_gigabytes(tmp_path):
     """A sparse block of 500 M tokens: one sequence of 400 M, and others."""
     path = tmp_path / "stage1_block_0000.bin"
@@ -389,6 +583,7 @@ def test_two_gigabytes(tmp_path):
     assert peak_of(path) < MEMORY
 
 
+@pytest.mark.slow
 def test_many_short_sequences(tmp_path):
     """Three million different sequences of three tokens: 24 bytes each beside what anything takes."""
     count = 3_000_000

@@ -4,10 +4,10 @@ import subprocess
 import sys
 
 import pytest
+from paths import FIXTURES, TOKENIZER
 
 import tokfmt
-from paths import FIXTURES, TOKENIZER
-from tokfmt.ops import conversion
+from tokfmt.ops.convert import run as conversion
 from tokfmt.run.execute import POOLS
 
 TEXT, PACK = FIXTURES / "text" / "corpus.jsonl", FIXTURES / "modalities" / "D_2byte_gpt2.pbin"

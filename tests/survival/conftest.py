@@ -39,4 +39,4 @@ def pack(tmp_path_factory):
 @pytest.fixture(scope="session")
 def other_pack(tmp_path_factory):
     """Another dataset, which is at the destination before."""
-    return made_pack(tmp_path_factory.mktemp("other"), "other.pbin", 3, 2)
+    return made_pack(tmp_path_factory.mktemp("other"), "other.pbin", 9, 2)

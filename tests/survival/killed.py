@@ -16,12 +16,12 @@ from pathlib import Path
 
 from tokfmt import registry
 from tokfmt.core.errors import TokfmtError
-from tokfmt.ops.conversion import Run
-from tokfmt.ops.request import Request
+from tokfmt.ops.convert.arrangement import arrangement_of
+from tokfmt.ops.convert.request import Request
+from tokfmt.ops.convert.run import Run
 from tokfmt.ops.progress import Silent
-from tokfmt.ops.sources import SourceRequest
-from tokfmt.ops.arrangement import arrangement_of
-from tokfmt.run import journal, plan, scatter
+from tokfmt.ops.source.request import SourceRequest
+from tokfmt.run import journal, plan, shuffle
 from tokfmt.run.journal import Shard, read_journal
 from tokfmt.testing.contract import tree
 
@@ -103,7 +103,7 @@ def child(work, fatal=0):
 
 
 def request(case, out, **more):
-    scatter.REGION = case.get("spill", scatter.REGION)
+    shuffle.REGION = case.get("spill", shuffle.REGION)
     source = SourceRequest(tuple(case["sources"]), eos=case.get("eos"), drop=frozenset(case.get("drop", ())))
     arrangement = arrangement_of(case.get("shuffle"), case.get("split"), None)
     return Request(
@@ -197,7 +197,7 @@ def relay(case, home):
 
 def shards(case, home, order, moments):
     """Shards in any order, each killed on its way and run again; then --finish, killed and run again."""
-    from tokfmt.ops.finish import finish
+    from tokfmt.ops.convert.convert import finish
 
     reference = Path(home, "reference", case["name"])
     reference.parent.mkdir()
@@ -243,7 +243,7 @@ def serve():
         given = json.loads(line)
         try:
             seen = globals()[given["do"]](given["case"], given["home"], **given["how"])
-        except BaseException:  # noqa: BLE001 - the test fails with it
+        except BaseException:
             seen = {"failed": traceback.format_exc()[-3000:]}
         print(json.dumps(seen), flush=True)
 

@@ -13,18 +13,22 @@ Faults ("at" is the number of an operation, from 0; left out: every operation th
     {"limit": bytes}             RLIMIT_FSIZE
     {"portable": true}           a file system without renameat2
     {"kill_worker": k}           the k-th worker process is killed as soon as it runs
+    {"user": uid, "environ": {}} another user runs it, with these environment variables besides
 
 Requests, one JSON a line: {"start": job} answers {"pid": n}; {"wait": pid} answers what became of it.
 """
 
 import atexit
 import gc
+import importlib
 import json
 import os
+import pkgutil
 import resource
 import select
 import signal
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -113,7 +117,7 @@ def change(path, size):
 
 def convert_small_regions():
     """Small inputs have several regions, as large ones do."""
-    from tokfmt.ops import arrangement
+    from tokfmt.ops.convert import arrangement
 
     plan = arrangement.plan
     arrangement.plan = lambda source, writer, size: plan(source, writer, REGION)
@@ -122,14 +126,14 @@ def convert_small_regions():
 def kill_a_worker(number):
     from concurrent.futures import process
 
-    spawn = process.ProcessPoolExecutor._spawn_process
+    spawn = process.ProcessPoolExecutor._spawn_process  # type: ignore[attr-defined]
 
     def spawned(self):
         spawn(self)
         if len(self._processes) == number:
             os.kill(list(self._processes)[-1], signal.SIGKILL)
 
-    process.ProcessPoolExecutor._spawn_process = spawned
+    process.ProcessPoolExecutor._spawn_process = spawned  # type: ignore[attr-defined]
 
 
 def child(job):
@@ -143,27 +147,46 @@ def child(job):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (fault["limit"],) * 2)
     if "portable" in fault:
-        from tokfmt.core import publish, rename
+        from tokfmt.core import publish
 
-        publish.rename = rename.rename_portably
+        publish.rename = publish.rename_portably
     if "kill_worker" in fault:
         kill_a_worker(fault["kill_worker"])
     from tokfmt.cli.main import run
 
+    if "user" in fault:
+        become(fault["user"], fault["environ"])
     operations = Operations(home, make_fault(fault))
     try:
         run()
     except SystemExit as leave:
         code = leave.code
     operations.fault = lambda *_: None
-    if "limit" not in fault:
+    if not fault.keys() & {"limit", "user"}:
         Path(f"{job['log']}.operations").write_text("\n".join(operations.names))
     # as the interpreter ends, but for the teardown of its modules, which takes longer than all the rest
-    threading._shutdown()
+    threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def become(user, environ):
+    """Another user, who may not be able to read what is installed: all is imported by then."""
+    import tokfmt
+
+    for found in pkgutil.walk_packages(tokfmt.__path__, "tokfmt."):
+        # of those left out torch and datatrove need what may not be installed
+        left_out = ("tokfmt.tui", "tokfmt.testing", "tokfmt.__main__", "tokfmt.torch", "tokfmt.integrations")
+        if not found.name.startswith(left_out):
+            importlib.import_module(found.name)
+    importlib.import_module("numpy.random")  # what is imported late, another user's child could not read
+    os.environ.update(environ)
+    tempfile.tempdir = None
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
 
 
 def wait(pid, log):
@@ -205,7 +228,7 @@ def serve():
     import xxhash  # noqa: F401
     import zarr  # noqa: F401
 
-    import tokfmt.ops.convert  # noqa: F401
+    import tokfmt.ops.convert.convert  # noqa: F401
     from tokfmt import registry
 
     for name in registry.names():

@@ -41,10 +41,10 @@ class Rehearsal:
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 
-    def start(self, home, *words, **fault):
+    def start(self, home, *words, command="convert", **fault):
         self.count += 1
         job = {
-            "words": ["convert", *map(str, words)],
+            "words": [command, *map(str, words)],
             "home": str(home),
             "log": str(self.logs / str(self.count)),
             "fault": fault,

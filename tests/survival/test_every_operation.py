@@ -7,6 +7,8 @@ import traceback
 import pytest
 from survival.stage import EVERY, TARGETS, TEXT, Place, check, check_again
 
+pytestmark = pytest.mark.slow
+
 SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FAULTS = [{"signal": int(number)} for number in SIGNALS]
 FAULTS += [{"errno": code} for code in (errno.EIO, errno.ENOSPC, errno.EACCES)]

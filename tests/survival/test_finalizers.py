@@ -11,7 +11,7 @@ from paths import ROOT
 
 SCRIPT = """
 import gc, os, signal, sys, time, weakref
-from tokfmt.ops import arrangement
+from tokfmt.ops.convert import arrangement
 
 number, how, times = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 
@@ -58,7 +58,7 @@ def planned(*job):
 arrangement.plan = planned
 
 from tokfmt.cli.main import run
-run(["convert", "in.bin", "out.pbin", "-q"])
+run(["convert", "in.bin", "out.pbin", "-q", "--from", "stage1"])
 """
 
 

@@ -9,6 +9,8 @@ import pytest
 from paths import FIXTURES
 from survival.stage import EVERY, TARGETS, TEXT, Place, check, check_again, small_disk, until
 
+pytestmark = pytest.mark.slow
+
 SERIAL = ["--executor", "serial"]
 
 

@@ -7,9 +7,9 @@ import pytest
 from survival.stage import EVERY, TARGETS, Place
 from survival.test_limits import racing
 
-from tokfmt.core import publish, rename
+from tokfmt.core import publish
 from tokfmt.core.errors import ConversionError, DestinationExistsError
-from tokfmt.core.publish import Staging, publish_together
+from tokfmt.core.publish import Staging, publish_together, rename
 
 
 def two_conversions(tmp_path, stage, pack, target):
@@ -118,13 +118,14 @@ def test_a_signal_right_after_the_rename(tmp_path, monkeypatch, portable, existi
         path.write_text(text)
 
     def renames_and_stops(*job):
-        (rename.rename_portably if portable else rename.rename)(*job)
+        (publish.rename_portably if portable else rename)(*job)
         raise Stop
 
     if existing:
         fill(out, "old")
     monkeypatch.setattr(publish, "rename", renames_and_stops)
-    with pytest.raises(Stop) as stopped, Staging(out, overwrite=True) as staging:
+    anything = {"overwrite": True, "objection": lambda path: ""}
+    with pytest.raises(Stop) as stopped, Staging(out, **anything) as staging:
         fill(staging.path, "new")
         staging.publish({"out.json": b"{}"})
     assert staging.published
@@ -155,8 +156,8 @@ def test_a_signal_after_each_step_of_a_rename_without_renameat2(tmp_path, monkey
         (path / "part" if kind == "directory" else path).write_text(text)
 
     fill(out, "old")
-    monkeypatch.setattr(publish, "rename", rename.rename_portably)
-    staging = Staging(out, overwrite=True)
+    monkeypatch.setattr(publish, "rename", publish.rename_portably)
+    staging = Staging(out, overwrite=True, objection=lambda path: "")
     try:
         with staging:
             fill(staging.path, "new")
@@ -181,7 +182,7 @@ def test_a_signal_between_several_takes_all_back(tmp_path, monkeypatch, step):
 
     def stops(*job):
         nonlocal calls
-        rename.rename(*job)
+        rename(*job)
         calls += 1
         if calls == step:
             raise Stop
@@ -210,7 +211,7 @@ def test_taken_back_what_an_earlier_run_had_published(tmp_path, monkeypatch):
     def fails(old, new, how):
         if new.name == "b":
             raise OSError(28, "No space left on device")
-        rename.rename(old, new, how)
+        rename(old, new, how)
 
     with a, b:
         assert (a.published, b.published) == (True, False)
@@ -242,7 +243,7 @@ def test_taken_back_with_what_stood_beside(tmp_path, monkeypatch):
     def watched(old, new, how):
         if new.name == "b":
             raise OSError(5, "Input/output error")
-        rename.rename(old, new, how)
+        rename(old, new, how)
         seen.append(sorted(os.listdir(tmp_path)))
 
     beside = {staging: {f"{staging.destination.name}.json": b"new"} for staging in staged}

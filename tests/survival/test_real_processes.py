@@ -8,6 +8,8 @@ import time
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 FLAGS = [[], ["--executor", "processes"]]
 
 
@@ -20,7 +22,7 @@ def blocks(tmp_path):
 
 
 def start(home, flags):
-    words = [sys.executable, "-m", "tokfmt", "convert", "in.bin", "out.h5", "-q", *flags]
+    words = [sys.executable, "-m", "tokfmt", "convert", "in.bin", "out.h5", "-q", "--from", "stage1", *flags]
     return subprocess.Popen(words, cwd=home, stderr=subprocess.PIPE, text=True)
 
 

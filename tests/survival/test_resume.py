@@ -14,6 +14,8 @@ from tokfmt import registry
 from tokfmt.core.ragged import Ragged
 from tokfmt.testing.harness import write
 
+pytestmark = pytest.mark.slow
+
 NAMES = {
     "jsonl": "x.jsonl",
     "modalities": "x.pbin",

@@ -1,32 +1,21 @@
 """The browser driven without a terminal, over every format."""
 
-import asyncio
 import json
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 from browsing import BLOCKS, EVERY, HDF5, PACK, STORE, Fake, browse, reader_text, session_of, tab_of
 from paths import CORPUS, FIXTURES, TOKENIZER
-from textual.css.stylesheet import Stylesheet
 from textual.widgets import Input
 
-from tokfmt.core.axis import Info, Layout
-from tokfmt.core.errors import CorruptError
-from tokfmt.ops.open import open_source
-from tokfmt.ops.separator import Separator
-from tokfmt.ops.sources import SourceRequest
-from tokfmt.tui.app import Browser
+from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.request import SourceRequest
+from tokfmt.tui.dialogs import Page
 from tokfmt.tui.layout import Mode
-from tokfmt.tui.opening import Opened, View
-from tokfmt.tui.remembered import recall, remember
-from tokfmt.tui.screens.page import Page
-from tokfmt.tui.session import Session, open_session
-from tokfmt.tui.tabs.sequences import SequencesTab
-from tokfmt.tui.viewport import Viewport
-from tokfmt.tui.widgets.keys import Keys
-from tokfmt.tui.widgets.topbar import TopBar
+from tokfmt.tui.session import open_session
+from tokfmt.tui.state import recall, remember
+from tokfmt.tui.widgets.frame import KeyBar
 
 
 @pytest.fixture(autouse=True)
@@ -58,39 +47,6 @@ def test_every_format_shows_what_it_holds(path):
         assert tab.where == (0, 0)
 
     browse([path], steps)
-
-
-def test_until_the_first_paint_each_widget_is_styled_once(monkeypatch):
-    applied, apply = [], Stylesheet.apply
-
-    def counted(self, node, **given):
-        applied.append(node)
-        apply(self, node, **given)
-
-    monkeypatch.setattr(Stylesheet, "apply", counted)
-
-    async def steps(app, press):
-        once = {app.query_one(TopBar), tab_of(app), tab_of(app).reader, app.query_one(Keys)}
-        assert [applied.count(widget) for widget in once] == [1] * len(once)
-        assert not app.query("FindBar, #filtered, #loading")  # nothing to say yet
-
-    browse([PACK], steps)
-
-
-def test_rules_of_other_tabs_and_of_dialogs_come_with_them():
-    def sheets(app):
-        return {Path(place).name for place, _ in app.stylesheet.source if place.endswith(".tcss")}
-
-    async def steps(app, press):
-        assert sheets(app) == {"browse.tcss"}
-        await press("2")
-        assert sheets(app) == {"browse.tcss", "tabs.tcss"}
-        assert app.query_one("#inside").styles.layout.name == "vertical"
-        await press("i")
-        assert sheets(app) == {"browse.tcss", "tabs.tcss", "dialogs.tcss"}
-        assert app.screen.styles.align_horizontal == "center"
-
-    browse([PACK], steps)
 
 
 def test_samples_are_shown_when_nothing_tells_where_documents_end():
@@ -264,12 +220,12 @@ def _any_format(monkeypatch):
 
 def test_the_last_line_shows_the_keys_and_presses_them():
     async def steps(app, press):
-        keys = app.query_one(Keys)
+        keys = app.query_one(KeyBar)
         text = keys.render_line(0).text
         assert text.startswith("g Go to")
         assert text.endswith("^p palette")
         assert text.count("q Quit") == 1
-        await press.pilot.click(Keys, offset=(1 + text.index("m Text/ids"), 0))
+        await press.pilot.click(KeyBar, offset=(1 + text.index("m Text/ids"), 0))
         await press()
         assert tab_of(app).reader.mode is not Mode.TEXT
         await press("question_mark")
@@ -280,26 +236,9 @@ def test_the_last_line_shows_the_keys_and_presses_them():
 
 
 async def narrow(app, press):
-    text = app.query_one(Keys).render_line(0).text
-    assert len(text) == app.query_one(Keys).size.width
-    assert text.endswith("^p palette")
-    assert "Quit" not in text
-
-
-@pytest.mark.usefixtures("_any_format")
-def test_the_frame_is_painted_though_nothing_comes():
-    """A slow disk: the screen is held for a moment only."""
-
-    async def main():
-        disk = Slow()
-        app = Browser(session_of(disk))
-        async with app.run_test(size=(80, 24)):
-            while app.screen.held:
-                await asyncio.sleep(0.01)
-            assert not disk.gate.is_set()
-            disk.gate.set()
-
-    asyncio.run(main())
+    text = app.query_one(KeyBar).render_line(0).text
+    assert len(text) == app.query_one(KeyBar).size.width
+    assert text.rstrip().endswith("? Help q Quit")
 
 
 @pytest.mark.usefixtures("_any_format")
@@ -314,7 +253,7 @@ def test_a_trillion_documents():
         await press("g", *"5e11", "enter")
         assert tab.where == (5 * 10**11, 0)
         await press("pageup", "shift+tab", "pageup", "up")
-        tab.list.drag(0.25)
+        tab.list.scroll_to(y=25 * 10**10, animate=False)
         await press()
         assert abs(tab.list.top - 25 * 10**10) < 100
 
@@ -368,7 +307,7 @@ def test_a_tokenizer_that_cannot_be_loaded_is_a_notification(tmp_path):
 
 def test_large_ones_open_in_stages(monkeypatch):
     """What is shown first and in full is the same as what is small enough to be opened at once."""
-    monkeypatch.setattr("tokfmt.tui.opening.SMALL", 0)
+    monkeypatch.setattr("tokfmt.tui.session.SMALL", 0)
 
     for path, first in ((PACK, "rows"), (STORE, "rows"), (BLOCKS, "samples"), (HDF5, "samples"), (CORPUS, "records")):
         session = open_session(SourceRequest((str(path),)))
@@ -391,8 +330,8 @@ def test_the_answer_of_a_stale_worker_is_dropped():
     async def steps(app, press):
         tab = tab_of(app)
         called = []
-        tab.ask(lambda: 1, called.append)
-        tab.generation += 1
+        tab.loader.ask(lambda: 1, called.append)
+        tab.loader.forget()
         await press()
         assert called == []
 

@@ -8,15 +8,14 @@ import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 from tokfmt.core.axis import Info, Layout
-from tokfmt.ops.convert import convert
-from tokfmt.ops.separator import Separator
-from tokfmt.ops.sources import SourceRequest
+from tokfmt.ops.convert.convert import convert
+from tokfmt.ops.source.opened import Separator
+from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.app import Browser
-from tokfmt.tui.opening import Opened, View
+from tokfmt.tui.rows import Viewport
 from tokfmt.tui.screenshot import settled
-from tokfmt.tui.session import Session, open_session
+from tokfmt.tui.session import Opened, Session, View, open_session
 from tokfmt.tui.tabs.compare import CompareTab
-from tokfmt.tui.viewport import Viewport
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 BLOCKS = FIXTURES / "stage1" / "blocks"
@@ -45,7 +44,7 @@ def compare(a, b, steps, *, tokenizer=None, size=(120, 36)):
                     await pilot.press(key)
                     await settled(app, pilot)
 
-            press.pilot = pilot
+            press.pilot = pilot  # type: ignore[attr-defined]
             await steps(app.query_one(CompareTab), press)
 
     asyncio.run(main())
@@ -246,17 +245,16 @@ def test_the_search_goes_on_while_one_looks_and_can_be_stopped(monkeypatch):
     """A difference far away is waited for, the wait is called off, and begun again."""
     import threading
 
-    from tokfmt.ops.alignment import Side
-    from tokfmt.ops.compared import Compared
+    from tokfmt.ops.compare.diff import Compared
+    from tokfmt.ops.compare.fingerprint import AxisSide
 
     gate = threading.Event()
     readers = Long(50_000, gate=gate), Long(50_000, other=40_000)
     sources = [type("S", (), {"reader": reader})() for reader in readers]
-    both = Compared(*sources, *(Side(reader, [reader.tokens]) for reader in readers), None, "tokens", 1)
-    monkeypatch.setattr("tokfmt.tui.comparison.open_both", lambda request, progress: both)
-    monkeypatch.setattr("tokfmt.tui.comparison._request", lambda sessions: None)
+    both = Compared(*sources, *map(AxisSide, readers), None, "tokens", 1)  # type: ignore[call-arg]
+    monkeypatch.setattr("tokfmt.tui.pairing._opening", lambda sessions: lambda progress, jobs: both)
     monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: ("fake", ""))
-    monkeypatch.setattr("tokfmt.tui.tabs.pairs.printable", lambda _: "fake")
+    monkeypatch.setattr("tokfmt.tui.tabs.compare.printable", lambda _: "fake")
 
     def session(name, reader):
         view = View("documents", Viewport(reader), reader)

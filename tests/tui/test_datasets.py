@@ -14,18 +14,13 @@ from paths import FIXTURES, TOKENIZER
 from textual.widgets import Input, OptionList, Static
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.ops.open import open_source
-from tokfmt.ops.sources import SourceRequest
-from tokfmt.tui.opening import SMALL
-from tokfmt.tui.remembered import recall
-from tokfmt.tui.screens.choice import OneOf
-from tokfmt.tui.screens.page import Page
-from tokfmt.tui.session import open_session
-from tokfmt.tui.widgets.bars import Bars
-from tokfmt.tui.widgets.keys import Keys
-from tokfmt.tui.widgets.refusal import Refusal
-from tokfmt.tui.widgets.says import Says
-from tokfmt.tui.widgets.topbar import SplitLabel
+from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.request import SourceRequest
+from tokfmt.tui.dialogs import OneOf, Page
+from tokfmt.tui.session import SMALL, open_session
+from tokfmt.tui.state import recall
+from tokfmt.tui.widgets.charts import Bars
+from tokfmt.tui.widgets.frame import KeyBar, Refusal, StatusLine
 
 BAD = FIXTURES / "bad"
 
@@ -57,7 +52,7 @@ def shows(app, split, row):
 
 
 def footer(app):
-    return app.query_one(Keys).render_line(0).text
+    return app.query_one(KeyBar).render_line(0).text
 
 
 # splits
@@ -75,7 +70,7 @@ def test_another_split_and_back():
         await press("V")
         assert shows(app, "validation", 1)
         assert "of validation" in str(tab_of(app).list.border_title)
-        label = str(app.query_one(SplitLabel).render())
+        label = str(app.query_one("#split").render())
         assert label.split() == ["V", "train", "validation"]
         assert "V Split" in footer(app)
         await press("i")
@@ -87,7 +82,7 @@ def test_another_split_and_back():
 def test_which_split_is_shown_is_told_on_a_narrow_screen():
     async def steps(app, press):
         await press("V")
-        assert str(app.query_one(SplitLabel).render()) == "V validation 2/2"
+        assert str(app.query_one("#split").render()) == "V validation 2/2"
         assert "V Split" in footer(app)
 
     browse([STORE], steps, size=(80, 24))
@@ -99,7 +94,7 @@ def test_one_split_is_no_choice(name):
         session = app.session
         await press("V")
         assert app.session is session
-        assert not app.query(SplitLabel)
+        assert not app.query_one("#split").display
         assert "Split" not in footer(app)
         assert not [one for one in app.get_system_commands(app.screen) if "split" in one.title.lower()]
 
@@ -125,13 +120,13 @@ def test_one_of_several_splits_is_asked_for(tmp_path):
 
 
 def test_the_split_that_was_named_is_shown_and_checked_alone():
-    session = open_session(SourceRequest((str(STORE),), options=("split=validation",)))
+    session = open_session(SourceRequest((str(STORE),), options={"split": "validation"}))
 
     async def steps(app, press):
         assert shows(app, "validation", 0)
         await press("V")
         assert shows(app, "train", 0)
-        assert app.session.request.options == ()
+        assert app.session.request.options == {}
         assert app.session.asked is session.request
 
     browse([], steps, session=session)
@@ -149,12 +144,12 @@ def test_find_and_filter_follow_the_split():
     async def steps(app, press):
         tab = tab_of(app)
         await press("slash", *str(token), "enter")
-        assert tab.finding.kept.hits == hits["train"]
+        assert tab.search.results.hits == hits["train"]
         await press("f", *"len>=20", "enter", "V")
         for name in ("validation", "train"):
             reader = split_of(STORE, name)
             long = np.flatnonzero(np.diff(reader.offsets(0, reader.info.sequences)) >= 20).tolist()
-            assert tab.finding.kept.hits == hits[name]
+            assert tab.search.results.hits == hits[name]
             assert [tab.list.row_of(i) for i in range(tab.list.count)] == long
             await press("V")
 
@@ -210,7 +205,7 @@ def test_another_split_keeps_the_tokenizer():
 
 
 def test_another_split_while_the_first_is_still_being_opened(monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.opening.SMALL", 0)
+    monkeypatch.setattr("tokfmt.tui.session.SMALL", 0)
 
     async def steps(app, press):
         for _ in range(3):
@@ -233,7 +228,7 @@ def test_a_split_that_cannot_be_read_is_a_place_of_its_own(tmp_path):
         await press("V")
         assert app.query_one(Refusal).has_focus
         assert "seq_starts" in str(app.query_one(Refusal).render())
-        assert str(app.query_one(SplitLabel).render()).split() == ["V", "train", "validation"]
+        assert str(app.query_one("#split").render()).split() == ["V", "train", "validation"]
         await press("V")
         assert shows(app, "train", 0)
         assert tab_of(app).list.has_focus
@@ -244,7 +239,7 @@ def test_a_split_that_cannot_be_read_is_a_place_of_its_own(tmp_path):
 def test_splits_side_by_side():
     async def steps(app, press):
         def verdict():
-            return app.query_one("#verdict", Says).words
+            return app.query_one("#verdict", StatusLine).words
 
         await press("5")
         assert f"identical: {split_of(STORE, 'train').info.sequences:,} documents" in verdict()
@@ -355,7 +350,7 @@ def test_what_cannot_be_read_is_not_compared(tmp_path):
 
     async def steps(app, press):
         await press("5", "n", "v", "g", "right_square_bracket", "V")
-        assert "x.pbin" in app.query_one("#verdict", Says).words
+        assert "x.pbin" in app.query_one("#verdict", StatusLine).words
         assert app.tab.idle
         await press("1", "down")
         assert tab_of(app).where == (1, 0)
@@ -398,7 +393,7 @@ def test_leaving_what_could_not_be_shown_ends_with_3(late, tmp_path):
 
 
 def test_what_can_be_shown_is_shown_though_the_rest_fails_late(tmp_path, monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.opening.SMALL", 0)
+    monkeypatch.setattr("tokfmt.tui.session.SMALL", 0)
     pack = tmp_path / "x.pbin"
     pack.write_bytes(PACK.read_bytes()[:-40])
 
@@ -421,4 +416,4 @@ def test_what_can_be_shown_is_shown_though_the_rest_fails_late(tmp_path, monkeyp
 async def compared(app, press):
     await press("5")
     assert app.tab.comparison.state == "failed"
-    assert "index" in app.query_one("#verdict", Says).words
+    assert "index" in app.query_one("#verdict", StatusLine).words

@@ -3,16 +3,17 @@
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from browsing import BLOCKS, PACK, browse, line, session_of, tab_of
 from browsing import Fake as Trillion
-
 from textual.events import MouseScrollDown
+from textual.scrollbar import ScrollBar
 
-from tokfmt.tui.jobs import Job
-from tokfmt.tui.screens.export import Export
-from tokfmt.tui.widgets.divider import Divider
-from tokfmt.tui.widgets.track import Track
+from tokfmt.core.axis import Info, Layout
+from tokfmt.tui.export import Export
+from tokfmt.tui.widgets.frame import Divider
+from tokfmt.tui.workers import Job
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +48,20 @@ def test_the_divider_is_dragged():
     browse([PACK], steps)
 
 
+def test_a_click_chooses_the_row_that_is_clicked():
+    async def steps(app, press):
+        tab = tab_of(app)
+        y = next(y for y in range(tab.list.size.height) if tab.list.render_line(y).text.split()[:1] == ["3"])
+        assert await press.pilot.click(tab.list, offset=(10, y + tab.list.gutter.top))
+        await press()
+        assert (tab.list.row, tab.where[0]) == (3, 3)
+        await press.pilot.click(tab.list, offset=(10, tab.list.gutter.top))  # the names of the columns
+        await press()
+        assert tab.list.row == 3
+
+    browse([PACK], steps)
+
+
 def thumb(track):
     """The middle of the thumb of a scrollbar, in its own cells."""
     share = track.window_size / track.window_virtual_size
@@ -64,7 +79,8 @@ def test_the_scrollbar_is_dragged(pane):
         if pane == "#reader":
             await press("g", "1", "1", "enter")  # the longest
         pilot, where = press.pilot, tab_of(app).where
-        track = app.query_one(pane).query_one(Track)
+        pane_ = app.query_one(pane)
+        track = pane_.vertical_scrollbar if pane == "#list" else pane_.query_one(ScrollBar)
         first, at = line(app.query_one(pane), 1), thumb(track)
         assert await pilot.mouse_down(track, offset=(0, at))
         await pilot.hover(track, offset=(0, track.size.height - 1))
@@ -87,7 +103,7 @@ def test_the_scrollbar_is_dragged(pane):
 def test_the_scrollbar_pages_beside_its_thumb():
     async def steps(app, press):
         tab, pilot = tab_of(app), press.pilot
-        track = tab.list.query_one(Track)
+        track = tab.list.vertical_scrollbar
         height = tab.list.size.height
         await pilot.click(track, offset=(0, track.size.height - 1))
         await press()
@@ -105,7 +121,7 @@ def test_the_scrollbar_pages_beside_its_thumb():
 @pytest.mark.usefixtures("_any_format")
 def test_the_scrollbar_of_a_trillion_rows():
     async def steps(app, press):
-        track, pilot = tab_of(app).list.query_one(Track), press.pilot
+        track, pilot = tab_of(app).list.vertical_scrollbar, press.pilot
         assert await pilot.mouse_down(track, offset=(0, 0))
         await pilot.hover(track, offset=(0, track.size.height // 2))
         await press()
@@ -113,6 +129,36 @@ def test_the_scrollbar_of_a_trillion_rows():
         assert 4 * 10**11 < tab_of(app).list.top < 6 * 10**11
 
     browse([], steps, session=session_of(Trillion()))
+
+
+class Most(Trillion):
+    """2^53 documents."""
+
+    def __init__(self):
+        super().__init__()
+        self.info = Info(Layout.DOCUMENTS, np.dtype(np.uint32), 1 << 53, 100 << 53)
+
+
+@pytest.mark.usefixtures("_any_format")
+def test_no_row_is_skipped_among_as_many_as_there_may_be():
+    async def steps(app, press):
+        listed, last = tab_of(app).list, (1 << 53) - 1
+
+        def shown():
+            return [int(line(listed, y).split()[0].replace(",", "")) for y in range(1, listed.size.height)]
+
+        await press("end")
+        assert listed.row == last
+        assert shown() == list(range(last - listed.height + 1, last + 1))
+        for count in range(1, listed.height + 3):
+            await press("up")
+            assert listed.row == last - count
+        assert shown() == list(range(listed.row, listed.row + listed.height))
+        await press("pageup", "g", *str(last - 5), "enter")
+        assert tab_of(app).where == (last - 5, 0)
+        assert last - 5 in shown()
+
+    browse([], steps, session=session_of(Most()), size=(120, 16))
 
 
 @pytest.fixture
@@ -166,8 +212,8 @@ def held(monkeypatch):
 
 
 def test_a_scan_for_documents_is_called_off_and_begun_again(held, monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.opening.SMALL", 0)
-    monkeypatch.setattr("tokfmt.tui.opening.AT_ONCE", 0)
+    monkeypatch.setattr("tokfmt.tui.session.SMALL", 0)
+    monkeypatch.setattr("tokfmt.tui.session.AT_ONCE", 0)
 
     async def steps(app, press):
         pilot = press.pilot

@@ -5,12 +5,12 @@ import pytest
 from browsing import EVERY, browse, tab_of
 from paths import CORPUS, FIXTURES, TOKENIZER
 
-from tokfmt.core.inside import place_of, position_of
-from tokfmt.ops.open import open_source
-from tokfmt.ops.samples import samples
-from tokfmt.tui.layout import Mode
-from tokfmt.tui.letters import Kind
-from tokfmt.tui.widgets.paint import painted
+import tokfmt
+from tokfmt.core.protocols import place_of, position_of
+from tokfmt.ops.look.samples import samples
+from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.request import SourceRequest
+from tokfmt.tui.layout import Kind, Mode
 
 HDF5 = FIXTURES / "hdf5"
 PADDED = [FIXTURES / "stage1" / "blocks", HDF5 / "new_padded_pad0", HDF5 / "padded_eos", HDF5 / "new_vsl"]
@@ -23,7 +23,7 @@ def _own_state(tmp_path, monkeypatch):
 
 
 def sample(path, row):
-    return next(samples(path, str(row)).shown)
+    return next(samples(SourceRequest((path,)), str(row)).shown)
 
 
 async def to_sample(app, press, row):
@@ -42,7 +42,7 @@ def painted_tokens(reader):
     found = {}
     for line in reader.lines:
         if line.runs and line.runs[0].kind is not Kind.RULE:
-            for run, segment in zip(line.runs, painted(reader, reader.scroll, line), strict=True):
+            for run, segment in zip(line.runs, reader.painted(reader.scroll, line), strict=True):
                 found.setdefault(run.token, segment.style)
     return found
 
@@ -50,7 +50,7 @@ def painted_tokens(reader):
 @pytest.mark.parametrize("tokenizer", [None, str(TOKENIZER)])
 @pytest.mark.parametrize("path", PADDED, ids=lambda path: path.name)
 def test_padding_is_dimmed(path, tokenizer):
-    count = samples(path).samples
+    count = samples(SourceRequest((path,))).samples
     row = count - 1
     fill = sample(path, row).padding
     assert fill
@@ -111,6 +111,28 @@ def test_borders_of_documents_are_drawn_in_a_sample(path, row):
     browse([path], steps, size=(160, 50))
     if path.parent == HDF5:  # the tokenizer's separator is not that of the blocks
         browse([path], steps, size=(160, 50), tokenizer=str(TOKENIZER))
+
+
+def test_a_recipe_is_browsed_in_the_order_of_training():
+    mix = FIXTURES / "recipe" / "mix.toml"
+    view = tokfmt.open(mix)
+    begins = {
+        k: np.flatnonzero(view.with_fields(["position_ids"])[k]["position_ids"] == 0)[1:].tolist() for k in (9, 12)
+    }
+
+    async def steps(app, press):
+        reader, tab = tab_of(app).reader, tab_of(app)
+        assert app.session.shown == "samples"
+        for step, batch, row in ((3, 4, 12), (3, 3, 9)):
+            await press("g", *str(step), "asterisk", *str(batch), "enter")
+            assert tab.where == (row, 0)
+            assert rules(reader) == begins[row] != []
+        assert f"label {view[9]['labels'][0]}" in detail(app)
+        await press("g", *"12", "asterisk", "4", "enter")
+        assert "there are 46: 0 to 45" in str(list(app._notifications)[-1].message)
+        assert tab.where == (9, 0)
+
+    browse([mix], steps, size=(160, 50))
 
 
 # where things lie

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
+from tokfmt.ops.dataset import MemoryReader
 from tokfmt.testing.harness import sequences
 from tokfmt.testing.strategies import datasets
-from tokfmt.views import chosen
-from tokfmt.views.chosen import Chosen
+from tokfmt.views import select as chosen
+from tokfmt.views.select import Chosen
 
 quick = settings(max_examples=80, deadline=None)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tokfmt.core.errors import FormatError
 from tokfmt.core.files import File
-from tokfmt.formats.pickled_index import EntryTable, table
+from tokfmt.formats.pickled_index import EntryTable, decode
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +30,8 @@ numbers = st.one_of(st.integers(0, 300), st.integers(0, 2**33), st.integers(0, 2
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.lists(st.tuples(numbers, numbers), max_size=40), st.sampled_from([2, 3, 4, 5]))
 def test_any_stretch(home, data, entries, protocol):
-    before = table._STEP
-    table._STEP = 4
+    before = decode._STEP
+    decode._STEP = 4
     try:
         found = table_of(home, pickle.dumps(entries, protocol))
         for _ in range(4):
@@ -42,7 +42,7 @@ def test_any_stretch(home, data, entries, protocol):
         assert (found.count, found.error) == (len(entries), None)
         assert found.total == sum(n for _, n in entries)
     finally:
-        table._STEP = before
+        decode._STEP = before
 
 
 @pytest.mark.parametrize("protocol", [2, 4])

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
-from tokfmt.formats.flat_tokens import blosc, codecs
-from tokfmt.formats.flat_tokens.metadata import _chain
-from tokfmt.formats.flat_tokens.store import Blob
+from tokfmt.formats.zarr_arrays import blosc, codecs
+from tokfmt.formats.zarr_arrays.layout import _chain
+from tokfmt.formats.zarr_arrays.store import Blob
 
 ITEMS = np.arange(4096, dtype="<u4") * 7 % 1000
 SIZE = ITEMS.nbytes
@@ -195,7 +195,7 @@ def test_names_that_are_never_decoded():
     ):
         with pytest.raises(UnsafeError):
             _chain(Path("x"), [plain, {"name": name, "configuration": {}}], 4)
-    assert codecs.COMPRESSORS == {"blosc", "zstd", "lz4", "gzip", "zlib"}
+    assert {"blosc", "zstd", "lz4", "gzip", "zlib"} == codecs.COMPRESSORS
 
 
 @pytest.mark.parametrize("codec", ["blosc", "zstd", "gzip", "none"])

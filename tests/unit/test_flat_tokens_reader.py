@@ -1,11 +1,13 @@
 """flat-tokens as others write it: seqax' own stores, zarr-python's v2 and v3, zips; splits, threads, limits."""
 
+import contextlib
 import json
 import pickle
 import shutil
 import warnings
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numcodecs
 import numpy as np
@@ -14,9 +16,9 @@ import zarr
 from paths import FIXTURES
 
 from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TokfmtError, UnsafeError
-from tokfmt.core.format import Confidence, look
+from tokfmt.core.format import Confidence, Hints, look
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.flat_tokens import FORMAT
+from tokfmt.formats.flat_tokens import FORMAT, ReadOptions
 from tokfmt.testing.harness import read, sequences, write
 
 GOLDEN = FIXTURES / "flat-tokens"
@@ -37,8 +39,12 @@ def encoded(lists):
     return tokens, starts
 
 
-def by_zarr(path, lists=DATA, zarr_format=3, store=None, tokens_in={}, starts_in={}, **both):
+def by_zarr(path, lists=DATA, zarr_format=3, store=None, tokens_in=None, starts_in=None, **both):
     """A bare array written by zarr-python."""
+    if starts_in is None:
+        starts_in = {}
+    if tokens_in is None:
+        tokens_in = {}
     tokens, starts = encoded(lists)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -53,7 +59,7 @@ def test_goldens(name, split):
     reader = read(FORMAT, GOLDEN / name, options={"split": split} if split else {})
     assert sequences(reader) == wanted(name, split)
     others = {s for s in EXPECTED[name].get("splits", ()) if s != split}
-    assert set(reader.info.extras["other_splits"]) == others
+    assert set(reader.info.other_splits) == others
     stated = EXPECTED[name]["max_token_id"]
     assert reader.info.extras["max_token_id"] == (stated[split] if split else stated)
     assert not reader.info.notes
@@ -166,7 +172,47 @@ def test_chunks_that_zarr_3_leaves_out(tmp_path):
     by_zarr(tmp_path / "x.zarr", data, chunks=(4,), zarr_format=2)
     assert len(list((tmp_path / "x.zarr/encoded_tokens").iterdir())) < 9
     assert not (tmp_path / "x.zarr/seq_starts/0").exists()
-    assert sequences(read(FORMAT, tmp_path / "x.zarr")) == data
+    assert sequences(read(FORMAT, tmp_path / "x.zarr", options={"holes": "fill"})) == data
+
+
+SHARDS = {"chunks": (4,), "shards": (16,)}
+
+
+@pytest.mark.parametrize("options", [{"zarr_format": 2, "chunks": (4,)}, {"chunks": (4,)}, SHARDS], ids=str)
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_lost_chunk_is_an_error_of_every_reader_unless_holes_are_accepted(tmp_path, options, zipped):
+    """Any one chunk file of either array: nothing else tells a lost one from one that was left out."""
+    path = by_zarr(tmp_path / "x.zarr", [[1] * 20, [2] * 30, [3, 4]], **options)
+    chunks = [p for p in path.rglob("*") if p.is_file() and p.name.isdigit()]
+    assert len(chunks) > (4 if "shards" in options else 12)
+    for lost in chunks:
+        content = lost.read_bytes()
+        lost.unlink()
+        place = shutil.make_archive(str(tmp_path / "x"), "zip", path) if zipped else path
+        key = lost.relative_to(path).as_posix()
+        with pytest.raises(CorruptError, match=rf"{key}: is missing: 1 of \d+ chunks .*holes=fill"):
+            read(FORMAT, place)
+        assert glimpse([place]) is None or "starts" in key
+        assert "TF408" in {f.code for f in FORMAT.check(Path(place), ReadOptions()) if f.severity == "error"}
+        if "encoded" in key:
+            reader = read(FORMAT, place, options={"holes": "fill"})
+            assert "chunks of encoded_tokens are not there and read as 0" in " ".join(reader.info.notes)
+            with contextlib.suppress(CorruptError):  # a sequence that should begin in the hole
+                assert 0 in sum(sequences(reader), [])
+        lost.write_bytes(content)
+
+
+def glimpse(paths):
+    return FORMAT.glimpse([Path(path) for path in paths], ReadOptions(), Hints())
+
+
+def test_a_chunk_lost_in_a_shard(tmp_path):
+    """zarr leaves out chunks of zeros inside a shard as well, and an overwritten index looks the same."""
+    path = by_zarr(tmp_path / "x.zarr", [[5, *[0] * 10, 6]], **SHARDS)
+    with pytest.raises(CorruptError, match="chunk 1 is not in its shard.*holes=fill"):
+        sequences(read(FORMAT, path))
+    assert "TF408" in {f.code for f in FORMAT.check(path, ReadOptions()) if f.severity == "error"}
+    assert sequences(read(FORMAT, path, options={"holes": "fill"})) == [[5, *[0] * 10, 6]]
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
@@ -209,7 +255,7 @@ def test_pickled_and_shared_by_threads(tmp_path):
     reader = pickle.loads(pickle.dumps(read(FORMAT, path)))
     places = [tuple(sorted(p)) for p in rng.integers(0, len(ids), (300, 2)).tolist()]
     with ThreadPoolExecutor(4) as pool:
-        for (a, b), found in zip(places, pool.map(lambda p: reader.tokens(*p), places)):
+        for (a, b), found in zip(places, pool.map(lambda p: reader.tokens(*p), places), strict=True):
             assert np.array_equal(found, ids[a:b])
 
 

@@ -10,11 +10,10 @@ from paths import FIXTURES
 
 from tokfmt.core.errors import OptionError, TokenRangeError
 from tokfmt.core.format import Receipt, Target
-from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import parse_options
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.flat_tokens import FORMAT
-from tokfmt.formats.flat_tokens.options import WriteOptions
+from tokfmt.formats.flat_tokens import FORMAT, WriteOptions
+from tokfmt.ops.dataset import MemoryReader
 from tokfmt.testing.harness import read, sequences, write
 
 GOLDEN = FIXTURES / "flat-tokens"

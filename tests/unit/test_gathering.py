@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from tokfmt.core.format import Receipt, Region, Target
-from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.hdf5 import FORMAT
-from tokfmt.formats.hdf5.options import WriteOptions
+from tokfmt.formats.hdf5 import FORMAT, WriteOptions
+from tokfmt.ops.dataset import MemoryReader
 from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.journal import Forgetful
 from tokfmt.run.plan import Plan, Workers, run

@@ -6,8 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tokfmt.formats.hdf5 import FORMAT
-from tokfmt.formats.hdf5.options import ReadOptions
+from tokfmt.formats.hdf5 import FORMAT, ReadOptions
 
 WIDTH = 16
 

@@ -12,11 +12,10 @@ import pytest
 
 from tokfmt.core.errors import CorruptError, TruncatedError, UnsupportedError
 from tokfmt.core.format import Confidence, Hints, look
-from tokfmt.formats.hdf5 import FORMAT
-from tokfmt.formats.hdf5.options import ReadOptions
+from tokfmt.formats.hdf5 import FORMAT, ReadOptions
 from tokfmt.formats.hdf5.container import open_stored
 from tokfmt.formats.hdf5.filters import DamagedChunkError, Pipeline, fletcher32
-from tokfmt.ops.open import open_source
+from tokfmt.ops.source.opened import open_source
 from tokfmt.testing.harness import sequences
 
 WIDTH = 24
@@ -160,7 +159,7 @@ def test_truncated_anywhere(tmp_path):
     """Cut after any byte: an error, never wrong values, never zeros."""
     path = save(tmp_path / "a.h5", ROWS[:4], chunks=(1, 3, WIDTH), compression="gzip")
     content = path.read_bytes()
-    for size in [*range(0, 120), *range(120, len(content), 37), len(content) - 1]:
+    for size in [*range(120), *range(120, len(content), 37), len(content) - 1]:
         path.write_bytes(content[:size])
         with pytest.raises((CorruptError, TruncatedError)):
             open_stored(path).table.read(0, 4)

@@ -8,9 +8,8 @@ from paths import FIXTURES
 
 from tokfmt.core.axis import Layout
 from tokfmt.core.errors import SeparatorUnknownError, UnsupportedError
-from tokfmt.formats.hdf5 import FORMAT
-from tokfmt.formats.hdf5.options import ReadOptions
-from tokfmt.ops.open import open_source
+from tokfmt.formats.hdf5 import FORMAT, ReadOptions
+from tokfmt.ops.source.opened import open_source
 from tokfmt.testing.harness import sequences
 
 HOME = FIXTURES / "hdf5"
@@ -52,7 +51,7 @@ def test_documents(name):
     source = opened(name, eos=case["eos"])
     assert sequences(source.reader) == wanted(case)
     ignored = sum(-100 in row[2] for file in case["files"] if case["kind"] == "sample" for row in file["data"])
-    assert source.reader.info.extras["nonstandard_masks"] == (15 if name == "summarization" else ignored)
+    assert source.reader.info.nonstandard_masks == (15 if name == "summarization" else ignored)
     assert (ignored > 20) is (name == "hf_collator")
 
 

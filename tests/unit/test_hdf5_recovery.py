@@ -1,12 +1,19 @@
 """hdf5: streams put together again from samples of any stride, width and padding; data made here with numpy and h5py."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import h5py
 import numpy as np
 import pytest
 
 from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnsupportedError
-from tokfmt.ops.open import open_source
-from tokfmt.testing.harness import sequences
+from tokfmt.core.format import Hints
+from tokfmt.core.ragged import Ragged
+from tokfmt.formats.hdf5 import FORMAT, ReadOptions
+from tokfmt.formats.hdf5 import table as table_module
+from tokfmt.ops.source.opened import open_source
+from tokfmt.testing.harness import read as read_format
+from tokfmt.testing.harness import sequences, write
 
 EOS = 7
 
@@ -95,7 +102,7 @@ def test_padded_documents(tmp_path, stride, inverted, pad):
     source = opened(save(tmp_path / "a.h5", rows))
     assert sequences(source.reader) == documents
     assert source.reader.info.extras["mask"] == ("inverted" if inverted else "loss")
-    assert source.reader.info.extras["nonstandard_masks"] == 0
+    assert source.reader.info.nonstandard_masks == 0
 
 
 def test_mask_can_be_told(tmp_path):
@@ -120,7 +127,7 @@ def test_bos(tmp_path):
             want[-1].append(token)
     source = opened(path)
     assert sequences(source.reader) == [d for d in want if d]
-    assert source.reader.info.extras["nonstandard_masks"] == int((rows[:, 2] == -100).any(axis=1).sum())
+    assert source.reader.info.nonstandard_masks == int((rows[:, 2] == -100).any(axis=1).sum())
     with pytest.raises(UnsupportedError, match="sample 5 is -100.*--eos ID"):
         read(path, "none")
 
@@ -133,8 +140,8 @@ def test_fine_tuning_masks(tmp_path):
     rows[2, 1] = 0  # counts nowhere
     source = opened(save(tmp_path / "a.h5", rows))
     assert sequences(source.reader) == [[1, 2, 3, 4], [5, 6, 8, 9, 11, 12], [1, 4], [2, 5]]
-    assert source.reader.info.extras["nonstandard_masks"] == 4
-    assert source.reader.info.extras["first_nonstandard"] == 0
+    assert source.reader.info.nonstandard_masks == 4
+    assert source.reader.info.first_nonstandard == 0
     assert any("1 samples have tokens after the last one that counts" in note for note in source.notes)
 
 
@@ -207,7 +214,7 @@ def test_a_gap_in_the_stream(tmp_path):
     [
         (["examples_0_0.h5", "examples_1_0.h5", "examples_2_0.h5", "examples_0_1.h5"], [3, 1]),
         (["output_chunk_0_0.h5", "output_chunk_0_2.h5", "output_chunk_0_10.h5", "output_chunk_1_prefix.h5"], [3, 1]),
-        (["dataset-partition-1.h5", "dataset-partition-2.h5", "dataset-partition-10.h5"], [3]),
+        (["dataset-partition-9.h5", "dataset-partition-10.h5", "dataset-partition-11.h5"], [3]),
         (["a_1.h5", "a_02.h5", "b_1.h5"], [2, 1]),
     ],
 )
@@ -268,7 +275,7 @@ def test_vsl(tmp_path, rule):
     if rule == "pack":  # the last one of a row has its separator as input, and another one as label
         found = [s[:-1] if s[-1:] == [EOS] else s for s in found]
     assert found == want
-    assert source.reader.info.extras["nonstandard_masks"] == 0
+    assert source.reader.info.nonstandard_masks == 0
     rows[11, 3, 0] += 1
     with pytest.raises(CorruptError, match="sample 11: position_ids and attention_span"):
         opened(save(tmp_path / "b.h5", rows))
@@ -352,3 +359,57 @@ class TestOwnAttributes:
         path = save(tmp_path / "a.h5", rows, attrs=self.attrs(stream_tokens=9))
         assert read(path, None) == [[1, 2], [3, 4], [5, 6]]
         assert read(path, "none") == [[1, 2, EOS, 3, 4, EOS, 5, 6, EOS]]
+
+
+DOCUMENTS = [[10 + i] * (5 + i % 7) for i in range(40)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"seq_len": 8}, {"seq_len": 8, "stride": "disjoint"}, {"seq_len": 8, "layout": "corpus"}],
+    ids=str,
+)
+def test_a_file_lost_from_a_directory_is_an_error_unless_gaps_are_accepted(tmp_path, options):
+    """Whichever it is, the last one too; of files that were named it is a note."""
+    path = write(FORMAT, tmp_path / "x", Ragged.of(DOCUMENTS), eos_id=EOS, options={"samples": 9, **options})
+    files = sorted(path.iterdir())
+    assert len(files) > 3
+    assert sequences(read_format(FORMAT, path)) == DOCUMENTS
+    for lost in files:
+        content = lost.read_bytes()
+        lost.unlink()
+        for view in [{}] if "layout" in options else [{}, {"view": "samples"}]:
+            with pytest.raises(CorruptError, match="tokens .* are in no file: .* is missing.*gaps=accept"):
+                opened(path, options=view)
+        assert "TF344" in {f.code for f in FORMAT.check(path, ReadOptions()) if f.severity == "error"}
+        for source in (opened(path, options={"gaps": "accept"}), opened(sorted(path.iterdir()))):
+            assert any("only a part" in note for note in source.notes)
+            kept = sequences(source.reader)
+            assert 0 < sum(map(len, kept)) < sum(map(len, DOCUMENTS))
+        lost.write_bytes(content)
+
+
+def test_a_number_left_out_of_names(tmp_path):
+    """Upstream's output_chunk_<rank>_<n> does so; the others do not."""
+    stream = np.random.default_rng(4).integers(10, 900, 9 * 12).tolist()
+    for name in ("examples_{}_0.h5", "data-0000{}.h5", "dataset-partition-{}.h5", "output_chunk_0_{}.h5"):
+        home = tmp_path / name.partition("_")[0].partition("{")[0]
+        home.mkdir()
+        for k, rows in zip((0, 1, 3), np.split(samples(windows(stream, 8, "disjoint"), 8), 3), strict=True):
+            save(home / name.format(k), rows)
+        if name.startswith("output"):
+            assert read(home)
+            continue
+        with pytest.raises(CorruptError, match="the file with the number 2 is missing between"):
+            opened(home)
+        assert read(home, options={"gaps": "accept"})
+
+
+def test_opening_starts_no_more_threads_than_asked_for(tmp_path, monkeypatch):
+    path = save(tmp_path / "a.h5", samples(windows(list(range(10, 400)), 8, "disjoint"), 8))
+    started = []
+    monkeypatch.setattr(table_module, "ThreadPoolExecutor", lambda n: started.append(n) or ThreadPoolExecutor(n))
+    FORMAT.open([path], ReadOptions(stride="disjoint"), Hints(jobs=1)).close()
+    assert started == []
+    FORMAT.open([path], ReadOptions(stride="disjoint"), Hints(jobs=3)).close()
+    assert set(started) == {3}

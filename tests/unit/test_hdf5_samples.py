@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from paths import FIXTURES
 
-from tokfmt.core.inside import Sampled, Segmented
-from tokfmt.formats.hdf5 import order
+from tokfmt.core.protocols import Sampled, Segmented
+from tokfmt.formats.hdf5.reader import arrange, files_in
 from tokfmt.formats.hdf5.table import Table
-from tokfmt.ops.open import open_source
+from tokfmt.ops.source.opened import open_source
 
 HOME = FIXTURES / "hdf5"
 INVERTED = {"padded_pad0_inverted"}
@@ -19,7 +19,7 @@ NAMES = sorted(path.name for path in HOME.iterdir() if path.is_dir() and not pat
 
 def stored(path):
     """All rows, in the order in which their writer wrote the files."""
-    paths = [p for stream in order.arrange(order.files_of([path]), "writer") for p in stream]
+    paths = [p for stream in arrange(files_in([path]), "writer") for p in stream]
     return np.concatenate([h5py.File(p)["data"][:] for p in paths])
 
 
@@ -40,15 +40,15 @@ def test_every_variant(name):
         assert isinstance(reader, Segmented) == (rows.shape[1] == 5)
         counted = (rows[:, 1] == 0) if name in INVERTED else (rows[:, 1] != 0)
         for a, b in ((0, total), (0, 0), (total // 3, total // 2), (total - 1, total), (5, 6)):
-            assert reader.tokens(a, b).tolist() == rows[:, 0].reshape(-1)[a:b].tolist()
+            assert reader.tokens(a, b).tolist() == rows[:, 0].reshape(-1)[a:b].tolist()  # type: ignore[attr-defined]
             assert reader.masks(a, b).tolist() == counted.reshape(-1)[a:b].astype(int).tolist()
             assert reader.labels(a, b).tolist() == rows[:, 2].reshape(-1)[a:b].tolist()
         assert (reader.masks(0, 1).dtype, reader.labels(0, 1).dtype) == (np.uint8, np.int64)
         if rows.shape[1] == 5:
             begins = (rows[:, 4] == 0) & ((rows[:, 1] != 0) | (rows[:, 3] != 0))
-            assert reader.begins(3, total).tolist() == begins.reshape(-1)[3:].tolist()
+            assert reader.begins(3, total).tolist() == begins.reshape(-1)[3:].tolist()  # type: ignore[attr-defined]
         for wrong in ((-1, 0), (1, 0), (0, total + 1)):
-            for ask in (reader.tokens, reader.masks, reader.labels):
+            for ask in (reader.tokens, reader.masks, reader.labels):  # type: ignore[attr-defined]
                 with pytest.raises(IndexError):
                     ask(*wrong)
         again = pickle.loads(pickle.dumps(reader))
@@ -124,11 +124,11 @@ def test_reads_only_the_rows_asked_for_and_once(tmp_path, monkeypatch, chunks):
 
 
 def test_what_fills_up_samples():
-    told = {name: opened(homes(name)[0]).info.extras.get("pad_id") for name in ("new_padded_pad0", "padded_eos")}
+    told = {name: opened(homes(name)[0]).info.pad_id for name in ("new_padded_pad0", "padded_eos")}
     assert told["new_padded_pad0"] == 0
     assert told["padded_eos"] in (None, 50256)
     stage1 = open_source([FIXTURES / "stage1" / "in.bin"], options=["view=samples"], eos=50000, format="stage1").reader
-    assert stage1.info.extras["pad_id"] == 50000
+    assert stage1.info.pad_id == 50000
     assert not isinstance(stage1, Sampled)
 
 

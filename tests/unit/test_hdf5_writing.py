@@ -7,12 +7,12 @@ import h5py
 import numpy as np
 import pytest
 
-from tokfmt.core.errors import OptionError, TokenRangeError
+from tokfmt.core.errors import CorruptError, OptionError, TokenRangeError
 from tokfmt.core.format import Hints, Target
-from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.hdf5 import FORMAT
-from tokfmt.formats.hdf5.packing import REACH, Packer
+from tokfmt.formats.hdf5.filters import REACH, Packer
+from tokfmt.ops.dataset import MemoryReader
 from tokfmt.testing.harness import read, sequences, write
 
 EOS = 50256
@@ -133,9 +133,11 @@ def test_files_of_a_directory(tmp_path):
     assert len(counts) == -(-sum(counts) // 60)
     assert sequences(read(FORMAT, path)) == data.tolist()
     files[1].unlink()
-    source = FORMAT.open([path], FORMAT.read_options(), Hints())
+    with pytest.raises(CorruptError, match="what lies between data-00000.h5 and data-00002.h5 is missing"):
+        FORMAT.open([path], FORMAT.read_options(), Hints())
+    source = FORMAT.open([path], FORMAT.read_options(gaps="accept"), Hints())
     assert any("only a part" in note for note in source.info.notes)
-    tokens = list(itertools.chain.from_iterable(sequences(read(FORMAT, path))))
+    tokens = list(itertools.chain.from_iterable(sequences(read(FORMAT, path, options={"gaps": "accept"}))))
     assert len(tokens) < sum(len(s) for s in data)
 
 

@@ -5,15 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokfmt.core.dataset import Dataset
-from tokfmt.core.inside import Located, Place, Underlying, place_of, position_of
-from tokfmt.core.memory import MemoryReader
+from tokfmt.core.protocols import Located, Place, Underlying, place_of, position_of
 from tokfmt.core.ragged import Ragged
+from tokfmt.ops.dataset import Dataset, MemoryReader
 from tokfmt.testing.strategies import datasets
-from tokfmt.views.chosen import Chosen
 from tokfmt.views.concat import Concat
-from tokfmt.views.rows import Rows
-from tokfmt.views.select import Known, NonEmpty, Slice
+from tokfmt.views.select import Chosen, Known, NonEmpty, Rows, Slice
 from tokfmt.views.separated import WithoutTrailing, WithSeparators
 from tokfmt.views.split import SplitAt
 
@@ -112,7 +109,7 @@ def test_what_is_not_on_the_axis_has_no_position_but_separators_taken_away(top):
     for reader in all_readers(top):
         if not isinstance(reader, Underlying):
             continue
-        reached = [reader.beneath(p) for p in range(reader.info.tokens)]
+        reached = [reader.beneath(p) for p in range(reader.info.tokens)]  # type: ignore[attr-defined]
         for below in reader.readers():
             mine = [found[1] for found in reached if found is not None and found[0] is below]
             for at in sorted(set(range(below.info.tokens)) - set(mine)):
@@ -129,12 +126,12 @@ def test_what_is_not_on_the_axis_has_no_position_but_separators_taken_away(top):
 @given(stacks())
 def test_places_through_all_views(top):
     tokens = top.tokens(0, top.info.tokens).tolist()
-    files = {r.name: r for r in all_readers(top) if isinstance(r, Located)}
+    files = {r.name: r for r in all_readers(top) if isinstance(r, Located)}  # type: ignore[attr-defined]
     for position, token in enumerate(tokens):
         place = place_of(top, position)
         if place is None:
             continue
         stored = files[place.path]
-        assert stored.tokens(place.offset // 4, place.offset // 4 + 1).tolist() == [token]
+        assert stored.tokens(place.offset // 4, place.offset // 4 + 1).tolist() == [token]  # type: ignore[attr-defined]
         assert position_of(top, place.path, place.offset + 3) == position
     assert position_of(top, "no such file", 0) is None

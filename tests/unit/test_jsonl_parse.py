@@ -7,9 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokfmt.formats.jsonl.lines import lines_of
-from tokfmt.formats.jsonl.parse import DEEPEST, Parser, depth_of, skippable
-from tokfmt.formats.jsonl.problems import Fault, IdTooLarge, OtherFields
-from tokfmt.formats.jsonl.validate import Validator
+from tokfmt.formats.jsonl.parse import DEEPEST, Fault, IdTooLarge, OtherFields, Parser, Validator, depth_of, skippable
 
 quick = settings(max_examples=300, deadline=None)
 KEYS = st.sampled_from(["text", "input_ids", "id", "te\\u0078t", "meta", "", "\\ud800", "é"])
@@ -85,7 +83,7 @@ def test_a_chunk_of_lines(lines):
         assert len(problems) == len(parsed.problems)
         kept = range(len(found)) if parsed.kept is None else parsed.kept
         result = {index: seen(problem) for index, problem in problems.items()}
-        result |= {index: value for index, value in zip(kept, parsed.values, strict=True)}
+        result |= dict(zip(kept, parsed.values, strict=True))
         assert [result[index] for index in range(len(found))] == expected
 
 

@@ -23,9 +23,8 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.format import Confidence, Hints, look
 from tokfmt.core.records import RecordReader
-from tokfmt.formats.jsonl import FORMAT
-from tokfmt.formats.jsonl.options import ReadOptions
-from tokfmt.formats.jsonl import streams
+from tokfmt.formats.jsonl import FORMAT, ReadOptions
+from tokfmt.formats.jsonl import lines as jsonl_lines
 from tokfmt.run.execute import make_executor, run_tasks
 
 LINES = FIXTURES / "jsonl"
@@ -55,6 +54,10 @@ def raw(source, size=1 << 20, first=0, last=None):
 
 def invalid(source, size=1 << 20):
     return sum(batch.invalid for block in source.blocks(size) for batch in source.texts(block))
+
+
+def blank(source, size=1 << 20):
+    return sum(batch.aside.blank for block in source.blocks(size) for batch in source.texts(block))
 
 
 def put(path, *lines, end="\n"):
@@ -102,29 +105,37 @@ def test_every_version_of_the_index_names_the_same_documents(name, tmp_path):
     expected = [
         json.loads(content[offset : (content + b"\n").index(b"\n", offset)])["text"] for offset, n in INDEXES[name] if n
     ]
-    source = reader(text)
-    assert texts(source) == texts(source, 64) == expected
-    assert source.count() == len(expected)
     missing = len(said(text)) - len(expected)
     assert missing == ("2023-11-07" in name and stem == "no_trailing_newline")
+    if missing:
+        with pytest.raises(CorruptError, match="leaves out a line of x.jsonl that is JSON"):
+            reader(text)
+    source = reader(text, index="trust" if missing else "auto")
+    assert texts(source) == texts(source, 64) == expected
+    assert source.count() == len(expected)
     assert any("leaves out 1 line;" in note for note in source.info.notes) == bool(missing)
 
 
 @pytest.mark.parametrize("name", ["empty_line", "faulty"])
 def test_an_index_made_without_the_faulty_lines(name, tmp_path):
     text = shutil.copy(LINES / f"{name}.jsonl", tmp_path / "x.jsonl")
-    with pytest.raises(CorruptError, match="line 2 is"):
-        texts(reader(text))
+    if name == "faulty":
+        with pytest.raises(CorruptError, match="line 2 is"):
+            texts(reader(text))
+    else:
+        assert len(texts(reader(text))) == 3, "blank lines are no documents, and no error"
     shutil.copy(LINES / f"{name}.drop.idx", tmp_path / "x.idx")
     source = reader(text)
     assert len(texts(source)) == 3
-    assert source.info.notes == ("x.idx leaves out 2 lines; --from-opt index=none reads all",)
+    notes = ("x.idx leaves out 2 lines that are blank or no JSON; --from-opt index=none reads all",)
+    assert source.info.notes == notes
     dropping = reader(text, index="none", drop=("fields", "invalid-lines"))
     assert texts(dropping) == texts(source)
-    assert (invalid(dropping), dropping.count(), dropping.info.records) == (2, 3, None)
+    assert (invalid(dropping), dropping.count(), dropping.info.records) == (2 if name == "faulty" else 0, 3, None)
+    assert blank(dropping) == 2 - invalid(dropping)
 
 
-def indexed(path, lines, keep, lengths=lambda line: len(line)):
+def indexed(path, lines, keep, lengths=len):
     """Write lines and an index of some of them."""
     put(path, *lines)
     offsets = np.cumsum([0] + [len(line.encode()) + 1 for line in lines]).tolist()
@@ -142,9 +153,13 @@ def test_indexes_that_leave_lines_out(tmp_path_factory, data):
     ]
     keep = sorted(data.draw(st.sets(st.integers(0, count - 1)))) if count else []
     path = indexed(tmp_path_factory.mktemp("x") / "x.jsonl", lines, keep)
-    source = reader(path)
     expected = [json.loads(lines[i])["text"] for i in keep]
     left_out = count - len(keep)
+    if left_out:
+        first = sum(len(lines[i].encode()) + 1 for i in range(next(i for i in range(count) if i not in keep)))
+        with pytest.raises(CorruptError, match=rf"leaves out .* JSON \(.*at byte {first}\).*index=none.*index=trust"):
+            reader(path)
+    source = reader(path, index="trust")
     assert [note.split("; ")[0] for note in source.info.notes] == (
         [f"x.idx leaves out {left_out} line{'s' if left_out > 1 else ''}"] if left_out else []
     )
@@ -156,6 +171,31 @@ def test_indexes_that_leave_lines_out(tmp_path_factory, data):
     assert texts(source, size) == expected
     assert texts(source, size, first, last) == expected[first:last]
     assert [source.record(i) for i in range(first, last)] == expected[first:last]
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_no_index_hides_a_document(tmp_path_factory, data):
+    """Whatever entries are made longer, shorter, empty or are taken away: the documents of the file, or an error."""
+    lines = ['{"text": "%s"}' % ("a" * data.draw(st.integers(0, 4))) for _ in range(data.draw(st.integers(1, 9)))]
+    path = indexed(tmp_path_factory.mktemp("x") / "x.jsonl", lines, range(len(lines)))
+    entries = pickle.loads(path.with_suffix(".idx").read_bytes())
+    changed = data.draw(st.lists(st.sampled_from(range(len(entries))), max_size=3))
+    for k in changed:
+        length = data.draw(st.sampled_from([0, 1, 5, 12, 13, 14, 40, path.stat().st_size, 10**9, 2**62]))
+        entries[k] = (entries[k][0], length)
+    entries = entries[: data.draw(st.integers(0, len(entries)))] if data.draw(st.booleans()) else entries
+    path.with_suffix(".idx").write_bytes(pickle.dumps(entries, protocol=4))
+    expected = said(path)
+    try:
+        assert texts(reader(path, kind="text"), 20) == expected
+        refused = False
+    except CorruptError as error:
+        refused = True
+        assert "index=none" in str(error)
+    errors = {f.code for f in FORMAT.check(path, ReadOptions(kind="text")) if f.severity == "error"}
+    assert bool(errors) is refused, "check says as much as the reader"
+    assert texts(reader(path, kind="text", index="none")) == expected
 
 
 def test_an_index_of_another_file_is_found_where_it_is_read(tmp_path):
@@ -176,7 +216,9 @@ def test_an_index_of_another_file_is_found_where_it_is_read(tmp_path):
 
 def test_an_index_of_another_toolkit_is_no_index(tmp_path):
     put(tmp_path / "x.jsonl", '{"text": "a"}')
-    (tmp_path / "x.idx").write_bytes(b"MMIDIDX\0\0" + bytes(30))
+    for magic in (b"TNTIDX\0\0", b"MMIDIDX\0\0"):
+        (tmp_path / "x.idx").write_bytes(magic + bytes(30))
+        assert texts(reader(tmp_path / "x.jsonl")) == ["a"]
     assert texts(reader(tmp_path / "x.jsonl")) == ["a"]
 
 
@@ -196,7 +238,7 @@ def test_the_first_record_decides(tmp_path):
     assert texts(reader(tmp_path / "e.jsonl", kind="text")) == ["a"]
     assert texts(reader(put(tmp_path / "f.jsonl", '{"input_ids": "x", "text": "a"}'))) == ["a"]
     dropping = reader(put(tmp_path / "g.jsonl", "{", "", '{"id": 3}', '{"text": "a"}'), drop=("invalid-lines",))
-    assert (dropping.info.kind, texts(dropping), invalid(dropping)) == ("text", ["a"], 3)
+    assert (dropping.info.kind, texts(dropping), invalid(dropping)) == ("text", ["a"], 2)
 
 
 def test_nothing_is_a_dataset_of_no_ids(tmp_path):
@@ -209,9 +251,36 @@ def test_dotted_fields(tmp_path):
     for field in (".meta.text", "meta.text"):
         assert texts(reader(path, text_field=field)) == ["a"]
     assert ids(reader(path, ids_field=".meta.ids")) == [[1]]
-    for field in ("", ".", "a..b", "a."):
+    for field in ("", ".", "a..b", "a.", "a\\b", "a\\"):
         with pytest.raises(OptionError, match="is not a field"):
             reader(path, text_field=field)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    keys=st.lists(st.one_of(st.integers(0, 2), st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4)),
+                  min_size=1, max_size=3),
+    beside=st.booleans(),
+)  # fmt: skip
+def test_any_path_to_a_text(tmp_path_factory, keys, beside):
+    """Names with dots, quotes, backslashes and line breaks; elements of lists; records with other fields or none."""
+    keys = ["a", *keys]
+    value = "the text"
+    for key in reversed(keys):
+        value = [None] * key + [value] if isinstance(key, int) else {key: value, **({f"{key}'": 1} if beside else {})}
+    path = put(tmp_path_factory.mktemp("x") / "x.jsonl", json.dumps(value), json.dumps(value, ensure_ascii=False))
+    field = ".".join(str(key).replace("\\", "\\\\").replace(".", "\\.") for key in keys)
+    source = reader(path, kind="text", text_field=field)
+    assert texts(source) == ["the text"] * 2
+    assert source.record(1) == "the text"
+    assert source.info.field == field
+    alone = not beside and not any(isinstance(key, int) and key for key in keys)
+    strict = reader(path, kind="text", text_field=field, drop=())
+    if alone:
+        assert texts(strict) == ["the text"] * 2
+    else:
+        with pytest.raises(LossyConversionError, match="fields beside"):
+            texts(strict)
 
 
 def test_other_fields_are_a_loss(tmp_path):
@@ -266,6 +335,7 @@ def test_any_lines_in_any_blocks(tmp_path_factory, data):
             continue
         expected.append(value)
         kept.append(line.removesuffix(b"\r"))
+    blanks = sum(not line.strip(b" \r") for line in found)
     size = data.draw(st.sampled_from([1, 7, 30, 1000]))
     first, last = sorted(data.draw(st.tuples(*[st.integers(0, len(expected))] * 2)))
     for name in ("x.jsonl", "x.jsonl.gz"):
@@ -273,12 +343,13 @@ def test_any_lines_in_any_blocks(tmp_path_factory, data):
         assert source.count() == len(expected)
         assert texts(source, size) == expected
         assert raw(source, size) == kept
-        assert invalid(source, size) == len(found) - len(expected)
+        assert invalid(source, size) == len(found) - len(expected) - blanks
+        assert blank(source, size) == blanks
         assert texts(source, size, first, last) == expected[first:last]
         assert raw(source, size, first, last) == kept[first:last]
         assert [source.record(i) for i in range(first, last)] == expected[first:last]
         strict = reader(home / name, kind="text")
-        if len(expected) == len(found):
+        if len(expected) == len(found) - blanks:
             assert texts(strict, size) == expected
         else:
             with pytest.raises(FormatError, match=r"line \d"):
@@ -286,7 +357,7 @@ def test_any_lines_in_any_blocks(tmp_path_factory, data):
 
 
 def test_lines_and_blocks_larger_and_smaller_than_a_piece(tmp_path, monkeypatch):
-    monkeypatch.setattr(streams, "PIECE", 64)
+    monkeypatch.setattr(jsonl_lines, "PIECE", 64)
     expected = ["a" * n for n in (0, 1, 50, 63, 64, 65, 127, 128, 300, 1, 1, 1)]
     path = put(tmp_path / "x.jsonl", *(json.dumps({"text": text}) for text in expected))
     source = reader(path)
@@ -339,7 +410,7 @@ def test_files_and_directories_are_one_dataset(tmp_path):
     indexed(home / "part-2.jsonl", [f'{{"text": "2.{i}"}}' for i in range(4)], [1, 3])
     (home / "readme.md").touch()
     (home / ".part-3.jsonl").write_text("{")
-    source = reader(home)
+    source = reader(home, index="trust")
     expected = ["1.0", "1.1", "2.1", "2.3", "9.0", "9.1", "10.0", "10.1", "11.0", "11.1"]
     assert texts(source) == expected
     assert source.count() == 10
@@ -350,10 +421,10 @@ def test_files_and_directories_are_one_dataset(tmp_path):
         for last in range(first, 11):
             assert texts(source, 5, first, last) == expected[first:last]
     paths = [home / "part-10.jsonl", home / "part-1.jsonl", home]
-    assert texts(reader(*paths)) == ["10.0", "10.1", "1.0", "1.1", *expected]
+    assert texts(reader(*paths, index="trust")) == ["10.0", "10.1", "1.0", "1.1", *expected]
     with pytest.raises(CorruptError, match=r"part-10\.jsonl: line 3"):
         put(home / "part-10.jsonl", '{"text": "a"}', '{"text": "b"}', "{")
-        texts(reader(home))
+        texts(reader(home, index="trust"))
 
 
 def test_zstandard(tmp_path, monkeypatch):
@@ -396,7 +467,7 @@ def _block_texts(source, block):
 def test_readers_travel_to_other_processes(tmp_path):
     lines = [json.dumps({"text": f"{i}" * 9}) for i in range(200)]
     path = indexed(tmp_path / "x.jsonl", lines, range(0, 200, 2))
-    source = reader(path)
+    source = reader(path, index="trust")
     blocks = source.blocks(2000, 3, 90)
     assert len(blocks) > 3
     with make_executor("processes", 2) as pool:
@@ -456,13 +527,13 @@ def test_a_byte_order_mark_an_index_and_invalid_lines_together(tmp_path):
 
 @pytest.mark.parametrize("piece", [1, 7, 64, 1000, 1 << 18])
 def test_gzip_in_pieces_of_any_size(tmp_path, monkeypatch, piece):
-    monkeypatch.setattr(streams, "PIECE", piece)
-    monkeypatch.setattr(streams, "_GZIP_INPUT", max(50, piece // 10))
+    monkeypatch.setattr(jsonl_lines, "PIECE", piece)
+    monkeypatch.setattr(jsonl_lines, "_GZIP_INPUT", max(50, piece // 10))
     content = b'{"text": "' + b"a" * 9000 + b'"}\n' + b'{"text": ""}\n' * 300 + b'{"text": "' + b"xyz" * 999 + b'"}\n'
     path = tmp_path / "x.jsonl.gz"
     for members in ([content], [content[:1], content[1:500], b"", content[500:]]):
         path.write_bytes(b"".join(map(gzip.compress, members)))
-        assert b"".join(streams.TextFile(path).pieces()) == content
+        assert b"".join(jsonl_lines.TextFile(path).pieces()) == content
         assert len(texts(reader(path))) == 302
 
 
@@ -479,7 +550,7 @@ def test_damaged_compression_is_an_error_or_harmless(tmp_path, kind):
         for damaged in (whole[:at], whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]):
             path.write_bytes(damaged)
             try:
-                found = b"".join(streams.TextFile(path).pieces())
+                found = b"".join(jsonl_lines.TextFile(path).pieces())
             except FormatError as error:
                 assert "\n" not in str(error)
             else:

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from tokfmt.core.axis import Info, Layout
 from tokfmt.core.errors import ConversionError, OptionError, TokenRangeError
 from tokfmt.core.format import Target
-from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.jsonl import FORMAT
-from tokfmt.formats.jsonl.options import WriteOptions
-from tokfmt.formats.jsonl import render
-from tokfmt.formats.jsonl.render import ids_lines, listed
+from tokfmt.formats.jsonl import FORMAT, WriteOptions
+from tokfmt.formats.jsonl import writer as jsonl_writer
+from tokfmt.formats.jsonl.writer import ids_lines, listed
+from tokfmt.ops.dataset import MemoryReader
 from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.plan import Workers, plan, run
 
@@ -64,7 +63,7 @@ def test_ids_are_written_as_json_dumps_does(sequences):
 
 
 def test_rendering_in_many_steps(monkeypatch):
-    monkeypatch.setattr(render, "_AT_ONCE", 7)
+    monkeypatch.setattr(jsonl_writer, "_AT_ONCE", 7)
     rng = np.random.default_rng(3)
     sequences = [rng.integers(0, 10 ** rng.integers(1, 10), rng.integers(0, 30)).tolist() for _ in range(40)]
     data = Ragged.of(sequences)

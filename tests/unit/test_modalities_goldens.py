@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -10,9 +11,8 @@ from paths import FIXTURES, GOLDEN
 from tokfmt.core.errors import FormatError
 from tokfmt.core.format import Confidence, Hints, look
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.modalities import FORMAT
-from tokfmt.formats.modalities.options import ReadOptions
-from tokfmt.ops.open import open_source
+from tokfmt.formats.modalities import FORMAT, ReadOptions
+from tokfmt.ops.source.opened import open_source
 from tokfmt.testing.harness import sequences, write
 
 HERE = FIXTURES / "modalities"
@@ -46,7 +46,7 @@ def described(entry):
 
 def test_the_goldens_are_there():
     assert len(PACKS) == 42
-    assert {name for name in PACKS} == {path.name for path in HERE.glob("*.pbin")}
+    assert set(PACKS) == {path.name for path in HERE.glob("*.pbin")}
     for name, entry in PACKS.items():
         assert hashlib.sha256((HERE / name).read_bytes()).hexdigest() == entry["sha256"]
 
@@ -64,14 +64,17 @@ def test_stored_axis(name):
 
 
 @pytest.mark.parametrize("name", [name for name in PACKS if name != P0])
-def test_separator_is_inferred_and_removed(name):
-    eos = PACKS[name]["eod_id"]
-    source = open_source([HERE / name])
+def test_separator_is_removed_and_inferred_where_the_data_shows_it(name, tmp_path):
+    eos, documents = PACKS[name]["eod_id"], stored(name)
+    assert all(document[-1] == eos for document in documents)
+    source = open_source([HERE / name], eos=eos)
     assert source.format is FORMAT
-    assert sequences(source.reader) == [document[:-1] for document in stored(name)]
-    assert all(document[-1] == eos for document in stored(name))
-    if stored(name):
-        assert (source.separator.eos_id, source.separator.inferred) == (eos, True)
+    assert sequences(source.reader) == [document[:-1] for document in documents]
+    shutil.copy(HERE / name, alone := tmp_path / name)  # a manifest stands beside one of them
+    shown = len(documents) >= 8 and not any(eos in document[:-1] for document in documents)
+    guessed = open_source([alone])
+    assert (guessed.separator.eos_id, guessed.separator.inferred) == ((eos, True) if shown else (None, False))
+    assert sequences(guessed.reader) == ([document[:-1] for document in documents] if shown else documents)
 
 
 def test_stream_without_header():

@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from paths import FIXTURES
 
+from tokfmt.core.axis import Layout, Separators
 from tokfmt.core.errors import CorruptError, FormatError, TokenRangeError, TokfmtError
 from tokfmt.core.format import Confidence, Hints, look
-from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.modalities import FORMAT
-from tokfmt.formats.modalities.options import ReadOptions
-from tokfmt.formats.modalities.eod import WithMissingSeparators, closed_offsets
-from tokfmt.ops.open import open_source
+from tokfmt.formats.modalities import FORMAT, ReadOptions
+from tokfmt.formats.modalities.writer import WithMissingSeparators, closed_offsets
+from tokfmt.ops.dataset import MemoryReader
+from tokfmt.ops.source.opened import open_source
 from tokfmt.testing.harness import sequences, write
 
 BAD = FIXTURES / "bad" / "modalities"
@@ -327,7 +327,7 @@ def test_one_document_of_64_gib(tmp_path):
         out.write(pickle.dumps([(0, 2 * tokens)], 4))
     tracemalloc.start()
     assert FORMAT.sniff(look(path)) is Confidence.CERTAIN
-    reader = open_source([path]).reader
+    reader = open_source([path], eos=EOS).reader
     assert reader.info.tokens == tokens - 1
     assert reader.tokens(tokens - 3, tokens - 1).tolist() == [0, 7]
     assert codes(path) == []
@@ -357,3 +357,21 @@ def test_readers_survive_pickling(tmp_path):
     path.write_bytes(path.read_bytes() + b"!")
     with pytest.raises(TokfmtError, match="changed while it was being read"):
         sequences(pickle.loads(pickle.dumps(reader)))
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_a_glimpse_shows_the_tokens_of_a_pack_without_its_index(tmp_path, width, order):
+    tokens = [5, 0, 7, 250, 9, 0] if width == 1 else [5, 0, 70, 250 + (1 << 8 * width - 1), 9, 0]
+    data = b"".join(token.to_bytes(width, order) for token in tokens)
+    head = len(data).to_bytes(8, order) + width.to_bytes(4, order)
+    path = tmp_path / "x.pbin"
+    path.write_bytes(head + data + pickle.dumps([(0, 2 * width), (2 * width, 4 * width)], protocol=4))
+    reader = FORMAT.glimpse([path], ReadOptions(), Hints())
+    assert reader.info.layout is Layout.STREAM and reader.info.separators is Separators.BETWEEN
+    assert reader.tokens(0, len(tokens)).tolist() == tokens
+    assert reader.place(3).offset == 12 + 3 * width
+    assert (reader.pieces(0, 2) is None) == (width == 3)
+    assert FORMAT.glimpse([path], ReadOptions(layout="P0"), Hints()) is None
+    path.write_bytes(head + data)  # no index where the header says
+    assert FORMAT.glimpse([path], ReadOptions(), Hints()) is None

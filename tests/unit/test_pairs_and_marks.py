@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from tokfmt.core.axis import Info, Layout
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.ragged import offsets_of
-from tokfmt.ops.alignment import Alignment, Side
-from tokfmt.tui.jobs import CancelledError
-from tokfmt.tui.marks import LOOKED, Hunk, Marks, Row, first_unlike, marks_of
-from tokfmt.tui.matching import unlike
-from tokfmt.tui.pairing import CHANGED, ONLY_A, ONLY_B, Pairing
-from tokfmt.tui.viewport import Damage, Viewport
+from tokfmt.ops.compare.alignment import Alignment, align
+from tokfmt.ops.compare.fingerprint import AxisSide, hands
+from tokfmt.tui.pairing import Pairing
+from tokfmt.tui.rows import Damage, Viewport
+from tokfmt.tui.token_diff import LOOKED, Hunk, Marks, Row, first_unlike, marks_of, unlike
+from tokfmt.tui.workers import CancelledError
 
 
 class Memory:
@@ -64,11 +64,9 @@ def test_steps_hold_every_row_once_and_in_order(x, y, edits):
             y = y[: place % len(y)] + y[place % len(y) + 1 :]
         elif edit == 2:
             y = [*y[:place], [9, place], *y[place:]]
-    walk = Alignment(Side(Memory(x), [Memory(x).tokens]), Side(Memory(y), [Memory(y).tokens]), None, lambda _: None)
-    pairing = Pairing((len(x), len(y)))
-    changes = list(walk.changes())
-    for change in changes:
-        pairing.add(change)
+    with hands(1) as workers:
+        found = align(AxisSide(Memory(x)), AxisSide(Memory(y)), workers)
+    pairing = Pairing((len(x), len(y)), found)
     pairs = [pairing.pair(step) for step in range(pairing.total)]
     assert [pair.a for pair in pairs if pair.a is not None] == list(range(len(x)))
     assert [pair.b for pair in pairs if pair.b is not None] == list(range(len(y)))
@@ -79,20 +77,18 @@ def test_steps_hold_every_row_once_and_in_order(x, y, edits):
         assert pair.b is None or pairing.step_of(1, pair.b) == step
         assert pairing.following(step) == next((s for s in range(step + 1, len(pairs)) if pairs[s].differs), None)
         assert pairing.preceding(step) == next((s for s in reversed(range(step)) if pairs[s].differs), None)
-    kinds = [(pair.a is not None) + 2 * (pair.b is not None) for pair in pairs if pair.differs]
-    assert {kind: kinds.count(kind) for kind in (ONLY_A, ONLY_B, CHANGED)} == pairing.differing
-    assert sum(pairing.differing.values()) == len(changes)
+    assert len(pairs) - sum(pair.differs for pair in pairs) == int(found.runs[:, 2].sum())
+    assert sum(pair.elsewhere is not None for pair in pairs) <= 2 * len(found.moves)
+    for pair in pairs:
+        if pair.elsewhere is not None:
+            assert (x[pair.a] if pair.b is None else y[pair.b]) == (y if pair.b is None else x)[pair.elsewhere]
     assert pairing.following(-1) == next((s for s, pair in enumerate(pairs) if pair.differs), None)
 
 
 def test_a_stretch_that_differs_throughout_is_one_run():
-    from tokfmt.ops.alignment import Change
-
-    pairing = Pairing((10**6, 10**6))
-    for number in range(10_000):
-        pairing.add(Change(number, number, number, number))
+    runs = np.array([[10_000, 10_000, 10**6 - 10_000]])
+    pairing = Pairing((10**6, 10**6), Alignment((10**6, 10**6), runs, np.empty((0, 2), np.int64)))
     assert len(pairing._steps) == 1
-    assert not pairing.full
     assert pairing.preceding(500_000) == 9_999
 
 
@@ -105,7 +101,7 @@ def test_what_differs_turns_one_into_the_other(x, edits, whole):
     y = list(x)
     for place, gone, more in edits:
         y[place : place + gone] = more
-    out, i, j = [], 0, 0
+    _out, i, j = [], 0, 0
     for p, q in unlike(np.array(x, np.uint16), np.array(y, np.uint64), whole=whole):
         assert p.start - i == q.start - j >= 0
         assert x[i : p.start] == y[j : q.start]

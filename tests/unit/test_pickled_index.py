@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.formats.pickled_index import entry_position, read_entries, write_entries
 from tokfmt.formats.pickled_index import encode as encoder
+from tokfmt.formats.pickled_index import entry_position, read_entries, write_entries
 
 SAFE = {
     "PROTO", "FRAME", "EMPTY_LIST", "MARK", "APPEND", "APPENDS", "BININT1", "BININT2", "BININT", "LONG1", "TUPLE2",
@@ -41,7 +41,7 @@ class Held:
         self.content, self.size = content, len(content)
 
     def read(self, offset, length):
-        assert 0 <= offset
+        assert offset >= 0
         assert offset + length <= self.size
         return self.content[offset : offset + length]
 
@@ -84,7 +84,7 @@ def test_batches(count):
     assert encode(entries) == stream
     for protocol in (2, 3, 4, 5):
         assert decode(pickle.dumps(entries, protocol)) == entries
-        assert decode(pickle._dumps(entries, protocol), before=b"abc") == entries
+        assert decode(pickle._dumps(entries, protocol), before=b"abc") == entries  # type: ignore[attr-defined]
 
 
 def test_every_border_of_a_frame():
@@ -163,7 +163,7 @@ ENTRIES = st.one_of(
 @given(entries=ENTRIES, protocol=st.integers(2, 5), how=st.sampled_from(["c", "python", "optimized"]))
 def test_valid_streams(entries, protocol, how):
     entries = apart(entries[:12_000])
-    stream = {"c": pickle.dumps, "python": pickle._dumps, "optimized": pickle.dumps}[how](entries, protocol)
+    stream = {"c": pickle.dumps, "python": pickle._dumps, "optimized": pickle.dumps}[how](entries, protocol)  # type: ignore[attr-defined]
     if how == "optimized":
         stream = pickletools.optimize(stream)
     assert decode(stream) == entries == pickle.loads(stream)

@@ -3,6 +3,7 @@
 import itertools
 import pickle
 import tempfile
+import time
 import tracemalloc
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -16,9 +17,10 @@ from hypothesis import strategies as st
 
 from tokfmt.core.axis import Info, Layout, windows
 from tokfmt.core.draws import SHUFFLE, draws
-from tokfmt.core.memory import MemoryReader
+from tokfmt.core.errors import ConversionError
 from tokfmt.core.ragged import Ragged, offsets_of, reordered
-from tokfmt.run import scatter, shuffle
+from tokfmt.ops.dataset import MemoryReader
+from tokfmt.run import shuffle
 from tokfmt.run.execute import SerialExecutor, make_executor
 from tokfmt.run.plan import Workers
 from tokfmt.run.shuffle import shuffled
@@ -79,7 +81,7 @@ def some(count=3000, mean=40, seed=2, dtype=np.uint16):
 @pytest.mark.parametrize(("executor", "jobs"), [("serial", 1), ("threads", 3), ("processes", 2)])
 @pytest.mark.parametrize("bucket", [500, 20_000, None])
 def test_same_whatever_the_parallelism(executor, jobs, bucket, monkeypatch):
-    monkeypatch.setattr(scatter, "REGION", 7000)  # several tasks; worker processes get theirs from the parent's cuts
+    monkeypatch.setattr(shuffle, "REGION", 7000)  # several tasks; worker processes get theirs from the parent's cuts
     ragged = some()
     expected = reordered(ragged, np.array(order_of(len(ragged), 11)))
     with shuffling(MemoryReader(ragged), 11, bucket=bucket, executor=executor, jobs=jobs) as reader:
@@ -93,17 +95,16 @@ def test_same_whatever_the_parallelism(executor, jobs, bucket, monkeypatch):
 def test_tasks_may_run_again():
     """A killed worker's task is run again: its file is the same."""
     with tempfile.TemporaryDirectory() as home:
-        job = scatter.Scatter(MemoryReader(some()), 1, 9, Path(home))
-        one = scatter.scatter(job, (0, 100, 2000))
+        job = shuffle.Scatter(MemoryReader(some()), 1, 9, Path(home))
+        one = shuffle.scatter(job, (0, 100, 2000))
         before = one.path.read_bytes()
         one.path.write_bytes(b"half of it")
-        scatter.scatter(job, (0, 100, 2000))
+        shuffle.scatter(job, (0, 100, 2000))
         assert one.path.read_bytes() == before
 
 
 @pytest.mark.parametrize("long", [8, 35])
 def test_long_sequences_are_read_from_the_source(long, monkeypatch):
-    monkeypatch.setattr(scatter, "LONG", long)
     monkeypatch.setattr(shuffle, "LONG", long)
     ragged = some(400, 20)
     lists = ragged.tolist()
@@ -133,8 +134,8 @@ def test_equal_keys_keep_the_order_of_the_source(bucket, monkeypatch):
 
     tasks = shuffle.journaled
     monkeypatch.setattr(shuffle, "journaled", lambda *job: reversed(list(tasks(*job))))
-    monkeypatch.setattr(scatter, "draws", few)
-    monkeypatch.setattr(scatter, "REGION", 300)
+    monkeypatch.setattr(shuffle, "draws", few)
+    monkeypatch.setattr(shuffle, "REGION", 300)
     lists = [[i] for i in range(1000)]
     with shuffling(MemoryReader(Ragged.of(lists)), 0, bucket=bucket) as reader:
         assert sequences(reader) == sorted(lists, key=lambda s: s[0] * 7919 % 5)
@@ -221,3 +222,34 @@ def test_reordered():
     assert reordered(ragged, np.empty(0, np.int64)).tolist() == []
     for many in itertools.islice(windows(0, 500, 100), 2):
         assert reordered(ragged, np.arange(*many)).tolist() == ragged.tolist()[slice(*many)]
+
+
+def test_a_bucket_is_loaded_once_whoever_wants_it(tmp_path, monkeypatch):
+    source = MemoryReader(Ragged.of([[k] * 50 for k in range(400)]))
+    loads = []
+    real = shuffle._Buckets._load
+
+    def load(self, bucket):
+        loads.append(bucket)
+        time.sleep(0.02)
+        return real(self, bucket)
+
+    monkeypatch.setattr(shuffle._Buckets, "_load", load)
+    with SerialExecutor() as executor, shuffled(source, 5, Workers(executor, 1, tmp_path)) as reader:
+        assert reader._buckets.count == 1
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda _: reader.tokens(0, 20_000).tolist(), range(8)))
+    assert loads == [0]
+    assert all(tokens == found[0] for tokens in found)
+
+
+def test_what_no_memory_holds_is_refused_before_it_begins(tmp_path, monkeypatch):
+    source = MemoryReader(Ragged.of([[k] * 50 for k in range(400)]))
+    monkeypatch.setattr(shuffle, "share", lambda: 1000)
+    with (
+        SerialExecutor() as executor,
+        pytest.raises(ConversionError, match="would hold some 0 GB in memory"),
+        shuffled(source, 5, Workers(executor, 1, tmp_path)),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []

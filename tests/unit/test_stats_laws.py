@@ -12,17 +12,12 @@ from hypothesis import strategies as st
 from tokfmt.core import axis as core_axis
 from tokfmt.core.axis import Info, Layout
 from tokfmt.core.errors import CorruptError
+from tokfmt.ops.compare.fingerprint import fingerprints_between
 from tokfmt.ops.progress import Silent
-from tokfmt.ops.stats import CancelledError, counts as counting, duplicates, measure as measuring
-from tokfmt.ops.stats import axis as walking
-from tokfmt.ops.stats.axis import Indexed, Streamed
-from tokfmt.ops.stats.counts import Counts
+from tokfmt.ops.stats import CancelledError, duplicates, tables, texts, walk
 from tokfmt.ops.stats.duplicates import Seen, Store, repeats
-from tokfmt.ops.fingerprint import fingerprints_between
-from tokfmt.ops.stats.lengths import histogram, packing
-from tokfmt.ops.stats.measure import measure
-from tokfmt.ops.stats.table import Table
-from tokfmt.ops.stats.tally import Stats, Tally
+from tokfmt.ops.stats.tables import Counts, Table, histogram, packing
+from tokfmt.ops.stats.walk import Indexed, Stats, Streamed, Tally, measure
 from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.plan import Workers
 
@@ -52,10 +47,8 @@ class Lists:
 def small_windows(size):
     """Walk in windows of so many tokens."""
     patch = pytest.MonkeyPatch()
-    patch.setattr(walking, "WINDOW", size)
-    patch.setattr(measuring, "WINDOW", size)
-    for module in (walking, measuring):
-        patch.setattr(module, "windows", lambda a, b, s=size: core_axis.windows(a, b, min(s, size)))
+    patch.setattr(walk, "WINDOW", size)
+    patch.setattr(walk, "windows", lambda a, b, s=size: core_axis.windows(a, b, min(s, size)))
     return patch
 
 
@@ -70,12 +63,12 @@ def parts_of(axis, cuts):
 
 def summary(stats, axis):
     """Everything that is told of a sum of parts, once what no part saw whole has been looked at."""
-    job = measuring._Job(axis, np.dtype(np.uint16))
+    job = walk._Job(axis, np.dtype(np.uint16))
     store = Store()
     store.add(stats.seen.folded())
     total = stats
-    for batch in measuring._batches(axis.leftover(stats), Table.of(np.arange(1000).repeat(2))):
-        part = measuring._look(job, batch)
+    for batch in walk._batches(axis.leftover(stats), Table.of(np.arange(1000).repeat(2))):
+        part = walk._look(job, batch)
         store.add(part.seen)
         total += part
     lengths = dict(zip(total.lengths.keys.tolist(), total.lengths.counts.tolist(), strict=True))
@@ -143,6 +136,37 @@ def test_any_partition_any_order(drawn, again, cuts, random, window, kind):
         patch.undo()
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(sequence, min_size=1, max_size=12), st.integers(1, 6), st.integers(1, 90),
+    st.randoms(use_true_random=False), st.booleans(),
+)  # fmt: skip
+def test_any_regions_done_in_any_order(drawn, again, region, random, stream):
+    """What `measure` names for a repeated sequence is the first of them, in whatever order its regions are done."""
+    documents = [[1], *drawn, *drawn[:again]]
+    stored = [[*document, EOS] for document in documents]
+    axis = Streamed(Lists([sum(stored, [])]), EOS) if stream else Indexed(Lists(stored), EOS, "x")
+    documents = [document for document in documents if document] if stream else documents
+
+    def any_order(function, shared, items, *_):
+        found = [function(shared, item) for item in items]
+        random.shuffle(found)
+        yield from found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walk, "run_tasks", any_order)
+        patch.setattr(walk, "_size", lambda axis: region)
+        survey = measure([axis], Workers(SerialExecutor(), 1, Path()), progress=Silent())[0]
+    lengths, *_, surplus = wanted(documents, [])
+    assert dict(zip(survey.stats.lengths.keys.tolist(), survey.stats.lengths.counts.tolist(), strict=True)) == lengths
+    found = repeats([survey.store])
+    assert found.surplus == surplus
+    for group in found.largest:
+        number = axis.number(group.position, survey.begun)
+        assert documents.index(documents[number]) == number
+        assert (len(documents[number]), documents.count(documents[number])) == (group.length, group.count)
+
+
 def test_a_sequence_that_is_not_ended():
     axis = Indexed(Lists([[1, EOS], [2, 3], [EOS]]), EOS, "x.pbin")
     with pytest.raises(CorruptError, match="sequence 1 does not end with the separator 9"):
@@ -179,7 +203,7 @@ def test_counts_of_any_ids(parts, random):
 
 def test_more_ids_than_are_kept(monkeypatch):
     """Which ids are kept does not depend on the parts; their counts are exact, the number of all is estimated."""
-    monkeypatch.setattr(counting, "KEPT", 1 << 10)
+    monkeypatch.setattr(tables, "KEPT", 1 << 10)
     rng = np.random.default_rng(0)
     known = rng.integers(1 << 21, 1 << 63, 20_000).astype(np.uint64)
     tokens = known[rng.integers(0, len(known), 100_000)]
@@ -264,9 +288,40 @@ def test_store_takes_24_bytes_a_sequence():
     for a in range(0, count, 100_000):
         hashes = rng.integers(0, 1 << 63, (100_000, 2)).astype(np.uint64) << np.uint64(1)
         store.add(Seen.of(hashes, np.arange(a, a + 100_000), np.full(100_000, 5)).folded())
-    held = sum(block.nbytes for blocks in store._single for block in blocks)
-    assert held <= 24 * count + duplicates._BUCKETS * duplicates._BLOCK * 24
+    held = sum(rows.nbytes if rows.base is None else rows.base.nbytes for rows in store.rows)
+    assert held <= 24 * count
     assert repeats([store]).groups == 0
+
+
+def test_duplicates_never_fill_memory(monkeypatch):
+    """Beyond a share of memory they are left out, with a note, whether that is known beforehand or not."""
+    sequences = [[1, 2]] * 3 + [[k, k + 1] for k in range(40)]
+    ended = [[*one, EOS] for one in sequences]
+    axes = [Indexed(Lists(sequences), None, "x"), Streamed(Lists([sum(ended, [])]), EOS)]
+    for axis in axes:
+        for room, left_out in ((24 * 50, False), (24 * 20, True)):
+            monkeypatch.setattr(duplicates.memory, "share", lambda room=room: room)
+            with monkeypatch.context() as patch:
+                patch.setattr(walk, "_size", lambda axis: 7)
+                found = measure(
+                    [axis, axes[0]][: 1 + left_out], Workers(SerialExecutor(), 1, Path()), progress=Silent()
+                )
+            assert [survey.store is None for survey in found] == [left_out] * len(found)
+            assert [survey.notes for survey in found] == [(duplicates.TOO_MANY,) * left_out] * len(found)
+            assert found[0].stats.lengths.total == len(sequences)
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 1000, 1 << 18])
+def test_a_text_has_its_number_in_any_block(blocks):
+    """A block may hold more records than fit in 26 bits: that of a compressed file is all of it."""
+    bits = texts._local_bits(blocks)
+    counts = tuple((k, 5) for k in range(min(blocks, 3)))
+    survey = texts.TextSurvey(None, texts.TextStats(counts=counts), None, blocks)
+    last = min(blocks, 3) - 1
+    assert survey.number((last << bits) + (1 << 25)) == 5 * last + (1 << 25)
+    assert ((blocks - 1) << bits) + (1 << 25) < 1 << duplicates.PLACE_BITS
+    if blocks == 1:
+        assert survey.number(1 << 30) == 1 << 30
 
 
 def test_long_sequences_are_hashed_only_when_another_is_as_long():
@@ -280,7 +335,7 @@ def test_long_sequences_are_hashed_only_when_another_is_as_long():
             assert repeats([survey.store]).surplus == repeated
             assert survey.stats.lengths.total == 4
             if len(other) != len(long):
-                assert sum(len(survey.store.bucket(k)) for k in range(256)) == 2
+                assert len(survey.store) == sum(map(len, survey.store.buckets(256))) == 2
     finally:
         patch.undo()
 

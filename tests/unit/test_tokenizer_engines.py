@@ -17,8 +17,8 @@ from paths import GOLDEN, TOKENIZER
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from tokfmt.core.errors import ConversionError, TokfmtError
-from tokfmt.text import engine as engines
 from tokfmt.core.ragged import Ragged
+from tokfmt.text import engine as engines
 from tokfmt.text.engine import Content, EngineDifferenceError, Fastokens, Reference, TextEncoder
 from tokfmt.text.tokenizer import TokenizerError, load_tokenizer
 

@@ -7,12 +7,22 @@ from hypothesis import strategies as st
 
 from tokfmt.core.axis import Info, Layout
 from tokfmt.core.errors import CorruptError
-from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged, offsets_of
-from tokfmt.tui.layout import UNBOUNDED, Mode, lines_of
-from tokfmt.tui.letters import Alphabet, Kind, glyphs, spell
-from tokfmt.tui.scroll import Manner, NotLoadedError, Roll, Scroll
-from tokfmt.tui.viewport import WINDOW, Damage, Lru, Piece, Span, Viewport, fetched, fetched_span
+from tokfmt.ops.dataset import MemoryReader
+from tokfmt.tui.layout import (
+    UNBOUNDED,
+    Kind,
+    LayoutOptions,
+    Mode,
+    NotLoadedError,
+    ReaderPosition,
+    RowLayout,
+    TokenStyle,
+    glyphs,
+    lines_of,
+    spell,
+)
+from tokfmt.tui.rows import WINDOW, Damage, Lru, Piece, Span, Viewport, fetched, fetched_span
 
 
 class Memory:
@@ -69,7 +79,7 @@ class Words:
         return b"\n" if unit % 7 == 0 else b" word" if unit % 5 == 0 else b"ab"
 
 
-ALPHABET = Alphabet(Words(), frozenset({3}), 4)
+ALPHABET = TokenStyle(Words(), frozenset({3}), 4)
 
 
 @given(st.lists(st.integers(0, 3 * WINDOW), min_size=1, max_size=200), st.data())
@@ -174,10 +184,10 @@ def test_a_border_is_drawn_between_documents_but_not_in_padding():
 
 
 def test_a_border_is_drawn_where_a_row_was_cut_to_be_laid_out():
-    size = Roll(*row_of(np.ones(8, np.uint32))).size
+    size = RowLayout(*row_of(np.ones(8, np.uint32))).size
     units = np.ones(3 * size, np.uint32)
     units[[size - 1, 2 * size, 2 * size + 5]] = ALPHABET.separator
-    roll = Roll(*row_of(units))
+    roll = RowLayout(*row_of(units))
     for number in range(roll.count):
         roll.load(number)
     lines = [line for number in range(roll.count) for line in roll.peek(number).lines]
@@ -189,7 +199,7 @@ def test_a_border_is_drawn_where_a_row_was_cut_to_be_laid_out():
 def row_of(units):
     port = Viewport(MemoryReader(Ragged.of([units])))
     port.load_spans(0, 1)
-    return port, 0, port.peek_span(0), ALPHABET._replace(decoder=None), Manner(Mode.IDS, 60)
+    return port, 0, port.peek_span(0), ALPHABET._replace(decoder=None), LayoutOptions(Mode.IDS, 60)
 
 
 def loaded(scroll, step):
@@ -205,8 +215,8 @@ def loaded(scroll, step):
 @pytest.mark.parametrize("mode", list(Mode))
 def test_down_and_up_again_passes_every_line(mode):
     port = Viewport(Memory([5, 9000]))
-    roll = Roll(port, 1, fetched_span(port, 1), ALPHABET, Manner(mode, 60))
-    scroll = Scroll(roll)
+    roll = RowLayout(port, 1, fetched_span(port, 1), ALPHABET, LayoutOptions(mode, 60))
+    scroll = ReaderPosition(roll)
     seen, before = [], -1
     while scroll.cursor != before:
         before = scroll.cursor
@@ -225,8 +235,8 @@ def test_down_and_up_again_passes_every_line(mode):
 def test_any_token_of_a_sequence_of_10_to_the_15(token, mode):
     reader = Endless(10**15)
     port = Viewport(reader)
-    roll = Roll(port, 0, fetched_span(port, 0), ALPHABET, Manner(mode, 80))
-    scroll = Scroll(roll)
+    roll = RowLayout(port, 0, fetched_span(port, 0), ALPHABET, LayoutOptions(mode, 80))
+    scroll = ReaderPosition(roll)
     scroll.to(token)
     loaded(scroll, lambda: scroll.reveal(30))
     lines, _ = scroll.visible(30)
@@ -240,8 +250,8 @@ def test_a_token_of_many_lines_does_not_hold_the_cursor():
             return [b"x" * 200 if unit == 1 else b"y" for unit in units]
 
     port = Viewport(Memory([3]))
-    roll = Roll(port, 0, fetched_span(port, 0), Alphabet(Long()), Manner(Mode.TEXT, 20))
-    scroll = Scroll(roll)
+    roll = RowLayout(port, 0, fetched_span(port, 0), TokenStyle(Long()), LayoutOptions(Mode.TEXT, 20))
+    scroll = ReaderPosition(roll)
     for lines, token, line in ((1, 1, 1), (5, 1, 6), (100, 1, 10), (-1, 1, 9), (-100, 0, 0)):
         loaded(scroll, lambda lines=lines: scroll.by_lines(lines))
         assert (scroll.cursor, scroll.here()) == (token, (0, line))
@@ -249,8 +259,8 @@ def test_a_token_of_many_lines_does_not_hold_the_cursor():
 
 def test_scrolling_stops_where_the_last_line_is_at_the_bottom():
     port = Viewport(Memory([3000]))
-    roll = Roll(port, 0, fetched_span(port, 0), ALPHABET, Manner(Mode.IDS, UNBOUNDED))
-    scroll = Scroll(roll)
+    roll = RowLayout(port, 0, fetched_span(port, 0), ALPHABET, LayoutOptions(Mode.IDS, UNBOUNDED))
+    scroll = ReaderPosition(roll)
     loaded(scroll, lambda: scroll.by_view(10**6, 10))
     lines, missing = scroll.visible(10)
     assert missing is None

@@ -1,6 +1,7 @@
 """Views: each against plain lists."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,8 +10,8 @@ from hypothesis import strategies as st
 
 from tokfmt.core.axis import Info, Layout, Separators, sequence_at
 from tokfmt.core.errors import CorruptError
-from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
+from tokfmt.ops.dataset import MemoryReader
 from tokfmt.testing.harness import sequences
 from tokfmt.testing.strategies import datasets
 from tokfmt.views import separated, split
@@ -68,6 +69,49 @@ def test_separators_taken_away_and_put_in_again(data, ragged, padding, ended):
         assert sequences(again) == [[*s, EOS] for s in kept]
         other = WithSeparators(view, EOS + 1)
         assert sequences(other) == [[*s, EOS + 1] for s in kept]
+
+
+class Stream(MemoryReader):
+    """A stream whose separators stand as `where` says."""
+
+    def __init__(self, flat, where):
+        super().__init__(Ragged.of([flat] if flat else []))
+        self.where = where
+
+    @property
+    def info(self):
+        return replace(super().info, separators=self.where)
+
+
+@quick
+@given(st.data(), datasets(20, avoid=EOS), st.booleans())
+def test_a_separator_after_or_before_each_sequence(data, ragged, whole):
+    """Runs are empty sequences, and the first or last sequence of a stream that was cut lacks its separator."""
+    lists = ragged.tolist()
+    ended = [t for s in lists for t in [*s, EOS]]
+    begun = [t for s in lists for t in [EOS, *s]]
+    after = SplitAt(Stream(ended, Separators.AFTER), EOS)
+    before = SplitAt(Stream(begun, Separators.BEFORE), EOS)
+    for view, stored in ((after, ended), (before, begun)):
+        assert sequences(view) == lists
+        check_windows(view, ragged.tokens.tolist(), data)
+        for position in range(view.info.tokens):
+            beneath, at = view.beneath(position)
+            assert stored[at] == view.tokens(position, position + 1)[0]
+            assert view.above(beneath, at) == position
+    again = WithSeparators(MemoryReader(ragged), EOS, before=True)
+    check_windows(again, begun, data)
+    assert sequences(again) == [[EOS, *s] for s in lists]
+    for at, token in enumerate(begun):
+        found = again.beneath(at)
+        assert (found is None) == (token == EOS)
+        if found:
+            assert again.above(*found) == at
+    if whole and lists:  # cut at one of its ends
+        rest = [lists[-1]] if lists[-1] else []
+        assert sequences(SplitAt(Stream(ended[:-1], Separators.AFTER), EOS)) == lists[:-1] + rest
+        first = [lists[0]] if lists[0] else []
+        assert sequences(SplitAt(Stream(begun[1:], Separators.BEFORE), EOS)) == first + lists[1:]
 
 
 def test_the_short_cut_looks_too():

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import gc
+import contextlib
+import dataclasses
+import os
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
-from tokfmt.cli.parameters import examples, reading
+from tokfmt.cli.parameters import PLACE, THEME, Command, examples, output, reading, requested, tokenizer
 
 _EPILOG = examples(
     "tokfmt browse fixtures/modalities/D_2byte_gpt2.pbin",
     "tokfmt browse fixtures/text/corpus.jsonl --tokenizer fixtures/tokenizer",
     "tokfmt browse fixtures/modalities/D_2byte_gpt2.pbin --screenshot out.svg --keys 'down down enter'",
 )
+
+
+_HOST, _PORT = "127.0.0.1", 8000
+Result = TypeVar("Result")
 
 
 class Size(click.ParamType[Any]):
@@ -31,13 +38,13 @@ class Size(click.ParamType[Any]):
         return int(columns), int(lines)
 
 
-@click.command("browse", epilog=_EPILOG, no_args_is_help=True)
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--tokenizer", metavar="NAME|DIR|FILE", help="Shows text. Remembered for the dataset.")
+@click.command("browse", cls=Command, epilog=_EPILOG, no_args_is_help=True)
+@click.argument("paths", nargs=-1, required=True, type=PLACE, metavar="PATH...")
+@tokenizer("Shows text. Remembered for the dataset.")
 @click.option(
     "--diff", "compare", is_flag=True, help="Two datasets side by side, in step, from one difference to the next."
 )
-@click.option("--theme", metavar="NAME", help="Colours: tokyo-night, catppuccin-latte, nord, gruvbox ...")
+@click.option("--theme", type=THEME, metavar="NAME", help="Colours: tokyo-night, catppuccin-latte, nord, gruvbox ...")
 @click.option("--web", is_flag=True, help="Draw in a page of a web browser, at the address that is printed.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), help="With --web: listen there; 0 is any that is free. Default: 8000."
@@ -46,27 +53,27 @@ class Size(click.ParamType[Any]):
 @click.option("--screenshot", type=click.Path(dir_okay=False), metavar="OUT.svg", help="Draw the screen to a file.")
 @click.option("--keys", default="", metavar="'KEY KEY'", help="With --screenshot: press these first.")
 @click.option("--size", type=Size(), default="120x36", help="With --screenshot: of the screen.", show_default=True)
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@output("--debug", is_flag=True, help="Show the traceback of an error.")
 @reading
 def command(paths: tuple[str, ...], **given: Any) -> None:
     """Look into datasets of any size in the terminal: ? shows the keys, q quits."""
-    from tokfmt.ops.sources import SourceRequest, expanded
+    from tokfmt.ops.source.opened import dataset_paths
 
     given.pop("debug")
+    named = requested(paths, given)
     requests = [
-        SourceRequest(
-            (path,), given["from_format"], given["eos"], given["from_options"], given["text_field"], given["split"]
-        )
-        for path in expanded(paths)
+        dataclasses.replace(named, paths=(path,), recursive=False, ignore_manifest=False)
+        for path in dataset_paths(named)
     ]
     if given["compare"] and len(requests) != 2:
         raise click.UsageError(f"--diff compares two datasets; {len(requests)} were given")
     web = _web(given)
+    _refuse_picture(given)
     if given["tokenizer"] is not None:
         from tokfmt.text.hub import refuse_lost_path
 
         refuse_lost_path(given["tokenizer"])
-    if given["screenshot"] is None and not given["web"] and not sys.stdout.isatty():
+    if given["screenshot"] is None and not given["web"] and not (sys.stdout.isatty() and sys.stdin.isatty()):
         _preview(requests[0].paths[0], given)
         return
     app = _app(requests, given["tokenizer"], given["theme"], compare=given["compare"])
@@ -75,15 +82,47 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         _refuse(app)
         return
     if web is not None:
-        from tokfmt.cli.webpage import serve_page
-
         for session in app.sessions.values():
             session.close()
-        serve_page(*web)
+        _serve(*web)
         return
-    gc.freeze()  # what was imported stays: the collector, on its first round, would look at all of it
-    app.run()
+    if given["web"]:  # whoever draws for a server is ended by it
+        from tokfmt.tui.web import plain_signals
+
+        plain_signals()
+        app.run()
+    else:
+        _until_left(app, app.run)
     _refuse(app)
+
+
+def _until_left(app: Any, run: Callable[[], Result]) -> Result:
+    """Run an app; a signal that comes meanwhile ends it, and then the process as it ends every command."""
+    from tokfmt.cli.signals import Interrupted
+    from tokfmt.tui.app import Quit
+    from tokfmt.tui.signals import Signals
+
+    with Signals(lambda: bool(app.post_message(Quit()))) as signals:
+        try:
+            return run()
+        finally:  # whatever fell over on the way out did so because of it
+            if number := signals.outcome():
+                raise Interrupted(number)
+
+
+def _refuse_picture(given: dict[str, Any]) -> None:
+    """A name that promises something else than SVG, keys that there are none of."""
+    suffix = os.path.splitext(given["screenshot"] or "")[1]
+    if suffix and suffix.lower() != ".svg":
+        raise click.UsageError(f"--screenshot {given['screenshot']}: pictures are SVG; name it OUT.svg")
+    if given["keys"]:
+        from tokfmt.tui.screenshot import unknown_key
+
+        for key in given["keys"].split():
+            if unknown_key(key):
+                raise click.UsageError(
+                    f"--keys: there is no key {key!r}; write down, enter, g, 1, ctrl+p, question_mark"
+                )
 
 
 def _refuse(app: Any) -> None:
@@ -94,10 +133,17 @@ def _refuse(app: Any) -> None:
 
 
 def _app(requests: list[Any], tokenizer: str | None, theme: str | None, *, compare: bool = False) -> Any:
-    """The browser, with the first dataset open: what is wrong with it is said before anything is drawn."""
-    from tokfmt.tui.session import open_session
+    """The browser, with the first dataset open, or with what there is to see of one that cannot be read."""
+    from tokfmt.core.errors import TokfmtError
+    from tokfmt.tui.session import shown_session
 
-    session, *compared = [open_session(request, tokenizer) for request in requests[: 2 if compare else 1]]
+    session, *compared = [shown_session(request, tokenizer) for request in requests[: 2 if compare else 1]]
+    for one in (session, *compared):  # no such file, an option that is none, a library that is missing: nothing to see
+        error = one.refused
+        if error is not None:
+            code = error.exit_code if isinstance(error, TokfmtError) else 0
+            if code != TokfmtError.exit_code or not os.path.lexists(one.path):
+                raise error
     from tokfmt.tui.app import DARK, Browser
 
     app = Browser(session, requests[1:], tokenizer, DARK, *compared)
@@ -118,32 +164,58 @@ def _web(given: dict[str, Any]) -> tuple[str, int] | None:
         raise click.UsageError("--screenshot needs no --web")
     if not given["web"]:
         return None
-    from tokfmt.cli.webpage import HOST, PORT
-    from tokfmt.tui.web import lifeline
+    from tokfmt.tui.web import hold, is_child
 
-    if lifeline.is_child():
-        lifeline.hold()
+    if is_child():
+        hold()
         return None
-    return given["host"] or HOST, PORT if given["port"] is None else given["port"]
+    return given["host"] or _HOST, _PORT if given["port"] is None else given["port"]
+
+
+def _serve(host: str, port: int) -> None:
+    """Serve this very command, with a page in place of the terminal, until a signal comes."""
+    from tokfmt.core.errors import MissingDependencyError
+
+    try:
+        import textual_serve  # noqa: F401 - whether it is there
+    except ImportError as error:
+        raise MissingDependencyError("textual-serve", "web", "browse --web") from error
+    from tokfmt.tui.web.server import is_local, serve
+
+    if not is_local(host):
+        text = "other machines can reach this: whoever is given the address can read the dataset, unencrypted"
+        click.echo(f"note: {host}: {text}", err=True)
+
+    def announce(url: str) -> None:
+        click.echo(f"browse at {url}")
+        click.echo("Ctrl+C ends it, and every page with it", err=True)
+
+    # the page's process is started as this one was, and finds out that it draws for a server
+    serve([sys.executable, *sys.orig_argv[1:]], host, port, announce)
 
 
 def _draw(app: Any, out: str, keys: list[str], size: tuple[int, int]) -> None:
-    from tokfmt.core.publish import Staging, write_error
+    from tokfmt.core.destination import begins_with
+    from tokfmt.core.publish import publish_text
     from tokfmt.tui.screenshot import screenshot
 
-    with Staging(out, overwrite=True) as staging:
-        try:
-            staging.path.write_text(screenshot(app, keys, size), encoding="utf-8")
-        except OSError as error:
-            raise write_error(staging.destination, error) from error
-        staging.publish()
+    drawn = _until_left(app, lambda: screenshot(app, keys, size))
+    publish_text(out, drawn, overwrite=True, objection=begins_with("picture", b"<svg", b"<?xml"))
 
 
 def _preview(path: Any, given: dict[str, Any]) -> None:
-    """What `show` prints, for a pipe."""
-    from tokfmt.cli.show import print_preview
-    from tokfmt.ops.show import show
+    """What `show` prints, for a pipe; of what cannot be read its parts and bytes."""
+    from tokfmt.cli.show import print_preview, show_raw
+    from tokfmt.core.errors import TokfmtError
+    from tokfmt.ops.look.show import show
 
-    click.echo("note: stdout is no terminal, so this is what tokfmt show prints", err=True)
-    names = ("from_format", "from_options", "tokenizer", "text_field", "eos", "split")
-    print_preview(show(path, **{name: given[name] for name in names}))
+    name = "stdin" if sys.stdout.isatty() else "stdout"
+    click.echo(f"note: {name} is no terminal, so this is what tokfmt show prints", err=True)
+    names = ("from_format", "from_options", "tokenizer", "text_field", "eos", "split", "drop", "ignore_manifest")
+    try:
+        print_preview(show(path, **{name: given[name] for name in names}))
+    except TokfmtError as error:
+        if error.exit_code == TokfmtError.exit_code and os.path.lexists(path):
+            with contextlib.suppress(TokfmtError):
+                show_raw(path, given, limit=None, as_json=False, quiet=False)
+        raise

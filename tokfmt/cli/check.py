@@ -6,11 +6,30 @@ import dataclasses
 import json
 import sys
 import textwrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokfmt.cli.parameters import Count, Words, common, examples, reading
+from tokfmt.cli.console import Watcher, document
+from tokfmt.cli.parameters import (
+    CODE,
+    PLACE,
+    Command,
+    Count,
+    common,
+    examples,
+    output_format,
+    reading,
+    requested,
+    tokenizer,
+    workers,
+)
+from tokfmt.cli.streams import annotate
+from tokfmt.core.errors import printable
+from tokfmt.core.text_format import counted
+
+if TYPE_CHECKING:
+    from tokfmt.ops.check import CheckRequest
 
 _EPILOG = examples(
     "tokfmt check fixtures/modalities/E_D_2byte_gpt2.pbin",
@@ -23,62 +42,88 @@ _LEVELS = {"error": "error", "warning": "warning", "info": "notice"}  # GitHub's
 _WIDTH = 100
 
 
-@click.command("check", epilog=_EPILOG, no_args_is_help=True)
-@click.argument("paths", nargs=-1, metavar="PATH...")
+@click.command("check", cls=Command, epilog=_EPILOG, no_args_is_help=True)
+@click.argument("paths", nargs=-1, type=PLACE, metavar="PATH...")
 @click.option("--deep", is_flag=True, help="Decode everything; else headers, indexes, sizes, and some places.")
-@click.option("--tokenizer", metavar="NAME|DIR|FILE", help="Compare ids, end of text and decoding with this tokenizer.")
-@click.option("--against", metavar="CORPUS", help="The dataset must hold the documents of this corpus, in order.")
-@click.option("--fix", "fix_to", metavar="OUT", help="Write a repaired copy, where it is certain what is right.")
-@click.option("--overwrite", is_flag=True, help="Replace OUT.")
-@click.option("--explain", metavar="CODE", help="Say what a code means and what to do; `all` lists every code.")
-@click.option("--output-format", "output", type=Words(["text", "json", "github"]), default="text", show_default=True,
-              help="Lines for people, one JSON document, or annotations for GitHub Actions.")  # fmt: skip
+@tokenizer("Compare ids, end of text and decoding with this tokenizer.")
 @click.option(
-    "--most", type=Count(), default=100, show_default=True, help="Findings of one code printed; the rest is counted."
+    "--against", type=PLACE, metavar="CORPUS", help="The dataset must hold the documents of this corpus, in order."
 )
-@click.option("--jobs", "-j", type=Count(), help="Threads. Default: one a core.")
+@click.option("--ignore-order", is_flag=True, help="With --against: its documents, in whatever order.")
+@click.option(
+    "--fix", "fix_to", type=PLACE, metavar="OUT", help="Write a repaired copy, where it is certain what is right."
+)
+@click.option("--overwrite", is_flag=True, help="Replace OUT.")
+@click.option(
+    "--explain", type=CODE, metavar="CODE", help="Say what a code means and what to do; `all` lists every code."
+)
+@output_format("Lines for people, one JSON document, or annotations for GitHub Actions.")
+@click.option(
+    "--most", type=Count(0), default=100, show_default=True, help="Findings of one code printed; the rest is counted."
+)
+@workers()
 @reading
 @common
 @click.pass_context
-def command(context: click.Context, /, paths: tuple[str, ...], **given: Any) -> int:
+def command(
+    context: click.Context,
+    /,
+    paths: tuple[str, ...],
+    *,
+    deep: bool,
+    tokenizer: str | None,
+    against: str | None,
+    ignore_order: bool,
+    fix_to: str | None,
+    overwrite: bool,
+    explain: str | None,
+    output_format: str,
+    most: int,
+    jobs: int | None,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+    **reading: Any,
+) -> int:
     """Is a dataset valid? Every violation, with its byte offset and a remedy.
 
     One line a finding: severity, code, path, byte offset, message, remedy. Exit code 0: no error; 1: an error; 3: it
     cannot be opened, or is unsafe to read.
     """
-    as_json = given.pop("as_json") or given["output"] == "json"
-    code = given.pop("explain")
-    if code is not None:
-        _explain(code, as_json=as_json)
+    output = "json" if as_json else output_format
+    if explain is not None:
+        _explain(explain, as_json=output == "json")
         return 0
     if not paths:
         context.fail("Missing argument 'PATH...'.")
-    if given["fix_to"] and len(paths) > 1:
+    if fix_to and len(paths) > 1:
         context.fail("--fix repairs one dataset at a time.")
-    return _check(paths, given, as_json=as_json)
+    if ignore_order and not against:
+        context.fail("--ignore-order says how to compare with --against CORPUS.")
+    from tokfmt.ops.check import CheckRequest
 
-
-def _check(paths: tuple[str, ...], given: dict[str, Any], *, as_json: bool) -> int:
-    from tokfmt.cli.console import Watcher
-    from tokfmt.ops.check import Demands, check, fix
-
-    quiet, output = given["quiet"], "json" if as_json else given["output"]
-    demands = Demands(
-        deep=given["deep"], format=given["from_format"], options=given["from_options"], eos=given["eos"],
-        split=given["split"], text_field=given["text_field"], tokenizer=given["tokenizer"], against=given["against"],
-        jobs=given["jobs"], most=given["most"],
+    request = CheckRequest(
+        requested(paths, reading), deep=deep, tokenizer=tokenizer, against=against, ignore_order=ignore_order,
+        jobs=jobs, executor="auto", most=most,
     )  # fmt: skip
+    return _check(request, output, fix_to, overwrite=overwrite, quiet=quiet)
+
+
+def _check(request: CheckRequest, output: str, fix_to: str | None, *, overwrite: bool, quiet: bool) -> int:
+    """Check, print and repair; the exit code."""
+    from tokfmt.ops.check import check, fix
+
     found, fixed = [], None
-    with Watcher(quiet=quiet or as_json) as watcher:
-        for verdict in check(paths, demands, watcher):
+    with Watcher(quiet=quiet or output == "json") as watcher:
+        for verdict in check(request, watcher):
             found.append(verdict)
             if output == "text":
                 _lines(verdict)
             elif output == "github":
                 _annotations(verdict)
-        if given["fix_to"] and found[0].format is not None:
-            fixed = fix(found[0], given["fix_to"], demands, overwrite=given["overwrite"], progress=watcher)
-    if as_json:
+        if fix_to and found[0].format is not None:
+            fixed = fix(found[0], fix_to, request, overwrite=overwrite, progress=watcher)
+    if output == "json":
         click.echo(json.dumps(_document(found, fixed), indent=2))
     for verdict in found:
         _conclude(verdict, quiet=quiet)
@@ -93,33 +138,28 @@ def _lines(verdict: Any) -> None:
     for finding in verdict.findings:
         click.echo(_line(finding))
     for code, count in verdict.left_out.items():
-        click.echo(
-            f"{click.style('and more'.ljust(7), dim=True)} {code} {_shown(verdict.path)}: {count:,} more of this code"
-        )
+        more = click.style("and more", dim=True)
+        click.echo(f"{more} {code} {printable(verdict.path)}: {count:,} more of this code")
 
 
 def _line(finding: Any) -> str:
-    from tokfmt.core.errors import printable
-
     severity = click.style(finding.severity.ljust(7), fg=_COLOURS.get(finding.severity), bold=True)
     at = "" if finding.offset is None else f" at byte {finding.offset:,}"
     where = "" if at in finding.message else at
     message = printable(finding.message)
     remedy = f". {printable(finding.remedy)}" if finding.remedy else ""
-    return f"{severity} {finding.code} {_shown(finding.path)}{where}: {message}{remedy}"
+    return f"{severity} {finding.code} {printable(finding.path)}{where}: {message}{remedy}"
 
 
 def _annotations(verdict: Any) -> None:
-    from tokfmt.cli.github import annotation
-
     for finding in verdict.findings:
         place = "" if finding.offset is None else f" at byte {finding.offset:,}"
         at = "" if place in finding.message else place
         remedy = f". {finding.remedy}" if finding.remedy else ""
         level = _LEVELS.get(finding.severity, "notice")
-        click.echo(annotation(level, finding.path, finding.code, f"{finding.message}{at}{remedy}"))
+        annotate(level, finding.path, finding.code, f"{finding.message}{at}{remedy}")
     for code, count in verdict.left_out.items():
-        click.echo(annotation("notice", verdict.path, code, f"{count:,} more of this code"))
+        annotate("notice", verdict.path, code, f"{count:,} more of this code")
 
 
 def _document(found: list[Any], fixed: Any) -> dict[str, Any]:
@@ -139,20 +179,18 @@ def _document(found: list[Any], fixed: Any) -> dict[str, Any]:
 
 def _conclude(verdict: Any, *, quiet: bool) -> None:
     """The last line: an error's is always said."""
-    from tokfmt.cli.console import counted
-
     names = {"error": "error", "warning": "warning", "info": "note"}
     known = {name: verdict.severities.get(name, 0) for name in names}
     what = ", ".join(counted(count, names[name]) for name, count in known.items() if count)
     if known["error"]:
-        click.echo(f"tokfmt: error: {_shown(verdict.path)}: {what}", err=True)
+        click.echo(f"tokfmt: error: {printable(verdict.path)}: {what}", err=True)
         return
     if quiet:
         return
     size = "" if verdict.sequences is None else f", {counted(verdict.sequences, 'sequence')}"
     size += "" if verdict.tokens is None else f", {counted(verdict.tokens, 'token')}"
     hint = "" if verdict.deep else " (--deep looks at every token)"
-    click.echo(f"{_shown(verdict.path)}: {verdict.format}{size}: {what or 'no findings'}{hint}", err=True)
+    click.echo(f"{printable(verdict.path)}: {verdict.format}{size}: {what or 'no findings'}{hint}", err=True)
 
 
 def _say_fixed(fixed: Any, *, quiet: bool) -> None:
@@ -163,7 +201,7 @@ def _say_fixed(fixed: Any, *, quiet: bool) -> None:
         return
     for code, how in fixed.done.items():
         click.echo(f"repaired {code}: {how}", err=True)
-    click.echo(f"{_shown(fixed.destination)}: written, and checked: no errors", err=True)
+    click.echo(f"{printable(fixed.destination)}: written, and checked: no errors", err=True)
 
 
 def _explain(code: str, *, as_json: bool) -> None:
@@ -172,7 +210,7 @@ def _explain(code: str, *, as_json: bool) -> None:
     found = list(all_codes().values()) if code == "all" else [explain(code)]
     if as_json:
         content = [dataclasses.asdict(one) for one in found]
-        click.echo(json.dumps({"schema": "tokfmt.codes/1", "codes": content}, indent=2))
+        document("codes", {"codes": content})
         return
     for one in found:
         if code == "all":
@@ -187,9 +225,3 @@ def _columns() -> int:
     import shutil
 
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH
-
-
-def _shown(path: str) -> str:
-    from tokfmt.core.errors import printable
-
-    return printable(path)

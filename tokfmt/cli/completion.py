@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from tokfmt.cli.parameters import Words, examples
+from tokfmt.cli.parameters import Command, Words, examples
 
 
-@click.command("completion", epilog=examples("tokfmt completion bash > tokfmt.bash"))
+@click.command("completion", cls=Command, no_args_is_help=True, epilog=examples("tokfmt completion bash > tokfmt.bash"))
 @click.argument("shell", type=Words(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:

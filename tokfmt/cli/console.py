@@ -1,19 +1,33 @@
-"""What a person sees while a command runs: bars on a terminal, a plain line now and then elsewhere, on stderr."""
+"""What commands print alike: notes and progress on stderr (bars on a terminal, else lines), a document on stdout."""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 import click
+
+from tokfmt.core.errors import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
 _EVERY = 10.0  # seconds between plain lines
+
+
+def note(text: object, place: str = "") -> None:
+    """Say what a person should know; `place`: what it is about, as "A: "."""
+    click.echo(f"note: {printable(place)}{printable(text)}", err=True)
+
+
+def document(name: str, facts: Mapping[str, object]) -> None:
+    """Print the one JSON document of a command, `tokfmt.NAME/1`."""
+    click.echo(json.dumps({"schema": f"tokfmt.{name}/1", **facts}, indent=2))
 
 
 class Watcher:
@@ -38,6 +52,7 @@ class Watcher:
 
     def phase(self, name: str, total: int, unit: str) -> None:
         """Start a bar."""
+        name = printable(name)
         self._name, self._unit, self._total, self._done = name, unit, total, 0
         self._began = self._said = time.monotonic()
         if not self.terminal:
@@ -71,9 +86,9 @@ class Watcher:
         if self.quiet:
             return
         if self._bars is not None:
-            self._bars.console.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
+            self._bars.console.print(f"note: {printable(text)}", markup=False, highlight=False, soft_wrap=True)
         else:
-            click.echo(f"note: {text}", err=True)
+            note(text)
 
     def _ensure(self) -> Bars:
         if self._bars is None:
@@ -98,16 +113,3 @@ class Watcher:
             self._bars = Progress(*columns, console=Console(stderr=True), transient=True)
             self._bars.start()
         return self._bars
-
-
-def human_bytes(size: int) -> str:
-    """`1.4 MB`."""
-    value, units = float(size), ["bytes", "kB", "MB", "GB", "TB", "PB"]
-    while value >= 1000 and len(units) > 1:
-        value, units = value / 1000, units[1:]
-    return f"{value:,.0f} {units[0]}" if units[0] == "bytes" else f"{value:,.1f} {units[0]}"
-
-
-def counted(number: int, word: str) -> str:
-    """`1 sequence`, `2 sequences`."""
-    return f"{number:,} {word}{'' if number == 1 else 's'}"

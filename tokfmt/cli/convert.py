@@ -13,7 +13,25 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from tokfmt.cli.parameters import Count, ExecutorName, Part, Words, common, examples, reading
+from tokfmt.cli.console import Watcher
+from tokfmt.cli.parameters import (
+    FORMAT,
+    PLACE,
+    WRITE_OPTION,
+    Command,
+    Count,
+    ExecutorName,
+    Part,
+    Words,
+    common,
+    examples,
+    reading,
+    running,
+    tokenizer,
+    workers,
+)
+from tokfmt.core.errors import printable
+from tokfmt.core.text_format import counted
 
 _EPILOG = examples(
     "tokfmt convert fixtures/text/corpus.jsonl out.pbin --tokenizer fixtures/tokenizer",
@@ -24,29 +42,35 @@ _EPILOG = examples(
 )
 
 
-@click.command("convert", epilog=_EPILOG, no_args_is_help=True)
-@click.argument("sources", nargs=-1, metavar="SRC...")
-@click.argument("destination", metavar="DST")
-@click.option("--to", "to_format", metavar="FORMAT", help="Format of DST. Default: by its name.")
-@click.option("--to-opt", "to_options", multiple=True, metavar="KEY=VALUE", help="An option of DST's format.")
+@click.command("convert", cls=Command, epilog=_EPILOG, no_args_is_help=True)
+@click.argument("sources", nargs=-1, type=PLACE, metavar="SRC...")
+@click.argument("destination", type=PLACE, metavar="DST")
+@click.option("--to", "to_format", type=FORMAT, metavar="FORMAT", help="Format of DST. Default: by its name.")
+@click.option(
+    "--to-opt", "to_options", multiple=True, type=WRITE_OPTION, metavar="KEY=VALUE", help="An option of DST's format."
+)
 @reading
-@click.option("--tokenizer", metavar="NAME|DIR|FILE", help="Encodes text sources; decodes ids for jsonl.")
+@tokenizer("Encodes text sources; decodes ids for jsonl.")
 @click.option("--special-tokens", type=Words(["text", "parse"]), default="text", show_default=True,
               help="Literal special tokens in text: plain text, or the token.")  # fmt: skip
 @click.option("--engine", type=Words(["auto", "fastokens", "tokenizers"]), default="auto", show_default=True,
               help="What encodes text; both give the same ids.")  # fmt: skip
-@click.option("--seq-len", type=Count(), help="Tokens in a sample, for formats with samples.")
+@click.option(
+    "--seq-len", type=Count(1), help="Tokens in a sample, for formats with samples: 2048 or 2Ki (2k is 2,000)."
+)
 @click.option("--select", metavar="A:B", help="Only these sequences.")
 @click.option("--shuffle", type=Count(), metavar="SEED", help="Shuffle all sequences; the seed decides the order.")
 @click.option("--seed", type=Count(), help="Deals sequences out to --split NAME=SHARE,... Default: 0.")
-@click.option("--drop", multiple=True, metavar="NAME", help="Accept a loss by its name; the refusal prints it.")
-@click.option("--jobs", "-j", type=Count(), help="Workers. Default: one a core. The output does not depend on it.")
-@click.option("--executor", type=ExecutorName(["auto", "threads", "processes", "serial", "dask"]), default="auto",
+@workers(" The output does not depend on it.")
+@running("--executor", type=ExecutorName(["auto", "threads", "processes", "serial", "dask"]), default="auto",
               show_default=True, help="Where tasks run; auto: in processes for much text, else in threads; "
               "dask:ADDRESS is the scheduler of a cluster.")  # fmt: skip
-@click.option("--resume", is_flag=True, help="Continue what an interrupted run with --resume left; else begin anew.")
-@click.option("--shard", type=Part(), help="Write only share I of N (0 <= I < N), beside other invocations.")
-@click.option("--finish", is_flag=True, help="Publish DST when all its shards are written; takes no SRC.")
+@running("--resume", is_flag=True, help="Continue what an interrupted run with --resume left; else begin anew.")
+@running("--shard", type=Part(), help="Write only share I of N (0 <= I < N), beside other invocations.")
+@running("--finish", is_flag=True, help="Publish DST when all its shards are written; takes no SRC.")
+@click.option(
+    "--rejects", type=PLACE, metavar="FILE.jsonl", help="Write what the filters of a recipe leave out, and why."
+)
 @click.option("--overwrite", is_flag=True, help="Replace DST, once the new one is whole.")
 @click.option("--verify", is_flag=True, help="Read DST back and compare it with the source before it appears.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; write nothing.")
@@ -58,10 +82,9 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
 
     Formats are told by content (sources) and by name (DST). Several sources are concatenated in order; a quoted pattern
     ('part-*.jsonl') means what it matches, part-2 before part-10. DST appears whole or not at all; nothing is dropped,
-    repeated or changed unless --drop says so.
+    repeated or changed unless --drop says so. A SRC of - is JSON lines from stdin, a DST of - stdout (jsonl, or the
+    blocks of --to stage1); both go by way of $TMPDIR.
     """
-    from tokfmt.cli.console import Watcher
-
     quiet, as_json, finishing = given.pop("quiet"), given.pop("as_json"), given.pop("finish")
     given.pop("debug")
     given["manifest"] = not given.pop("no_manifest")
@@ -69,6 +92,8 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
 
     for pool in POOLS:  # looked at when a tokenizer is first used
         os.environ.setdefault(pool, str(given["jobs"] or os.cpu_count() or 1))
+    if as_json and destination == "-":
+        context.fail("--json and a DST of - would both be printed.")
     run = _finish(context, sources, given) if finishing else _convert(context, sources)
     began = time.monotonic()
     with Watcher(quiet=quiet) as watcher:
@@ -81,11 +106,13 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
         index, count = given["shard"]
         click.echo(f"shard {index} of {count} is written; --finish publishes when all are", err=True)
     elif not quiet:
+        for line in _prepared(done):
+            click.echo(line)
         click.echo(_summary(done, time.monotonic() - began), err=True)
 
 
 def _convert(context: click.Context, sources: tuple[str, ...]) -> Callable[..., Any]:
-    from tokfmt.ops.convert import convert
+    from tokfmt.ops.convert.convert import convert
 
     if not sources:
         context.fail("Missing argument 'DST'.")
@@ -94,7 +121,7 @@ def _convert(context: click.Context, sources: tuple[str, ...]) -> Callable[..., 
 
 def _finish(context: click.Context, sources: tuple[str, ...], given: dict[str, Any]) -> Callable[..., Any]:
     """The function that publishes shards; leaves in `given` what it takes."""
-    from tokfmt.ops.finish import finish
+    from tokfmt.ops.convert.convert import finish
 
     if sources:
         context.fail("--finish takes DST alone: its shards know the sources.")
@@ -106,24 +133,21 @@ def _finish(context: click.Context, sources: tuple[str, ...], given: dict[str, A
 
 
 def _summary(done: Any, seconds: float) -> str:
-    from tokfmt.cli.console import counted
-    from tokfmt.core.errors import printable
-
     what = [counted(done.sequences, "sequence" if done.tokens is not None else "record")]
     if done.tokens is not None:
-        what.append(counted(done.tokens, "token"))
+        samples = f" in samples of {done.sample_length:,}" if done.sample_length else ""
+        what.append(counted(done.tokens, "token") + samples)
     if done.separator["eos_id"] is not None:
         what.append(f"separator {done.separator['eos_id']} ({done.separator['from']})")
     lines = [f"dropped {name}: {what_}" for name, what_ in done.dropped.items()]
-    verified = ", verified" if done.verified else ""
+    compared = " and ".join(counted(count, what[:-1]) for what, count in done.compared.items())
+    verified = f", verified: {compared} read back and compared" if done.verified else ""
     lines.append(f"{printable(done.destination)} ({done.format}): {', '.join(what)}{verified}, {seconds:.1f} s")
     lines += _splits(done)
     return "\n".join(lines)
 
 
 def _plan(done: Any) -> str:
-    from tokfmt.core.errors import printable
-
     separator = done.separator
     known = "none" if separator["eos_id"] is None else f"{separator['eos_id']} ({separator['from']})"
     size = "text, counted when it is tokenized"
@@ -133,7 +157,9 @@ def _plan(done: Any) -> str:
     lines = [f"source       {printable(path)} ({name})" for path, name in rows]
     lines += [
         f"destination  {printable(done.destination)} ({done.format})",
+        *(f"replaces     {printable(path)}: {what}" for path, what in done.replaces.items()),
         f"holds        {size}",
+        *([f"samples      of {done.sample_length:,} tokens"] if done.sample_length else []),
         f"separator    {known}{', inferred' if separator['inferred'] else ''}",
         f"tasks        {done.plan['tasks'] if done.sequences is not None else 'planned after tokenizing'}",
         f"runs in      {done.plan['jobs']} {done.plan['executor']}",
@@ -144,11 +170,28 @@ def _plan(done: Any) -> str:
     return "\n".join(lines)
 
 
+def _prepared(done: Any) -> list[str]:
+    """Of a recipe of text a table by source and rule: what was looked at, and what became of it."""
+    from tokfmt.core.errors import printable
+    from tokfmt.core.text_format import columns
+
+    rows: list[tuple[str, ...]] = [("source", "documents", "of source", "characters", "tokens", "of all")]
+    whole = max(1, sum(row["tokens"] for row in done.prepared))
+    for row in done.prepared:
+        quota = "" if row["quota"] is None else f" for a quota of {row['quota']:,}"
+        found = [(printable(row["source"]), row["documents"], row["characters"], None)]
+        found += [(f"  {rule}", part["documents"], part["characters"], None) for rule, part in row["rejected"].items()]
+        found += [(f"  equal to {printable(name)}", count, None, None) for name, count in row["duplicates"].items()]
+        found.append((f"  kept{quota}", row["kept"], None, row["tokens"]))
+        for name, documents, characters, tokens in found:
+            counts = ("" if n is None else f"{n:,}" for n in (characters, tokens))
+            share = "" if tokens is None else f"{tokens / whole:.2%}"
+            rows.append((name, f"{documents:,}", f"{documents / max(1, row['documents']):.2%}", *counts, share))
+    return columns(rows) if done.prepared else []
+
+
 def _splits(done: Any) -> list[str]:
     """A line for each split, and where it goes."""
-    from tokfmt.cli.console import counted
-    from tokfmt.core.errors import printable
-
     lines = []
     for name, split in done.splits.items():
         pairs = ((split["sequences"], "sequence"), (split["tokens"], "token"))

@@ -3,108 +3,112 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
 import click
 
-from tokfmt.cli.parameters import Count, common, examples, reading
+from tokfmt.cli.console import Watcher, document, note
+from tokfmt.cli.parameters import (
+    FORMAT,
+    PLACE,
+    Command,
+    Count,
+    common,
+    examples,
+    reading,
+    requested,
+    tokenizer,
+    workers,
+)
+from tokfmt.core.errors import printable
+from tokfmt.core.text_format import counted, plural, visible
 
 _EPILOG = examples(
-    "tokfmt diff fixtures/modalities/D_2byte_gpt2.pbin fixtures/modalities/synthetic_D_2byte_proto2.pbin",
-    "tokfmt diff fixtures/modalities/D_2byte_gpt2.pbin "
+    "tokfmt diff --eos 50256 fixtures/modalities/D_2byte_gpt2.pbin fixtures/modalities/synthetic_D_2byte_proto2.pbin",
+    "tokfmt diff --eos 50256 fixtures/modalities/D_2byte_gpt2.pbin "
     "fixtures/modalities/D_2byte_gpt2_shuffled_seed7.pbin --ignore-order",
 )
-_KINDS = {
-    "changed": "{} changed",
-    "only_in_a": "{} only in A",
-    "only_in_b": "{} only in B",
-    "moved": "{} moved",
-    "swapped": "{} swapped with another",
-}
 _SIDES = {"changed": "ab", "only_in_a": "a", "only_in_b": "b"}
 """Whose sequences the differences count that are listed together when they are neighbours."""
 
 
-@click.command("diff", epilog=_EPILOG, no_args_is_help=True)
-@click.argument("a", metavar="A")
-@click.argument("b", metavar="B")
-@click.option("--tokenizer", metavar="NAME|DIR|FILE", help="Tokenizes text to compare it with ids; shows ids as text.")
+@click.command("diff", cls=Command, epilog=_EPILOG, no_args_is_help=True)
+@click.argument("a", type=PLACE, metavar="A")
+@click.argument("b", type=PLACE, metavar="B")
+@tokenizer("Tokenizes text to compare it with ids; shows ids as text.")
 @click.option("--ignore-order", is_flag=True, help="Compare as multisets: which sequences, not where.")
 @click.option("--samples", is_flag=True, help="Compare rows as they are stored, with loss masks and labels.")
-@click.option("--limit", type=Count(), default=10, show_default=True, help="Differences listed.")
-@click.option("--jobs", type=Count(), help="Threads. Default: one a core.")
-@click.option("--from-a", "format_a", metavar="FORMAT", help="Format of A, when --from does not fit both.")
-@click.option("--from-b", "format_b", metavar="FORMAT", help="Format of B.")
+@click.option("--limit", type=Count(0), default=10, show_default=True, help="Differences listed.")
+@workers()
+@click.option("--from-a", "format_a", type=FORMAT, metavar="FORMAT", help="Format of A, when --from does not fit both.")
+@click.option("--from-b", "format_b", type=FORMAT, metavar="FORMAT", help="Format of B.")
 @reading
 @common
-def command(a: str, b: str, **given: Any) -> int:
+def command(
+    a: str,
+    b: str,
+    *,
+    tokenizer: str | None,
+    ignore_order: bool,
+    samples: bool,
+    limit: int,
+    jobs: int | None,
+    format_a: str | None,
+    format_b: str | None,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+    **reading: Any,
+) -> int:
     """Compare two datasets, of any formats: exit 0 when they hold the same sequences, 1 when they do not.
 
     Where a sequence is missing on one side, what follows is still recognised. Two sources of text are compared as text.
     """
-    from tokfmt.cli.console import Watcher
-    from tokfmt.ops.compared import Request
-    from tokfmt.ops.diff import diff
+    from tokfmt.ops.compare.diff import diff
 
-    for option in ("limit", "jobs"):
-        if given[option] is not None and given[option] < (option == "jobs"):
-            raise click.UsageError(f"--{option} {given[option]}: expected at least {int(option == 'jobs')}")
-    request = Request(
-        a,
-        b,
-        given["format_a"] or given["from_format"],
-        given["format_b"] or given["from_format"],
-        given["from_options"],
-        given["tokenizer"],
-        given["samples"],
-        given["eos"],
-        given["split"],
-        given["text_field"],
-    )
-    with Watcher(quiet=given["quiet"]) as watcher:
+    with Watcher(quiet=quiet) as watcher:
         report = diff(
-            request,
-            ignore_order=given["ignore_order"],
-            limit=given["limit"],
-            jobs=given["jobs"],
+            requested((a,), reading, format=format_a or reading["from_format"]),
+            requested((b,), reading, format=format_b or reading["from_format"]),
+            tokenizer=tokenizer,
+            samples=samples,
+            ignore_order=ignore_order,
+            limit=limit,
+            jobs=jobs,
+            executor="auto",
             progress=watcher,
         )
-    if given["as_json"]:
-        click.echo(json.dumps({"schema": "tokfmt.diff/1", **dataclasses.asdict(report)}, indent=2))
+    if as_json:
+        document("diff", dataclasses.asdict(report))
     else:
-        if not given["quiet"]:
+        if not quiet:
             _tell_both(report)
         _tell(report)
     return 0 if report.identical else 1
 
 
 def _tell_both(report: Any) -> None:
-    from tokfmt.cli.console import counted
-    from tokfmt.core.errors import printable
-
     for name, side in (("A", report.a), ("B", report.b)):
         size = f"{counted(side.sequences, 'sequence')}, {counted(side.tokens, report.unit[:-1])}"
         click.echo(f"{name}: {printable(side.path)}: {side.format}: {size}", err=True)
-        for note in side.notes:
-            click.echo(f"note: {name}: {printable(note)}", err=True)
+        for text in side.notes:
+            note(text, f"{name}: ")
 
 
 def _tell(report: Any) -> None:
-    from tokfmt.cli.console import counted
+    from tokfmt.ops.compare.diff import counted as counted_kinds
 
     if report.identical:
         order = ", in whatever order" if report.surplus else ""
         size = f"{counted(report.a.sequences, 'sequence')}, {counted(report.a.tokens, report.unit[:-1])}"
         click.echo(f"identical: {size}{order}")
         return
-    parts = [words.format(f"{n:,}") for kind, words in _KINDS.items() if (n := report.counts.get(kind))]
     alike = "" if report.same is None else f"; {counted(report.same, 'sequence')} alike"
-    click.echo(click.style("different: ", bold=True) + ", ".join(parts) + alike)
+    click.echo(click.style("different: ", bold=True) + counted_kinds(report.counts) + alike)
     if not report.complete:
-        click.echo("what moved was looked for among the first differences only")
+        click.echo("too many sequences are equal to pair them in the best way: fewer may have moved")
     if report.first is not None:
         _tell_first(report)
     for run in _runs(report.differences[1:]):
@@ -120,7 +124,7 @@ def _tell_surplus(report: Any) -> None:
         if surplus.count:
             more = " …" if surplus.count > len(surplus.examples) else ""
             numbers = ", ".join(f"{number:,}" for number in surplus.examples)
-            click.echo(f"only in {side}: sequence{'' if surplus.count == 1 else 's'} {numbers}{more}")
+            click.echo(f"only in {side}: {plural('sequence', surplus.count)} {numbers}{more}")
 
 
 def _runs(differences: Sequence[Any]) -> Iterator[list[Any]]:
@@ -161,8 +165,6 @@ def _sentence(difference: Any) -> str:
 
 
 def _tell_first(report: Any) -> None:
-    from tokfmt.cli.visible import visible
-
     first, kind = report.first, report.first.difference.kind
     click.echo(f"first: {_sentence(first.difference)}{'' if kind == 'changed' else _rest(report)}")
     if kind in ("changed", "swapped"):
@@ -174,7 +176,7 @@ def _tell_first(report: Any) -> None:
         if excerpt is None:
             continue
         click.echo(f"  {name} {excerpt.sequence:,}: {_ids(report, excerpt, color)}")
-        if excerpt.text is not None:
+        if excerpt.text:
             click.echo(click.style(f"    {visible(excerpt.text, one_line=True)}", fg=color))
 
 
@@ -183,8 +185,6 @@ def _rest(report: Any) -> str:
 
 
 def _ids(report: Any, excerpt: Any, color: str) -> str:
-    from tokfmt.cli.console import counted
-
     first = report.first
     at = first.position - excerpt.start if first.difference.kind in ("changed", "swapped") else -1
     words = [str(value) for value in excerpt.values]
@@ -194,4 +194,4 @@ def _ids(report: Any, excerpt: Any, color: str) -> str:
         words.append(click.style("[end]", fg=color, bold=True))
     before = "… " if excerpt.start else ""
     after = " …" if excerpt.start + len(excerpt.values) < excerpt.length else ""
-    return f"{before}{' '.join(words)}{after}  ({counted(excerpt.length, report.unit[:-1])})"
+    return f"{before}{' '.join(words) or 'empty'}{after}  ({counted(excerpt.length, report.unit[:-1])})"

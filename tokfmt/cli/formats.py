@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import textwrap
 from typing import Any
 
 import click
 
-from tokfmt.cli.parameters import common, examples
+from tokfmt.cli.console import document
+from tokfmt.cli.parameters import FORMAT, Command, common, examples
+
+_NARROW = 70  # columns, below which a table would break words
+_MORE = "tokfmt formats NAME says what a format can carry, and lists its options."
 
 
-@click.command("formats", epilog=examples("tokfmt formats hdf5"))
-@click.argument("name", required=False)
+@click.command("formats", cls=Command, epilog=examples("tokfmt formats hdf5"))
+@click.argument("name", required=False, type=FORMAT)
 @common
 def command(name: str | None, *, as_json: bool, quiet: bool, debug: bool) -> None:
     """List the formats, or one format's options with defaults and meaning."""
@@ -20,7 +24,7 @@ def command(name: str | None, *, as_json: bool, quiet: bool, debug: bool) -> Non
     chosen = [registry.get(name)] if name else registry.formats()
     if as_json:
         described = [_facts(format_) for format_ in chosen]
-        click.echo(json.dumps({"schema": "tokfmt.formats/1", "formats": described}, indent=2))
+        document("formats", {"formats": described})
     elif name:
         click.echo("\n".join(_page(_facts(chosen[0]))))
     else:
@@ -46,14 +50,21 @@ def _table(formats: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    console = Console()
+    if console.width < _NARROW:
+        for facts in formats:
+            click.echo(f"{facts['name']}  {', '.join(facts['destinations'])}")
+            click.echo(textwrap.fill(facts["title"], console.width, initial_indent="  ", subsequent_indent="  "))
+        click.echo(textwrap.fill(_MORE, console.width))
+        return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("format", style="bold", no_wrap=True)
     table.add_column("destination", no_wrap=True)
     table.add_column("what it is", overflow="fold")
     for facts in formats:
         table.add_row(facts["name"], ", ".join(facts["destinations"]), facts["title"])
-    Console().print(table)
-    click.echo("tokfmt formats NAME says what a format can carry, and lists its options.")
+    console.print(table)
+    click.echo(_MORE)
 
 
 def _page(facts: dict[str, Any]) -> list[str]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import click
 
-from tokfmt.cli.parameters import common, examples
+from tokfmt.cli.console import document
+from tokfmt.cli.parameters import PLACE, Command, common, examples
+from tokfmt.core.errors import printable
+from tokfmt.core.text_format import counted
 
 
-@click.command("index", epilog=examples("tokfmt index fixtures/text/corpus.jsonl -o corpus.idx"))
-@click.argument("source", metavar="FILE.jsonl")
-@click.option("-o", "--output", metavar="FILE.idx", help="Where to write it. Default: beside the source.")
+@click.command(
+    "index", cls=Command, no_args_is_help=True, epilog=examples("tokfmt index fixtures/text/corpus.jsonl -o corpus.idx")
+)
+@click.argument("source", type=PLACE, metavar="FILE.jsonl")
+@click.option("-o", "--output", type=PLACE, metavar="FILE.idx", help="Where to write it. Default: beside the source.")
 @click.option("--drop-invalid", is_flag=True, help="Leave lines that are not JSON out of the index.")
 @click.option("--no-validate", is_flag=True, help="Only find lines; do not parse them.")
 @click.option("--overwrite", is_flag=True, help="Replace an index that exists.")
@@ -31,9 +35,7 @@ def command(
     """Write the raw index (.idx) that Modalities reads: offset and length of each line."""
     from pathlib import Path
 
-    from tokfmt.cli.console import counted
-    from tokfmt.core.errors import printable
-    from tokfmt.ops.index import write_index
+    from tokfmt.formats.jsonl.index import write_index
 
     destination = Path(output) if output else None
     report = write_index(
@@ -41,7 +43,7 @@ def command(
     )
     if as_json:
         facts = {k: str(v) if isinstance(v, Path) else v for k, v in dataclasses.asdict(report).items()}
-        click.echo(json.dumps({"schema": "tokfmt.index/1", **facts}, indent=2))
+        document("index", facts)
     elif not quiet:
         left_out = f", {counted(report.dropped, 'invalid line')} left out" if report.dropped else ""
         click.echo(f"{printable(report.destination)}: {counted(report.entries, 'line')}{left_out}", err=True)

@@ -1,24 +1,28 @@
 """The `tokfmt` command: finds the subcommand, runs it, and turns every error into one line and an exit code.
 
 Exit codes: 0 success; 1 findings, differences or unmet expectations; 2 usage; 3 unreadable, invalid or unsafe input;
-4 a conversion that could not be done; 128 + n ended by signal n; 70 a bug in tokfmt.
+4 a conversion that could not be done, or stdout that takes no more; 70 a bug in tokfmt; 128 + n ended by signal n. When
+whoever read stdout has closed it (`| head`), commands that only print exit with 0, those with a
+verdict and a convert that reads or writes a pipe with 141.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from types import FrameType
 from typing import Any, NoReturn
 
 import click
 
 import tokfmt
+from tokfmt.cli import signals, streams
+from tokfmt.cli.console import note
 from tokfmt.cli.parameters import examples
+from tokfmt.core.errors import PluginWarning, TokfmtError, missing_package, printable
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "convert": ("tokfmt.cli.convert", "Convert any format to any format."),
@@ -27,21 +31,17 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "check": ("tokfmt.cli.check", "Is it valid? Every violation, with its byte offset and a remedy."),
     "diff": ("tokfmt.cli.diff", "Do two datasets hold the same sequences?"),
     "show": ("tokfmt.cli.show", "Print sequences, as text or as ids."),
+    "recipe": ("tokfmt.cli.recipe", "Mix datasets by weight; say what a mix gives."),
     "index": ("tokfmt.cli.index", "Write the raw index of a JSONL file."),
     "formats": ("tokfmt.cli.formats", "What is supported, and what each format can carry."),
     "completion": ("tokfmt.cli.completion", "Print the completion script of a shell."),
 }
 
 
-_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-_MOMENT = 0.01  # seconds
+_VERDICTS = ("check", "stats", "diff")
+"""Commands whose exit code says what was found: nobody knows, when the reader of stdout left before the end."""
 
-
-class Interrupted(BaseException):
-    """A signal asked the process to end; cleaning up goes first."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
+_COMPLETE = "_TOKFMT_COMPLETE"
 
 
 class LazyGroup(click.Group):
@@ -85,48 +85,100 @@ def cli() -> None:
 
 def run(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no matrix is multiplied here; its threads spin at first
+    _tune_interpreter()
     words = list(sys.argv[1:] if args is None else args)
-    sys.unraisablehook = _not_lost
-    _listen()
+    warnings.showwarning = _noted
+    streams.open_streams(words)
+    signals.listen()
     try:
         code = _run(words)
-        _deaf()  # what is left is leaving
-    except BrokenPipeError:
-        code = _reader_gone()
-    except (Interrupted, click.Abort, KeyboardInterrupt) as stop:
+        signals.leave(code)
+    except (signals.Interrupted, click.Abort, KeyboardInterrupt) as stop:
         code = _stopped(stop, words)
-    # worker threads may still hold a read; everything that matters is on disk by now
-    with contextlib.suppress(BrokenPipeError, ValueError):
-        sys.stdout.flush()
-    sys.exit(code)
+    streams.settle()
+    sys.exit(code)  # worker threads may still hold a read; everything that matters is on disk by now
+
+
+def _tune_interpreter() -> None:
+    """What this process wants of Python and of libraries, before any of them is imported.
+
+    No matrix is multiplied here, and the threads of OpenBLAS spin at first. Nothing that is started from here, by
+    whatever library, imports from the current directory: what lies beside the data is no module.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ["PYTHONSAFEPATH"] = "1"
+
+
+def _noted(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: object = None,
+    line: str | None = None,
+) -> None:
+    """Print the warning that a format of another package was left out as a note; others as Python does."""
+    del file
+    if issubclass(category, PluginWarning):
+        note(message)
+    else:
+        click.echo(warnings.formatwarning(message, category, filename, lineno, line), err=True, nl=False)
 
 
 def _run(words: list[str]) -> int:
-    from tokfmt.core.errors import TokfmtError
+    try:
+        code = _invoke(words)
+        streams.flush()
+    except streams.ReaderGone:
+        streams.silence()
+        owed = words[0] in _VERDICTS or (words[0] == "convert" and "-" in words)  # a verdict, or the data itself
+        return 128 + signal.SIGPIPE if owed else 0
+    except streams.StdoutError as error:
+        streams.silence()
+        return _fail(str(error), error.exit_code, words, {})
+    return code
 
+
+def _invoke(words: list[str]) -> int:
+    """Run a command; every error but those of stdout becomes a line and an exit code."""
     debug = "--debug" in words
     try:
-        result = cli.main(words, prog_name="tokfmt", standalone_mode=False)
+        result = _called(words)
     except click.exceptions.Exit as leave:
         return leave.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else error.format_message(), err=True)
+        return 2
     except click.ClickException as error:
         return _fail(error.format_message(), 2, words, {"type": "UsageError"})
-    except (click.Abort, BrokenPipeError):
+    except (click.Abort, KeyboardInterrupt, signals.Interrupted, streams.ReaderGone, streams.StdoutError):
         raise
-    except SystemExit:  # what click makes of a broken pipe, and of nothing else here
-        raise BrokenPipeError from None
     except TokfmtError as error:
         _trace(debug)
         text = ". ".join((str(error), *getattr(error, "__notes__", ())))
         return _fail(text, error.exit_code, words, {"type": type(error).__name__, **error.facts()})
     except MemoryError:
         return _fail("out of memory", 4, words, {"type": "MemoryError"})
-    except Exception as error:  # noqa: BLE001 - a traceback reaching a user is a bug, and so is whatever led here
+    except BaseException as error:  # noqa: BLE001 - a library's exit, a panic in Rust: none is an Exception
+        if isinstance(error, SystemExit) and _COMPLETE in os.environ:  # click's way to end a completion
+            return int(error.code or 0)
         _trace(debug)
         text = f"unexpected {type(error).__name__}: {error}. This is a bug in tokfmt; --debug shows where"
         return _fail(text, 70, words, {"type": type(error).__name__})
     return result if isinstance(result, int) else 0
+
+
+def _called(words: list[str]) -> Any:
+    """What the command returns."""
+    try:
+        return cli.main(words, prog_name="tokfmt", standalone_mode=False)
+    except Exception as error:
+        stop = signals.behind(error)
+        if stop is not None:  # what falls over while everything is taken down says nothing new
+            raise stop from error
+        if isinstance(error, ModuleNotFoundError):
+            raise missing_package(error, f"tokfmt {words[0]}") from error
+        raise
 
 
 def _trace(debug: bool) -> None:
@@ -138,52 +190,22 @@ def _trace(debug: bool) -> None:
 
 
 def _stopped(stop: BaseException, words: list[str]) -> int:
-    number = stop.number if isinstance(stop, Interrupted) else signal.SIGINT
+    number = stop.number if isinstance(stop, signals.Interrupted) else signal.SIGINT
+    signals.leave(128 + number)
     left = " ".join(getattr(stop, "__notes__", ())) or "nothing was left behind"
     text = f"interrupted by {signal.Signals(number).name}; {left[0].lower()}{left[1:]}"
     return _fail(text, 128 + number, words, {})
 
 
 def _fail(message: str, code: int, words: list[str], facts: Mapping[str, Any]) -> int:
-    _deaf()
-    line = " ".join(message.split())
-    if "--json" in words:
+    line = printable(" ".join(message.split()))
+    click.echo(f"tokfmt: error: {line}", err=True)
+    if streams.output_of(words) == "json":
         import json
 
-        click.echo(json.dumps({"schema": "tokfmt.error/1", "error": {"message": line, "exit_code": code, **facts}}))
-    click.echo(f"tokfmt: error: {line}", err=True)
+        error = {"message": line, "exit_code": code, **facts}
+        try:
+            click.echo(json.dumps({"schema": "tokfmt.error/1", "error": error}, default=str))
+        except (streams.ReaderGone, streams.StdoutError):  # the line above has said it
+            streams.silence()
     return code
-
-
-def _listen() -> None:
-    for number in _ENDING:
-        signal.signal(number, _interrupt)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    _deaf()
-    raise Interrupted(number)
-
-
-def _deaf() -> None:
-    """Once is enough: a second signal must not disturb the cleaning up, nor the leaving."""
-    for number in _ENDING:
-        signal.signal(number, signal.SIG_IGN)
-
-
-def _not_lost(caught: sys.UnraisableHookArgs) -> None:
-    """Python drops what is raised in a finalizer or a callback of its own: a signal is sent again a moment later."""
-    stop = caught.exc_value
-    if not isinstance(stop, Interrupted):
-        sys.__unraisablehook__(caught)
-        return
-    _listen()
-    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(stop.number))
-    signal.setitimer(signal.ITIMER_REAL, _MOMENT)
-
-
-def _reader_gone() -> int:
-    """Whoever read our output has had enough (`| head`): leave quietly."""
-    sink = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(sink, sys.stdout.fileno())
-    return 0

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from tokfmt.ops.source.request import SourceRequest
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -15,10 +21,43 @@ def examples(*lines: str) -> str:
     return "\b\n" + "\n".join(("Examples:" if len(lines) > 1 else "Example:", *(f"  {line}" for line in lines)))
 
 
+class Grouped(click.Option):
+    """An option with a heading of the help that it stands under."""
+
+    def __init__(self, *names: Any, group: str = "", **how: Any) -> None:
+        super().__init__(*names, **how)
+        self.group = group
+
+
+class Command(click.Command):
+    """A command whose help lists its own options first, then those of each group."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each group."""
+        groups: dict[str, list[tuple[str, str]]] = {"": []}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and isinstance(param, click.Option):
+                name = "Output" if "--help" in param.opts else getattr(param, "group", "")
+                groups.setdefault(name, []).append(record)
+        for name, records in groups.items():
+            if not records:
+                continue
+            with formatter.section(f"{name} options" if name else "Options"):
+                formatter.write_dl(records)
+
+
 class Count(click.ParamType[Any]):
-    """A whole number as people write it: 4096, 1_000_000, 1e6, 10M, 4Ki."""
+    """A whole number as people write it: 4096, 1_000_000, 1e6, 10M, 4Ki.
+
+    Args:
+        least, most: What it may be, when there are bounds.
+    """
 
     name = "number"
+
+    def __init__(self, least: int | None = None, most: int | None = None) -> None:
+        self.least, self.most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         from tokfmt.core.errors import OptionError
@@ -27,9 +66,14 @@ class Count(click.ParamType[Any]):
         if isinstance(value, int):
             return value
         try:
-            return parse_count(value)
+            number = parse_count(value)
         except OptionError as error:
             self.fail(str(error), param, ctx)
+        if self.most is not None and not (self.least or 0) <= number <= self.most:
+            self.fail(f"expected {self.least or 0:,} to {self.most:,}, found {number:,}.", param, ctx)
+        if self.least is not None and number < self.least:
+            self.fail(f"expected at least {self.least:,}, found {number:,}.", param, ctx)
+        return number
 
 
 class Eos(Count):
@@ -40,10 +84,7 @@ class Eos(Count):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "none":
             return value
-        number = super().convert(value, param, ctx)
-        if number < 0:
-            self.fail(f"a token id is not negative: {value}", param, ctx)
-        return number
+        return super().convert(value, param, ctx)
 
 
 class Words(click.Choice[str]):
@@ -64,6 +105,94 @@ class ExecutorName(Words):
         return value if str(value).startswith("dask:") else super().convert(value, param, ctx)
 
 
+class Known(click.ParamType[str]):
+    """A word out of a set that is looked up to complete it only: whoever takes the word says what it is not.
+
+    Args:
+        name: What is shown in the help.
+        words: Of the context, which has what was typed before.
+    """
+
+    def __init__(self, name: str, words: Callable[[click.Context], Iterable[str]]) -> None:
+        self.name, self._words = name, words
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Those that begin with what was typed."""
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(word) for word in self._words(ctx) if word.startswith(incomplete)]
+
+
+def _formats(ctx: click.Context) -> Iterable[str]:
+    from tokfmt import registry
+
+    return registry.names()
+
+
+def _drops(ctx: click.Context) -> Iterable[str]:
+    from tokfmt.ops.source.request import drop_words
+
+    return drop_words()
+
+
+def _codes(ctx: click.Context) -> Iterable[str]:
+    from tokfmt.ops.check.codes import all_codes
+
+    return ["all", *all_codes()]
+
+
+def _themes(ctx: click.Context) -> Iterable[str]:
+    from textual.theme import BUILTIN_THEMES
+
+    return sorted(BUILTIN_THEMES)
+
+
+def _options_of(parameter: str, kind: str) -> Callable[[click.Context], Iterable[str]]:
+    """Options of the format that a parameter names, or of all."""
+
+    def words(ctx: click.Context) -> Iterable[str]:
+        from tokfmt import registry
+        from tokfmt.core.options import described
+
+        chosen = ctx.params.get(parameter)
+        found = [registry.get(chosen)] if chosen in registry.names() else registry.formats()
+        return dict.fromkeys(f"{one['name']}=" for format_ in found for one in described(getattr(format_, kind)))
+
+    return words
+
+
+FORMAT = Known("format", _formats)
+DROP = Known("name", _drops)
+CODE = Known("code", _codes)
+THEME = Known("name", _themes)
+READ_OPTION = Known("key=value", _options_of("from_format", "read_options"))
+WRITE_OPTION = Known("key=value", _options_of("to_format", "write_options"))
+PLACE = click.Path()
+"""A file or a directory, which shells complete; whether it is there is the command's business."""
+
+
+running = partial(click.option, cls=Grouped, group="Running")
+source = partial(click.option, cls=Grouped, group="Reading")
+output = partial(click.option, cls=Grouped, group="Output")
+
+
+def workers(text: str = "") -> Callable[[F], F]:
+    """--jobs, -j."""
+    said = f"How many workers there are. Default: one a core.{text}"
+    return running("-j", "--jobs", type=Count(1, 1024), metavar="N", help=said)
+
+
+def tokenizer(text: str) -> Callable[[F], F]:
+    """--tokenizer; `text`: what it does."""
+    return click.option("--tokenizer", type=PLACE, metavar="NAME|DIR|FILE", help=text)
+
+
+def output_format(text: str) -> Callable[[F], F]:
+    """--output-format; `text`: what the three are."""
+    kinds = Words(["text", "json", "github"])
+    return click.option("--output-format", type=kinds, default="text", show_default=True, help=text)
+
+
 class Part(click.ParamType[Any]):
     """`I/N`: number I, from 0, of N."""
 
@@ -79,28 +208,66 @@ class Part(click.ParamType[Any]):
 def common(function: F) -> F:
     """--json, --quiet and --debug."""
     for option in (
-        click.option("--debug", is_flag=True, help="Show the traceback of an error."),
-        click.option("-q", "--quiet", is_flag=True, help="No progress, no notes."),
-        click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout."),
+        output("--debug", is_flag=True, help="Show the traceback of an error."),
+        output("-q", "--quiet", is_flag=True, help="Print no progress and no notes."),
+        output("--json", "as_json", is_flag=True, help="Print one JSON document on stdout, errors too."),
     ):
         function = option(function)
     return function
 
 
+def requested(paths: Iterable[Any], given: Mapping[str, Any], **other: Any) -> SourceRequest:
+    """What the options of `reading` say of some paths.
+
+    Args:
+        paths: Files and directories.
+        given: The options' values by name; others may be among them.
+        other: What is said otherwise.
+    """
+    from tokfmt.core.options import given_options
+    from tokfmt.ops.source.request import SourceRequest, check_drops
+
+    said = {
+        "format": given["from_format"],
+        "options": given_options(given["from_options"]),
+        "drop": check_drops(given["drop"]),
+        **{name: given[name] for name in ("eos", "text_field", "split", "recursive", "ignore_manifest")},
+    }
+    return SourceRequest(tuple(paths), **{**said, **other})
+
+
 def reading(function: F) -> F:
-    """How to read a source: --from, --from-opt, --eos, --split, --text-field."""
+    """How to read a source: which format and options, what of it, and what may be given up or left unheeded."""
     for option in (
-        click.option("--text-field", metavar="PATH", help="Dotted path of the text in JSON records (default: text)."),
-        click.option(
+        source("--ignore-manifest", is_flag=True, help="Go on where a manifest contradicts its dataset, without it."),
+        source("--recursive", is_flag=True, help="Of a directory, read the directories below it as well."),
+        source(
+            "--drop", multiple=True, type=DROP, metavar="NAME", help="Accept a loss by its name; the refusal prints it."
+        ),
+        source(
+            "--text-field", metavar="PATH", help="Where the text is in JSON records, as a dotted path. Default: text."
+        ),
+        source(
             "--split",
             metavar="NAME",
-            help="Split to read or write, where a format has splits; convert: NAME=SHARE,... deals out to several.",
+            help="Which split to read, where a format has splits. convert writes several: NAME=SHARE,...",
         ),
-        click.option("--eos", type=Eos(), help="Id of the separator, or none. Default: found out, and said."),
-        click.option(
-            "--from-opt", "from_options", multiple=True, metavar="KEY=VALUE", help="A source format's option."
+        source("--eos", type=Eos(0), help="Which id separates sequences, or none. Default: it is found out, and said."),
+        source(
+            "--from-opt",
+            "from_options",
+            multiple=True,
+            type=READ_OPTION,
+            metavar="KEY=VALUE",
+            help="Set an option of the sources' format; tokfmt formats NAME lists them.",
         ),
-        click.option("--from", "from_format", metavar="FORMAT", help="Format of the sources. Default: by content."),
+        source(
+            "--from",
+            "from_format",
+            type=FORMAT,
+            metavar="FORMAT",
+            help="Which format the sources are of. Default: it is told by content.",
+        ),
     ):
         function = option(function)
     return function

@@ -1,17 +1,29 @@
-"""`tokfmt show`."""
+"""`tokfmt show`: sequences as they are read, rows of samples as they are stored, the parts of files field by field."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
+import shutil
 import sys
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokfmt.cli.parameters import Count, common, examples, reading
-from tokfmt.cli.show_raw import show_raw
-from tokfmt.cli.show_samples import show_samples
+from tokfmt.cli.console import Watcher, document, note
+from tokfmt.cli.parameters import PLACE, Command, Count, F, Grouped, common, examples, reading, requested, tokenizer
+from tokfmt.cli.show_step import Printing, show_step
+from tokfmt.core.errors import printable
+from tokfmt.core.text_format import counted, shortened, visible
+
+if TYPE_CHECKING:
+    from tokfmt.core.protocols import Field, Section
+    from tokfmt.ops.look.parts import HexRow, Raw
+    from tokfmt.ops.look.samples import Sample, SampleView
+    from tokfmt.ops.look.show import Shown
 
 _EPILOG = examples(
     "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin",
@@ -21,13 +33,22 @@ _EPILOG = examples(
     "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin token:464,2068",
     "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin 'len>100'",
     "tokfmt show fixtures/text/corpus.jsonl 0:3 --tokenizer fixtures/tokenizer",
-    "tokfmt show fixtures/text/corpus.jsonl \"text:'(?i)the end'\"",
+    "tokfmt show fixtures/text/corpus.jsonl \"text:'(?i)a whale'\"",
     "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin --raw",
     "tokfmt show fixtures/hdf5/padded_eos 0:2 --samples",
+    "tokfmt show fixtures/recipe/mix.toml --step 1 --batch-size 2",
 )
 
 
-class _Selecting(click.Command):
+_OF_STEPS = ("step", "batch_size", "rank", "world", "sample")
+
+
+def _of_recipe(name: str, kind: Count, metavar: str, told: str) -> Callable[[F], F]:
+    """An option about the steps of a recipe."""
+    return click.option(name, cls=Grouped, group="Recipe", type=kind, metavar=metavar, help=told)
+
+
+class _Selecting(Command):
     """A command whose arguments may begin with a minus and a digit (`-3:`), which no option does."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -36,36 +57,48 @@ class _Selecting(click.Command):
 
 
 @click.command("show", cls=_Selecting, epilog=_EPILOG, no_args_is_help=True)
-@click.argument("path")
+@click.argument("path", type=PLACE)
 @click.argument("selection", required=False, metavar="[SEL]")
-@click.option("--tokenizer", metavar="NAME|DIR|FILE", help="Shows text beside ids; tokenizes text sources.")
+@tokenizer("Shows text beside ids; tokenizes text sources.")
 @click.option("--ids", "only_ids", is_flag=True, help="Ids only.")
 @click.option("--text", "only_text", is_flag=True, help="Text only.")
 @click.option("--full", is_flag=True, help="Do not shorten on a terminal.")
 @click.option("--samples", "rows", is_flag=True, help="Rows as stored: input_ids, mask and labels.")
 @click.option("--raw", is_flag=True, help="Header, index and bytes, annotated; damaged files too.")
-@click.option("--seed", type=Count(), default=0, show_default=True, help="Of random:N.")
+@click.option("--seed", type=Count(), default=0, show_default=True, help="What random:N draws by.")
 @click.option(
     "--limit",
-    type=Count(),
+    type=Count(0),
     metavar="N",
     help="At most so many sequences; 0: all. Default: 10 of a search, else all. With --raw: fields of a part (12).",
 )
+@_of_recipe("--step", Count(0), "S", "The samples of a step, from 0.")
+@_of_recipe("--batch-size", Count(1), "B", "Samples of a step, over all ranks.")
+@_of_recipe("--rank", Count(0), "R", "Of a step, what this rank takes.")
+@_of_recipe("--world", Count(1), "W", "Ranks there are.")
+@_of_recipe("--sample", Count(), "K", "One sample, and what it is made of.")
 @reading
 @common
 def command(path: str, selection: str | None, **given: Any) -> None:
     """Print sequences; the first five, or those that SEL selects.
 
-    SEL is a number (5, -1), a range (0:10, -3:), random:5, or a search: token:50256, token:464,3290 (a run of ids),
+    SEL is a number (5, -1), a range (0:10, -3:), random:5, or a search: token:464, token:464,3290 (a run of ids),
     text:'regex' (of the decoded text), len>4096, len==0, 10<len<20.
+    A search that finds nothing says so, and exits with 0.
+
+    Of a recipe, --step and --sample show which parts of which sequences the model sees.
     """
-    from tokfmt.cli.console import Watcher
-    from tokfmt.cli.show_sequences import write_json
-    from tokfmt.ops.show import show
+    from tokfmt.ops.look.show import show
 
     only_ids, only_text, full = given.pop("only_ids"), given.pop("only_text"), given.pop("full")
     quiet, as_json = given.pop("quiet"), given.pop("as_json")
     given.pop("debug")
+    asked = {name: given.pop(name) for name in _OF_STEPS}
+    if any(value is not None for value in asked.values()):
+        show_step(path, selection, asked, given, Printing(only_ids, only_text, full, quiet, as_json))
+        return
+    if given["raw"] and selection is not None:
+        raise click.UsageError(f"--raw shows files, not sequences: leave {selection.strip()!r} out")
     if given.pop("raw"):
         show_raw(path, given, limit=given["limit"], as_json=as_json, quiet=quiet)
         return
@@ -74,14 +107,12 @@ def command(path: str, selection: str | None, **given: Any) -> None:
         return
     if only_text and not given["tokenizer"] and not _may_be_text(path):
         raise click.UsageError("--text needs --tokenizer")
-    if given["limit"] is not None and given["limit"] < 0:
-        raise click.UsageError(f"--limit {given['limit']}: expected 0 (all) or more")
     # on a terminal a bar would run into what is printed
-    with Watcher(quiet=quiet or sys.stdout.isatty()) as watcher:
+    with Watcher(quiet=quiet or _terminal()) as watcher:
         preview = show(path, selection, progress=watcher, **given)
         if as_json:
             facts = {f.name: getattr(preview, f.name) for f in dataclasses.fields(preview)}
-            write_json({name: fact for name, fact in facts.items() if name not in ("shown", "cut")}, preview.shown)
+            _write_json({name: fact for name, fact in facts.items() if name not in ("shown", "cut")}, preview.shown)
             return
         print_preview(preview, only_ids=only_ids, only_text=only_text, quiet=quiet, full=full)
 
@@ -90,27 +121,26 @@ def print_preview(
     preview: Any, *, only_ids: bool = False, only_text: bool = False, quiet: bool = False, full: bool = False
 ) -> None:
     """The heading and the notes on stderr, the sequences on stdout."""
-    from tokfmt.cli.show_sequences import Style, write_sequence
-
     if not quiet:
         click.echo(_heading(preview), err=True)
-        for note in preview.notes:
-            click.echo(f"note: {note}", err=True)
-    style = Style(only_ids, only_text, sys.stdout.isatty() and not full)
+        for text in preview.notes:
+            note(text)
+    terminal = _terminal()
+    style = _Style(only_ids, only_text, terminal and not full, shutil.get_terminal_size().columns if terminal else 0)
     count = 0
     for count, shown in enumerate(preview.shown, 1):
         if count > 1 and not style.bare:
             click.echo()
-        write_sequence(shown, style)
+        _write_sequence(shown, style)
     if not quiet:
         _tell_end(preview, count)
 
 
 def _tell_end(preview: Any, count: int) -> None:
     if not count:
-        click.echo("nothing found" if preview.sequences else "no sequences", err=True)
+        click.echo("no sequences" if preview.sequences == 0 else "nothing found", err=True)
     if preview.cut() is not None:
-        click.echo(f"note: stopped after {preview.cut():,}; --limit N goes on, --limit 0 shows all", err=True)
+        note(f"stopped after {preview.cut():,}; --limit N goes on, --limit 0 shows all")
 
 
 def _may_be_text(path: str) -> bool:
@@ -120,18 +150,513 @@ def _may_be_text(path: str) -> bool:
 
 
 def _heading(preview: Any) -> str:
-    from tokfmt.cli.console import counted
-    from tokfmt.core.errors import printable
-
-    parts = [counted(preview.sequences, "sequence" if preview.tokens is not None else "record")]
+    parts = []
+    if preview.sequences is not None:
+        parts.append(counted(preview.sequences, "sequence" if preview.tokens is not None else "record"))
     if preview.tokens is not None:
         parts.append(counted(preview.tokens, "token"))
     if preview.eos_id is not None:
         parts.append(f"separator {preview.eos_id} ({preview.eos_from})")
     told = {key: value for key, value in preview.extras.items() if value not in (0, -1, None, "", (), [])}
     detail = ", ".join(f"{key.replace('_', ' ')} {_words(value)}" for key, value in told.items())
-    return f"{printable(preview.path)}: {preview.format}{f' ({detail})' if detail else ''}: {', '.join(parts)}"
+    what = f"{printable(preview.path)}: {preview.format}{f' ({detail})' if detail else ''}"
+    return ": ".join(filter(None, (what, ", ".join(parts))))
 
 
 def _words(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+
+
+def _terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+# sequences
+
+_LINES = 3  # of a sequence on a terminal; everything when piped or with --full
+_MARK = {"bold": True, "reverse": True}
+
+_Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """What to print.
+
+    Attributes:
+        only_ids, only_text: One kind, bare, for pipes.
+        short: Cut to what fits on a terminal.
+        width: Columns of the terminal, for ids to be folded between them; 0 when there is none.
+    """
+
+    only_ids: bool
+    only_text: bool
+    short: bool
+    width: int = 0
+
+    @property
+    def bare(self) -> bool:
+        """Without headings."""
+        return self.only_ids or self.only_text
+
+
+def _write_sequence(shown: Shown, style: _Style) -> None:
+    """Print one sequence: bare when one kind was asked for, else headed."""
+    has_ids = shown.look.reader is not None
+    if not style.bare:
+        heading = counted(shown.length, "token" if has_ids else "character")
+        if shown.found is not None:
+            heading += f", found at {shown.found[0]:,}..{shown.found[1]:,}"
+        click.echo(click.style(f"#{shown.index}", bold=True) + click.style(f"  {heading}", dim=True))
+    if has_ids and not style.only_text:
+        _write(_ids(shown, style), shown, style)
+    if (shown.record is not None or shown.look.decoder is not None) and not style.only_ids:
+        _write(_text(shown, style), shown, style)
+
+
+def _write(pieces: Iterator[str], shown: Shown, style: _Style) -> None:
+    wrote = False
+    for piece in pieces:
+        click.echo(piece, nl=False)
+        wrote = wrote or bool(piece)
+    if wrote or style.bare:
+        click.echo()
+
+
+def _room() -> int:
+    return (shutil.get_terminal_size().columns - 2) * _LINES
+
+
+def _visible_part(shown: Shown, style: _Style, fits: int) -> _Span:
+    """The part of a sequence that is read: all, or its beginning, or what is around what was found.
+
+    Args:
+        shown: The sequence.
+        style: How it is printed.
+        fits: Units that fit for sure.
+    """
+    if not style.short:
+        return 0, shown.length
+    start = 0
+    if shown.found is not None and shown.found[1] > fits:
+        start = max(0, shown.found[0] - fits // 2)
+    return start, min(shown.length, start + _room())
+
+
+def _spans(shown: Shown, window: _Span) -> list[tuple[_Span, bool]]:
+    """A window cut at what was found in it, and which part that is."""
+    start, stop = window
+    if shown.found is None:
+        return [(window, False)]
+    a, b = (min(max(p, start), stop) for p in shown.found)
+    return [((start, a), False), ((a, b), True), ((b, stop), False)]
+
+
+def _ids(shown: Shown, style: _Style) -> Iterator[str]:
+    window = _visible_part(shown, style, _room() // 8)
+    taken, room, column = 0, _room(), 0
+    if window[0]:
+        before = f"(+{window[0]:,} tokens) … "
+        column = len(before)
+        yield click.style(before, dim=True)
+    for (a, b), found in _spans(shown, window):
+        for tokens in shown.tokens(a, b):
+            words = tokens.astype(str).tolist()
+            if style.short:
+                words = _fitting(words, room)
+                room -= sum(map(len, words)) + len(words)
+            gap = " " if taken and words else ""
+            text, column = _folded(words, column + len(gap), style.width)
+            if gap and text.startswith("\n"):
+                gap = ""
+            taken += len(words)
+            yield gap + (click.style(text, **_MARK) if found and words else text)
+            if len(words) < len(tokens):
+                yield _left(shown.length - window[0] - taken, "tokens")
+                return
+    if window[0] + taken < shown.length:
+        yield _left(shown.length - window[0] - taken, "tokens")
+
+
+def _folded(words: list[str], column: int, width: int) -> tuple[str, int]:
+    """Words with a blank between them, or a line break where the next would not fit; and the column after them."""
+    if not width:
+        return " ".join(words), 0
+    pieces = list[str]()
+    for word in words:
+        gap = " " if pieces else ""
+        if column + len(gap) + len(word) > width and column:
+            gap, column = "\n", 0
+        pieces.append(gap + word)
+        column += len(word) + (gap == " ")
+    return "".join(pieces), column
+
+
+def _fitting(words: list[str], room: int) -> list[str]:
+    """As many words as there is room for."""
+    for k, word in enumerate(words):
+        room -= len(word) + 1
+        if room < 0:
+            return words[:k]
+    return words
+
+
+def _text(shown: Shown, style: _Style) -> Iterator[str]:
+    color = "green" if not style.bare else None
+    unit = "characters" if shown.record is not None else "tokens"
+    window = _visible_part(shown, style, _room() // 2 if shown.record is not None else _room() // 8)
+    parts = _spans(shown, window)
+    if not style.short:
+        marks = [found for _, found in parts]
+        spans = [span for span, _ in parts]
+        texts = shown.texts(spans)
+        for k, text in enumerate(texts):
+            found = marks[k] if len(spans) > 1 else False
+            yield _styled(text, color, found=found)
+        return
+    if window[0]:
+        yield click.style(f"(+{window[0]:,} {unit}) … ", dim=True)
+    room, lines, printed = _room(), _LINES, 0
+    for k, text in enumerate(shown.texts([span for span, _ in parts])):
+        found = parts[k][1]
+        before = len(parts) > 1 and k == 0
+        kept = _cut(text, room, text.count("\n") + 1 if before else lines)  # what was found is to be seen
+        yield _styled(kept, color, found=found)
+        room, printed = room - len(kept), printed + len(kept)
+        lines -= 0 if before else kept.count("\n")
+        if len(kept) < len(text):
+            yield _left(shown.length - window[0] - printed if shown.record is not None else None, unit)
+            return
+    if window[1] < shown.length:
+        yield _left(shown.length - window[1], unit)
+
+
+def _styled(text: str, color: str | None, *, found: bool) -> str:
+    shown = visible(text)
+    if found and shown:
+        return click.style(shown, fg=color, **_MARK)
+    return click.style(shown, fg=color) if color and shown else shown
+
+
+def _cut(text: str, room: int, lines: int) -> str:
+    return "\n".join(text[: max(0, room)].split("\n")[: max(0, lines)])
+
+
+def _left(count: int | None, unit: str) -> str:
+    many = "--full" if count is None else f"+{count:,} {unit}; --full"
+    return click.style(f" … ({many})", dim=True)
+
+
+def _write_json(facts: dict[str, Any], sequences: Iterator[Shown]) -> None:
+    """One JSON document, written as it is read: no sequence is held whole, nor all of them."""
+    head = json.dumps({"schema": "tokfmt.show/1", **facts}, default=str, indent=2)
+    click.echo(head[:-2] + ',\n  "shown": [', nl=False)
+    count = 0
+    for count, shown in enumerate(sequences, 1):
+        own = {"index": shown.index, "length": shown.length, "found": shown.found}
+        click.echo((",\n    " if count > 1 else "\n    ") + json.dumps(own)[:-1], nl=False)
+        click.echo(', "ids": ' + ("null" if shown.look.reader is None else "["), nl=False)
+        for k, tokens in enumerate(shown.tokens(0, shown.length)):
+            click.echo((", " if k else "") + ", ".join(tokens.astype(str).tolist()), nl=False)
+        click.echo("" if shown.look.reader is None else "]", nl=False)
+        if shown.record is None and shown.look.decoder is None:
+            click.echo(', "text": null}', nl=False)
+            continue
+        click.echo(', "text": "', nl=False)
+        for text in shown.texts([(0, shown.length)]):
+            click.echo(json.dumps(text)[1:-1], nl=False)
+        click.echo('"}', nl=False)
+    click.echo("\n  ]\n}" if count else "]\n}")
+
+
+# --samples: input_ids, mask and labels under each other
+
+_PIPED = 120  # columns, when nobody says how many there are
+_LABEL = 11
+_PIECE = 12  # characters of a token's text
+_BLOCKS = 4  # of columns, on a terminal without --full
+_PADDED = 3  # columns of padding, without --full
+_SHOWN_AS = {" ": "·", "\n": "↵", "\t": "⇥"}
+
+
+def show_samples(
+    path: str, given: dict[str, Any], *, selection: str | None, full: bool, as_json: bool, quiet: bool
+) -> None:
+    """Print rows as they are stored."""
+    from tokfmt.ops.look.samples import samples
+
+    view = samples(requested((path,), given), selection, tokenizer=given["tokenizer"])
+    if as_json:
+        _rows_as_json(view)
+        return
+    if not quiet:
+        click.echo(_rows_heading(view), err=True)
+        for text in view.notes:
+            note(text)
+        if not view.bordered:
+            note("no separator known; --eos ID draws the borders of documents")
+    terminal = _terminal()
+    width = shutil.get_terminal_size((_PIPED, 24)).columns
+    for number, sample in enumerate(view.shown):
+        click.echo(("\n" if number else "") + _row_title(sample))
+        folded = 0 if full else max(0, sample.padding - _PADDED)
+        for k, block in enumerate(_blocks(sample, width, len(sample.ids) - folded)):
+            if terminal and not full and k == _BLOCKS:
+                left = len(sample.ids) - block.first
+                click.echo(click.style(f"… {left:,} more tokens (--full)", dim=True))
+                break
+            click.echo(("\n" if k else "") + "\n".join(block.lines()))
+        else:
+            if folded:
+                click.echo(click.style(f"… {folded:,} more of padding (--full)", dim=True))
+
+
+def _rows_heading(view: SampleView) -> str:
+    told = [counted(view.samples, "sample")]
+    if view.sample_length is not None:
+        told[0] += f" of {counted(view.sample_length, 'token')}"
+    if view.eos_id is not None:
+        told.append(f"separator {view.eos_id} ({view.eos_from})")
+    if view.pad_id is not None:
+        told.append(f"padding {view.pad_id}")
+    return f"{printable(view.path)}: {view.format}: {', '.join(told)}"
+
+
+def _row_title(sample: Sample) -> str:
+    told = [counted(len(sample.ids), "token")]
+    if sample.mask is not None:
+        told.append(f"{int(sample.mask.sum()):,} counted in the loss")
+    if count := int(sample.begins.sum()):
+        told.append(f"{counted(count, 'document')} beginning inside")
+    if sample.padding:
+        told.append(f"{sample.padding:,} of padding")
+    return click.style(f"#{sample.index}", bold=True) + click.style(f"  {', '.join(told)}", dim=True)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """As many columns of a sample as fit side by side.
+
+    Attributes:
+        first: Number of the first.
+        rows: Name, style and cells of each row.
+        widths: Of the columns.
+        borders: Of each column, whether a document begins at it.
+        real: Columns that are no padding.
+    """
+
+    first: int
+    rows: list[tuple[str, str, list[str]]]
+    widths: list[int]
+    borders: list[bool]
+    real: int
+
+    def lines(self) -> Iterator[str]:
+        """The rows as styled text."""
+        for name, colour, cells in self.rows:
+            text = click.style(f"{name:>{_LABEL - 1}} ", dim=True)
+            for k, (cell, width) in enumerate(zip(cells, self.widths, strict=True)):
+                border = click.style("│", fg="yellow") if self.borders[k] else " "
+                dim = k >= self.real or (name == "mask" and cell == "0") or (name == "labels" and cell == "-100")
+                text += border + click.style(cell.rjust(width), fg=colour or None, dim=dim or None)
+                if not any(cells[k + 1 :]) and not any(self.borders[k + 1 :]):
+                    break
+            yield text
+
+
+def _blocks(sample: Sample, room: int, stop: int) -> Iterator[_Block]:
+    rows: list[tuple[str, str, list[str]]] = []
+    if sample.pieces is not None:
+        rows.append(("text", "green", [_piece(piece) for piece in sample.pieces]))
+    rows.append(("input_ids", "", [str(token) for token in sample.ids.tolist()]))
+    if sample.mask is not None:
+        rows.append(("mask", "", [str(flag) for flag in sample.mask.tolist()]))
+    if sample.labels is not None:
+        rows.append(("labels", "cyan", [str(token) for token in sample.labels.tolist()]))
+    widths = [max(map(len, column)) for column in zip(*(cells[:stop] for _, _, cells in rows), strict=True)]
+    real = len(sample.ids) - sample.padding
+    begins, first = sample.begins.tolist(), 0
+    while first < len(widths):
+        last, used = first, _LABEL
+        while last < len(widths) and (last == first or used + widths[last] + 1 <= room):
+            used, last = used + widths[last] + 1, last + 1
+        numbers = [str(first)] + [""] * (last - first - 1)
+        fitted = [max(widths[first], len(numbers[0])), *widths[first + 1 : last]]
+        some = [("position", "", numbers), *((n, c, x[first:last]) for n, c, x in rows)]
+        yield _Block(first, some, fitted, begins[first:last], real - first)
+        first = last
+
+
+def _piece(text: str) -> str:
+    """A token's text in a few characters, white space visible."""
+    shown = printable("".join(_SHOWN_AS.get(char, char) for char in text))
+    return shortened(shown, _PIECE)
+
+
+def _rows_as_json(view: SampleView) -> None:
+    import dataclasses
+
+    facts = {f.name: getattr(view, f.name) for f in dataclasses.fields(view) if f.name != "shown"}
+    shown = []
+    for sample in view.shown:
+        row: dict[str, Any] = {"index": sample.index, "input_ids": sample.ids.tolist()}
+        row["mask"] = None if sample.mask is None else sample.mask.tolist()
+        row["labels"] = None if sample.labels is None else sample.labels.tolist()
+        row["begins"] = sample.begins.nonzero()[0].tolist()
+        row["padding"] = sample.padding
+        if sample.pieces is not None:
+            row["pieces"] = sample.pieces
+        shown.append(row)
+    document("show-samples", {**facts, "shown": shown})
+
+
+# --raw: the parts of files
+
+_FIELDS = 12
+"""Fields of each part shown when nothing else is said."""
+
+_PARTS = 40  # a directory of thousands of files has more, which nobody reads
+_BYTES = 16
+_FEW_BYTES = 8  # on a terminal
+_HEX_ROWS = 4
+_TOGETHER = 1000  # fields aligned with each other
+_AHEAD, _WRONG = 256, 3  # fields beyond the limit that are looked at, and wrong ones of them that are shown
+_COLUMNS = ("offset", "length", "bytes", "field", "value", "meaning")
+
+
+def show_raw(path: str, given: dict[str, Any], *, limit: int | None, as_json: bool, quiet: bool) -> None:
+    """Print the annotated parts of a dataset's files."""
+    from tokfmt.ops.look.parts import sections
+
+    raw = sections(path, format=given["from_format"], options=_options(given))
+    most = _FIELDS if limit is None else limit or sys.maxsize
+    if as_json:
+        _raw_as_json(raw, most)
+        return
+    if not quiet:
+        for text in raw.notes:
+            note(text)
+    terminal = _terminal()
+    for number, section in enumerate(raw.sections[:_PARTS]):
+        shown = min(most, section.count)
+        if number and not section.count:
+            continue
+        click.echo(("" if not number else "\n") + _part_title(section, raw))
+        for first in range(0, max(shown, 1), _TOGETHER):  # an index may have millions
+            (_field_table if terminal else _aligned)(raw, section, section.fields(first, min(first + _TOGETHER, shown)))
+        if (more := section.count - shown) > 0:
+            _beyond(raw, section, shown, more, terminal)
+    if (more := len(raw.sections) - _PARTS) > 0:
+        click.echo(f"\n… {more:,} more parts: name one of the files")
+    _first_bytes(raw)
+
+
+def _beyond(raw: Raw, section: Section, first: int, more: int, terminal: bool) -> None:
+    """How much is left out, and the first of it that is wrong."""
+    wrong = [field for field in section.fields(first, first + _AHEAD) if field.wrong][:_WRONG]
+    said = ", of which these are the first that are wrong" if wrong else ""
+    click.echo(click.style(f"  … {more:,} more (--limit N, 0: all){said}", dim=True))
+    if wrong:
+        (_field_table if terminal else _aligned)(raw, section, wrong)
+
+
+def _options(given: dict[str, Any]) -> list[str]:
+    """What the command line says of reading that is an option of the format."""
+    return list(given["from_options"])
+
+
+def _part_title(section: Section, raw: Raw) -> str:
+    where = "" if section.path == raw.path else f"  {printable(section.path)}"
+    return click.style(printable(section.title), bold=True) + click.style(where, dim=True)
+
+
+def _field_cells(raw: Raw, section: Section, field: Field, most: int) -> list[str]:
+    data = _field_bytes(raw, section, field, most)
+    shown = data.hex(" ") + (" …" if field.length > len(data) > 0 else "")
+    offset = "" if field.offset is None else f"{field.offset:,}"
+    if field.path is not None and field.path not in (section.path, raw.path) and field.offset is not None:
+        offset = f"{printable(field.path.name)}:{offset}"
+    words = (printable(text) for text in (field.name, field.value, field.meaning))
+    return [offset, f"{field.length:,}" if field.length else "", shown, *words]
+
+
+def _field_bytes(raw: Raw, section: Section, field: Field, most: int) -> bytes:
+    from tokfmt.core.errors import FormatError
+
+    try:
+        return raw.bytes_of(section, field, most)
+    except FormatError:  # that it cannot be read is what the field itself says
+        return b""
+
+
+def _aligned(raw: Raw, section: Section, fields: Sequence[Field]) -> None:
+    """Aligned text; a `!` before what is wrong."""
+    rows = [list(_COLUMNS), *(_field_cells(raw, section, field, _BYTES) for field in fields)]
+    widths = [max(len(row[k]) for row in rows) for k in range(len(_COLUMNS))]
+    marks = [" ", *("!" if field.wrong else " " for field in fields)]
+    for mark, row in zip(marks, rows, strict=True):
+        cells = [
+            cell.rjust(width) if k < 2 else cell.ljust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        click.echo(f"{mark} {'  '.join(cells)}".rstrip())
+
+
+def _field_table(raw: Raw, section: Section, fields: Sequence[Field]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    room = shutil.get_terminal_size().columns
+    most = _BYTES if room >= 160 else _FEW_BYTES if room >= 110 else 4
+    rows = [_field_cells(raw, section, field, most) for field in fields]
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
+    table.add_column("")
+    for k, name in enumerate(_COLUMNS):
+        if any(row[k] for row in rows):
+            table.add_column(name, justify="right" if k < 2 else "left", no_wrap=k < 4, overflow="fold")
+    for field, row in zip(fields, rows, strict=True):
+        styles = ("cyan", "dim", "magenta", "bold", "red" if field.wrong else "", "red" if field.wrong else "dim")
+        cells = [Text(cell, style) for k, (cell, style) in enumerate(zip(row, styles, strict=True)) if _used(rows, k)]
+        table.add_row(Text("!" if field.wrong else " ", "bold red"), *cells)
+    Console(width=room, highlight=False).print(table)
+
+
+def _used(rows: Sequence[Sequence[str]], column: int) -> bool:
+    return any(row[column] for row in rows)
+
+
+def _first_bytes(raw: Raw) -> None:
+    if not raw.path.is_file():
+        return
+    click.echo("\n" + click.style("first bytes", bold=True))
+    for line in hex_lines(raw.hex_rows(raw.path, 0, _HEX_ROWS)):
+        click.echo(line)
+
+
+def hex_lines(rows: Sequence[HexRow]) -> Iterator[str]:
+    """Rows of a hex view as text: offset, bytes, printable characters."""
+    for row in rows:
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row.data)
+        yield f"  {row.offset:08x}  {row.data[:8].hex(' '):23}  {row.data[8:].hex(' '):23}  {text}".rstrip()
+
+
+def _raw_as_json(raw: Raw, most: int) -> None:
+    found = []
+    for section in raw.sections:
+        fields = [
+            {
+                "name": field.name,
+                "path": str(field.path or section.path),
+                "offset": field.offset,
+                "length": field.length,
+                "bytes": _field_bytes(raw, section, field, _BYTES).hex(),
+                "value": field.value,
+                "meaning": field.meaning,
+                "wrong": field.wrong,
+            }
+            for field in section.fields(0, min(most, section.count))
+        ]
+        found.append({"title": section.title, "path": str(section.path), "count": section.count, "fields": fields})
+    facts = {"path": str(raw.path), "format": raw.format, "notes": list(raw.notes), "sections": found}
+    document("show-raw", facts)

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokfmt.cli.parameters import Count, ExecutorName, Words, common, examples, reading
+from tokfmt.cli.console import Watcher, note
+from tokfmt.cli.parameters import (
+    PLACE,
+    Command,
+    Count,
+    Words,
+    common,
+    examples,
+    output_format,
+    reading,
+    requested,
+    running,
+    tokenizer,
+    workers,
+)
+from tokfmt.cli.streams import annotate
+from tokfmt.core.errors import printable
+
+if TYPE_CHECKING:
+    from tokfmt.core.publish import Staging
+    from tokfmt.ops.stats import Report, StatsRequest
+    from tokfmt.ops.stats.expect import Unmet
 
 _EPILOG = examples(
     "tokfmt stats fixtures/modalities/D_2byte_gpt2.pbin",
@@ -17,137 +41,166 @@ _EPILOG = examples(
 )
 
 
-@click.command("stats", epilog=_EPILOG, no_args_is_help=True)
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--tokenizer", metavar="NAME|DIR|FILE", help="Spells ids, knows the vocabulary, tokenizes text sources.")
+@click.command("stats", cls=Command, epilog=_EPILOG, no_args_is_help=True)
+@click.argument("paths", nargs=-1, required=True, type=PLACE, metavar="PATH...")
+@tokenizer("Spells ids, knows the vocabulary, tokenizes text sources.")
 @click.option(
-    "--vocab-size", type=Count(), help="To tell how much of a vocabulary occurs, and which ids are beyond it."
+    "--vocab-size", type=Count(1), help="To tell how much of a vocabulary occurs, and which ids are beyond it."
 )
-@click.option("--seq-len", type=Count(), help="Tokens in a sample: what packing to that length would cost.")
+@click.option("--seq-len", type=Count(1), help="Tokens in a sample: what packing to that length would cost.")
 @click.option("--no-duplicates", is_flag=True, help="Do not look for equal sequences (24 bytes of memory a sequence).")
-@click.option("--sample", type=Count(), metavar="N", help="Look at N sequences only; figures are estimates.")
-@click.option("--seed", type=Count(), default=0, show_default=True, help="Of the choice of the sample.")
-@click.option("--expect", "expected", multiple=True, metavar="'KEY OP VALUE'", help="What must hold, or exit with 1.")
-@click.option("--baseline", metavar="OLD.json", help="An earlier document of --json to compare with.")
-@click.option("--tolerance", default="0", metavar="1%", show_default=True, help="How far from the baseline is fine.")
-@click.option("--drop", multiple=True, metavar="NAME", help="What may be given up in reading, such as invalid-lines.")
 @click.option(
-    "--output-format",
-    type=Words(("text", "json", "github")),
-    default="text",
-    show_default=True,
-    help="A table, one JSON document, or the table and annotations for GitHub Actions.",
+    "--sample", type=Count(1), metavar="N", help="Look at about N sequences of each PATH only: figures are estimates."
 )
-@click.option("--html", metavar="PAGE.html", help="Write one self-contained page with plots, replacing an older one.")
-@click.option("--jobs", type=Count(), help="Workers. Default: one a core.")
 @click.option(
+    "--seed",
+    type=Count(0),
+    default=0,
+    show_default=True,
+    help="Which sample --sample draws: the same seed, the same one.",
+)
+@click.option(
+    "--expect",
+    "expected",
+    multiple=True,
+    metavar="'KEY OP VALUE'",
+    help="What must hold, such as 'max_id < 50257'; else the exit code is 1. Repeatable.",
+)
+@click.option("--baseline", type=PLACE, metavar="OLD.json", help="An earlier document of --json to compare with.")
+@click.option(
+    "--tolerance",
+    default="0",
+    metavar="PERCENT",
+    show_default=True,
+    help="How far from --baseline a value may be, such as 1%.",
+)
+@output_format("A table, one JSON document, or the table and annotations for GitHub Actions.")
+@click.option(
+    "--html",
+    type=PLACE,
+    metavar="PAGE.html",
+    help="Write one self-contained page with plots; an older one is replaced, and nothing else.",
+)
+@workers()
+@running(
     "--executor",
-    type=ExecutorName(("serial", "threads", "processes", "dask")),
+    type=Words(("serial", "threads", "processes", "dask")),
     default="threads",
-    help="Where they run.",
+    show_default=True,
+    help="Where tasks run; dask is worker processes of this machine.",
 )
 @reading
 @common
-def command(paths: tuple[str, ...], **given: Any) -> int:
+def command(
+    paths: tuple[str, ...],
+    *,
+    tokenizer: str | None,
+    vocab_size: int | None,
+    seq_len: int | None,
+    no_duplicates: bool,
+    sample: int | None,
+    seed: int,
+    expected: Sequence[str],
+    baseline: str | None,
+    tolerance: str,
+    output_format: str,
+    html: str | None,
+    jobs: int | None,
+    executor: str,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+    **reading: Any,
+) -> int:
     """Counts, lengths, vocabulary and duplicates of datasets of any format.
 
     Each PATH is a dataset. --expect names the keys of --json, dotted, such as tokens, max_id, lengths.p50,
-    duplicates.share; total.tokens is that of all datasets together. Values are written like 1e6, 10M or 1%.
+    duplicates.share; total.tokens is that of all datasets together. Values are written like 1e6, 10M or 1%. A PATH that
+    cannot be read is named (exit code 3), the others are told.
     """
-    from tokfmt.cli.console import Watcher
-    from tokfmt.ops.stats import stats
-    from tokfmt.ops.stats.baseline import deviations, parse_tolerance, read_baseline
-    from tokfmt.ops.stats.expectations import parse_expectation, unmet
+    from tokfmt.ops.stats import StatsRequest, stats
+    from tokfmt.ops.stats.expect import deviations, parse_expectation, parse_tolerance, read_baseline, unmet
 
-    expected = [parse_expectation(text) for text in given["expected"]]
-    tolerance = parse_tolerance(given["tolerance"])
-    before = read_baseline(given["baseline"]) if given["baseline"] is not None else None
-    with Watcher(quiet=given["quiet"]) as watcher:
-        report = stats(_request(paths, given), watcher)
-    failed = unmet(report, expected)
-    changed = deviations(report, before, tolerance) if before is not None else []
-    if given["html"] is not None:
-        _write_page(report, paths, given)
-    _print(report, failed + changed, given)
-    return 1 if failed or changed else 0
-
-
-def _request(paths: tuple[str, ...], given: dict[str, Any]) -> Any:
-    from tokfmt.ops.sources import SourceRequest, check_drops
-    from tokfmt.ops.stats import StatsRequest
-
-    return StatsRequest(
-        SourceRequest(
-            paths,
-            given["from_format"],
-            given["eos"],
-            given["from_options"],
-            given["text_field"],
-            given["split"],
-            check_drops(given["drop"]),
-        ),
-        tokenizer=given["tokenizer"],
-        vocab_size=given["vocab_size"],
-        seq_len=given["seq_len"],
-        duplicates=not given["no_duplicates"],
-        sample=given["sample"],
-        seed=given["seed"],
-        jobs=given["jobs"],
-        executor=given["executor"],
-    )
+    expectations, allowed = [parse_expectation(text) for text in expected], parse_tolerance(tolerance)
+    before = read_baseline(baseline) if baseline is not None else None
+    request = StatsRequest(
+        requested(paths, reading), tokenizer=tokenizer, vocab_size=vocab_size, seq_len=seq_len,
+        duplicates=not no_duplicates, sample=sample, seed=seed, jobs=jobs, executor=executor,
+    )  # fmt: skip
+    with _page_place(html) as place, Watcher(quiet=quiet) as watcher:
+        report = stats(request, watcher)
+        failed = unmet(report, expectations)
+        failed += deviations(report, before, allowed) if before is not None else []
+        if place is not None and report.datasets:
+            _write_page(report, place, request, watcher)
+    if place is not None and report.datasets and not quiet:
+        click.echo(f"wrote {printable(html)}", err=True)
+    _print(report, failed, "json" if as_json else output_format, quiet=quiet)
+    if report.failures:
+        return 3
+    return 1 if failed else 0
 
 
-def _write_page(report: Any, paths: tuple[str, ...], given: dict[str, Any]) -> None:
+def _page_place(path: str | None) -> Any:
+    """Where the page will be made. It replaces a page only, and what it may not replace is refused before any work."""
+    from contextlib import nullcontext
+
+    if path is None:
+        return nullcontext()
+    from tokfmt.cli.page import BEGINNING
+    from tokfmt.core.destination import begins_with
+    from tokfmt.core.publish import Staging
+
+    return Staging(path, overwrite=True, objection=begins_with("page of tokfmt stats", BEGINNING))
+
+
+def _write_page(report: Report, place: Staging, request: StatsRequest, watcher: Watcher) -> None:
     """The page of the report, with what a shallow check finds."""
+    from tokfmt import registry
     from tokfmt.cli.page import page
-    from tokfmt.core.errors import printable
-    from tokfmt.core.publish import Staging, write_error
-    from tokfmt.ops.check import Demands, check
+    from tokfmt.core.destination import readable_by
+    from tokfmt.core.files import write_error
+    from tokfmt.core.format import files_of
+    from tokfmt.ops.check import CheckRequest, check
 
-    demands = Demands(
-        format=given["from_format"],
-        options=given["from_options"],
-        eos=given["eos"],
-        split=given["split"],
-        text_field=given["text_field"],
-        tokenizer=given["tokenizer"],
-        jobs=given["jobs"],
-    )
-    findings = {verdict.path: verdict.findings for verdict in check(paths, demands)}
-    with Staging(given["html"], overwrite=True) as staging:
-        try:
-            staging.path.write_text(page(report, findings), "utf-8")
-        except OSError as error:
-            raise write_error(staging.destination, error) from error
-        staging.publish()
-    if not given["quiet"]:
-        click.echo(f"wrote {printable(given['html'])}", err=True)
+    paths = tuple(one.path for one in report.datasets)
+    source = dataclasses.replace(request.source, paths=paths, drop=frozenset(), recursive=False)
+    findings = {}
+    watcher.phase("checking", len(paths), "datasets")
+    for verdict in check(CheckRequest(source, tokenizer=request.tokenizer, jobs=request.jobs)):
+        findings[verdict.path] = verdict.findings
+        watcher.advance(1)
+    files = (file for one in report.datasets for file in files_of(registry.get(one.format), Path(one.path)))
+    place.readable = readable_by(files)  # the page tells what is in them
+    try:
+        place.path.write_text(page(report, findings), "utf-8")
+    except OSError as error:
+        raise write_error(place.destination, error) from error
+    place.publish()
 
 
-def _print(report: Any, failed: list[Any], given: dict[str, Any]) -> None:
-    from tokfmt.cli.github import annotation
-    from tokfmt.core.errors import printable
-
-    output = given["output_format"]
-    if given["as_json"] or output == "json":
+def _print(report: Report, failed: Sequence[Unmet], output: str, *, quiet: bool) -> None:
+    """The report on stdout; a line on stderr, or an annotation, for each dataset and expectation that failed."""
+    if output == "json":
         click.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
-    elif not given["quiet"]:
-        _table(report)
-    for one in failed:
+    elif report.datasets:
+        _table(report, quiet=quiet)
+    said = [(one.path, str(one.error), "") for one in report.failures]
+    said += [(one.path, one.message, f"{printable(one.path)}: ") for one in failed]
+    for path, message, where in said:
         if output == "github":
-            click.echo(annotation("error", one.path, "tokfmt stats", one.message))
+            annotate("error", path, "tokfmt stats", message)
         else:
-            click.echo(f"tokfmt: error: {printable(one.path)}: {one.message}", err=True)
+            click.echo(f"tokfmt: error: {where}{message}", err=True)
 
 
-def _table(report: Any) -> None:
+def _table(report: Report, *, quiet: bool) -> None:
     from rich.console import Console
 
     from tokfmt.cli.stats_table import show
-    from tokfmt.core.errors import printable
 
     show(report, Console(highlight=False))
-    for one in report.datasets:
-        place = f"{printable(one.path)}: " if report.total is not None else ""
-        for note in one.notes:
-            click.echo(f"note: {place}{printable(note)}", err=True)
+    for one in () if quiet else report.datasets:
+        place = f"{one.path}: " if report.several else ""
+        for text in one.notes:
+            note(text, place)

@@ -1,8 +1,12 @@
-"""Statistics on a terminal: facts, percentiles, bars. Plain text when piped; legible without colour."""
+"""Statistics on a terminal: facts, percentiles, bars. Plain text when piped; legible without colour.
+
+No number is cut or broken over lines, however narrow the terminal: what does not fit side by side is set one below the
+other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
@@ -10,42 +14,52 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tokfmt.cli.console import counted, human_bytes
+from tokfmt.cli.recipe import lines_of
 from tokfmt.core.errors import printable
+from tokfmt.core.text_format import bar, counted, human_bytes, shortened
 
 if TYPE_CHECKING:
     from tokfmt.ops.stats import Report, Statistics
-    from tokfmt.ops.stats.report import Cost, Id, Ids, Packing
+    from tokfmt.ops.stats.report import Cost, Histogram, Id, Ids, Packing
 
 _WIDE = 120
-_EIGHTHS = "▏▎▍▌▋▊▉█"
+_INDENT = 2
+_FULL_BAR = 60
+_SHORTEST_BAR = 4
 _DASH, _TIMES = "\u2013", "\u00d7"
 _LISTED = 5  # groups of repeated sequences, fields
 _PERCENTILES = ("min", "p1", "p5", "p25", "p50", "p75", "p95", "p99", "max", "mean")
-_DETAILS = ("on disk", "p50", "p99", "max")
+_BEGINNING = 16  # characters of a name, or of what a sequence begins with, that are worth a column
 _LABEL, _BAR, _TITLE = "dim", "cyan", "bold"
 
 
 def show(report: Report, console: Console) -> None:
     """Print the statistics of one dataset in full, of several as a row each."""
-    if report.total is None:
+    if report.several:
+        console.print(_several(report, console.width))
+    else:
         console.print(_one(report.datasets[0], console.width))
-        return
-    console.print(_rows([*report.datasets, report.total], console.width))
+
+
+def _fits(content: RenderableType, width: int) -> bool:
+    """Whether nothing in it has to be cut or wrapped."""
+    return Console(width=1 << 12).measure(content).maximum <= width
 
 
 def _one(found: Statistics, width: int) -> RenderableType:
     wide = width >= _WIDE
-    left: list[RenderableType] = [_section("Lengths", _lengths(found, width // 2 - 2 if wide else width))]
+    room = (width // 2 - 4 if wide else width) - _INDENT
+    left: list[RenderableType] = [_section("Lengths", _lengths(found, room))]
     right: list[RenderableType] = []
     if found.ids is not None and found.ids.most_frequent:
-        right.append(_section("Token ids", _ids(found.ids)))
+        right.append(_section("Token ids", _ids(found.ids, room)))
     if found.text is not None and found.text.fields:
-        right.append(_section("Fields", _fields(found)))
+        right.append(_section("Fields", _fields(found, room)))
     if found.duplicates is not None and found.duplicates.largest:
-        left.append(_section("Repeated sequences", _repeated(found)))
+        left.append(_section("Repeated sequences", _repeated(found, room)))
     if found.packing is not None:
-        right.append(_section(f"Packed into samples of {found.packing.seq_len:,} tokens", _packing(found.packing)))
+        title = f"Packed into samples of {found.packing.seq_len:,} tokens"
+        right.append(_section(title, _packing(found.packing, room)))
     body: RenderableType = Group(*left, *right)
     if wide and right:
         columns = Table.grid(padding=(0, 4), expand=True)
@@ -53,11 +67,14 @@ def _one(found: Statistics, width: int) -> RenderableType:
         columns.add_column(ratio=1)
         columns.add_row(Group(*left), Group(*right))
         body = columns
-    return Group(_heading(found), Padding(_facts(found), (0, 0, 0, 2), expand=False), body)
+    parts: list[RenderableType] = [_heading(found), Padding(_facts(found), (0, 0, 0, _INDENT), expand=False)]
+    if found.recipe:
+        parts.append(_section("Sources", Text("\n".join(lines_of(found.recipe)))))
+    return Group(*parts, body)
 
 
 def _section(title: str, content: RenderableType) -> RenderableType:
-    return Group(Text(), Text(title, style=_TITLE), Padding(content, (0, 0, 0, 2), expand=False))
+    return Group(Text(), Text(title, style=_TITLE), Padding(content, (0, 0, 0, _INDENT), expand=False))
 
 
 def _heading(found: Statistics) -> Text:
@@ -88,13 +105,14 @@ def _facts(found: Statistics) -> Table:
 def _named(found: Statistics) -> list[tuple[str, str]]:
     about = "≈ " if found.estimated and "sequences" not in (found.sampled.exact if found.sampled else ()) else ""
     word = "documents" if found.tokens is None else "sequences"
-    empty = f", {found.empty.count:,} empty" if found.empty and found.empty.count else ""
+    some = "≈ " if found.estimated else ""
+    empty = f", {some}{found.empty.count:,} empty" if found.empty and found.empty.count else ""
     rows = [(word, f"{about}{found.sequences:,}{empty}")]
     if found.tokens is not None:
         each = f", {found.bytes_per_token:.2f} bytes a token" if found.bytes_per_token else ""
         rows += [("tokens", f"{about}{found.tokens:,}"), ("on disk", f"{human_bytes(found.bytes)}{each}")]
     if found.text is not None:
-        rows += [("characters", f"{found.text.characters:,}"), ("on disk", human_bytes(found.bytes))]
+        rows += [("characters", f"{about}{found.text.characters:,}"), ("on disk", human_bytes(found.bytes))]
         if found.text.invalid:
             rows.append(("invalid", f"{counted(found.text.invalid, 'line')} left out"))
     rows += _of_ids(found) + _of_shares(found)
@@ -155,31 +173,64 @@ def _lengths(found: Statistics, width: int) -> RenderableType:
     lengths = found.lengths
     if lengths is None or lengths.max is None:
         return Text("no sequences", style=_LABEL)
-    line = Table.grid(padding=(0, 2))
-    values = [getattr(lengths, name) for name in _PERCENTILES]
-    for _ in _PERCENTILES:
-        line.add_column(justify="right")
-    line.add_row(*(Text(name, style=_LABEL) for name in _PERCENTILES))
-    line.add_row(*(f"{value:,.1f}" if isinstance(value, float) else f"{value:,}" for value in values))
-    edges, counts = lengths.histogram.edges, lengths.histogram.counts
-    bars = Table.grid(padding=(0, 1))
-    bars.add_column(justify="right", style=_LABEL, no_wrap=True)
-    bars.add_column(no_wrap=True)
-    bars.add_column(justify="right", no_wrap=True)
-    bars.add_column(justify="right", style=_LABEL, no_wrap=True)
-    room, most, total = max(10, min(width, 100) - 38), max(counts), sum(counts)
-    for low, high, count in zip(edges, edges[1:], counts, strict=False):
-        name = f"{low:,}" if high == low + 1 else f"{low:,} {_DASH} {high - 1:,}"
-        bars.add_row(name, Text(bar(count / most, room), style=_BAR), f"{count:,}", _percent(count / total))
+    values = {name: getattr(lengths, name) for name in _PERCENTILES}
+    shown = {name: f"{one:,.1f}" if isinstance(one, float) else f"{one:,}" for name, one in values.items()}
     unit = Text(f"in {lengths.unit}", style=_LABEL)
-    return Group(unit, line, Text(), bars)
+    return Group(unit, _side_by_side(shown, width), Text(), _bars(lengths.histogram, width))
 
 
-def _ids(ids: Ids) -> RenderableType:
+def _side_by_side(shown: Mapping[str, str], width: int) -> Table:
+    """Values below their names; where they do not fit, beside their names."""
+    line = Table.grid(padding=(0, 2))
+    for _ in shown:
+        line.add_column(justify="right", no_wrap=True)
+    line.add_row(*(Text(name, style=_LABEL) for name in shown))
+    line.add_row(*shown.values())
+    return line if _fits(line, width) else _below(shown)
+
+
+def _below(shown: Mapping[str, str]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style=_LABEL, no_wrap=True)
+    grid.add_column(justify="right", no_wrap=True)
+    for name, value in shown.items():
+        grid.add_row(name, value)
+    return grid
+
+
+def _bars(histogram: Histogram, width: int) -> Table:
+    """A row a bin: its lengths, a bar, how many, what share; the share and the bar go where there is no room."""
+    edges, counts = histogram.edges, histogram.counts
+    most, total = max(counts) or 1, sum(counts) or 1
+    names = [
+        f"{low:,}" if high == low + 1 else f"{low:,} {_DASH} {high - 1:,}"
+        for low, high in zip(edges, edges[1:], strict=False)
+    ]
+    amounts = [f"{count:,}" for count in counts]
+    shares = [_percent(count / total) for count in counts]
+    taken = max(map(len, names)) + max(map(len, amounts)) + 2
+    wanted = max(map(len, shares)) + 1
+    shared = width - taken - wanted >= _SHORTEST_BAR
+    room = min(width - taken - (wanted if shared else 0), _FULL_BAR)
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(justify="right", style=_LABEL, no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_column(justify="right", style=_LABEL, no_wrap=True)
+    for name, count, amount, share in zip(names, counts, amounts, shares, strict=True):
+        drawn = bar(count / most, room) if room >= _SHORTEST_BAR else ""
+        grid.add_row(name, Text(drawn, style=_BAR), amount, *([share] if shared else []))
+    return grid
+
+
+def _ids(ids: Ids, width: int) -> RenderableType:
+    parts = [
+        (Text("most frequent", style=_LABEL), _listed(ids.most_frequent, bars=True)),
+        (Text("least frequent", style=_LABEL), _listed(ids.least_frequent, bars=False)),
+    ]
     both = Table.grid(padding=(0, 4))
-    both.add_row(Text("most frequent", style=_LABEL), Text("least frequent", style=_LABEL))
-    both.add_row(_listed(ids.most_frequent, bars=True), _listed(ids.least_frequent, bars=False))
-    return both
+    both.add_row(*(Group(*part) for part in parts))
+    return both if _fits(both, width) else Group(*parts[0], Text(), *parts[1])
 
 
 def _listed(ids: Sequence[Id], *, bars: bool) -> Table:
@@ -197,43 +248,60 @@ def _listed(ids: Sequence[Id], *, bars: bool) -> Table:
     return grid
 
 
-def _fields(found: Statistics) -> Table:
+def _fields(found: Statistics, width: int) -> Table:
     grid = Table.grid(padding=(0, 1))
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True, style=_BAR)
     grid.add_column(justify="right", no_wrap=True)
     fields = found.text.fields if found.text is not None else []
+    most = max((one.count for one in fields), default=1)
+    room = max(_SHORTEST_BAR, min(20, (width - len(f"{most:,}")) // 3))
     for field in fields[: 2 * _LISTED]:
-        share = field.count / max(one.count for one in fields)
-        grid.add_row(_short(printable(field.name), 30), bar(share, 20), f"{field.count:,}")
+        name = shortened(printable(field.name), max(_SHORTEST_BAR, min(30, width - room - len(f"{most:,}") - 2)))
+        grid.add_row(name, bar(field.count / most, room), f"{field.count:,}")
     if len(fields) > 2 * _LISTED:
         grid.add_row(f"and {len(fields) - 2 * _LISTED} more", "", "", style=_LABEL)
     return grid
 
 
-def _repeated(found: Statistics) -> RenderableType:
+def _repeated(found: Statistics, width: int) -> RenderableType:
     unit = "token" if found.tokens is not None else "character"
     repeated = found.duplicates
     lines = []
     for group in repeated.largest[:_LISTED] if repeated is not None else ():
-        line = Text(no_wrap=True, overflow="ellipsis")
-        line.append(f"{group.count:,} {_TIMES} {counted(group.length, unit)}")
-        line.append(f"  #{group.sequence:,}  " if group.sequence is not None else "  ", style=_LABEL)
-        begin = group.text if group.text is not None else " ".join(map(str, group.ids or ()))
-        line.append(printable(begin), style="green")
+        line = Text(f"{group.count:,} {_TIMES} {counted(group.length, unit)}")
+        line.append(f"  #{group.sequence:,}" if group.sequence is not None else "", style=_LABEL)
+        narrow = width - len(line) < _BEGINNING  # what it begins with stands below
+        line.append("\n  " if narrow else "  ")
+        room = width - 2 if narrow else width - len(line)
+        begin = shortened(printable(group.text), room) if group.text is not None else _whole_ids(group.ids or (), room)
+        line.append(begin, style="green")
         lines.append(line)
     return Group(*lines)
 
 
-def _packing(packing: Packing) -> Table:
+def _whole_ids(ids: Sequence[int], room: int) -> str:
+    """As many ids as there is room for, none of them cut."""
+    for many in range(len(ids), 0, -1):
+        shown = " ".join(map(str, ids[:many])) + (" …" if many < len(ids) else "")
+        if len(shown) <= room:
+            return shown
+    return ""
+
+
+def _packing(packing: Packing, width: int) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     for _ in range(3):
         grid.add_column(justify="right", no_wrap=True)
-    grid.add_row("", "samples", "padding", "documents cut", style=_LABEL)
-    grid.add_row("one after the other", *_cost(packing.concatenated, "≈ "))
-    grid.add_row("each padded", *_cost(packing.padded, ""))
-    return grid
+    names = ("samples", "padding", "documents cut")
+    ways = {"one after the other": _cost(packing.concatenated, "≈ "), "each padded": _cost(packing.padded, "")}
+    grid.add_row("", *names, style=_LABEL)
+    for way, cost in ways.items():
+        grid.add_row(way, *cost)
+    if _fits(grid, width):
+        return grid
+    return Group(*(Group(Text(way), _below(dict(zip(names, cost, strict=True)))) for way, cost in ways.items()))
 
 
 def _cost(cost: Cost, about: str) -> tuple[str, str, str]:
@@ -243,34 +311,51 @@ def _cost(cost: Cost, about: str) -> tuple[str, str, str]:
 # several datasets
 
 
-def _rows(each: Sequence[Statistics], width: int) -> Table:
-    """A row each, the total last; the name comes last, for it may be long."""
-    texts, wide = each[0].tokens is None, width >= _WIDE
+def _several(report: Report, width: int) -> RenderableType:
+    """A row each, the total last; a block each, where a row does not fit."""
+    each = [*report.datasets, *([report.total] if report.total is not None else [])]
+    for wide in [True, False] if width >= _WIDE else [False]:
+        details = [_details(one, wide=wide) for one in each]
+        taken = sum(2 + max(len(name), *(len(cells[name]) for cells in details)) for name in details[0])
+        if taken + _BEGINNING <= width:
+            return _rows(each, details, total=report.total is not None)
+    blocks = []
+    for one in each:
+        name = Text(printable(one.path), style=_TITLE, overflow="fold")
+        blocks.append(Group(name, Padding(_below(_details(one, wide=False)), (0, 0, 0, _INDENT), expand=False)))
+    return Group(*blocks)
+
+
+def _rows(each: Sequence[Statistics], details: Sequence[Mapping[str, str]], *, total: bool) -> Table:
+    """The name comes last, for it may be long."""
     table = Table(box=None, pad_edge=False, header_style=_LABEL, padding=(0, 2, 0, 0))
-    names = ["documents", "characters"] if texts else ["sequences", "tokens"]
-    for name in (*names, *(_DETAILS if wide else ()), *([] if texts else ["largest id"]), "duplicates"):
+    for name in details[0]:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("dataset", overflow="fold")
-    for number, one in enumerate(each):
-        lengths, amount = one.lengths, one.text.characters if one.text is not None else one.tokens
-        about = "≈ " if one.estimated else ""
-        cells = [f"{about}{one.sequences:,}", f"{about}{amount:,}"]
-        if wide:
-            cells += [human_bytes(one.bytes), *(_number(getattr(lengths, name, None)) for name in _DETAILS[1:])]
-        cells += [] if texts else [_number(one.max_id)]
-        cells.append(_percent(one.duplicates.share) if one.duplicates is not None else _DASH)
-        style = _TITLE if number == len(each) - 1 else ""
-        table.add_row(*cells, printable(one.path), style=style)
+    for number, (one, cells) in enumerate(zip(each, details, strict=True)):
+        style = _TITLE if total and number == len(each) - 1 else ""
+        table.add_row(*cells.values(), printable(one.path), style=style)
     return table
 
 
+def _details(one: Statistics, *, wide: bool) -> dict[str, str]:
+    """The cells of a dataset's row, by the name of the column."""
+    exact = one.sampled.exact if one.sampled is not None else ()
+    about = "≈ " if one.estimated and "sequences" not in exact else ""
+    texts, lengths = one.tokens is None, one.lengths
+    amount = one.text.characters if one.text is not None else one.tokens
+    cells = {"documents" if texts else "sequences": f"{about}{one.sequences:,}"}
+    cells["characters" if texts else "tokens"] = f"{about}{amount:,}"
+    if wide:
+        cells["on disk"] = human_bytes(one.bytes)
+        cells |= {name: _number(getattr(lengths, name, None)) for name in ("p50", "p99", "max")}
+    if not texts:
+        cells["largest id"] = _number(one.max_id)
+    cells["duplicates"] = _percent(one.duplicates.share) if one.duplicates is not None else _DASH
+    return cells
+
+
 # words
-
-
-def bar(share: float, room: int) -> str:
-    """A bar of block characters, `room` of them for a share of 1; something for every share above 0."""
-    eighths = max(round(share * room * 8), 1 if share > 0 else 0)
-    return _EIGHTHS[-1] * (eighths // 8) + (_EIGHTHS[eighths % 8 - 1] if eighths % 8 else "")
 
 
 def _number(value: int | None) -> str:
@@ -285,8 +370,4 @@ def _percent(share: float) -> str:
 
 
 def _spelled(text: str | None) -> str:
-    return "" if text is None else f" “{_short(printable(text), 14)}”"
-
-
-def _short(text: str, room: int) -> str:
-    return text if len(text) <= room else f"{text[: room - 1]}…"
+    return "" if text is None else f" “{shortened(printable(text), 14)}”"

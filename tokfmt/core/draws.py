@@ -8,14 +8,17 @@ Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011); num
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import OptionError
 
-SHUFFLE, SPLIT, SHOW = 1, 2, 16
+SHUFFLE, SPLIT, SHOW, SAMPLE = 1, 2, 16, 17
 """Purposes."""
 
+_BATCH = 1 << 10  # numbers drawn at once; another size gives another order
 _WORDS = 4  # of 64 bits, in a block of the generator
 
 
@@ -24,6 +27,25 @@ def draws(seed: int, purpose: int, first: int, last: int) -> NDArray[np.uint64]:
     skip = first % _WORDS
     generator = np.random.Philox(key=purpose << 64 | seed, counter=first // _WORDS)
     return np.asarray(generator.random_raw(skip + last - first), np.uint64)[skip:]
+
+
+def random_order(count: int, seed: int, purpose: int) -> Iterator[int]:
+    """Every number below `count` once, each order as likely as any other; so the first n of them are a sample.
+
+    Nothing is drawn before it is asked for, and up to half of the numbers take memory for those asked for only.
+    """
+    seen: set[int] = set()
+    at = 0
+    while 2 * len(seen) < count:
+        for number in (draws(seed, purpose, at, at + _BATCH) % np.uint64(count)).tolist():
+            if number not in seen and 2 * len(seen) < count:
+                seen.add(number)
+                yield number
+        at += _BATCH
+    left = np.ones(count, np.bool_)
+    left[list(seen)] = False
+    rest = np.flatnonzero(left)
+    yield from rest[np.argsort(draws(seed, purpose, at, at + len(rest)), kind="stable")].tolist()
 
 
 def check_seed(seed: int, option: str) -> int:

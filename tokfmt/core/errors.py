@@ -14,6 +14,7 @@
     │    ├─ LossyConversionError(losses)
     │    ├─ TokenRangeError(token, limit, position)
     │    ├─ SeparatorUnknownError
+    │    ├─ TokenizerMismatchError
     │    ├─ DestinationExistsError(path)
     │    ├─ IncompleteWriteError
     │    ├─ OutageError         the disk, a worker: run again, it may succeed
@@ -34,10 +35,19 @@ from typing import Any, NamedTuple
 Path = str | PathLike[str]
 
 
+class PluginWarning(UserWarning):
+    """A format of another package was left out: it cannot be imported, or it failed."""
+
+
 class TokfmtError(Exception):
-    """Any failure that tokfmt words itself. `exit_code` is what the command line leaves with."""
+    """Any failure that tokfmt words itself. `exit_code` is what the command line leaves with.
+
+    Attributes:
+        accepted_by: The word of `--drop` with which it is none; "" for most.
+    """
 
     exit_code = 3
+    accepted_by = ""
 
     def facts(self) -> Mapping[str, object]:
         """The attributes behind the message, ready for JSON."""
@@ -57,6 +67,21 @@ def _rebuild(kind: type[TokfmtError], args: tuple[object, ...], state: dict[str,
     error.args = args
     vars(error).update(state)
     return error
+
+
+def retell(error: TokfmtError, real: Path, shown: Path) -> None:
+    """Have an error name a path as its reader knows it: the destination, where it was met in a hidden place."""
+    names = [(str(real), str(shown)), (printable(real), printable(shown))]
+
+    def told(value: Any) -> Any:
+        for old, new in names:
+            value = value.replace(old, new) if isinstance(value, str) else value
+        return value
+
+    error.args = tuple(map(told, error.args))
+    for key, value in list(vars(error).items()):
+        if isinstance(value, str):
+            setattr(error, key, told(value))
 
 
 def printable(text: object) -> str:
@@ -94,11 +119,14 @@ class FormatError(TokfmtError):
         self.expected, self.found, self.remedy = expected, found, remedy
         super().__init__(self._sentence())
 
+    @property
+    def statement(self) -> str:
+        """What is wrong, where, and the two values that disagree: the sentence without path and remedy."""
+        at = "" if self.offset is None else f" at byte {self.offset:,}"
+        return f"{self.what}{at}{_contrast(self.expected, self.found)}"
+
     def _sentence(self) -> str:
-        text = f"{printable(self.path)}: {self.what}"
-        if self.offset is not None:
-            text += f" at byte {self.offset:,}"
-        text += _contrast(self.expected, self.found)
+        text = f"{printable(self.path)}: {self.statement}"
         return f"{text}. {self.remedy}" if self.remedy else text
 
 
@@ -199,17 +227,33 @@ class TokenRangeError(ConversionError):
 class SeparatorUnknownError(ConversionError):
     """A separator is needed and nothing says which id it is."""
 
-    def __init__(self, path: Path, why: str) -> None:
-        self.path, self.why = str(path), why
-        super().__init__(f"{printable(path)}: {why}. Name its id with --eos ID, or give --tokenizer")
+    def __init__(self, path: Path, why: str, remedy: str = "Name its id with --eos ID, or give --tokenizer") -> None:
+        self.path, self.why, self.remedy = str(path), why, remedy
+        super().__init__(f"{printable(path)}: {why}. {remedy}")
+
+
+class TokenizerMismatchError(ConversionError):
+    """Ids of different tokenizers would be taken for those of one.
+
+    Attributes:
+        path: The source. what: How that is known. expected, found: Of the tokenizer in use, and of the source.
+    """
+
+    def __init__(self, path: Path, what: str, expected: str, found: str) -> None:
+        self.path, self.what, self.expected, self.found = str(path), what, expected, found
+        super().__init__(
+            f"{printable(path)}: {what}{_contrast(expected, found)}. To accept that, add --drop tokenizers"
+        )
 
 
 class DestinationExistsError(ConversionError):
     """The destination is there already."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, why_not: str = "") -> None:
+        """`why_not`: why --overwrite does not replace it, as "it is a FIFO"."""
         self.path = str(path)
-        super().__init__(f"{printable(path)}: already exists. --overwrite replaces it")
+        remedy = f"--overwrite does not replace it: {why_not}. Choose another destination"
+        super().__init__(f"{printable(path)}: already exists. {remedy if why_not else '--overwrite replaces it'}")
 
 
 class IncompleteWriteError(ConversionError):
@@ -235,10 +279,39 @@ class OptionError(TokfmtError):
 
 
 class MissingDependencyError(TokfmtError):
-    """An optional package is needed."""
+    """A package that is not installed is needed.
+
+    Attributes:
+        package: Its name, or several names with spaces between, as pip knows them.
+        extra: Of tokfmt's extras the one that brings it; "" for what an ordinary installation of tokfmt brings.
+        purpose: What needs it.
+    """
 
     exit_code = 2
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         self.package, self.extra, self.purpose = package, extra, purpose
-        super().__init__(f"{purpose} needs the package {package}: pip install 'tokfmt[{extra}]'")
+        words = package.split()
+        named = f"package{'s' if len(words) > 1 else ''} {', '.join(words)}"
+        install = f"'tokfmt[{extra}]'" if extra else package
+        super().__init__(f"{purpose} needs the {named}: pip install {install}")
+
+
+def missing_package(error: ModuleNotFoundError, purpose: str, needs: Sequence[str] = ()) -> MissingDependencyError:
+    """What to say when an import fails: tokfmt was installed without its dependencies, beside numpy alone.
+
+    Args:
+        error: The failure.
+        purpose: What cannot be done without it.
+        needs: All packages that it needs, as pip knows them; those that are missing are named together.
+
+    Raises:
+        ModuleNotFoundError: It is tokfmt's own module that is missing, which is a bug.
+    """
+    from importlib.util import find_spec
+
+    name = (error.name or "").partition(".")[0]
+    if name in ("", "tokfmt"):
+        raise error
+    absent = [package for package in needs if find_spec(package.replace("-", "_")) is None]
+    return MissingDependencyError(" ".join(absent) or name.replace("_", "-"), "", purpose)

@@ -20,12 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import FormatError, SourceChangedError, TruncatedError
-from tokfmt.core.heap import keep_freed_memory
+from tokfmt.core.errors import FormatError, OutageError, SourceChangedError, TruncatedError, printable
+from tokfmt.core.memory import keep_freed_memory
 
 keep_freed_memory()  # here, because every process that reads anything comes by
 
 _DIGITS = re.compile("([0-9]+)")
+_SAVE = "Only tokfmt convert reads pipes: save it to a file first"
 _MOST_OPEN = 256
 """Descriptors kept open at once; a dataset of more files opens the others for each read."""
 
@@ -51,7 +52,10 @@ class File:
     Attributes:
         path: As given.
         identity: Size in bytes, modification time and inode when it was first seen.
+        plain: What is read lies in the file as it is; of a compressed one it does not.
     """
+
+    plain = True
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -61,10 +65,25 @@ class File:
         if not self._keep(fd):
             os.close(fd)
 
+    @classmethod
+    def known(cls, path: Path, identity: Identity) -> File:
+        """A file that was seen before: not looked at until it is read, when it must be what it was."""
+        file = cls.__new__(cls)
+        file.__setstate__({"path": path, "identity": identity})
+        return file
+
     @property
     def size(self) -> int:
         """Bytes, when the file was first seen."""
         return self.identity.size
+
+    def lies_at(self, offset: int) -> int | None:
+        """Where in the file a byte lies that is read from `offset`; None in what is compressed."""
+        return offset
+
+    def read_from(self, offset: int) -> int | None:
+        """Where a byte of the file is read, the opposite; None in what is compressed, and where nothing is read."""
+        return offset
 
     def read(self, offset: int, length: int) -> bytes:
         """Exactly `length` bytes from `offset`.
@@ -188,7 +207,8 @@ def _open_regular(path: Path) -> int:
         raise reading_error(path, error) from error
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise FormatError(path, "is not a regular file", found=kind_of(path))
+        kind = kind_of(path)
+        raise FormatError(path, "is not a regular file", found=kind, remedy=_SAVE if kind == "FIFO" else None)
     return fd
 
 
@@ -214,7 +234,33 @@ def reading_error(path: str | os.PathLike[str], error: OSError) -> FormatError:
         errno.ENXIO: "is not a regular file: found a FIFO or socket",
         errno.EIO: "the disk reports a read error",
     }
-    return FormatError(path, reasons.get(error.errno or 0, (error.strerror or "cannot be read").lower()))
+    what = reasons.get(error.errno or 0, (error.strerror or "cannot be read").lower())
+    piped = error.errno == errno.ENXIO or (error.errno == errno.ENOENT and os.fspath(path) == "-")
+    return FormatError(path, what, remedy=_SAVE if piped else None)
+
+
+def write_error(path: Path, error: OSError) -> OutageError:
+    """An operating system's error while writing, as a sentence; with its notes."""
+    outage = OutageError(f"{printable(path)}: cannot be written: {write_reason(error)}")
+    for note in getattr(error, "__notes__", ()):
+        outage.add_note(note)
+    return outage
+
+
+def write_reason(error: OSError) -> str:
+    """Why a file cannot be written, in a few words."""
+    reasons = {
+        errno.ENOSPC: "no space left on the disk",
+        errno.EDQUOT: "the disk quota is used up",
+        errno.EFBIG: "the file would be larger than allowed here",
+        errno.EROFS: "the file system is read-only",
+        errno.EACCES: "permission denied",
+        errno.ENOENT: "the directory it should go to does not exist",
+        errno.ENOTDIR: "the directory it should go to is not a directory",
+        errno.EIO: "the disk reports a write error",
+        errno.EBUSY: "it is a mount point, or in use otherwise",
+    }
+    return reasons.get(error.errno or 0, (error.strerror or str(error)).lower())
 
 
 def names_in(directory: str | os.PathLike[str]) -> list[str]:

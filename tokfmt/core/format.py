@@ -7,23 +7,26 @@ it. tokfmt's own formats are found the same way as anybody else's. `tokfmt.testi
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tokfmt.core.axis import TokenReader
-from tokfmt.core.errors import Loss
-from tokfmt.core.files import File, natural_key, reading_error
-from tokfmt.core.ragged import Tokens
+from tokfmt.core.errors import FormatError, Loss
+from tokfmt.core.files import File, names_in, natural_key, reading_error, walk
+from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordReader
 
 REGION = 1 << 24
 """Tokens a task owns by default. Output never depends on it."""
 
 PROBE_BYTES = 1 << 16
-PROBE_ENTRIES = 4096
+_NATURAL = 4096
 
 
 class Confidence(IntEnum):
@@ -43,7 +46,8 @@ class Probe(NamedTuple):
         is_directory: Else it is a regular file.
         size: Bytes of a file; 0 for a directory.
         head, tail: Up to 64 KiB from each end of a file.
-        entries: Up to 4,096 names in a directory, in natural order.
+        entries: All names in a directory, in natural order (of more than 4,096: in that of the alphabet, which is ten
+            times as fast).
     """
 
     path: Path
@@ -77,16 +81,8 @@ def look(path: str | os.PathLike[str]) -> Probe:
     """
     path = Path(path)
     if path.is_dir():
-        names = []
-        try:
-            with os.scandir(path) as entries:
-                for entry in entries:
-                    names.append(entry.name)
-                    if len(names) == PROBE_ENTRIES:
-                        break
-        except OSError as error:
-            raise reading_error(path, error) from error
-        return Probe(path, is_directory=True, entries=tuple(sorted(names, key=natural_key)))
+        names = names_in(path)
+        return Probe(path, is_directory=True, entries=tuple(sorted(names, key=_order_of(names))))
     file = File(path)
     try:
         size = file.size
@@ -97,24 +93,48 @@ def look(path: str | os.PathLike[str]) -> Probe:
     return Probe(path, is_directory=False, size=size, head=head, tail=tail)
 
 
+def _order_of(names: Sequence[str]) -> Callable[[str], Any] | None:
+    return natural_key if len(names) <= _NATURAL else None
+
+
 class Hints(NamedTuple):
     """What a conversion knows before it opens a source.
 
     Attributes:
-        eos_id: The separator, when --eos, a tokenizer or a manifest tells it.
+        eos_id: The separator, when --eos or a manifest tells it: a fact.
         drop: What the user said may be given up.
         no_eos: `--eos none`: nothing is a separator, whatever the dataset itself says.
+        jobs: Threads that opening may use; None: as many as there are cores.
+        collect: Records with trouble are set aside and told by their batches (`records.Aside`), not raised.
+        tokenizer_eos: The tokenizer's end of text: it goes before a convention of the format, not before what the
+            dataset itself states.
+        recipes: Opens the sources that a recipe (`tokfmt.recipes`) names, and gives the reader of what it says.
     """
 
     eos_id: int | None = None
     drop: frozenset[str] = frozenset()
     no_eos: bool = False
+    jobs: int | None = None
+    collect: bool = False
+    tokenizer_eos: int | None = None
+    recipes: Callable[[Any, Hints], TokenReader | RecordReader] | None = None
+
+
+class Encoder(Protocol):
+    """Text to token ids. Picklable; loads its tokenizer on first use in a process; threads may share it."""
+
+    def encode(self, texts: list[str]) -> Ragged:
+        """The ids of each text, in order, uint32; no special tokens are added.
+
+        Raises:
+            TokfmtError: A text that the tokenizer fails on.
+        """
 
 
 class Decoder(Protocol):
     """Token ids to text. Picklable."""
 
-    def decode(self, tokens: Tokens | Sequence[int]) -> str:
+    def decode(self, tokens: Sequence[int] | NDArray[np.integer]) -> str:
         """The text of one sequence.
 
         Raises:
@@ -211,22 +231,13 @@ class TokenWriter(Protocol):
         """
 
 
-@runtime_checkable
-class Gatherer(Protocol):
-    """A `TokenWriter` that can put its parts together while other regions are being written."""
-
-    def gather(self, source: TokenReader, receipt: Receipt) -> None:
-        """Take up what was written of the next region: in order of region, in the process that calls `commit`.
-
-        It may never be called, or not for all regions: `commit` takes up those that are left.
-        """
-
-
 class Finding(NamedTuple):
     """One violation of a format's rules.
 
     Attributes:
-        code: Stable, e.g. `TF101`. Hundreds: 1 modalities, 2 stage1, 3 hdf5, 4 flat-tokens, 5 jsonl.
+        code: Stable, e.g. `TF101`. Hundreds: 1 modalities, 2 stage1, 3 hdf5, 4 flat-tokens, 5 jsonl, 6 the
+            flat formats (60 megatron, 62 llmc, 64 nanogpt) and columns (66 parquet, 68 arrow), 7 more of them (70 olmo,
+            72 datatrove, 74 litdata, 76 mds, 78 levanter), 8 recipes, 9 what all formats share.
         severity: "error", "warning" or "info".
         path: The file.
         offset: Byte offset, when there is one place to point at.
@@ -241,6 +252,16 @@ class Finding(NamedTuple):
     remedy: str = ""
     offset: int | None = None
 
+    @classmethod
+    def of(cls, code: str, error: FormatError, severity: str = "error", more: str = "") -> Finding:
+        """An error as a line of a check: the same words, and `more` behind them."""
+        return cls(code, severity, error.path, error.statement + more, error.remedy or "", error.offset)
+
+
+def titled(format_: Format) -> str:
+    """How a format prints: what its class takes as `__repr__`."""
+    return f"<tokfmt format {format_.name}: {format_.title}>"
+
 
 class Format(Protocol):
     """One format. Immutable; the module-level `FORMAT`.
@@ -250,6 +271,8 @@ class Format(Protocol):
         title: One line: what it is and who reads it.
         extensions: Suffixes (".pbin") or name patterns ("stage1_block_*.bin") of destinations that mean this format.
         joins: Several files given together are one dataset whose sequences may run across them.
+        streams: Its files, one after the other, make sense as one stream: `-` is a destination. May be left out.
+        packages: What reading it needs beside numpy, as pip knows it. May be left out.
         carries, cannot: What it keeps and what it cannot, for `tokfmt formats`.
         read_options, write_options: Frozen dataclasses; see `core.options`. A write option `split` says that one
             destination holds several splits: each is written by a writer of its own, one after the other, to one path.
@@ -275,6 +298,22 @@ class Format(Protocol):
     def sniff(self, probe: Probe) -> Confidence | None:
         """How surely the probe is this format. Content first; a name alone is weak. Never raises."""
 
+    def files(self, path: Path) -> Sequence[Path]:
+        """Every file of the dataset at `path` that exists, in natural order: data, metadata, indexes that are read.
+
+        Of a directory only what belongs to the dataset: what else lies in it is a stranger's, which nothing replaces
+        or removes. May be left out by a format whose datasets are single files, or whole directories; `files_of` asks.
+
+        Raises:
+            FormatError: A directory cannot be listed.
+        """
+
+    def canonical(self, path: Path) -> Path:
+        """The name of a dataset that has several: `x.bin`, where `x.idx` and the prefix `x` mean it too. Optional."""
+
+    def companions(self, path: Path) -> Sequence[Path]:
+        """Files beside the (canonical) path that belong to it and are written with it: the index. Optional."""
+
     def open(self, paths: Sequence[Path], options: Any, hints: Hints) -> TokenReader | RecordReader:
         """A reader of the stored axis (or of records of text). One path unless `joins`.
 
@@ -287,3 +326,60 @@ class Format(Protocol):
 
     def check(self, path: Path, options: Any) -> Iterator[Finding]:
         """Every violation, not the first. Reads headers, indexes and sizes; `options.deep` is not its business."""
+
+
+def files_of(format_: Format, path: Path) -> list[Path]:
+    """Every file of a dataset: what its format names, else the file itself or all that a directory holds.
+
+    Raises:
+        FormatError: A directory cannot be listed.
+    """
+    named = getattr(format_, "files", None)
+    if named is not None:
+        return list(named(path))
+    return everything_in(path) if path.is_dir() else [path]
+
+
+def canonical(format_: Format, path: Path) -> Path:
+    """The path under which a format knows a dataset; see `Format.canonical`."""
+    named = getattr(format_, "canonical", None)
+    return path if named is None or path.is_dir() else Path(named(path))
+
+
+def companions_of(format_: Format, path: Path) -> list[Path]:
+    """What is written beside a destination and belongs to it; see `Format.companions`."""
+    named = getattr(format_, "companions", None)
+    return [] if named is None else list(named(path))
+
+
+def strangers(format_: Format, path: Path) -> list[Path]:
+    """What lies in the directory `path`, at any depth, and is no file of the dataset there: in natural order.
+
+    Empty directories and links to directories count as well. Nothing of a path that is a file.
+
+    Raises:
+        FormatError: A directory cannot be listed.
+    """
+    if not path.is_dir():
+        return []
+    own = set(files_of(format_, path))
+    return [entry for entry in everything_in(path) if entry not in own]
+
+
+def everything_in(directory: Path) -> list[Path]:
+    """All files below a directory, links and directories that hold nothing included, in natural order.
+
+    Raises:
+        FormatError: One cannot be listed.
+    """
+    found = []
+    try:
+        for base, names in walk(directory):
+            inside = names_in(base)
+            linked = [name for name in inside if name not in names and (base / name).is_symlink()]
+            found += [base / name for name in (*names, *linked)]
+            if not inside and base != directory:
+                found.append(base)
+    except OSError as error:
+        raise reading_error(error.filename or directory, error) from error
+    return sorted(found, key=lambda path: natural_key(path.relative_to(directory).as_posix()))

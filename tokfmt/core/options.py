@@ -1,7 +1,7 @@
 """Options of formats: frozen dataclasses, parsed against their field types.
 
-A field is `int`, `str`, `bool`, `Literal[...]`, or one of these with `| None`; its help stands in
-`field(metadata={"help": ...})`, which `option()` writes. There are no `**kwargs` and no unknown options.
+A field is `int`, `str`, `bool`, `Literal[...]`, or one of these with `| None`; its help and its bounds stand in
+`field(metadata=...)`, which `option()` writes. There are no `**kwargs` and no unknown options.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import MISSING, field, fields
 from importlib import import_module
 from typing import Any, Literal, TypeVar, cast
 
-from tokfmt.core.errors import OptionError
+from tokfmt.core.errors import OptionError, missing_package
 
 T = TypeVar("T")
 _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -24,9 +24,10 @@ _SUFFIXES |= {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
 class Late:
-    """A class of options that is imported when it is first asked for, as an attribute of a format.
+    """A function or a class that is imported when it is first asked for, as an attribute of a format.
 
-    Detection asks every format, and only one is read: together they took 10 ms.
+    Detection asks every format, and only one is read: what reads, writes and checks it stands in modules of its own.
+    Where a package is missing that they need, the error names it, and all others of the format's `packages` that are.
 
     Args:
         module, name: Where it is.
@@ -35,14 +36,18 @@ class Late:
     def __init__(self, module: str, name: str) -> None:
         self.module, self.name = module, name
 
-    def __get__(self, instance: object, owner: type | None = None) -> type[Any]:
-        found: type[Any] = getattr(import_module(self.module), self.name)
-        return found
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        try:
+            return getattr(import_module(self.module), self.name)
+        except ModuleNotFoundError as error:
+            format_ = owner if instance is None else instance
+            needs = getattr(format_, "packages", ())
+            raise missing_package(error, getattr(format_, "name", self.module), needs) from error
 
 
-def option(default: T, text: str) -> T:
-    """A dataclass field with a default and its one-line help."""
-    return field(default=default, metadata={"help": text})
+def option(default: T, text: str, *, least: int | None = None, most: int | None = None) -> T:
+    """A dataclass field with a default and its one-line help; of a number, the least and the most it may be."""
+    return field(default=default, metadata={"help": text, "least": least, "most": most})
 
 
 def parse_count(text: str) -> int:
@@ -75,12 +80,12 @@ def parse_options(kind: type[T], pairs: Iterable[str] | Mapping[str, object], ow
         owner: Whose options they are, for messages ("modalities").
 
     Raises:
-        OptionError: An unknown option (with the nearest one) or a value of the wrong type.
+        OptionError: An unknown option (with the nearest one), a value of the wrong type, a number out of bounds.
     """
     hints = _hints(cast("Any", kind))
     known = {f.name: f for f in fields(cast("Any", kind))}
     given: dict[str, object] = {}
-    for name, value in _items(pairs):
+    for name, value in given_options(pairs).items():
         key = name.replace("-", "_")
         if key not in known:
             listed = ", ".join(known) or "none"
@@ -88,7 +93,17 @@ def parse_options(kind: type[T], pairs: Iterable[str] | Mapping[str, object], ow
                 f"{owner} has no option {name!r} (it has: {listed})", name=name, nearest=nearest(key, known)
             )
         given[key] = _value(value, hints[key], f"{owner} option {key}") if isinstance(value, str) else value
+        _check_bounds(given[key], known[key].metadata, f"{owner} option {key}", key)
     return kind(**given)
+
+
+def _check_bounds(value: object, bounds: Mapping[str, Any], what: str, name: str) -> None:
+    least, most = bounds.get("least"), bounds.get("most")
+    if not isinstance(value, int) or isinstance(value, bool):
+        return
+    if (least is not None and value < least) or (most is not None and value > most):
+        allowed = f"{'' if least is None else f'{least:,}'}..{'' if most is None else f'{most:,}'}"
+        raise OptionError(f"{what}: {value:,} is outside {allowed}", name=name)
 
 
 @functools.cache
@@ -96,15 +111,21 @@ def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
-def _items(pairs: Iterable[str] | Mapping[str, object]) -> Iterable[tuple[str, object]]:
+def given_options(pairs: Iterable[str] | Mapping[str, object]) -> Mapping[str, object]:
+    """Options by name: of `key=value` words, of which one alone may come by itself, or a mapping as it is.
+
+    Raises:
+        OptionError: A word of another form.
+    """
     if isinstance(pairs, Mapping):
-        yield from pairs.items()
-        return
-    for word in pairs:
+        return pairs
+    found: dict[str, object] = {}
+    for word in (pairs,) if isinstance(pairs, str) else pairs:
         name, sign, value = word.partition("=")
         if not sign:
             raise OptionError(f"{word!r} is not of the form key=value", name=word)
-        yield name.strip(), value.strip()
+        found[name.strip()] = value.strip()
+    return found
 
 
 def _value(text: str, hint: Any, what: str) -> object:
@@ -125,6 +146,12 @@ def _choice(text: str, choices: tuple[object, ...], what: str) -> object:
             return choice
     words = [str(c) for c in choices]
     raise OptionError(f"{what}: {text!r} is none of {', '.join(words)}", name=text, nearest=nearest(text, words))
+
+
+def choices(kind: type, name: str) -> tuple[str, ...]:
+    """The words that an option takes; none where there is no such option, or it takes anything."""
+    hint = _hints(kind).get(name)
+    return tuple(map(str, typing.get_args(hint))) if typing.get_origin(hint) is Literal else ()
 
 
 def described(kind: type) -> list[dict[str, str]]:

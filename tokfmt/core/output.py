@@ -9,14 +9,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.durable import begin_writeback
-from tokfmt.core.files import File
-from tokfmt.core.publish import write_error
+from tokfmt.core.axis import TokenReader
+from tokfmt.core.files import File, write_error
+from tokfmt.core.format import Receipt, Region
+from tokfmt.core.protocols import pieces_of
+from tokfmt.core.publish import begin_writeback
 
 _PIECE = 1 << 20
 
@@ -43,7 +45,7 @@ class Output:
 
     def __enter__(self) -> Output:
         try:
-            self._fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+            self._fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError as error:
             raise write_error(self.path, error) from error
         return self
@@ -88,6 +90,26 @@ class Output:
             self.write(offset + a, file.read(begin + a, min(_PIECE, length - a)))
 
 
+def copy_region(
+    out: Output, at: int, reader: TokenReader, region: Region, dtype: np.dtype[Any], limit: int
+) -> Receipt | None:
+    """Copy a region's tokens to byte `at`, or do nothing and return None.
+
+    Nothing is done unless all of them lie in files as `dtype` and the largest id of the reader is known and at most
+    `limit`. That id, found when the tokens were looked at, is the receipt's: the copy itself looks at none.
+    """
+    top = reader.info.max_id
+    if top is None or top > limit:
+        return None
+    pieces = pieces_of(reader, region.tokens.start, region.tokens.stop)
+    if pieces is None or any(piece.dtype != dtype for piece in pieces):
+        return None
+    for piece in pieces:
+        out.copy(at, piece.file, piece.offset, piece.length)
+        at += piece.length
+    return Receipt(region.index, top, out.written)
+
+
 @contextmanager
 def whole(path: Path, drafts: Path | None = None, *, stays: bool = False) -> Iterator[BinaryIO]:
     """A new file that gets its name when all of it is written, so that two tasks may write it at the same time.
@@ -116,7 +138,7 @@ def concatenate(parts: Sequence[Path], destination: Path, *, keep: bool = False)
     """
     at = 0
     try:
-        with open(destination, "wb") as out:
+        with open(destination, "wb", opener=_not_followed) as out:
             for part in parts:
                 with open(part, "rb") as source:
                     size = os.fstat(source.fileno()).st_size
@@ -126,6 +148,10 @@ def concatenate(parts: Sequence[Path], destination: Path, *, keep: bool = False)
                     os.unlink(part)
     except OSError as error:
         raise write_error(destination, error) from error
+
+
+def _not_followed(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def _append(source: int, out: int, at: int, size: int) -> None:

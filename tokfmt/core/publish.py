@@ -12,13 +12,15 @@ the path is never missing. Siblings whose process is dead are removed at the nex
 
 A sibling of a fixed name (`.DST.tokfmt-resume`, `.DST.tokfmt-shards`) may outlive its process, to be taken over by the
 next one; only a run that keeps nothing removes it. The lock is a file, because a directory cannot be locked on NFS.
+Siblings are private (`core.private`): nobody else can read, make or change one that is used. What may be replaced is
+said in `core.destination`, and looked at again right before and after the rename.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
-import fcntl
 import os
 import shutil
 import time
@@ -26,14 +28,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
-from tokfmt.core.durable import sync_directory, sync_tree, write_whole
-from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageError, printable
-from tokfmt.core.rename import EXCHANGE, NOREPLACE, aside, rename
+from tokfmt.core.destination import ANYBODY, Objection, followed, inherit, no_directory, obstacle, remove, restrict
+from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageError, TokfmtError, printable, retell
+from tokfmt.core.files import walk, write_error, write_reason
+from tokfmt.core.format import everything_in
+from tokfmt.core.private import check_private, distrusted, holder, make_private, take_lock
 
 _OLD = ".old"
 _ABSENT, _UNKNOWN = 0, -1  # no inode has these numbers
 _TRIES, _PAUSE = 20, 0.05
+_AT_FDCWD = -100
+NOREPLACE, EXCHANGE = 1, 2
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EXDEV)  # FAT, FUSE ...
 
+Beside = Mapping[str, bytes | Path | None]
 KEPT = ("resume", "shards")
 """Siblings that may outlive their process."""
 
@@ -42,7 +50,7 @@ class Staging:
     """A place to build `destination`; a context manager that leaves nothing behind unless `publish` was called.
 
     Attributes:
-        destination: Where the output will appear.
+        destination: Where the output will appear; links are followed.
         home: The hidden sibling.
         path: Where to build it; same name, in the hidden sibling.
         scratch: A directory for intermediate files, removed at the end.
@@ -51,23 +59,39 @@ class Staging:
     """
 
     def __init__(
-        self, destination: str | os.PathLike[str], *, overwrite: bool = False, kept: str = "", shared: bool = False
+        self,
+        destination: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        objection: Objection = no_directory,
+        readable: int = ANYBODY,
+        kept: str = "",
+        shared: bool = False,
+        companions: Sequence[str] = (),
     ) -> None:
         """A place beside `destination`.
 
         Args:
             destination: What to build.
-            overwrite: It may replace something.
+            overwrite: It may replace a file or directory.
+            objection: Why not one that is there. By default directories are not replaced.
+            readable: Permissions that a new output may have at most: those of its sources. What replaces something has
+                that one's.
             kept: Name ("resume", "shards") of a sibling that outlives its process and is taken over when it is there.
             shared: Several processes work in it at the same time.
+            companions: Names of files that are built beside the destination, belong to it, and appear after it.
+
+        Raises:
+            ConversionError: The destination is a link that is not to be followed.
         """
-        self.destination = Path(os.path.abspath(destination))
-        self.overwrite = overwrite
+        self.destination, self._given = followed(destination), destination
+        self.overwrite, self.objection, self.readable = overwrite, objection, readable
         self.keep, self._sealed = bool(kept), False
         self._inode, self._replaced, self._published = _UNKNOWN, _ABSENT, False
         self._began = 0
         self.removed: tuple[str, ...] = ()
         self._kept, self._shared, self._lock = kept, shared, -1
+        self.companions = tuple(companions)
         self._settle()
 
     def _settle(self) -> None:
@@ -79,14 +103,16 @@ class Staging:
         return self.home / "build" / self.destination.name
 
     def __enter__(self) -> Staging:
+        if self._kept and os.path.lexists(self.home):
+            check_private(self.home)
         self._inode = self._told()
-        if not self.overwrite and not self.published and os.path.lexists(self.destination):
-            raise DestinationExistsError(self.destination)
+        if not self.published:
+            self.check_replaceable()
         try:
             self.removed = remove_leftovers(self.destination, spare=bool(self._kept))
             self._occupy()
-            self.path.parent.mkdir(exist_ok=True)
-            self.scratch.mkdir(exist_ok=True)
+            make_private(self.path.parent, taken_over=True)
+            make_private(self.scratch, taken_over=True)
         except OSError as error:
             self._leave()
             raise write_error(self.destination, error) from error
@@ -97,10 +123,36 @@ class Staging:
             self.path = self.destination
         return self
 
+    def check_replaceable(self) -> None:
+        """Refuse a destination that is there, unless it may be replaced.
+
+        Raises:
+            DestinationExistsError: Overwriting was not asked for.
+            ConversionError: It is nothing that is ever replaced, or holds what is not the dataset's.
+        """
+        why = obstacle(self.destination, self.objection)
+        if os.path.lexists(self.destination) and not self.overwrite:
+            raise DestinationExistsError(self._given, why)
+        if why:
+            raise self._not_replaced(why)
+        for companion in map(self.destination.with_name, self.companions):
+            why = obstacle(companion, no_directory)
+            if os.path.lexists(companion) and not self.overwrite and not self.published:
+                raise DestinationExistsError(companion, why)
+            if why:
+                raise ConversionError(f"{printable(companion)}: is not replaced: {why}. Choose another destination")
+
+    def _not_replaced(self, why: str) -> ConversionError:
+        return ConversionError(f"{printable(self._given)}: is not replaced: {why}. Choose another destination")
+
     def _occupy(self) -> None:
         """Make the sibling, or take it over, and lock it."""
         for _ in range(_TRIES):
-            self.home.mkdir(mode=0o755, exist_ok=bool(self._kept))
+            try:
+                make_private(self.home, taken_over=bool(self._kept))
+            except FileExistsError:  # of another run, by a rare chance
+                self._settle()
+                continue
             self._lock = take_lock(self.home / "lock", shared=self._shared)
             if self._lock >= 0:
                 self._began = os.fstat(self._lock).st_ctime_ns
@@ -108,8 +160,8 @@ class Staging:
             time.sleep(_PAUSE)  # somebody is removing it, or works in it
             self._settle()
         raise ConversionError(
-            f"{printable(self.destination)}: another tokfmt is writing it now ({self.home.name} is locked). "
-            "Wait for it, or stop it"
+            f"{printable(self.destination)}: another tokfmt is writing it now ({self.home.name} is locked by "
+            f"{holder(self.home / 'lock')}). Wait for it, or stop it"
         )
 
     def __exit__(
@@ -121,6 +173,8 @@ class Staging:
             self._leave()
             self._say_what_stays(stop)
             raise
+        if isinstance(error, TokfmtError):
+            retell(error, self._built(), self._given)
         if error is not None:
             self._say_what_stays(error)
 
@@ -140,18 +194,25 @@ class Staging:
             raise write_error(self.destination, error) from error
         self._sealed = True
 
-    def publish(self, beside: Mapping[str, bytes | None] = MappingProxyType({})) -> None:
+    def publish(self, beside: Beside = MappingProxyType({})) -> None:
         """Make the output durable, then visible, in one step; then what stands beside it.
 
         Args:
-            beside: Name and content of small files next to the destination; None for one that must not be there. An
-                older one goes before the destination appears, so that it never stands beside what it does not describe.
+            beside: Name and content of small files next to the destination, or where one was built in the hidden
+                sibling; None for one that must not be there. An older one goes before the destination appears, so that
+                it never stands beside what it does not describe.
 
         Raises:
             DestinationExistsError: Somebody else made it meanwhile, and overwriting was not asked for.
         """
-        parent = self.destination.parent
+        parent, built = self.destination.parent, self._built()
+        places = {name: (built.with_name(name), self.home / f"{name}.draft") for name in self.companions}
+        there = {name: built for name, (built, draft) in places.items() if not self.published or built.exists()
+                 or draft.exists()}  # fmt: skip
+        beside = {**there, **beside}  # a run that was killed may have brought some to their places
         try:
+            if not self.published:
+                self._permit()
             drafts = {name: self._draft(name, text) for name, text in beside.items() if text is not None}
             if not self.published:
                 self.seal()
@@ -198,8 +259,7 @@ class Staging:
         for tries_left in reversed(range(_TRIES)):
             self._replaced = _inode(self.destination)
             there = self._replaced != _ABSENT
-            if there and not self.overwrite:
-                raise DestinationExistsError(self.destination)
+            self.check_replaceable()
             for path in beside:
                 self._set_aside(path, replaced=there)
             try:
@@ -211,7 +271,27 @@ class Staging:
                 if not there or not tries_left:
                     raise
             else:
+                self._check_replaced()
                 return
+
+    def _check_replaced(self) -> None:
+        """Look once more at what was replaced, now that it cannot change: it goes back if anything came to it."""
+        old = self._old()
+        why = obstacle(old, self.objection) if old is not None else ""
+        if why:
+            self.withdraw()
+            raise self._not_replaced(why)
+
+    def _old(self) -> Path | None:
+        """Where what was replaced waits to be removed."""
+        return next((p for p in (aside(self._built()), self._built()) if os.path.lexists(p)), None)
+
+    def _permit(self) -> None:
+        """Permissions, before anybody can see it: those of what it replaces, else no more than its sources have."""
+        if os.path.lexists(self.destination):
+            inherit(self.path, self.destination)
+        else:
+            restrict(self.path, self.readable)
 
     def _set_aside(self, beside: Path, *, replaced: bool) -> None:
         """Take away what stands beside the destination, unless whoever made the destination meanwhile put it there."""
@@ -239,20 +319,31 @@ class Staging:
             if not self._stands() and os.path.samestat(os.lstat(beside), mine):
                 beside.unlink()
 
-    def _draft(self, name: str, content: bytes) -> Path:
+    def _draft(self, name: str, content: bytes | Path) -> Path:
         draft = self.home / f"{name}.draft"
-        with open(draft, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        if isinstance(content, Path):
+            if content.exists() or not draft.exists():
+                os.replace(content, draft)
+            sync_tree(draft)
+        else:
+            draft.unlink(missing_ok=True)
+            with open(draft, "xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        olds = (self.destination.with_name(name), self.home / f"{name}{_OLD}")
+        old = next((path for path in olds if path.is_file() and not path.is_symlink()), None)
+        if old is not None:
+            inherit(draft, old)
+        else:
+            restrict(draft, os.stat(self.destination if self.published else self.path).st_mode)
         return draft
 
     def _failure(self, error: OSError) -> ConversionError:
         if not self.published:
             return write_error(self.destination, error)
-        return ConversionError(
-            f"{printable(self.destination)}: may not survive a crash, or lack what stands beside it: {_why(error)}"
-        )
+        what = "may not survive a crash, or lack what stands beside it"
+        return ConversionError(f"{printable(self.destination)}: {what}: {write_reason(error)}")
 
     def withdraw(self) -> None:
         """Take back what `publish` made visible: the destination is again what it was before."""
@@ -277,6 +368,14 @@ class Staging:
             self._lock = -1
 
     def _discard(self) -> None:
+        try:
+            if distrusted(self.home):
+                return
+        except OSError:  # it was never made
+            return
+        old = self._old() if self.published else None
+        if old is not None and old.is_dir():
+            self._remove_old(old)
         if self._kept:  # half of it must not be taken over
             kept, self._kept, self.home = self.home, "", hidden_sibling(self.destination, os.urandom(4).hex())
             try:
@@ -285,8 +384,39 @@ class Staging:
                 self.home = kept
         shutil.rmtree(self.home, ignore_errors=True)
 
+    def _remove_old(self, old: Path) -> None:
+        """Remove the files of a dataset that was replaced; what came since the last look gets a name of its own."""
+        try:
+            gone = not self.objection(old) and remove(old, everything_in(old))
+        except TokfmtError:
+            gone = False
+        if not gone:
+            with contextlib.suppress(OSError):
+                os.rename(old, self.destination.with_name(f"{self.destination.name}.old-{os.urandom(4).hex()}"))
 
-def publish_together(stagings: Mapping[Staging, Mapping[str, bytes | None]]) -> None:
+
+def publish_text(
+    destination: str | os.PathLike[str], text: str, *, overwrite: bool = False, objection: Objection = no_directory
+) -> Path:
+    """Write a text file as a destination is written: whole or not at all, over nothing that is not to be replaced.
+
+    Returns:
+        Where it is; links are followed.
+
+    Raises:
+        DestinationExistsError: It is there, and overwriting was not asked for.
+        ConversionError: It cannot be written, or is nothing that is ever replaced.
+    """
+    with Staging(destination, overwrite=overwrite, objection=objection) as staging:
+        try:
+            staging.path.write_text(text, "utf-8")
+        except OSError as error:
+            raise write_error(staging.destination, error) from error
+        staging.publish()
+    return staging.destination
+
+
+def publish_together(stagings: Mapping[Staging, Beside]) -> None:
     """Publish all of them, each with what stands beside it, or none: each in one step, one right after the other.
 
     Raises:
@@ -322,27 +452,8 @@ def hidden_sibling(destination: Path, name: str) -> Path:
     return destination.parent / f"{_prefix(destination)}{name}"
 
 
-def take_lock(path: Path, *, shared: bool = False, wait: bool = False) -> int:
-    """Lock a file, made if need be; a descriptor that holds the lock, -1 when it is taken or its directory is going."""
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-    except FileNotFoundError:
-        return -1
-    try:
-        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
-        if os.path.samestat(os.fstat(fd), os.stat(path)):
-            return fd
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    except BaseException:
-        os.close(fd)
-        raise
-    os.close(fd)
-    return -1
-
-
 def remove_leftovers(destination: Path, *, spare: bool = False) -> tuple[str, ...]:
-    """Remove hidden siblings of `destination` whose process has died (nobody holds their lock).
+    """Remove the caller's own hidden siblings of `destination` whose process has died (nobody holds their lock).
 
     Args:
         destination: Whose siblings.
@@ -354,14 +465,17 @@ def remove_leftovers(destination: Path, *, spare: bool = False) -> tuple[str, ..
     parent, removed = destination.parent, []
     if not parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(parent))
-    for entry in os.scandir(parent):
-        if not entry.name.startswith(_prefix(destination)) or not entry.is_dir(follow_symlinks=False):
+    with os.scandir(parent) as entries:
+        found = [entry for entry in entries if entry.name.startswith(_prefix(destination))]
+    for entry in found:
+        if not entry.is_dir(follow_symlinks=False):
             continue
         kept = entry.name.removeprefix(_prefix(destination)) in KEPT
         if kept and spare:
             continue
         with contextlib.suppress(OSError):
-            fd = take_lock(Path(entry.path, "lock"))
+            # what somebody else has put here is neither removed nor brought back
+            fd = -1 if distrusted(entry.path) else take_lock(Path(entry.path, "lock"))
             if fd >= 0:
                 old = aside(Path(entry.path, "build", destination.name))
                 if os.path.lexists(old) and not os.path.lexists(destination):
@@ -372,23 +486,129 @@ def remove_leftovers(destination: Path, *, spare: bool = False) -> tuple[str, ..
     return tuple(removed)
 
 
-def write_error(path: Path, error: OSError) -> OutageError:
-    """An operating system's error while writing, as a sentence; with its notes."""
-    outage = OutageError(f"{printable(path)}: cannot be written: {_why(error)}")
-    for note in getattr(error, "__notes__", ()):
-        outage.add_note(note)
-    return outage
+def rename(old: Path, new: Path, how: int) -> None:
+    """Give `old` the name `new`.
+
+    Args:
+        old: A file or directory.
+        new: Its new name, on the same file system.
+        how: `NOREPLACE`: nothing must be there; `EXCHANGE`: what is there gets the name `old`, or waits `aside` of it.
+
+    Raises:
+        FileExistsError: Something is there (`NOREPLACE`).
+        FileNotFoundError: Nothing is there (`EXCHANGE`).
+        OSError
+    """
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is None:
+        rename_portably(old, new, how)
+        return
+    if call(_AT_FDCWD, os.fsencode(old), _AT_FDCWD, os.fsencode(new), how) == 0:
+        return
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL):  # an old kernel, or a file system without the flags
+        rename_portably(old, new, how)
+        return
+    raise OSError(code, os.strerror(code), str(new))
 
 
-def _why(error: OSError) -> str:
-    reasons = {
-        errno.ENOSPC: "no space left on the disk",
-        errno.EDQUOT: "the disk quota is used up",
-        errno.EFBIG: "the file would be larger than allowed here",
-        errno.EROFS: "the file system is read-only",
-        errno.EACCES: "permission denied",
-        errno.ENOENT: "the directory it should go to does not exist",
-        errno.ENOTDIR: "the directory it should go to is not a directory",
-        errno.EIO: "the disk reports a write error",
-    }
-    return reasons.get(error.errno or 0, (error.strerror or str(error)).lower())
+def rename_portably(old: Path, new: Path, how: int) -> None:
+    """The same in more than one step: a name that is to be replaced is missing for a moment."""
+    if how == EXCHANGE:
+        try:
+            os.rename(new, aside(old))
+            os.rename(old, new)
+        except BaseException:  # a signal may come right after either
+            if os.path.lexists(aside(old)) and not os.path.lexists(new):
+                os.rename(aside(old), new)
+            raise
+    elif old.is_dir():
+        if os.path.lexists(new):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(new))
+        os.rename(old, new)
+    elif _linked(old, new):
+        os.unlink(old)
+    elif os.path.lexists(new):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(new))
+    else:
+        os.rename(old, new)
+
+
+def _linked(old: Path, new: Path) -> bool:
+    """Give a file a second name, where nothing is; whether the file system knows how."""
+    try:
+        os.link(old, new)
+    except OSError as error:
+        if error.errno in _NO_LINKS:
+            return False
+        raise
+    return True
+
+
+def aside(path: Path) -> Path:
+    """Where what was replaced waits, if the file system cannot swap."""
+    return path.with_name(f"{path.name}.replaced")
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a small file, durably, replacing an older one: whole or not at all."""
+    draft = path.with_name(f"{path.name}.{os.urandom(4).hex()}")
+    with open(draft, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+    sync_directory(path.parent)
+
+
+def begin_writeback(fd: int, offset: int = 0, length: int = 0) -> None:
+    """Have the kernel begin to bring a part of a file to the disk, and do not wait: the fsync before it is published
+    then has less to wait for (a fifth of the time of two jobs, measured).
+
+    Args:
+        fd: The file.
+        offset, length: Bytes; a length of 0 means to the end.
+    """
+    if hasattr(os, "posix_fadvise"):
+        with contextlib.suppress(OSError):  # no more than advice
+            # what Linux does on "not needed": it begins to write dirty pages, and forgets only clean ones
+            os.posix_fadvise(fd, offset, length, os.POSIX_FADV_DONTNEED)
+
+
+def sync_file_system(path: Path) -> None:
+    """Bring all that was written to the file system of `path` to the disk, from this machine."""
+    sync = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if sync is None:
+        os.sync()
+        return
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if sync(fd):
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), str(path))
+    finally:
+        os.close(fd)
+
+
+def sync_tree(path: Path) -> None:
+    """Fsync a file, or every file and directory below a directory, deepest first."""
+    if not path.is_dir():
+        _sync(path, os.O_RDONLY)
+        return
+    for directory, names in walk(path):
+        for name in names:
+            _sync(directory / name, os.O_RDONLY)
+        sync_directory(directory)
+
+
+def sync_directory(path: Path) -> None:
+    """Fsync a directory, so that the names in it survive a crash."""
+    _sync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    fd = os.open(path, flags)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -75,7 +75,7 @@ def gathered(tokens: Tokens, starts: Offsets, lengths: Offsets) -> Ragged:
     offsets = offsets_of(lengths)
     out = np.empty(int(offsets[-1]), tokens.dtype)
     marks = np.arange(_AT_ONCE, len(out), _AT_ONCE)
-    cuts = [0, *np.unique(np.searchsorted(offsets, marks)).tolist(), len(starts)]
+    cuts = [0, *sorted(set(np.searchsorted(offsets, marks).tolist())), len(starts)]
     for first, last in itertools.pairwise(cuts):
         a, b = offsets[[first, last]].tolist()
         moves = np.repeat(starts[first:last] - offsets[first:last], np.diff(offsets[first : last + 1]))

@@ -7,10 +7,12 @@ readers themselves; nothing downstream knows the difference.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from tokfmt.core.axis import Structural
 from tokfmt.core.ragged import Ragged
 
 
@@ -31,6 +33,57 @@ class Block(NamedTuple):
     records: int = -1
 
 
+Spot = tuple[int, int]
+"""Which of a reader's files, and at which byte of its text a line begins."""
+
+_REMEMBERED, _FIELDS = 5, 1_000
+
+
+class Aside(NamedTuple):
+    """What of some records does not go along: lines that are no record, and fields that nobody reads.
+
+    Attributes:
+        invalid: Lines that are no record.
+        faults: Where the first five of them are.
+        others: Records that have fields beside the one that is read.
+        first: Where the first of those is.
+        fields: How many records have each such field, by name: of the first thousand names there are.
+        blank: Blank lines, which are no records and no error.
+    """
+
+    invalid: int = 0
+    faults: tuple[Spot, ...] = ()
+    others: int = 0
+    first: Spot | None = None
+    fields: Mapping[str, int] = {}
+    blank: int = 0
+
+    def __add__(self, more: object) -> Aside:
+        if not isinstance(more, Aside):
+            return NotImplemented
+        names = sorted(self.fields.keys() | more.fields.keys())[:_FIELDS]
+        fields = {name: self.fields.get(name, 0) + more.fields.get(name, 0) for name in names}
+        return Aside(
+            self.invalid + more.invalid,
+            tuple(sorted(self.faults + more.faults)[:_REMEMBERED]),
+            self.others + more.others,
+            min(filter(None, (self.first, more.first)), default=None),
+            fields,
+            self.blank + more.blank,
+        )
+
+    def facts(self) -> list[object]:
+        """As JSON."""
+        first = list(self.first) if self.first else None
+        return [self.invalid, [list(spot) for spot in self.faults], self.others, first, dict(self.fields), self.blank]
+
+    @staticmethod
+    def recalled(facts: Sequence[Any]) -> Aside:
+        """From `facts`."""
+        invalid, faults, others, first, fields, blank = facts
+        return Aside(invalid, tuple((a, b) for a, b in faults), others, first and (first[0], first[1]), fields, blank)
+
+
 class RecordBatch(NamedTuple):
     """Some consecutive records; which of the three lists is filled depends on what was asked for.
 
@@ -38,13 +91,18 @@ class RecordBatch(NamedTuple):
         texts: One string a record (`RecordReader.texts`).
         ragged: The ids of the records (`RecordReader.ids`).
         lines: The records as they stand in the file, without line end (`RecordReader.lines`).
-        invalid: Lines left out, because the user said `--drop invalid-lines`.
+        aside: Lines left out, because the user said `--drop invalid-lines`; with `Hints.collect` fields as well.
     """
 
     texts: Sequence[str] = ()
     ragged: Ragged | None = None
     lines: Sequence[bytes] = ()
-    invalid: int = 0
+    aside: Aside = Aside()
+
+    @property
+    def invalid(self) -> int:
+        """Lines left out."""
+        return self.aside.invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +114,9 @@ class RecordInfo:
         size: Bytes of all files.
         records: Their number, when an index or a scan tells it.
         random_access: False for compressed files.
-        inferred, notes, extras: As in `axis.Info`.
+        field: Where in a record that is, as a dotted path.
+        eos_id: The separator of what becomes of them, when they state it.
+        inferred, notes, split, other_splits, extras, facts: As in `axis.Info`.
     """
 
     kind: str
@@ -65,11 +125,20 @@ class RecordInfo:
     random_access: bool
     inferred: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    extras: Mapping[str, object] = field(default_factory=dict)
+    field: str = ""
+    eos_id: int | None = None
+    split: str | None = None
+    other_splits: tuple[str, ...] = ()
+    extras: Mapping[str, object] = dataclasses.field(default_factory=dict)
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        splits = {"split": self.split, "other_splits": self.other_splits} if self.split is not None else {}
+        return {**splits, **self.extras, "field": self.field}
 
 
 @runtime_checkable
-class RecordReader(Protocol):
+class RecordReader(Protocol, metaclass=Structural):
     """Records of text or of ids, in order. Picklable, no open handles."""
 
     @property
@@ -87,6 +156,7 @@ class RecordReader(Protocol):
         Raises:
             FormatError: A line that is not valid, with its number and byte offset.
             LossyConversionError: A record has other fields, and `fields` was not dropped.
+            Neither with `Hints.collect`: batches tell.
         """
 
     def ids(self, block: Block) -> Iterator[RecordBatch]:

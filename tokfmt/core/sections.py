@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from tokfmt.core.errors import FormatError, TokfmtError, printable
-from tokfmt.core.inside import Field
+from tokfmt.core.protocols import Field
+from tokfmt.core.text_format import shortened
 
 SHOWN = 96
 """Characters of a value from a file that are shown."""
@@ -46,7 +47,7 @@ class Part:
     """A section that is opened when it is first looked at. Never raises for damaged content: it says so in a field.
 
     Attributes:
-        title, path: See `inside.Section`.
+        title, path: See `protocols.Section`.
         open: Called once.
     """
 
@@ -62,7 +63,7 @@ class Part:
         return self._fields().count
 
     def fields(self, first: int, last: int) -> Sequence[Field]:
-        """See `inside.Section`. Where some fields cannot be read, others are; what failed stands for each."""
+        """See `protocols.Section`. Where some fields cannot be read, others are; what failed stands for each."""
         first = max(0, first)
         try:
             return self._fields().fields(first, last)
@@ -104,4 +105,4 @@ def shown(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     text = printable(value)
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+    return shortened(text, SHOWN)

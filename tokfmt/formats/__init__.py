@@ -11,6 +11,7 @@ from typing import Any
 
 class _Callable(ModuleType):
     def __call__(self) -> Any:
+        """Every format installed: a list of objects with `name`, `title`, `extensions`, and options; prints as such."""
         # by name: formats are below the registry, and may not import it
         return import_module("tokfmt.registry").formats()
 

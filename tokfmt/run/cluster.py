@@ -1,12 +1,14 @@
 """A Dask cluster as an executor: one that is there, or one of this machine that comes and goes with the conversion.
 
-    dask                        worker processes of this machine
+    dask                        worker processes of this machine, encrypted
     dask:tcp://10.0.0.5:8786    the scheduler of a cluster (Slurm, Kubernetes ...)
+    dask:tls://10.0.0.5:8786    the same, with the certificates that Dask's configuration names
 
 Workers need tokfmt of the same version, and the sources and the destination under the same paths: large arrays travel
 as files in the hidden sibling of the destination. Dask runs the tasks of a worker that is lost on another one. Small
-pickles travel between our own processes only; whoever can reach a Dask scheduler can run code on its workers, so a
-cluster belongs on a network that is trusted.
+pickles travel between our own processes only. Whoever can reach a scheduler at tcp:// can run code on its workers and,
+by what they answer, here: such a cluster belongs on a network that is trusted. With tls:// that is who has the keys
+(https://distributed.dask.org/en/stable/tls.html, `DASK_DISTRIBUTED__COMM__TLS__...`).
 """
 
 from __future__ import annotations
@@ -18,21 +20,17 @@ import re
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from importlib import metadata
 from typing import Any, TypeVar
 
 from tokfmt.core.errors import ConversionError, MissingDependencyError, OptionError, printable
+from tokfmt.run.isolation import ENDING, isolated
 
 R = TypeVar("R")
 
 _ADDRESS = re.compile(r"((tcp|tls|ucx|ws|wss)://)?[^\s/]+:\d+")
 _PATIENCE = 15  # seconds until a scheduler has to answer
-
-
-def is_cluster(name: str) -> bool:
-    """Whether an executor's name means Dask."""
-    return name == "dask" or name.startswith("dask:")
 
 
 class ClusterExecutor(Executor):
@@ -69,11 +67,6 @@ def _settle(outer: Future[R], inner: Any) -> None:
         outer.set_result(result)
 
 
-def slots(executor: Executor, jobs: int) -> int:
-    """How many tasks an executor runs at once: a cluster has its own number, others have `jobs`."""
-    return executor.slots if isinstance(executor, ClusterExecutor) else jobs
-
-
 @contextlib.contextmanager
 def connected(address: str, jobs: int) -> Iterator[ClusterExecutor]:
     """An executor on the cluster at `address`, or on one of `jobs` processes when there is none.
@@ -88,23 +81,55 @@ def connected(address: str, jobs: int) -> Iterator[ClusterExecutor]:
     except ImportError as error:
         raise MissingDependencyError("distributed", "dask", "--executor dask") from error
     with contextlib.ExitStack() as stack:
-        if not address:
-            scratch = stack.enter_context(
-                tempfile.TemporaryDirectory(prefix="tokfmt-dask-", ignore_cleanup_errors=True)
-            )
-            cluster = distributed.LocalCluster(
-                n_workers=jobs, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0,
-                silence_logs=logging.CRITICAL, local_directory=scratch, preload=__name__,
-            )  # fmt: skip
-            client = distributed.Client(stack.enter_context(cluster), set_as_default=False)
-        else:
-            client = _client(distributed, address)
+        client = _client(distributed, address) if address else _own(distributed, jobs, stack)
         yield ClusterExecutor(stack.enter_context(client), jobs)
 
 
+def _own(distributed: Any, jobs: int, stack: contextlib.ExitStack) -> Any:
+    """A client of a cluster of this machine, which ends with `stack`.
+
+    Everybody on the machine can reach its ports, and who is let in can run code as whoever converts: all connections
+    are encrypted, and made only by who has the key, which lies in memory. What listens to HTTP knows no page.
+    """
+    import dask
+
+    try:
+        secret = distributed.Security.temporary()
+    except ImportError as error:
+        raise MissingDependencyError("cryptography", "dask", "--executor dask") from error
+    scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="tokfmt-dask-", ignore_cleanup_errors=True))
+    stack.enter_context(isolated())  # a worker that is lost is started again at any time
+    settings: dict[str, object] = {
+        "distributed.scheduler.http.routes": [],
+        "distributed.worker.http.routes": [],
+        "distributed.nanny.pre-spawn-environ": {},  # it would stay set in this process: an allocator that keeps nothing
+    }
+    stack.enter_context(dask.config.set(settings))
+    options = {
+        "n_workers": jobs, "threads_per_worker": 1, "processes": True, "memory_limit": 0, "security": secret,
+        "silence_logs": logging.CRITICAL, "local_directory": scratch, "preload": __name__,
+        "dashboard_address": None, "scheduler_kwargs": {"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+    }  # fmt: skip
+    # in a thread that signals do not reach: neither do they what it starts, and who waits for it here is free to stop
+    starter = stack.enter_context(ThreadPoolExecutor(1, initializer=_spare))
+    starting = starter.submit(distributed.LocalCluster, **options)
+    stack.callback(_close, starting)
+    return distributed.Client(starting.result(), security=secret, set_as_default=False)
+
+
+def _spare() -> None:
+    """In a thread: signals are for others."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+
+
+def _close(starting: Future[Any]) -> None:
+    with contextlib.suppress(Exception):  # who asked for the cluster has the error
+        starting.result().close()
+
+
 def dask_setup(worker: object) -> None:  # noqa: ARG001 - Dask calls it so
-    """In a worker process of this machine: the parent decides about Ctrl-C, as for other worker processes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """In a worker process of this machine: its nanny decides when it ends, by SIGTERM."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
 
 
 def _client(distributed: Any, address: str) -> Any:

@@ -3,24 +3,38 @@
 `executor` is a `concurrent.futures.Executor`, nothing else. A task is `function(shared, item)`; `shared` (readers and
 writers) travels once a worker process, `item` (a region) with each task. Results come as they finish; at most twice as
 many tasks are under way as there are workers, so memory does not grow with the number of tasks.
+
+Pickle carries plans between our own processes, never anything from a file of a user's. What is large (offsets of
+millions of sequences, thousands of readers) is written once to a file in scratch, which the workers map, sharing one
+copy in the page cache; a task carries its name, and the digest of the pickle in it: nothing else is unpickled.
 """
 
 from __future__ import annotations
 
+import mmap
 import multiprocessing
 import os
+import pickle
+import queue
+import signal
+import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tokfmt.core.errors import OptionError, OutageError
+import numpy as np
+
+from tokfmt.core.errors import OptionError, OutageError, UnsafeError
 from tokfmt.core.options import nearest
-from tokfmt.run.cluster import connected, is_cluster, lost_workers
-from tokfmt.run.transport import Parcel, receive
+from tokfmt.run.cluster import ClusterExecutor, connected, lost_workers
+from tokfmt.run.isolation import isolated, undelivered
 
 S = TypeVar("S")
 I = TypeVar("I")  # noqa: E741 - an item
@@ -44,6 +58,48 @@ class SerialExecutor(Executor):
         return future
 
 
+class Threads(ThreadPoolExecutor):
+    """Threads of this process, started whole: one that a signal interrupts half started would go on alone."""
+
+    def __init__(self, jobs: int) -> None:
+        super().__init__(jobs, thread_name_prefix="tokfmt")
+
+    def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
+        """Run a call in a thread, which may have to be started first."""
+        with undelivered():
+            return super().submit(fn, *args, **kwargs)
+
+
+class IsolatedProcesses(ProcessPoolExecutor):
+    """Worker processes that import nothing from the current directory, and leave signals to their parent."""
+
+    def __init__(self, jobs: int) -> None:
+        # spawn, never fork: the threads of codecs do not survive a fork
+        context = multiprocessing.get_context("spawn")
+        with isolated(), undelivered():  # the process that tracks semaphores starts here
+            super().__init__(jobs, mp_context=context, initializer=_end_with, initargs=(os.getpid(),))
+
+    def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
+        """Run a call in a worker, which may have to be started first."""
+        with isolated(), undelivered():
+            return super().submit(fn, *args, **kwargs)
+
+
+def worker_count(jobs: int | None) -> int:
+    """How many workers somebody means who says so many, or nothing: one a core."""
+    return max(1, jobs or os.cpu_count() or 1)
+
+
+def is_cluster(name: str) -> bool:
+    """Whether an executor's name means Dask."""
+    return name == "dask" or name.startswith("dask:")
+
+
+def slots(executor: Executor, jobs: int) -> int:
+    """How many tasks an executor runs at once: a cluster has its own number, others have `jobs`."""
+    return executor.slots if isinstance(executor, ClusterExecutor) else jobs
+
+
 def make_executor(name: str, jobs: int) -> AbstractContextManager[Executor]:
     """An executor by name.
 
@@ -61,10 +117,15 @@ def make_executor(name: str, jobs: int) -> AbstractContextManager[Executor]:
     if name == "serial":
         return SerialExecutor()
     if name == "threads":
-        return ThreadPoolExecutor(jobs, thread_name_prefix="tokfmt")
-    # spawn, never fork: the threads of codecs do not survive a fork
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with, initargs=(os.getpid(),))
+        return Threads(jobs)
+    return IsolatedProcesses(jobs)
+
+
+def may_spawn() -> bool:
+    """Whether worker processes can begin without running somebody's script once more (see `multiprocessing`, spawn)."""
+    main = sys.modules["__main__"]
+    file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    return file is None or (spec is not None and spec.name.endswith("__main__")) or Path(file).stem == "tokfmt"
 
 
 def run_tasks(
@@ -81,20 +142,22 @@ def run_tasks(
         scratch: An existing directory for large arrays on their way to worker processes.
 
     Raises:
-        The first error of any task, after the tasks not yet begun were cancelled and those begun have ended.
+        The error of the first item that has one, after the tasks not yet begun were cancelled and those begun have
+        ended: the same whatever the number of workers, since items are begun in order.
     """
     local = isinstance(executor, (SerialExecutor, ThreadPoolExecutor))
     call = _Local(function, shared) if local else _Remote(function, Parcel.pack(shared, scratch))
-    pending: set[Future[R]] = set()
+    pending: list[Future[R]] = []  # in order of items
+    # not `wait(..., FIRST_COMPLETED)`: a signal in the middle of it leaves futures locked, and workers stuck on them
+    ended: queue.SimpleQueue[Future[R]] = queue.SimpleQueue()
     try:
         for item in items:
-            pending.add(executor.submit(call, item))
+            pending.append(future := executor.submit(call, item))
+            future.add_done_callback(ended.put)
             if len(pending) >= 2 * jobs:
-                done, pending = wait(pending, return_when=FIRST_COMPLETED)
-                yield from (future.result() for future in done)
+                yield from _finished(pending, ended)
         while pending:
-            done, pending = wait(pending, return_when=FIRST_COMPLETED)
-            yield from (future.result() for future in done)
+            yield from _finished(pending, ended)
     except Exception as error:
         if isinstance(error, BrokenProcessPool) or lost_workers(error):
             raise OutageError(
@@ -103,6 +166,22 @@ def run_tasks(
         raise
     finally:
         wait([future for future in pending if not future.cancel()])
+
+
+def _finished(pending: list[Future[R]], queued: queue.SimpleQueue[Future[R]]) -> Iterator[R]:
+    """Results of tasks that have ended, at least one; they are no longer pending then."""
+    done, failed = {queued.get()}, None
+    while not queued.empty():
+        done.add(queued.get())
+    if any(future.exception() is not None for future in done):
+        begun = [future for future in pending if not future.cancel()]
+        done = wait(begun).done
+        failed = next(filter(None, (future.exception() for future in begun)))
+    ended = [future for future in pending if future in done]
+    pending[:] = [future for future in pending if future not in done]
+    yield from (future.result() for future in ended if future.exception() is None)
+    if failed is not None:
+        raise failed
 
 
 class _Local:
@@ -131,11 +210,79 @@ def _end_with(parent: int) -> None:
             stop.wait(1)
         os._exit(1)
 
-    import signal
-
     for pool in POOLS:  # the processes are the jobs
         os.environ[pool] = "1"
-    # the parent decides about Ctrl-C; a worker that raised KeyboardInterrupt would print a traceback
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))  # how a pool ends its workers when one has died
     stop = threading.Event()
     threading.Thread(target=watch, daemon=True).start()
+
+
+_INLINE = 1 << 16
+_ALIGNED = 64
+_KEPT = 2
+_received: OrderedDict[str, Any] = OrderedDict()
+_receiving = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """An object on its way: its pickle and then its large buffers, inline or as a file in scratch.
+
+    Attributes:
+        digest: SHA-256 of the pickle.
+    """
+
+    key: str
+    parts: tuple[bytes, ...] | Path
+    digest: bytes
+
+    @staticmethod
+    def pack(thing: object, scratch: Path) -> Parcel:
+        """Pickle `thing` once, for any number of tasks."""
+        from hashlib import sha256  # here, as it loads OpenSSL, which the most runs have no need of
+
+        key, out_of_band = uuid.uuid4().hex, list[pickle.PickleBuffer]()
+        pickled = pickle.dumps(thing, protocol=5, buffer_callback=out_of_band.append)
+        digest = sha256(pickled).digest()
+        parts = [memoryview(pickled), *(buffer.raw() for buffer in out_of_band)]
+        if sum(part.nbytes for part in parts) <= _INLINE:
+            return Parcel(key, tuple(bytes(part) for part in parts), digest)
+        path = scratch / f"{key}.parcel"
+        _store(parts, path)
+        return Parcel(key, path, digest)
+
+
+def receive(parcel: Parcel) -> Any:
+    """The object, unpacked once a process and kept for the next tasks."""
+    with _receiving:  # workers of a cluster have threads
+        if parcel.key not in _received:
+            from hashlib import sha256
+
+            pickled, *buffers = parcel.parts if isinstance(parcel.parts, tuple) else _mapped(parcel.parts)
+            ours = bytes(pickled)  # a copy, which nobody changes after it was looked at
+            if sha256(ours).digest() != parcel.digest:
+                raise UnsafeError(str(parcel.parts), "is not what was written there", remedy="Others may write here")
+            _received[parcel.key] = pickle.loads(ours, buffers=buffers)
+            while len(_received) > _KEPT:
+                _received.popitem(last=False)
+        return _received[parcel.key]
+
+
+def _store(parts: Sequence[memoryview], path: Path) -> None:
+    """One file: how many parts, where each begins and how long it is (u64 each), and the parts."""
+    lengths = np.array([part.nbytes for part in parts], np.uint64)
+    taken = np.concatenate(([8 + 16 * len(parts)], lengths)) + (_ALIGNED - 1)
+    begins = np.cumsum(taken.astype(np.int64) // _ALIGNED * _ALIGNED)[:-1]
+    with open(path, "xb") as file:
+        file.write(np.array([len(parts), *np.column_stack((begins, lengths)).ravel()], np.uint64).tobytes())
+        for begin, part in zip(begins.tolist(), parts, strict=True):
+            file.seek(begin)
+            file.write(part)
+
+
+def _mapped(path: Path) -> list[memoryview]:
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        held = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    count = int.from_bytes(held[:8], "little")
+    spans = np.frombuffer(held, np.uint64, 2 * count, 8).reshape(-1, 2).tolist()
+    return [held[begin : begin + length] for begin, length in spans]

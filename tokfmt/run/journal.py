@@ -28,15 +28,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from tokfmt.core.durable import sync_file_system, write_whole
 from tokfmt.core.errors import ConversionError
-from tokfmt.core.publish import take_lock
+from tokfmt.core.private import holder, make_private, take_lock
+from tokfmt.core.publish import sync_file_system, write_whole
 
 T = TypeVar("T")
 Done = Mapping[int, Any]
 
 _CREATED = "created"
 _SHARE = 9  # syncing may take one part of ten
+_PATIENCE = 600  # seconds until whoever prepares the destination, another shard at most, must be done
 
 
 class Forgetful:
@@ -111,7 +112,7 @@ class Journal(Forgetful):
             ConversionError: Another process writes it.
         """
         self.home, self.shard = home, shard
-        self._fd = os.open(home / shard.journal, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        self._fd = os.open(home / shard.journal, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -174,7 +175,7 @@ class Journal(Forgetful):
             build = self.home / "build"
             if not any(self.home.glob(f"{_CREATED}*.json")):
                 shutil.rmtree(build)  # a run may have been killed while it made the destination
-                build.mkdir()
+                make_private(build)
             create()
 
         self.once(of_part(_CREATED, part), afresh)
@@ -184,7 +185,13 @@ class Journal(Forgetful):
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        lock = take_lock(self.home / "setup", wait=True)
+        setup = self.home / "setup"
+        lock = take_lock(setup, patience=_PATIENCE)
+        if lock < 0 and setup.exists():
+            raise ConversionError(
+                f"{self.home.name}: {holder(setup)} has held the lock {setup.name} for {_PATIENCE} seconds. "
+                "Wait for it, or stop it"
+            )
         if lock < 0:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.home))
         try:
@@ -220,6 +227,14 @@ class _Durable:
         result = self.task(shared, item)
         sync_file_system(self.home)
         return result
+
+
+def keep_only(path: Path, kept: Callable[[str], bool]) -> int:
+    """Take all other kinds of entries out of a journal that nobody has open; how many are left."""
+    content = path.read_bytes()[: read_journal(path)[1]] if path.exists() else b""
+    lines = [line for line in content.splitlines(keepends=True) if kept(json.loads(line[9:])[0])]
+    write_whole(path, b"".join(lines))
+    return len(lines)
 
 
 def read_journal(path: Path) -> tuple[list[tuple[str, int, Any]], int]:

@@ -14,7 +14,8 @@ import numpy as np
 from tokfmt.core.axis import TokenReader, windows
 from tokfmt.core.dtypes import largest_id
 from tokfmt.core.errors import IncompleteWriteError
-from tokfmt.core.format import REGION, Gatherer, Receipt, Region, TokenWriter
+from tokfmt.core.format import REGION, Receipt, Region, TokenWriter
+from tokfmt.core.protocols import Gatherer
 from tokfmt.run.cluster import ClusterExecutor
 from tokfmt.run.execute import run_tasks
 from tokfmt.run.journal import Forgetful, Shard, of_part
@@ -81,8 +82,26 @@ class Plan:
 
 
 def plan(source: TokenReader, writer: TokenWriter, size: int = REGION) -> Plan:
-    """Let the writer cut its output into regions of about `size` tokens."""
-    return Plan(writer, source, writer.regions(source, size))
+    """Let the writer cut its output into regions of about `size` tokens.
+
+    Raises:
+        IncompleteWriteError: The regions do not cover the source: something would be left out in silence.
+    """
+    regions = writer.regions(source, size)
+    end = 0
+    for number, region in enumerate(regions):
+        if region.index != number or region.tokens.start != end or region.tokens.stop < end:
+            raise IncompleteWriteError(
+                f"the writer's region {number:,} does not go on where the one before it ends: expected position "
+                f"{end:,}, found {region.tokens.start:,}..{region.tokens.stop:,}. This is a bug in the format"
+            )
+        end = region.tokens.stop
+    if end < source.info.tokens:
+        raise IncompleteWriteError(
+            f"the writer's {len(regions):,} regions end at position {end:,}, but there are {source.info.tokens:,} "
+            "tokens. This is a bug in the format"
+        )
+    return Plan(writer, source, regions)
 
 
 def run(job: Plan, workers: Workers, shard: Shard | None = None, part: str = "") -> Iterator[Receipt]:

@@ -1,9 +1,9 @@
 """The laws that every format keeps, as a test class that each format inherits.
 
     class TestMine(FormatContract):
-        format = FORMAT
+        format = FORMAT                 # the object: it need not be installed
         filename = "x.mine"
-        eos_id = 50256                  # None for formats that need no separator
+        eos_id = 50256                  # None: the format needs none; "none": there is none, and none is inferred
         max_id = 2**31 - 1
         write_variants = [{}, {"layout": "A"}]
 
@@ -15,8 +15,9 @@ Needs pytest and hypothesis. `tree(path)` gives the bytes of a file or of all fi
 
 from __future__ import annotations
 
-import itertools
+import dataclasses
 import json
+import pickle
 import tempfile
 import tracemalloc
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,13 +31,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tokfmt.core.axis import TokenReader
-from tokfmt.core.errors import TokfmtError
-from tokfmt.core.format import Format, Target, look
-from tokfmt.core.memory import MemoryReader
+from tokfmt.core.errors import OptionError, TokfmtError
+from tokfmt.core.format import Format, Hints, files_of, look, strangers
 from tokfmt.core.options import parse_options
+from tokfmt.core.protocols import Explained, pieces_of, place_of, position_of
 from tokfmt.core.ragged import Ragged
+from tokfmt.ops.dataset import MemoryReader
+from tokfmt.ops.source.request import EosChoice
 from tokfmt.run.execute import make_executor
-from tokfmt.testing.harness import read, sequences, write, write_shuffled
+from tokfmt.run.plan import plan
+from tokfmt.testing.harness import read, sequences, target, write, write_shuffled
 from tokfmt.testing.strategies import datasets
 
 _QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -44,9 +48,11 @@ _SLOW = settings(max_examples=8, deadline=None, suppress_health_check=list(Healt
 
 
 def tree(path: Path) -> dict[str, bytes]:
-    """Relative path and content of every file of a dataset."""
+    """Relative path and content of every file of a dataset; of one that is a file, of the indexes beside it too."""
     if path.is_file():
-        return {path.name: path.read_bytes()}
+        beside = [path.with_suffix(suffix) for suffix in (".idx", ".csv.gz")]
+        beside += [path.with_name(path.name + suffix) for suffix in (".index", ".metadata", ".loss")]
+        return {file.name: file.read_bytes() for file in (path, *beside) if file.is_file()}
     return {p.relative_to(path).as_posix(): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
 
 
@@ -55,7 +61,7 @@ class FormatContract:
 
     format: ClassVar[Format]
     filename: ClassVar[str]
-    eos_id: ClassVar[int | None] = None
+    eos_id: ClassVar[EosChoice] = None
     max_id: ClassVar[int] = 2**31 - 1
     empty: ClassVar[bool] = True
     """Whether the format carries empty sequences."""
@@ -77,8 +83,12 @@ class FormatContract:
 
     # plumbing
 
+    @property
+    def _separator(self) -> int | None:
+        return target(self.eos_id).eos_id
+
     def _strategy(self) -> st.SearchStrategy[Ragged]:
-        return datasets(self.max_id, empty=self.empty, avoid=self.eos_id)
+        return datasets(self.max_id, empty=self.empty, avoid=self._separator)
 
     def _write(self, path: Path, data: Ragged, options: Mapping[str, object], **how: Any) -> Path:
         return write(self.format, path, data, eos_id=self.eos_id, options=options, **how)
@@ -154,13 +164,29 @@ class FormatContract:
         """Law 3 again: worker processes give the same bytes as this one."""
         rng = np.random.default_rng(5)
         lists = [rng.integers(0, min(self.max_id, 255), int(n)).tolist() for n in rng.integers(1, 90, 40)]
-        dataset = Ragged.of([[t for t in s if t != self.eos_id] or [1] for s in lists])
+        dataset = Ragged.of([[t for t in s if t != self._separator] or [1] for s in lists])
         expected = tree(self._write(tmp_path / self.filename, dataset, self.write_variants[0]))
         other = tmp_path / "processes" / self.filename
         other.parent.mkdir()
         with make_executor("processes", 2) as pool:
             self._write(other, dataset, self.write_variants[0], size=512, executor=pool, jobs=2)
         assert tree(other) == expected
+
+    def test_files_are_named(self, tmp_path: Path) -> None:
+        """Every file of what was written is named, so that guards, checksums and overwriting know it; no other is."""
+        for number, options in enumerate(self.write_variants):
+            home = tmp_path / f"{number}"
+            home.mkdir()
+            path = self._write(home / self.filename, Ragged.of([[1, 2, 3], [4]]), options)
+            written = {(path if path.is_dir() else path.parent) / name for name in tree(path)}
+            assert set(files_of(self.format, path)) == written
+            assert strangers(self.format, path) == []
+            if path.is_dir():
+                for name in ("thesis.tex", "src/train.py", ".git/HEAD"):
+                    (path / name).parent.mkdir(exist_ok=True)
+                    (path / name).write_text("not of the dataset")
+                assert {p.name for p in strangers(self.format, path)} == {"thesis.tex", "train.py", "HEAD"}
+                assert set(files_of(self.format, path)) == written
 
     def test_largest_id_and_one_beyond(self, tmp_path: Path) -> None:
         """The largest id is carried; the next one is refused, not wrapped."""
@@ -176,7 +202,7 @@ class FormatContract:
         """One sequence of 2.5 Mi tokens, in regions of 64 Ki."""
         options = self.long_options
         ids = (np.arange(5 << 19) % 251).astype(np.uint32)
-        ids[ids == self.eos_id] = 251
+        ids[ids == self._separator] = 251
         dataset = Ragged(ids, np.asarray([0, len(ids)], np.int64))
         self._write(tmp_path / self.filename, dataset, options, size=1 << 16)
         reader = self._read(tmp_path / self.filename, options)
@@ -187,17 +213,13 @@ class FormatContract:
         """Regions are disjoint, in order, and cover the output; `lost` names empty sequences if they are lost."""
         dataset = Ragged.of([[1, 2, 3], [4], [], [5, 6]])
         source = MemoryReader(dataset)
-        writer = self.format.writer(
-            tmp_path / self.filename,
-            parse_options(self.format.write_options, self.write_variants[0], self.format.name),
-            Target(self.eos_id),
-        )
-        assert ("empty-sequences" in [loss.name for loss in writer.lost(source)]) is not self.empty
-        if self.empty:
-            regions = writer.regions(source, 2)
-            assert [region.index for region in regions] == list(range(len(regions)))
-            for before, after in itertools.pairwise(regions):
-                assert before.tokens.stop <= after.tokens.start
+        for options in self.write_variants:
+            parsed: Any = parse_options(self.format.write_options, options, self.format.name)
+            writer = self.format.writer(tmp_path / self.filename, parsed, target(self.eos_id))
+            assert ("empty-sequences" in [loss.name for loss in writer.lost(source)]) is not self.empty
+            full = source if self.empty else MemoryReader(Ragged.of([s for s in dataset.tolist() if s]))
+            for size in (1, 2, self.region, 1 << 24):
+                assert plan(full, writer, size).regions  # which refuses regions that leave something out
 
     def test_a_cut_off_commit_is_done_again(self, tmp_path: Path) -> None:
         """Law 8: receipts survive JSON; with `keep_parts` a commit gives the same bytes the second time."""
@@ -208,8 +230,8 @@ class FormatContract:
             path = tmp_path / f"{number}" / "again" / self.filename
             path.parent.mkdir()
             source = MemoryReader(dataset)
-            target = Target(self.eos_id, keep_parts=True)
-            writer = self.format.writer(path, parse_options(self.format.write_options, options, ""), target)
+            again = target(self.eos_id)._replace(keep_parts=True)
+            writer = self.format.writer(path, parse_options(self.format.write_options, options, ""), again)
             regions = writer.regions(source, self.region)
             writer.create(source)
             receipts = [writer.write(region, source) for region in regions]
@@ -218,6 +240,57 @@ class FormatContract:
             for _ in range(2):
                 writer.commit(source, receipts)
                 assert tree(path) == expected
+
+    def test_readers_travel_and_know_places(self, tmp_path: Path) -> None:
+        """A stored reader survives pickling; a token is found where it lies; codes of findings are explained."""
+        dataset = Ragged.of([[1, 2, 3], [4], [5, 6, 7, 8]])
+        for number, options in enumerate(self.write_variants):
+            (tmp_path / f"{number}").mkdir()
+            path = self._write(tmp_path / f"{number}" / self.filename, dataset, options)
+            parsed: Any = parse_options(self.format.read_options, self.read_options(options), self.format.name)
+            stored = self.format.open([path], parsed, Hints(self._separator, no_eos=self.eos_id == "none"))
+            again = pickle.loads(pickle.dumps(stored))
+            if isinstance(stored, TokenReader):
+                total = stored.info.tokens
+                assert np.array_equal(again.tokens(0, total), stored.tokens(0, total))
+                for position in range(min(total, 64)):
+                    if (place := place_of(stored, position)) is None:
+                        break
+                    found = position_of(stored, place.path, place.offset)
+                    assert found == position or (place.width is None and found is not None and found <= position)
+                self._look_at_pieces(stored)
+            again.close()
+            stored.close()
+            codes = self.format.codes() if isinstance(self.format, Explained) else None
+            findings = list(self.format.check(path, parsed))
+            assert [f for f in findings if f.severity == "error"] == []
+            assert codes is None or {f.code for f in findings} <= codes.keys()
+
+    def _look_at_pieces(self, stored: TokenReader) -> None:
+        """Where a reader says that its tokens lie as they are, those bytes are the tokens."""
+        total = stored.info.tokens
+        for start, stop in {(0, total), (min(1, total), max(total - 1, min(1, total))), (total, total)}:
+            pieces = pieces_of(stored, start, stop)
+            if pieces is not None:
+                found = [np.frombuffer(p.file.read(p.offset, p.length), p.dtype).tolist() for p in pieces]
+                assert [token for piece in found for token in piece] == stored.tokens(start, stop).tolist()
+
+    def test_options_at_and_below_their_bounds(self, tmp_path: Path) -> None:
+        """The least value of a write option gives a dataset that is read back, or an error; one less is refused."""
+        dataset = Ragged.of([[1, 2, 3], [4], [5, 6]])
+        for field in dataclasses.fields(self.format.write_options):
+            if (least := field.metadata.get("least")) is None:
+                continue
+            with pytest.raises(OptionError):
+                parse_options(self.format.write_options, {field.name: least - 1}, self.format.name)
+            options = {**self.write_variants[0], field.name: least}
+            path = tmp_path / field.name / self.filename
+            path.parent.mkdir()
+            try:
+                self._write(path, dataset, options)
+            except TokfmtError:
+                continue
+            assert sequences(self._read(path, options)) == dataset.tolist()
 
     def test_damage_never_crashes(self, tmp_path: Path) -> None:
         """Law 6: truncated or flipped anywhere near a border, a file gives a TokfmtError or data, and little memory."""
@@ -237,7 +310,7 @@ class FormatContract:
             yield content[:at]
 
     def _look_at_damaged(self, good: Path, name: str, damaged: bytes, options: Mapping[str, object]) -> None:
-        target = good if good.is_file() else good / name
+        target = good.with_name(name) if good.is_file() else good / name
         content = target.read_bytes()
         target.write_bytes(damaged)
         tracemalloc.start()

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import ConversionError
-from tokfmt.text.vocabulary import Content, decoder_kinds, plain_tokenizer, vocabulary_of
+from tokfmt.core.format import Decoder
+from tokfmt.text.vocabulary import Content, EngineError, decoder_kinds, guarded, plain_tokenizer, vocabulary_of
 
 
 class DecodeError(ConversionError):
@@ -46,15 +47,8 @@ class DecodeError(ConversionError):
         return DecodeError(position, token, why, found)
 
 
-class TextDecoder(Protocol):
-    """Ids to text. Picklable; threads may share it."""
-
-    def decode(self, tokens: Sequence[int] | NDArray[np.integer]) -> str:
-        """The text of one sequence.
-
-        Raises:
-            DecodeError: An id without a token, or bytes that are not UTF-8; not if lenient.
-        """
+class TextDecoder(Decoder, Protocol):
+    """A `Decoder` that also tells tokens apart; `decode` raises DecodeError. Threads may share it."""
 
     def pieces(self, tokens: Sequence[int] | NDArray[np.integer]) -> list[bytes | str]:
         """What each token stands for by itself: bytes where it is bytes, else a string. Never raises."""
@@ -142,7 +136,7 @@ class VocabularyDecoder:
                 return _around_unknown(ids, vocabulary)
             position = next(i for i, token in enumerate(ids) if token not in vocabulary.spelled)
             raise DecodeError.unknown(position, ids[position], len(vocabulary.spelled))
-        text: str = vocabulary.tokenizer.decode(ids, skip_special_tokens=False)
+        text = vocabulary.decoded(ids)
         if not self.lenient and "\ufffd" in text:
             _check_runs(ids, vocabulary.byte_of)
         return text
@@ -175,6 +169,14 @@ class _Vocabulary:
         }
         self.spelled = {token: text if token in added else text.replace("▁", " ") for token, text in vocabulary.items()}
 
+    def decoded(self, ids: list[int]) -> str:
+        """The text of ids that all have a token."""
+        begins = ", ".join(map(str, ids[:8]))
+        return guarded(
+            lambda: str(self.tokenizer.decode(ids, skip_special_tokens=False)),
+            lambda why: EngineError(f"decode the ids that begin {begins}", why),
+        )
+
     def piece(self, token: int) -> bytes | str:
         if token in self.byte_of:
             return bytes([self.byte_of[token]])
@@ -186,7 +188,7 @@ def _around_unknown(ids: list[int], vocabulary: _Vocabulary) -> str:
     text = ""
     for known, run in groupby(ids, vocabulary.spelled.__contains__):
         several = list(run)
-        text += vocabulary.tokenizer.decode(several, False) if known else "".join(map(marker, several))
+        text += vocabulary.decoded(several) if known else "".join(map(marker, several))
     return text
 
 

@@ -1,4 +1,4 @@
-"""Text to ids by one of two engines, and the comparison that keeps them equal.
+"""Engines: text to ids by one of two, and the comparison that keeps them equal.
 
 `fastokens` is some 40 times faster; `tokenizers` is the reference, whose ids are right by definition. Both read the
 same tokenizer.json, without its padding, truncation, dropout and templates, so only the text decides about ids. Texts
@@ -10,22 +10,28 @@ Only byte-level tokenizers are trusted to the fast engine unasked. The engines a
 made to part them (`hostile_texts`); in every process on the first texts; and on one text in 1,024 later on, chosen by
 its ids, so that the same input always compares the same. Once a run is under way a difference stops it: ids never
 depend on which texts happened to be compared.
+
+Tokenizers without a tokenizer.json are Python classes of `transformers` (ByT5 and a few others): slow, but right.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
-from typing import Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import ConversionError, printable
+from tokfmt.core.format import Encoder
 from tokfmt.core.ragged import Ragged, Tokens
-from tokfmt.text.vocabulary import Content, guarded, plain_tokenizer, vocabulary_of
+from tokfmt.text.decoding import DecodeError, marker
+from tokfmt.text.hub import pretrained
+from tokfmt.text.vocabulary import Content, EngineError, guarded, plain_tokenizer, vocabulary_of
 
 EngineName = Literal["fastokens", "tokenizers"]
 EngineChoice = Literal["auto", "fastokens", "tokenizers"]
@@ -54,13 +60,6 @@ class EngineDifferenceError(ConversionError):
             f"fastokens and tokenizers disagree on the text that begins {printable(repr(self.text))}: at token "
             f"{position:,}, {fast} instead of {reference}. --engine tokenizers takes the reference"
         )
-
-
-class Engine(Protocol):
-    """One way to turn a text into ids. Threads may share it."""
-
-    def encode(self, texts: list[str]) -> Ragged:
-        """The ids of each text, uint32, without special tokens added."""
 
 
 class Fastokens:
@@ -97,7 +96,12 @@ class Reference:
         self._tokenizer.encode_special_tokens = not parse
 
     def encode(self, texts: list[str]) -> Ragged:
-        found = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        try:
+            found = guarded(lambda: self._tokenizer.encode_batch_fast(texts, add_special_tokens=False), ValueError)
+        except ValueError as error:
+            if len(texts) > 1:  # which one it is
+                return Ragged.of(self.encode([text]).tokens for text in texts)
+            raise EngineError(f"encode the text that begins {printable(repr(texts[0][:60]))}", str(error)) from error
         return Ragged.of(encoding.ids for encoding in found)
 
     def vocabulary(self) -> dict[int, str]:
@@ -112,14 +116,14 @@ def engine_title(name: str) -> str:
     return f"{name} {version(name)}"
 
 
-def first_difference(fast: Engine, reference: Engine, texts: Iterable[str]) -> EngineDifferenceError | None:
+def first_difference(fast: Encoder, reference: Encoder, texts: Iterable[str]) -> EngineDifferenceError | None:
     """Compare two engines on the beginnings of texts; None when they agree on all."""
     samples = (text[:_COMPARED] for text in texts)
     batches = iter(lambda: list(islice(samples, _BATCH)), [])
     return next(filter(None, (_difference_within(batch, fast, reference) for batch in batches)), None)
 
 
-def _difference_within(batch: list[str], fast: Engine, reference: Engine) -> EngineDifferenceError | None:
+def _difference_within(batch: list[str], fast: Encoder, reference: Encoder) -> EngineDifferenceError | None:
     expected = reference.encode(batch)
     try:
         found = guarded(lambda: fast.encode(batch), ValueError)
@@ -203,7 +207,7 @@ class TextEncoder:
 
     def __init__(self, content: Content, engine: EngineName, *, parse: bool, strict: bool = False) -> None:
         self.content, self.engine, self.parse, self.strict = content, engine, parse, strict
-        self._engines: tuple[Engine, Engine] | None = None
+        self._engines: tuple[Encoder, Encoder] | None = None
         self._compared = 0
 
     def encode(self, texts: list[str]) -> Ragged:
@@ -219,7 +223,7 @@ class TextEncoder:
         self._compare(texts, ragged, fast, reference)
         return ragged
 
-    def _encode_fast(self, texts: list[str], fast: Engine, reference: Engine) -> Ragged:
+    def _encode_fast(self, texts: list[str], fast: Encoder, reference: Encoder) -> Ragged:
         try:
             return guarded(lambda: fast.encode(texts), ValueError)
         except ValueError as error:
@@ -229,7 +233,7 @@ class TextEncoder:
                 raise EngineDifferenceError(texts[0], 0, f"the failure {str(error)!r}", "ids") from error
             return reference.encode(texts)
 
-    def _compare(self, texts: list[str], ragged: Ragged, fast: Engine, reference: Engine) -> None:
+    def _compare(self, texts: list[str], ragged: Ragged, fast: Encoder, reference: Encoder) -> None:
         first = min(len(texts), max(0, _FIRST - self._compared))
         for i in chain(range(first), (first + _sampled(ragged)[first:].nonzero()[0]).tolist()):
             self._compared += 1
@@ -240,7 +244,7 @@ class TextEncoder:
             if not np.array_equal(found, expected):
                 raise _difference(sample, found, expected)
 
-    def _load(self) -> tuple[Engine, Engine]:
+    def _load(self) -> tuple[Encoder, Encoder]:
         reference = reference_engine(self.content, parse=self.parse)
         fast = fast_engine(self.content, parse=self.parse) if self.engine == "fastokens" else reference
         self._engines = (fast, reference)
@@ -307,3 +311,77 @@ _WORDS = (
     "\u0645\u0631\u062d\u0628\u0627 \u0663\u0664",
     "\U0001f469\u200d\U0001f52c\U0001f1e9\U0001f1ea \U0001f44d\U0001f3fd",
 )
+
+
+_loaded = lru_cache(maxsize=2)(pretrained)
+
+
+@dataclass(frozen=True)
+class ClassMaker:
+    """Makes encoders and decoders that load the class anew in each process."""
+
+    directory: str
+    parse: bool
+    note: str = ""
+
+    @property
+    def engine(self) -> str:
+        return engine_title("transformers")
+
+    def encoder(self) -> ClassEncoder:
+        return ClassEncoder(self.directory, self.parse)
+
+    def decoder(self, *, lenient: bool) -> ClassDecoder:
+        return ClassDecoder(self.directory, lenient)
+
+    def tried_on(self, _texts: Sequence[str]) -> ClassMaker:
+        return self
+
+
+@dataclass(frozen=True)
+class ClassEncoder:
+    """Text to ids."""
+
+    directory: str
+    parse: bool
+
+    def encode(self, texts: list[str]) -> Ragged:
+        """The ids of each text, in order, no special tokens added: Ragged of uint32."""
+        if not texts:
+            return Ragged.of([])
+        tokenizer = _loaded(self.directory)
+        settings = {"add_special_tokens": False, "padding": False, "truncation": False, "verbose": False}
+        found = guarded(
+            lambda: tokenizer(texts, split_special_tokens=not self.parse, **settings)["input_ids"],
+            lambda why: EngineError("encode a text", why),
+        )
+        return Ragged.of(found)
+
+
+@dataclass(frozen=True)
+class ClassDecoder:
+    """Ids to text. A class replaces bytes that are not UTF-8 on its own terms; nothing tells them apart."""
+
+    directory: str
+    lenient: bool
+
+    def decode(self, tokens: Sequence[int] | NDArray[np.integer]) -> str:
+        ids = np.asarray(tokens).tolist()
+        tokenizer = _loaded(self.directory)
+        beyond = next((i for i, token in enumerate(ids) if not 0 <= token < len(tokenizer)), None)
+        if beyond is None:
+            return guarded(
+                lambda: str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)),
+                lambda why: EngineError(f"decode the ids that begin {', '.join(map(str, ids[:8]))}", why),
+            )
+        if self.lenient:
+            return "".join(map(str, self.pieces(ids)))
+        raise DecodeError.unknown(beyond, ids[beyond], len(tokenizer))
+
+    def pieces(self, tokens: Sequence[int] | NDArray[np.integer]) -> list[bytes | str]:
+        tokenizer: Any = _loaded(self.directory)
+        size = len(tokenizer)
+        return [
+            tokenizer.decode([token], skip_special_tokens=False) if 0 <= token < size else marker(token)
+            for token in np.asarray(tokens).tolist()
+        ]

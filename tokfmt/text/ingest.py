@@ -1,18 +1,33 @@
-"""Turn records (text, or lists of ids) into scratch shards: one task a block, any executor, bounded memory."""
+"""Turn records (text, or lists of ids) into scratch shards: one task a block, any executor, bounded memory.
+
+There is a shard for each block of records; all are read as one token axis (`ShardReader`).
+
+    shard-000000.tokens   uint32 native, the ids of the block
+    shard-000000.lengths  int64 native, one length a sequence
+
+Shards live in a scratch directory for the time of one conversion; they are no format.
+"""
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial, reduce
 from pathlib import Path
-from typing import Protocol
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from tokfmt.core.dtypes import largest_id
+from tokfmt.core.axis import Info, Layout, check_interval
+from tokfmt.core.dtypes import U32, largest_id
+from tokfmt.core.files import File
+from tokfmt.core.format import Encoder
 from tokfmt.core.output import whole
-from tokfmt.core.ragged import Ragged
-from tokfmt.core.records import Block, RecordBatch, RecordReader
-from tokfmt.text.shards import Shard, shard_path
+from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
+from tokfmt.core.records import Aside, Block, RecordBatch, RecordReader
+from tokfmt.text.filters import Sieve
 
 _SMALLEST, _LARGEST = 1 << 22, 1 << 26
 
@@ -22,38 +37,167 @@ def block_size(total: int, jobs: int) -> int:
     return min(max(total // (8 * jobs), _SMALLEST), _LARGEST)
 
 
-class Encoder(Protocol):
-    """Text to ids. Picklable; loads its tokenizer on first use in a process."""
+class Unread:
+    """An `Encoder` for texts of which only matters which are empty: one token for each that is not."""
 
     def encode(self, texts: list[str]) -> Ragged:
-        """The ids of each text, in order; no special tokens are added."""
+        filled = [1 if text else 0 for text in texts]
+        return Ragged(np.zeros(sum(filled), np.uint32), offsets_of(filled))
+
+
+def encoded_batches(records: RecordReader, encoder: Encoder | None, block: Block) -> Iterator[Ragged]:
+    """The ids of the records of a block, a bounded batch at a time: of their text, or without encoder their own."""
+    if encoder is not None:
+        yield from (encoder.encode(list(batch.texts)) for batch in records.texts(block))
+    else:
+        yield from (batch.ragged for batch in records.ids(block) if batch.ragged is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Ingestion:
-    """What every task shares: the records, how to encode them (None for ids), where shards go."""
+    """What every task shares.
+
+    Attributes:
+        records: Of text, or of ids.
+        encoder: None for ids.
+        scratch: Where shards go.
+        sieve: Only texts that pass are encoded, and `shard-000000.entries` tells of all; see `filters.ENTRY`.
+    """
 
     records: RecordReader
     encoder: Encoder | None
     scratch: Path
+    sieve: Sieve | None = None
 
 
 def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
     """Write the shard of one block; the task function for `run.execute.run_tasks`."""
     number, block = item
     path = shard_path(job.scratch, number)
-    sequences, total, top, invalid = 0, 0, -1, 0
-    with whole(Path(f"{path}.tokens")) as tokens, whole(Path(f"{path}.lengths")) as lengths:
+    sequences, total, top, aside = 0, 0, -1, Aside()
+    with (
+        whole(Path(f"{path}.tokens")) as tokens,
+        whole(Path(f"{path}.lengths")) as lengths,
+        _reading(job, path) as ids_of,
+    ):
         for batch in job.records.ids(block) if job.encoder is None else job.records.texts(block):
-            ragged = _ids(job, batch)
+            ragged = ids_of(batch)
             tokens.write(np.ascontiguousarray(ragged.tokens, np.uint32).data)
             lengths.write(np.diff(ragged.offsets).data)
             sequences, total = sequences + len(ragged), total + len(ragged.tokens)
-            top, invalid = max(top, largest_id(ragged.tokens)), invalid + batch.invalid
-    return Shard(number, path, sequences, total, top, invalid, block.stop - block.start)
+            top, aside = max(top, largest_id(ragged.tokens)), aside + batch.aside
+    return Shard(number, path, sequences, total, top, block.stop - block.start, aside)
+
+
+@contextmanager
+def _reading(job: Ingestion, path: Path) -> Iterator[Callable[[RecordBatch], Ragged]]:
+    """What makes the ids of a batch; with a sieve a file of entries, which has its name before the other two have."""
+    if job.sieve is None or job.encoder is None:
+        yield partial(_ids, job)
+        return
+    with whole(Path(f"{path}.entries")) as file:
+        yield partial(_passed, job.sieve, job.encoder, file)
+
+
+def _passed(sieve: Sieve, encoder: Encoder, file: BinaryIO, batch: RecordBatch) -> Ragged:
+    """The ids of the texts of a batch that pass the sieve; writes an entry for each of all."""
+    entries = sieve.entries(batch.texts)
+    passed = np.flatnonzero(entries["rule"] == 0)
+    ragged = encoder.encode([batch.texts[k] for k in passed.tolist()])
+    entries["tokens"][passed] = np.diff(ragged.offsets)
+    file.write(entries.data)
+    return ragged
 
 
 def _ids(job: Ingestion, batch: RecordBatch) -> Ragged:
     if job.encoder is not None:
         return job.encoder.encode(list(batch.texts))
     return batch.ragged if batch.ragged is not None else Ragged.of([])
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """What a task says of the shard it wrote.
+
+    Attributes:
+        number: Of its block.
+        path: Without suffix.
+        sequences, tokens: How many.
+        max_id: Largest id, -1 if none.
+        size: Bytes of the block it came from.
+        aside: Records left out, and fields that were.
+    """
+
+    number: int
+    path: Path
+    sequences: int
+    tokens: int
+    max_id: int
+    size: int
+    aside: Aside
+
+    def facts(self) -> list[object]:
+        """What a journal says of it."""
+        return [*(int(n) for n in (self.sequences, self.tokens, self.max_id, self.size)), self.aside.facts()]
+
+    @staticmethod
+    def recalled(home: Path, number: int, facts: list[Any]) -> Shard | None:
+        """The shard that an earlier run wrote to `home`, or None when it is not there as journaled."""
+        sequences, tokens, max_id, size, aside = facts
+        shard = Shard(number, shard_path(home, number), sequences, tokens, max_id, size, Aside.recalled(aside))
+        for suffix, size in (("tokens", 4 * shard.tokens), ("lengths", 8 * shard.sequences)):
+            file = Path(f"{shard.path}.{suffix}")
+            if not file.is_file() or file.stat().st_size != size:
+                return None
+        return shard
+
+
+def shard_path(home: Path, number: int) -> Path:
+    """Where the shard of a block goes, without suffix."""
+    return home / f"shard-{number:06d}"
+
+
+class ShardReader:
+    """All shards of an ingestion, in order of their blocks. Keeps 8 bytes a sequence."""
+
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        self.shards = sorted(shards, key=lambda shard: shard.number)
+        self._files = [File(f"{shard.path}.tokens") for shard in self.shards]
+        self._starts = offsets_of([shard.tokens for shard in self.shards])
+        count = sum(shard.sequences for shard in self.shards)
+        self._offsets = np.zeros(count + 1, np.int64)
+        at = 1
+        for shard in self.shards:
+            lengths = np.fromfile(f"{shard.path}.lengths", np.int64)
+            self._offsets[at : at + len(lengths)] = lengths
+            at += len(lengths)
+        np.cumsum(self._offsets, out=self._offsets)
+        top = max((shard.max_id for shard in self.shards), default=-1)
+        self._info = Info(Layout.DOCUMENTS, U32, count, int(self._offsets[-1]), max_id=top)
+
+    @property
+    def info(self) -> Info:
+        return self._info
+
+    @property
+    def aside(self) -> Aside:
+        """What all shards left out."""
+        return reduce(operator.add, (shard.aside for shard in self.shards), Aside())
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self._info.tokens)
+        out = np.empty(stop - start, np.uint32)
+        k = int(self._starts.searchsorted(start, side="right")) - 1
+        while k < len(self.shards) and (base := int(self._starts[k])) < stop:
+            a, b = max(start - base, 0), min(stop, int(self._starts[k + 1])) - base
+            self._files[k].read_into(a * 4, out[base + a - start : base + b - start].view(np.uint8).data)
+            k += 1
+        return out
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self._info.sequences, "sequences")
+        return self._offsets[first : last + 1]
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,18 +23,29 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from xxhash import xxh3_128_hexdigest
 
-from tokfmt.core.errors import CorruptError, printable
+from tokfmt.core.errors import CorruptError, UnsafeError, printable
 from tokfmt.core.files import File
-from tokfmt.text.classes import ClassMaker
+from tokfmt.core.format import Encoder
 from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder, VocabularyDecoder
-from tokfmt.text.engine import EngineChoice, EngineName, TextEncoder, choose, engine_title
+from tokfmt.text.engine import ClassMaker, EngineChoice, EngineName, TextEncoder, choose, engine_title
 from tokfmt.text.hub import TokenizerError, pretrained, snapshot
-from tokfmt.text.ingest import Encoder
-from tokfmt.text.vocabulary import Content, byte_table, decoder_kinds, guarded, plain_tokenizer, without_dropout
+from tokfmt.text.vocabulary import (
+    Content,
+    byte_table,
+    decoder_kinds,
+    expansion_of,
+    guarded,
+    plain_tokenizer,
+    without_dropout,
+)
 
 __all__ = ["EngineChoice", "SpecialTokens", "TokenizerError", "TokenizerHandle", "load_tokenizer"]
 
 SpecialTokens = Literal["text", "parse"]
+
+_END = re.compile(r"end|eos|eot|</s>", re.IGNORECASE)
+_MOST_EXPANSION = 1_000
+"""XLM-R's normalizers, the largest seen, can make 72 characters of one."""
 
 
 class Maker(Protocol):
@@ -62,6 +74,7 @@ class TokenizerHandle:
         maker: What makes encoders and decoders.
         remarks: What was found odd in its files, each a sentence.
         added: Ids of the tokens that were added to its vocabulary: end of text, padding, roles ...
+        ends: Special tokens that may be the end-of-text token, by their names, with their ids.
     """
 
     name: str
@@ -73,6 +86,7 @@ class TokenizerHandle:
     maker: Maker
     remarks: tuple[str, ...] = ()
     added: frozenset[int] = frozenset()
+    ends: tuple[tuple[str, int], ...] = ()
 
     @property
     def engine(self) -> str:
@@ -192,15 +206,29 @@ def _from_transformers(
 def _handle(
     spec: str, tokenizer: Any, content: Content, special_tokens: SpecialTokens, engine: EngineChoice
 ) -> TokenizerHandle:
-    """What a `tokenizers.Tokenizer` tells of itself; it knows no end-of-text token."""
+    """What a `tokenizers.Tokenizer` tells of itself; it knows no end-of-text token.
+
+    Raises:
+        UnsafeError: It makes far more of what goes through it.
+    """
+    factor, steps = expansion_of(tokenizer)
+    if factor > _MOST_EXPANSION:
+        raise UnsafeError(
+            spec, f"the {steps} of this tokenizer can make what goes through them {factor:,} times longer",
+            remedy=f"More than {_MOST_EXPANSION:,} times is refused: it would fill the memory",
+        )  # fmt: skip
     kind, parts = type(tokenizer.model).__name__, decoder_kinds(tokenizer)
     byte_level = parts == {"ByteLevel"}
     if byte_level or "ByteFallback" in parts:
         kind += " (byte-level)" if byte_level else " (byte fallback)"
     maker = JsonMaker(content, engine, special_tokens == "parse", byte_level)
     size = tokenizer.get_vocab_size(with_added_tokens=True)
-    added = frozenset(tokenizer.get_added_tokens_decoder())
-    return TokenizerHandle(spec, kind, size, None, content.digest, special_tokens, maker, added=added)
+    tokens = tokenizer.get_added_tokens_decoder()
+    special = [(token.content, token_id) for token_id, token in tokens.items() if token.special]
+    ends = special if len(special) == 1 else [pair for pair in special if _END.search(pair[0])]
+    return TokenizerHandle(
+        spec, kind, size, None, content.digest, special_tokens, maker, added=frozenset(tokens), ends=tuple(ends)
+    )
 
 
 def _beside(spec: str, directory: Path, tokenizer: Any) -> tuple[int | None, tuple[str, ...]]:

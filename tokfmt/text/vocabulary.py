@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import ConversionError, printable
+from tokfmt.core.errors import ConversionError, TokfmtError, printable
 
 T = TypeVar("T")
 
@@ -31,6 +33,14 @@ class Content:
     digest: str
 
 
+class EngineError(TokfmtError):
+    """A tokenizer library failed on a text, or on ids, that it should take: an absurd pattern, a bug."""
+
+    def __init__(self, doing: str, why: str) -> None:
+        self.doing, self.why = doing, why
+        super().__init__(f"the tokenizer fails to {doing}: {why}. Is it the tokenizer that such text was made for?")
+
+
 def guarded(call: Callable[[], T], worded: Callable[[str], Exception]) -> T:
     """Call into a tokenizer library; whatever it raises becomes `worded(its first line)`.
 
@@ -45,6 +55,45 @@ def guarded(call: Callable[[], T], worded: Callable[[str], Exception]) -> T:
             raise
         lines = str(error).strip().splitlines()
         raise worded(printable(lines[0][:200]) if lines else type(error).__name__) from error
+
+
+def expansion_of(tokenizer: Any) -> tuple[int, str]:
+    """How many times longer the steps of a `tokenizers.Tokenizer` can make what goes through them, and which steps.
+
+    What Unicode itself does (decomposing, lower case) is bounded and does not add up; what a file says, multiplies.
+
+    Returns:
+        The larger of the factors, in characters, of encoding (normalizer and pre-tokenizer) and decoding; its steps'
+        name: "normalizers" or "decoders".
+    """
+    encoding = _factor(_state(tokenizer.normalizer)) * _factor(_state(tokenizer.pre_tokenizer))
+    return max((encoding, "normalizers"), (_factor(_state(tokenizer.decoder)), "decoders"))
+
+
+def _state(part: Any) -> Any:
+    return json.loads(part.__getstate__()) if part else None
+
+
+def _factor(part: Any) -> int:
+    """Of one step, or of all in a list."""
+    if isinstance(part, list):
+        return prod(map(_factor, part))
+    if not isinstance(part, dict):
+        return 1
+    kind = part.get("type")
+    if kind == "Replace":
+        literal = part.get("pattern", {}).get("String")
+        content = len(part.get("content", ""))
+        return max(1, -(-content // len(literal))) if literal else 1 + content  # a pattern may match between characters
+    if kind == "Prepend":
+        return 1 + len(part.get("prepend", ""))
+    if kind in ("Metaspace", "ByteLevel"):  # one more at the start; two characters for a byte beyond ASCII
+        return 2
+    if kind == "Precompiled":
+        table = b64decode(part.get("precompiled_charsmap") or "")
+        trie = int.from_bytes(table[:4], "little")  # SentencePiece: its size, the trie, then what characters become
+        return max(1, *(len(text.decode("utf-8", "replace")) for text in table[4 + trie :].split(b"\0")))
+    return prod(map(_factor, part.values()))
 
 
 def plain_tokenizer(source: bytes) -> Any:
@@ -91,7 +140,7 @@ def vocabulary_of(tokenizer: Any) -> dict[int, str]:
 
 def decoder_kinds(tokenizer: Any) -> set[str]:
     """The types of a tokenizer's decoder and of what it is made of, e.g. {"ByteFallback", "Fuse", "Replace"}."""
-    return _kinds(json.loads(tokenizer.decoder.__getstate__())) - {"Sequence"} if tokenizer.decoder else set()
+    return _kinds(_state(tokenizer.decoder)) - {"Sequence"}
 
 
 def _kinds(part: Any) -> set[str]:

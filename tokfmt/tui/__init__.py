@@ -1,18 +1,17 @@
-"""The terminal browser. What knows of Textual is in app, tabs, screens and widgets; the rest is tested without it.
+"""The terminal browser. What knows of Textual is in app, dialogs, export, tabs, widgets; the rest is tested without it.
 
 Without Textual:
-    opening      opening in stages: at once, then in full
-    session      one opened dataset, or a split of it, or one that cannot be read: its views, its tokenizer (vocabulary)
-    loading      the stages that come later; jobs: the threads they run in
-    viewport     rows and windows of a token axis, cached; records: the same where there is no token axis
-    letters      tokens to glyphs; layout: glyphs to lines; scroll: a row of any length as lines
-    headings     a row in a line; facts: a token in full
-    comparison   a walk through two datasets; pairing: which rows belong together; marks, matching: which tokens differ
-    verdict      a comparison in words
+    session      one dataset, or a split of it, or one that cannot be read: opened in stages, with its tokenizer
+    state        what is kept between runs: the tokenizer, bookmarks
+    rows         rows and windows of a token axis, or of records; cached
+    layout       tokens to glyphs, glyphs to lines, a row of any length as lines
+    search       what is looked for, a search under way, its hits
+    pairing      two datasets aligned as by diff, their rows in step; token_diff: which tokens of two rows differ
 
 With it:
-    app          datasets, tabs, what is loaded      tabs          a module each; `tabs.TABS` lists them
-    widgets      list, reader, detail, ...           screens       what lies over everything for a moment
-    about        a dataset, and the keys, in words   *.tcss        every colour
-    screenshot   a state without a terminal                 web           the same in a page
+    app          datasets, tabs, what is loaded       tabs          a module each; `tabs.TABS` lists them
+    workers      threads that load for a widget       widgets       list, reader, details, ...
+    dialogs      what lies over everything            export        copies, and rows to a file
+    signals      what ends it                         browse.tcss   every colour
+    screenshot   a state without a terminal           web           the same in a page
 """

@@ -1,51 +1,43 @@
-"""The browser: which datasets are open, which tab is shown, what is being loaded."""
+"""The browser: which datasets are open, which tab is shown, what is being loaded; its keys, screens and palette."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from textual.app import ComposeResult
+from textual import getters
+from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.events import Resize
 from textual.message import Message
-from textual.reactive import Reactive
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
-from tokfmt.core.errors import TokfmtError
-from tokfmt.ops.sources import SourceRequest
-from tokfmt.tui.about import summary
-from tokfmt.tui.loading import Loading, Result
-from tokfmt.tui.overlays import Overlays
-from tokfmt.tui.screens.first import First
-from tokfmt.tui.session import Session, Where, open_session, other_split, refused_session
-from tokfmt.tui.tabs import TABS, Entry
-from tokfmt.tui.tabs.tab import Tab
-from tokfmt.tui.vocabulary import Vocabulary
-from tokfmt.tui.widgets.keys import Keys
-from tokfmt.tui.widgets.topbar import TabLabel, TopBar
+from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.ops.source.request import SourceRequest
+from tokfmt.tui.dialogs import OneOf, Page, Question, about, bindings_of, help_blocks
+from tokfmt.tui.session import Loading, Result, Session, Vocabulary, Where, other_split, shown_session
+from tokfmt.tui.state import is_written
+from tokfmt.tui.tabs import TABS, Entry, Tab
+from tokfmt.tui.tabs.sequences import SequencesTab
+from tokfmt.tui.widgets.frame import KeyBar, TopBar, summary
+from tokfmt.tui.workers import Job, WithLoader
+
+_FONTS = re.compile(r"@font-face\s*\{[^}]*\}\s*")
+_MOMENT = 3.0  # seconds
 
 DARK, LIGHT = "tokyo-night", "catppuccin-latte"
 
 
-class Loaded(Message):
-    """A worker has something for a session."""
-
-    def __init__(self, result: Result) -> None:
-        super().__init__()
-        self.result = result
+class Quit(Message):
+    """A signal came: end."""
 
 
-class Switcher(ContentSwitcher):
-    """Shows one tab."""
-
-    BLANK = True  # covered by that
-
-
-class Browser(Overlays):
+class Browser(App[None]):
     """Shows datasets.
 
     Args:
@@ -58,11 +50,16 @@ class Browser(Overlays):
 
     TITLE = "tokfmt browse"
     CSS_PATH = "browse.tcss"
+    sequences = getters.query_one(SequencesTab)
+    """The tab of sequences, which is always there."""
     ENABLE_COMMAND_PALETTE = True
-    # so that the stylesheet is parsed once, not again for a theme that is set later
-    theme: Reactive[str] = Reactive(DARK, init=False)
     BINDINGS: ClassVar[list[BindingType]] = [
-        *Overlays.BINDINGS,
+        Binding("V", "split", "Split"),
+        Binding("V", "no_split", "Split", show=False),
+        Binding("question_mark", "help", "Help", key_display="?"),
+        Binding("i", "about", "About this dataset", show=False),
+        Binding("d", "datasets", "Datasets", show=False),
+        Binding("S", "picture", "Save a picture of the screen (SVG)", show=False),
         Binding("escape", "cancel", "Stop loading", show=False),
         Binding("q", "quit", "Quit"),
         *(Binding(tab.key, f"tab('{tab.name}')", tab.title, show=False) for tab in TABS),
@@ -77,27 +74,25 @@ class Browser(Overlays):
         compared: Session | None = None,
     ) -> None:
         super().__init__()
+        self.scroll_sensitivity_y = 3.0  # lines a turn of the wheel
         self.requests = [session.request, *others]
         self.sessions: dict[int, Session] = {0: session, **({} if compared is None else {1: compared})}
         self.tabs = [tab for tab in TABS if len(self.requests) == 2 or not tab.pair]
         self.loadings: dict[int, Loading] = {}
+        self._openings: dict[int, Job] = {}
         self._new: list[Tab] = []  # tabs that have not been laid out
         self._aside: dict[tuple[int, str], Session] = {}  # other splits, as they were left
         self.current, self._tokenizer = 0, tokenizer
         self.entry: Entry = TABS[0] if compared is None else next(tab for tab in TABS if tab.pair)
-        if theme != DARK:
-            self.theme = theme
-
-    def get_default_screen(self) -> Screen[None]:
-        return First()
+        self.theme = theme
 
     def compose(self) -> ComposeResult:
         yield TopBar([(tab.name, tab.title, tab.key) for tab in self.tabs])
-        with Switcher(initial=self.entry.name):
+        with ContentSwitcher(initial=self.entry.name):
             yield TABS[0].make()
             if self.entry is not TABS[0]:
-                yield self._made(self.entry)
-        yield Keys()
+                yield self.entry.make()
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.screen.screen_layout_refresh_signal.subscribe(self, self._laid_out)
@@ -122,53 +117,106 @@ class Browser(Overlays):
     @property
     def idle(self) -> bool:
         """Nothing is being loaded for anybody."""
-        desks = [widget.desk for widget in self.query("*") if hasattr(widget, "desk")]
-        loaded = all(loading.job is None for loading in self.loadings.values())
-        places = [*self.query(Tab), self.screen]
-        return loaded and all(desk.idle for desk in desks) and all(getattr(place, "idle", True) for place in places)
+        loaded = not self._openings and all(loading.job is None for loading in self.loadings.values())
+        places = [*self.query(Tab), self.screen, *(widget.loader for widget in self.query("*").results(WithLoader))]
+        return loaded and is_written() and all(getattr(place, "idle", True) for place in places)
 
     # datasets
 
     def show_dataset(self, number: int) -> None:
-        """Show a dataset, opening it when that has not been done."""
-        self._open(number)
+        """Show a dataset, once it is open."""
+        self._want(number, lambda: self._show(number))
+
+    def _show(self, number: int) -> None:
         self.current = number
         self.refresh_tabs()
 
-    def _open(self, number: int) -> Session:
-        """A dataset, opened, the rest of it being loaded; `refused` when it cannot be."""
-        if number not in self.sessions:
-            try:
-                self.sessions[number] = open_session(self.requests[number], self._tokenizer)
-            except TokfmtError as error:
-                self.sessions[number] = refused_session(self.requests[number], error)
-        if number not in self.loadings:
+    def _want(self, number: int, then: Callable[[], None]) -> None:
+        """Go on with a dataset, opened; at once where it is, else when a thread has opened it."""
+        if number in self.sessions:
+            if number not in self.loadings:
+                self._load(number)
+            then()
+            return
+
+        def opened(session: Session) -> None:
+            self.sessions[number] = session
             self._load(number)
-        return self.sessions[number]
+            then()
+
+        request, tokenizer = self.requests[number], self._tokenizer
+        self._open(number, lambda: shown_session(request, tokenizer), opened)
+
+    def _open(self, number: int, work: Callable[[], Session], then: Callable[[Session], None]) -> None:
+        """Open something on a thread; what was asked for before of this dataset is no longer wanted."""
+        if number in self._openings:
+            self._openings[number].cancel()
+
+        def arrived(outcome: object) -> None:
+            if self._openings.get(number) is not job:  # it came too late
+                return
+            del self._openings[number]
+            if isinstance(outcome, Session):
+                then(outcome)
+            else:
+                self.notify(f"{type(outcome).__name__}: {outcome}", severity="error", markup=False)
+            self._say()
+
+        job = Job(lambda _: work(), lambda outcome: self.call_later(arrived, outcome))
+        self._openings[number] = job
+        self._say()
 
     def _load(self, number: int, vocabulary: Vocabulary | None = None) -> None:
         """Load what is still to come of a dataset."""
-        loading = Loading(self.sessions[number], lambda result: self.post_message(Loaded(result)))
+        loading = Loading(self.sessions[number], lambda result: self.call_later(self._loaded, result))
         self.loadings[number] = loading
         loading.start(vocabulary)
 
-    def show_split(self, split: str, numbers: Sequence[int] | None = None) -> None:
-        """Show another split of the dataset that is shown, or of some by number; those that do not have it stay."""
-        for number in (self.current,) if numbers is None else numbers:
-            before = self._open(number)
-            if split in before.splits and split != before.split:
-                self.loadings[number].cancel()
-                self._aside[number, before.split] = before
-                after = self._aside.get((number, split)) or other_split(before, split, self._tokenizer)
-                after.verdict, after.choice = before.verdict, before.choice  # of the whole dataset
-                self.sessions[number] = after
-                self._load(number, before.vocabulary)
-        self.refresh_tabs()
+    def show_split(
+        self, split: str, numbers: Sequence[int] | None = None, then: Callable[[], None] = lambda: None
+    ) -> None:
+        """Show another split of the dataset that is shown, or of some by number; those that do not have it stay.
 
-    def pair(self) -> tuple[Session, Session]:
-        return self._open(0), self._open(1)
+        Args:
+            then: Called when it is shown.
+        """
+        for number in (self.current,) if numbers is None else numbers:
+            before = self.sessions[number]
+            if split == before.split and number in self._openings:  # what was asked for last counts
+                self._openings.pop(number).cancel()
+            elif split in before.splits and split != before.split:
+                self._change(number, split, then)
+                then = lambda: None  # noqa: E731
+        then()
+
+    def _change(self, number: int, split: str, then: Callable[[], None]) -> None:
+        before, tokenizer = self.sessions[number], self._tokenizer
+
+        def opened(after: Session) -> None:
+            self.loadings[number].cancel()
+            self._aside[number, before.split] = before
+            after.verdict, after.choice = before.verdict, before.choice  # of the whole dataset
+            self.sessions[number] = after
+            self._load(number, before.vocabulary)
+            self.refresh_tabs()
+            then()
+
+        aside = self._aside.get((number, split))
+        if aside is not None:
+            opened(aside)
+        else:
+            self._open(number, lambda: other_split(before, split, tokenizer), opened)
+
+    def pair(self) -> tuple[Session, Session] | None:
+        for number in (0, 1):
+            if number not in self.loadings and number not in self._openings:
+                known = number in self.sessions
+                self._want(number, (lambda: None) if known else self.refresh_tabs)
+        return (self.sessions[0], self.sessions[1]) if {0, 1} <= self.sessions.keys() else None
 
     def pair_waits(self) -> str:
+        if missing := [name for number, name in ((0, "A"), (1, "B")) if number not in self.sessions]:
+            return f"opening {' and '.join(missing)}"
         for number in (0, 1):
             session, other = self.sessions[number], self.sessions[1 - number]
             if session.refused is not None:
@@ -188,17 +236,22 @@ class Browser(Overlays):
 
     def _say(self) -> None:
         bar, session = self.query_one(TopBar), self.session
-        bar.say(*summary(session, self.loadings.get(self.current), len(self.requests)))
+        told, loading = summary(session, self.loadings.get(self.current), len(self.requests))
+        names = [printable(Path(self.requests[number].paths[0]).name) for number in self._openings]
+        bar.say(told, f"◌ opening {' and '.join(names)} · esc stops" if names else loading)
         bar.say_splits(session.splits, session.split)
         self.refresh_bindings()
 
-    def on_loaded(self, message: Loaded) -> None:
-        result = message.result
+    def _loaded(self, result: Result) -> None:
+        """A worker has something for a session."""
         loading = next((one for one in self.loadings.values() if one.session is result.session), None)
         if loading is None:  # it came too late: another split is shown
             return
         if result.outcome is not None:
             loading.take(result)
+            choice = result.session.choice
+            if isinstance(result.outcome, Vocabulary) and choice is not None and choice.source == "last time":
+                self.notify(f"Tokenizer {choice.name}, as last time: --tokenizer takes another", markup=False)
             if isinstance(result.outcome, Exception):
                 self.notify(result.session.failure, severity="warning", timeout=10, markup=False)
             self.refresh_tabs()
@@ -222,25 +275,15 @@ class Browser(Overlays):
             why = f" {session.opened.notes[-1]}" if session.opened.notes else ""
             self.notify(f"There are only {session.view.name} here.{why}", markup=False)
 
-    def on_tab_seen(self) -> None:
-        for screen in self.screen_stack:
-            if isinstance(screen, First):
-                screen.show()
+    def on_quit(self) -> None:
+        self.exit()
 
     # tabs
 
-    def _made(self, entry: Entry) -> Tab:
-        """Another tab than the first; with the styles of those, which the first screen does not wait for."""
-        sheet = Path(__file__).with_name("tabs.tcss")
-        if not self.stylesheet.has_source(str(sheet)):
-            self.stylesheet.read(sheet)
-            self.stylesheet.parse()
-        return entry.make()
-
     def _show_tab(self, entry: Entry) -> None:
-        switcher, self.entry = self.query_one(Switcher), entry
+        switcher, self.entry = self.query_one(ContentSwitcher), entry
         if not switcher.query(f"#{entry.name}"):
-            tab = self._made(entry)
+            tab = entry.make()
             switcher.mount(tab)  # known to the switcher at once, unlike with its add_content
             self._new.append(tab)
             tab.call_later(lambda: tab.show(self.session))  # in its own queue, so that it has its widgets by then
@@ -266,43 +309,132 @@ class Browser(Overlays):
         else:
             self.notify("This takes two datasets: tokfmt browse A B --diff")
 
-    def on_tab_label_clicked(self, message: TabLabel.Clicked) -> None:
-        self.action_tab(message.name)
-
-    def go_to(self, position: int) -> None:
-        """Show a token position in the tab of sequences."""
-        self._show_tab(TABS[0])
-        self.tab.reveal(position)
-
     def filter(self, words: str) -> None:
-        """List only the rows that a query finds (`10<=len<20`, see `ops.query`), in the tab of sequences."""
+        """List only the rows that a query finds (`10<=len<20`, see `look.query`), in the tab of sequences."""
         self._show_tab(TABS[0])
-        self.tab.filter(words)  # type: ignore[attr-defined]
+        self.sequences.filter(words)
 
-    async def on_split_label_clicked(self) -> None:
-        await self.action_split()
-
-    def on_filter_label_clicked(self) -> None:
-        self.query_one(f"#{TABS[0].name}", Tab).filter("")  # type: ignore[attr-defined]
+    def action_unfilter(self) -> None:
+        self.sequences.filter("")
 
     def go_to_where(self, where: Where) -> None:
         """Show a row in the tab of sequences, the cursor on a token of it."""
         self._show_tab(TABS[0])
-        self.tab.go(where)
+        self.sequences.go(where)
 
     def go_to_bytes(self, path: Path, offset: int, length: int = 0) -> None:
         """Show bytes of a file in the tab of the index."""
+        from tokfmt.tui.tabs.index import IndexTab
+
         self.action_tab("index")
-        tab = self.tab
+        tab = self.query_one(IndexTab)
         tab.call_after_refresh(lambda: tab.reveal_bytes(path, offset, length))
 
     def action_cancel(self) -> None:
         self.cancel()
 
     def cancel(self) -> None:
-        if self.loadings[self.current].cancel():
+        opening = bool(self._openings)
+        for job in self._openings.values():
+            job.cancel()
+        self._openings.clear()
+        if opening or self.loadings[self.current].cancel():
             self._say()
 
     def on_unmount(self) -> None:
         for loading in self.loadings.values():
             loading.cancel()
+        for job in self._openings.values():
+            job.cancel()
+
+    # what lies over everything for a moment
+
+    def notify(self, message: str, *, timeout: float | None = None, **kwargs: Any) -> None:
+        """Say something, for a moment, in place of what was said before."""
+        self.clear_notifications()
+        super().notify(message, timeout=_MOMENT if timeout is None else timeout, **kwargs)
+
+    def action_no_split(self) -> None:
+        self.notify("There are no other splits here.")
+
+    def action_help(self) -> None:
+        self.push_screen(Page("Keys", help_blocks(self, self.entry.title, self.tab)))
+
+    def action_about(self) -> None:
+        self.push_screen(Page(printable(self.session.path), about(self.session), 90))
+
+    async def action_datasets(self) -> None:
+        if len(self.requests) == 1:
+            self.notify("Only one dataset is open: tokfmt browse A B opens several.")
+            return
+        names = [str(request.paths[0]) for request in self.requests]
+        await self._ask_which("Datasets", names, self.current, self.show_dataset)
+
+    async def action_split(self) -> None:
+        """Show the other split, or ask which one of several."""
+        names = self.session.splits
+        at = names.index(self.session.split)
+        if len(names) == 2:
+            self.show_split(names[1 - at])
+            return
+        await self._ask_which("Splits", names, at, lambda number: self.show_split(names[number]))
+
+    async def _ask_which(self, title: str, names: Iterable[str], current: int, then: Callable[[int], object]) -> None:
+        def answered(number: int | None) -> None:
+            if number is not None:
+                then(number)
+
+        await self.push_screen(OneOf(title, list(map(printable, names)), current), answered)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """There is another split to show only where there are several."""
+        if action in ("split", "no_split"):
+            return (len(self.session.splits) > 1) == (action == "split")
+        return super().check_action(action, parameters)
+
+    def picture(self) -> str:
+        """The screen as SVG, without the fonts that rich would have whoever looks at it fetch from the network."""
+        return _FONTS.sub("", self.export_screenshot(title=self.TITLE))
+
+    async def ask_line(
+        self,
+        text: str,
+        then: Callable[[str], object],
+        value: str = "",
+        check: Callable[[str], str] | None = None,
+        refused: str = "",
+    ) -> None:
+        """Ask for a line, and go on with it; a TokfmtError of that is told, under the title `refused`.
+
+        Awaited until the question is there, so that keys typed at once go to it.
+        """
+
+        def answered(answer: str | None) -> None:
+            try:
+                if answer:
+                    then(answer)
+            except TokfmtError as error:
+                self.notify(str(error), title=refused, severity="error", markup=False)
+
+        await self.push_screen(Question(text, value, check), answered)
+
+    async def action_picture(self) -> None:
+        from tokfmt.tui.screenshot import free_name, refusal, saved
+
+        drawn = self.picture()  # before the question covers it
+
+        def save(path: str) -> None:
+            self.notify(printable(saved(drawn, path)), title="Saved", markup=False)
+
+        name = free_name(f"tokfmt-{Path(self.session.path.name).stem}", ".svg")
+        await self.ask_line("Save a picture of the screen as", save, name, refusal, "Not saved")
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """What the command palette offers: what Textual does, and every action of the tab that is shown."""
+        yield from super().get_system_commands(screen)
+        for owner in (self.tab, self):
+            for binding in bindings_of(owner):
+                if not owner.check_action(binding.action.partition("(")[0], ()):
+                    continue
+                run = partial(owner.run_action, binding.action)
+                yield SystemCommand(binding.description, f"key {self.get_key_display(binding)}", run)

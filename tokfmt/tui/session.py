@@ -1,25 +1,293 @@
-"""One opened dataset, as the browser holds it. Only the thread of the screen changes it."""
+"""A dataset as the browser holds it, or a split of it: opened in stages, with its tokenizer; or why it cannot be read.
+
+At once, whatever its size: of formats with samples the rows as stored; of packs and stores the tokens in rows, before
+the index is read; of records the first; of everything small the documents, without a second stage. Then, on a worker:
+the tokenizer; and in full the documents, by the index or by a scan for separators, or the records, counted.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from tokfmt.core.errors import TokfmtError
+from tokfmt.core.axis import Layout, Separators, TokenReader
+from tokfmt.core.errors import TokfmtError, UnsupportedError
 from tokfmt.core.files import natural_key
-from tokfmt.core.inside import LocatedRecords, Target, place_of, position_of
+from tokfmt.core.format import Encoder, Format, Hints
+from tokfmt.core.protocols import Glimpsed, LocatedRecords, Pointer, place_of, position_of
+from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordReader
-from tokfmt.ops.sources import SourceRequest
-from tokfmt.tui.letters import Alphabet
-from tokfmt.tui.opening import Opened, View, joined, open_first, refused
-from tokfmt.tui.records import Characters, RecordPort
-from tokfmt.tui.viewport import Damage, Port, Span, fetched_span
-from tokfmt.tui.vocabulary import Choice, Vocabulary, choose
+from tokfmt.ops.dataset import MemoryReader
+from tokfmt.ops.progress import Progress
+from tokfmt.ops.source.manifest import read_manifest
+from tokfmt.ops.source.opened import Separator, Source, SourceFiles, format_of, open_one, open_stored
+from tokfmt.ops.source.request import SourceRequest, read_options, viewed
+from tokfmt.tui.layout import Pieces, TokenStyle
+from tokfmt.tui.rows import (
+    Characters,
+    Damage,
+    RecordSource,
+    RowSource,
+    Span,
+    View,
+    Viewport,
+    fetched_span,
+    first_records,
+)
+from tokfmt.tui.state import recall, remember
+from tokfmt.tui.workers import Job
+from tokfmt.views.select import Rows
 
 if TYPE_CHECKING:
     from tokfmt.ops.check import Verdict
     from tokfmt.ops.stats import Statistics
+    from tokfmt.text.tokenizer import TokenizerHandle
+
+
+SMALL = 4 << 20
+"""Bytes, and tokens, up to which everything is opened before the first screen."""
+
+ROW = 2048
+"""Tokens in a row when nobody knows the documents yet."""
+
+AT_ONCE = 1 << 30
+"""Tokens up to which a scan for documents starts by itself; a larger one waits for `v`."""
+
+_ENTRIES = 256
+LOOKING = frozenset({"fields", "other-files", "tokenizers"})
+"""What is no reason to show nothing; nor are a half sample at the end, or a manifest that says otherwise."""
+
+
+class Opened(NamedTuple):
+    """What a stage has found.
+
+    Attributes:
+        format: The format; None of what cannot be opened and is of no known one.
+        views: Best first.
+        separator: How it is known.
+        notes: What a person should be told.
+        pending: The second stage has still to come: "" when it has not, else what it does.
+        starts: It starts by itself.
+    """
+
+    format: Format | None
+    views: tuple[View, ...]
+    separator: Separator
+    notes: tuple[str, ...] = ()
+    pending: str = ""
+    starts: bool = True
+
+
+def open_first(request: SourceRequest) -> Opened:
+    """What can be shown at once.
+
+    Raises:
+        TokfmtError: Nothing can.
+    """
+    path = Path(request.paths[0])
+    format_, small = format_of(path, request.format), is_small(path)
+    request = replace(request, drop=request.drop | LOOKING, ignore_manifest=True)
+    rows = viewed(request, format_, "samples")
+    first = _samples(rows, format_) if rows is not request else None if small else _glimpse(request, format_)
+    if first is None:
+        return _at_once(request, format_, small=small)
+    if not small or _tokens(first) > SMALL:
+        return first
+    try:
+        return joined(first, open_in_full(request, format_))
+    except TokfmtError as error:
+        return first._replace(notes=(*first.notes, str(error)), pending="")
+
+
+def _tokens(opened: Opened) -> int:
+    reader = opened.views[0].reader
+    return reader.info.size if isinstance(reader, RecordReader) else reader.info.tokens
+
+
+def _stored(request: SourceRequest, format_: Format) -> Source:
+    """As it is stored; its files are not listed yet, which may take long."""
+    wanted = replace(request, drop=request.drop | {"tail"})
+    return open_stored([SourceFiles(Path(path), format_, ()) for path in request.paths], wanted)
+
+
+def _samples(request: SourceRequest, format_: Format) -> Opened | None:
+    """The rows as stored; None when there are none, and documents are all there is."""
+    try:
+        source = _stored(request, format_)
+    except UnsupportedError:
+        return None
+    reader = source.reader
+    if isinstance(reader, RecordReader):
+        return None
+    view = View("samples", Viewport(reader), reader)
+    starts = reader.info.tokens <= AT_ONCE
+    return Opened(format_, (view,), source.separator, source.notes, "documents", starts)
+
+
+def _glimpse(request: SourceRequest, format_: Format) -> Opened | None:
+    """The tokens in rows, before the index is read."""
+    if not isinstance(format_, Glimpsed):
+        return None
+    options = read_options(format_, request)
+    reader = format_.glimpse([Path(path) for path in request.paths], options, Hints(drop=request.drop | {"tail"}))
+    return None if reader is None else Opened(format_, (_rows(reader),), Separator(None), pending="index")
+
+
+def _rows(reader: TokenReader) -> View:
+    rows = Rows(reader, ROW)
+    return View("rows", Viewport(rows), rows)
+
+
+def _at_once(request: SourceRequest, format_: Format, *, small: bool) -> Opened:
+    source = _stored(request, format_)
+    reader, notes = source.reader, source.notes
+    if isinstance(reader, RecordReader):
+        held = reader.info
+        known = held.records if held.records is not None or not small else reader.count()
+        if known is not None:
+            return Opened(format_, (_records(reader, known),), Separator(None), notes)
+        first = first_records(reader)
+        view = View("records", RecordSource(reader, len(first), first=first), reader, whole=False)
+        return Opened(format_, (view,), Separator(None), notes, "records")
+    info = reader.info
+    if small or info.separators is not Separators.BETWEEN:
+        return open_in_full(request, format_)
+    return Opened(format_, (_rows(reader),), source.separator, notes, "documents", info.tokens <= AT_ONCE)
+
+
+def _records(reader: RecordReader, count: int) -> View:
+    return View("records", RecordSource(reader, count), reader)
+
+
+def open_in_full(
+    request: SourceRequest,
+    format_: Format | None,
+    tokenizer: TokenizerHandle | None = None,
+    progress: Progress | None = None,
+) -> Opened:
+    """Documents or records, however long it takes; None detects the format.
+
+    Raises:
+        TokfmtError: It cannot be read, or nothing tells where its documents end.
+    """
+    wanted = replace(
+        request, format=format_.name if format_ else request.format, drop=request.drop | LOOKING, ignore_manifest=True
+    )
+    source = open_one(wanted, tokenizer, progress=progress)
+    reader, format_ = source.reader, source.format
+    if isinstance(reader, RecordReader):
+        return Opened(format_, (_records(reader, reader.count()),), source.separator, source.notes)
+    name = "documents" if reader.info.layout is not Layout.SAMPLES else "samples"
+    return Opened(format_, (View(name, Viewport(reader), reader),), source.separator, source.notes)
+
+
+def joined(first: Opened, full: Opened) -> Opened:
+    """Both stages: the views of the second, and the samples of the first."""
+    fresh = {view.name for view in full.views}
+    kept = tuple(view for view in first.views if view.name == "samples" and view.name not in fresh)
+    notes = tuple(dict.fromkeys((*full.notes, *first.notes)))
+    return full._replace(views=full.views + kept, notes=notes)
+
+
+def is_small(path: Path) -> bool:
+    """Whether all files of a path together are; a directory is looked at no longer than that takes to tell."""
+    total, seen, places = 0, 0, [path]
+    try:
+        if not path.is_dir():
+            return os.stat(path).st_size <= SMALL
+        while places:
+            with os.scandir(places.pop()) as entries:
+                for entry in entries:
+                    seen += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        places.append(Path(entry.path))
+                    else:
+                        total += entry.stat().st_size
+                    if total > SMALL or seen > _ENTRIES:
+                        return False
+    except OSError:
+        return False
+    return True
+
+
+_PARAMS = "data_params.json"
+_LIMIT = 1 << 20
+
+
+class Choice(NamedTuple):
+    """A tokenizer by name, and who named it: "--tokenizer", "manifest", "data_params.json", "last time"."""
+
+    name: str
+    source: str
+
+
+class Vocabulary(NamedTuple):
+    """A loaded tokenizer; its encoder where there is text to be tokenised."""
+
+    handle: TokenizerHandle
+    decoder: Pieces
+    encoder: Encoder | None = None
+
+    @property
+    def specials(self) -> frozenset[int]:
+        """Ids of special tokens."""
+        eos = self.handle.eos_id
+        return self.handle.added if eos is None else self.handle.added | {eos}
+
+
+def choose(path: Path, given: str | None) -> Choice | None:
+    """The tokenizer to show a dataset with; None when nothing names one."""
+    if given is not None:
+        return Choice(given, "--tokenizer")
+    manifest = read_manifest(path).tokenizer
+    named = manifest.get("name") if manifest is not None else None
+    if isinstance(named, str) and named:
+        return Choice(_located(named, path), f"manifest of {path.name}")
+    named = _of_params(path)
+    if named:
+        return Choice(_located(named, path), _PARAMS)
+    last = recall(path).get("tokenizer")
+    return Choice(last, "last time") if isinstance(last, str) and last else None
+
+
+def _located(name: str, path: Path) -> str:
+    """A path in a manifest was relative to where the conversion ran, or stands beside the dataset."""
+    beside = path.parent / name
+    return str(beside) if not os.path.exists(name) and beside.exists() else name
+
+
+def _of_params(path: Path) -> str:
+    place = (path if path.is_dir() else path.parent) / _PARAMS
+    try:
+        if not place.is_file() or place.stat().st_size > _LIMIT:
+            return ""
+        content: Any = json.loads(place.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return ""
+    for section in content.values() if isinstance(content, dict) else ():
+        named = section.get("huggingface_tokenizer") if isinstance(section, Mapping) else None
+        if isinstance(named, str):
+            return named
+    return ""
+
+
+def load(name: str, *, encoding: bool = False) -> Vocabulary:
+    """Load a tokenizer, with its encoder if asked for. Takes from a tenth of a second to several.
+
+    Raises:
+        TokfmtError: There is none, or it cannot be loaded.
+    """
+    from tokfmt.text.tokenizer import load_tokenizer
+
+    handle = load_tokenizer(name)
+    decoder = handle.decoder(lenient=True)
+    decoder.pieces([0])  # its tables are built now, not at the first key
+    return Vocabulary(handle, decoder, handle.encoder() if encoding else None)
+
 
 Where = tuple[int, int]
 """A row and a unit in it."""
@@ -36,7 +304,6 @@ class Session:
         choice: The tokenizer that was named, if any; `vocabulary` when it is loaded.
         failure: Why the second stage, or the tokenizer, failed; "" when it did not.
         refused: Why nothing of it can be shown; None when something can.
-        generation: Counts what changed; a worker's answer to an older one is stale.
         verdict: What a check has found, when there was one.
         statistics: What was counted, as far as it was.
         splits: Names of all splits; none where a dataset is not split. split: The one that is shown.
@@ -51,14 +318,13 @@ class Session:
     vocabulary: Vocabulary | None = None
     failure: str = ""
     refused: Exception | None = None
-    generation: int = 0
     verdict: Verdict | None = None
     statistics: Statistics | None = None
     splits: tuple[str, ...] = ()
     split: str = ""
     asked: SourceRequest | None = None
     where: Where = (0, 0)
-    _texts: dict[str, Port] = field(default_factory=dict, repr=False)
+    _texts: dict[str, RowSource] = field(default_factory=dict, repr=False)
 
     @property
     def path(self) -> Path:
@@ -76,10 +342,10 @@ class Session:
         return next(view for view in self.opened.views if view.name == self.shown)
 
     @property
-    def port(self) -> Port:
+    def port(self) -> RowSource:
         """The rows of the view: of text that has a tokenizer, its tokens."""
         view, words = self.view, self.vocabulary
-        if not (self.of_text and isinstance(view.port, RecordPort) and words and words.encoder):
+        if not (self.of_text and isinstance(view.port, RecordSource) and words and words.encoder):
             return view.port
         if view.name not in self._texts:
             self._texts[view.name] = view.port.with_encoder(words.encoder)
@@ -92,18 +358,18 @@ class Session:
         return isinstance(reader, RecordReader) and reader.info.kind == "text"
 
     @property
-    def alphabet(self) -> Alphabet:
+    def token_style(self) -> TokenStyle:
         """How its ids are read."""
         if self.port.unit == "character":
-            return Alphabet(Characters(), characters=True)
+            return TokenStyle(Characters(), characters=True)
         reader, words = self.view.reader, self.vocabulary
         top = None if isinstance(reader, RecordReader) else reader.info.max_id
         narrow = not isinstance(reader, RecordReader) and reader.info.dtype.itemsize <= 2
         digits = max(5 if narrow else 6, len(str(top or 0)))
         separator = self.opened.separator.eos_id
         if words is None:
-            return Alphabet(separator=separator, digits=digits)
-        return Alphabet(words.decoder, words.specials, separator, digits=digits)
+            return TokenStyle(separator=separator, digits=digits)
+        return TokenStyle(words.decoder, words.specials, separator, digits=digits)
 
     def add(self, full: Opened) -> None:
         """The second stage is there: show what it found."""
@@ -111,7 +377,6 @@ class Session:
         self.where = (0, 0)
         self._texts.clear()
         self.shown = self.opened.views[0].name
-        self.generation += 1
 
     def give_up(self, error: Exception, why: str) -> None:
         """The second stage has failed: what the first has found is all there is."""
@@ -119,13 +384,11 @@ class Session:
         self.opened = self.opened._replace(notes=(*self.opened.notes, why), pending="")
         if not any(view.port.count for view in self.opened.views):
             self.refused = error
-        self.generation += 1
 
     def use(self, vocabulary: Vocabulary) -> None:
         """The tokenizer is there."""
         self.vocabulary = vocabulary
         self._texts.clear()
-        self.generation += 1
 
     def switch(self) -> None:
         """Show the next view."""
@@ -135,7 +398,6 @@ class Session:
     def see(self, view: str) -> None:
         """Show a view."""
         self.shown, self.where = view, (0, 0)
-        self.generation += 1
 
     def close(self) -> None:
         """Release open files."""
@@ -150,27 +412,37 @@ def open_session(request: SourceRequest, tokenizer: str | None = None) -> Sessio
         TokfmtError: It cannot be read.
     """
     opened = open_first(request)
-    extras = opened.views[0].reader.info.extras
-    split, others = str(extras.get("split") or ""), extras.get("other_splits")
-    splits = (split, *map(str, others if isinstance(others, tuple) else ())) if split else ()
+    info = opened.views[0].reader.info
+    split = info.split or ""
+    splits = (split, *info.other_splits) if split else ()
     choice = choose(Path(request.paths[0]), tokenizer)
     names = tuple(sorted(splits, key=natural_key))
     return Session(request, opened, opened.views[0].name, choice, splits=names, split=split)
 
 
+def shown_session(request: SourceRequest, tokenizer: str | None = None) -> Session:
+    """A dataset, opened, or what there is to see of one that cannot be, whatever the reason."""
+    try:
+        return open_session(request, tokenizer)
+    except TokfmtError as error:
+        return refused_session(request, error)
+
+
 def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
     """A dataset that cannot be opened: its files may still be looked at, and checked."""
-    opened = refused(request)
-    return Session(request, opened, opened.views[0].name, failure=str(error), refused=error)
+    try:
+        format_ = format_of(request.paths[0], request.format)
+    except TokfmtError:
+        format_ = None
+    reader = MemoryReader(Ragged.of(()))
+    opened = Opened(format_, (View("documents", Viewport(reader), reader),), Separator(None))
+    return Session(request, opened, "documents", failure=str(error), refused=error)
 
 
 def other_split(session: Session, split: str, tokenizer: str | None = None) -> Session:
     """Another split of the same dataset, opened."""
     request = session.request.of_split(split)
-    try:
-        opened = open_session(request, tokenizer)
-    except TokfmtError as error:
-        opened = refused_session(request, error)
+    opened = shown_session(request, tokenizer)
     opened.splits, opened.split, opened.asked = session.splits, split, session.asked or session.request
     return opened
 
@@ -198,7 +470,7 @@ def carried(before: View, where: Where, after: View) -> Where:
     return located(after.port, position) or (0, 0)
 
 
-def located(port: Port, position: int) -> Where | None:
+def located(port: RowSource, position: int) -> Where | None:
     """The row and unit of a token position. Reads. None where there is none."""
     row = port.row_at(position)
     span = None if row is None else fetched_span(port, row)
@@ -207,7 +479,7 @@ def located(port: Port, position: int) -> Where | None:
     return row, position - span.start
 
 
-def row_at(session: Session, target: Target) -> Where | None:
+def row_at(session: Session, target: Pointer) -> Where | None:
     """The row and token at a byte of a file. Reads. None when no token lies there.
 
     Raises:
@@ -223,3 +495,108 @@ def row_at(session: Session, target: Target) -> Where | None:
     if position is None or not 0 <= position + target.beyond < reader.info.tokens:
         return None
     return located(session.port, position + target.beyond)
+
+
+Stage = Literal["tokenizer", "documents"]
+
+
+class Result(NamedTuple):
+    """What a stage came to: a Vocabulary, an Opened, or an error; None for mere progress."""
+
+    session: Session
+    stage: Stage
+    outcome: object = None
+
+
+class Loading:
+    """Loads one session, one stage after the other.
+
+    Args:
+        session: Whose parts.
+        post: Called on a worker's thread; must hand the result to the thread of the screen, which calls `take`.
+    """
+
+    def __init__(self, session: Session, post: Callable[[Result], object]) -> None:
+        self.session, self._post = session, post
+        self.job: Job | None = None
+        self.stage: Stage | None = None
+
+    def start(self, vocabulary: Vocabulary | None = None) -> None:
+        """Begin with what was named and is not there; `vocabulary` is what another split is shown with."""
+        if vocabulary is not None and self.session.vocabulary is None:
+            self.take(Result(self.session, "tokenizer", vocabulary))
+        elif self.session.choice is not None and self.session.vocabulary is None:
+            self._begin("tokenizer")
+        elif self.session.opened.pending and self.session.opened.starts:
+            self._begin("documents")
+
+    def start_documents(self) -> None:
+        """Begin the second stage now, though it is long."""
+        if self.stage is None and self.session.opened.pending:
+            self._begin("documents")
+
+    def cancel(self) -> bool:
+        """Call off what is being loaded; False when nothing is."""
+        if self.job is None:
+            return False
+        self.job.cancel()
+        self.job = self.stage = None
+        return True
+
+    def take(self, result: Result) -> None:
+        """Put a result into the session, and go on."""
+        session, outcome, stage = self.session, result.outcome, result.stage
+        self.job = self.stage = None
+        if isinstance(outcome, Vocabulary):
+            session.use(outcome)
+            if self._splits_otherwise(outcome):
+                self._begin("documents")
+                return
+        elif isinstance(outcome, Opened):
+            session.add(outcome)
+        elif isinstance(outcome, Exception):
+            why = _worded(outcome, stage)
+            if stage == "documents":
+                session.give_up(outcome, why)
+            else:
+                session.failure = why
+        if stage == "tokenizer":
+            session.choice = session.choice if isinstance(outcome, Vocabulary) else None
+            self.start()
+
+    def _splits_otherwise(self, vocabulary: Vocabulary) -> bool:
+        """What was opened at once has another separator than the tokenizer that the user named."""
+        opened, eos = self.session.opened, vocabulary.handle.eos_id
+        named = self.session.choice is not None and self.session.choice.source == "--tokenizer"
+        settled = opened.pending or self.session.request.eos is not None or eos is None
+        return named and not settled and not self.session.of_text and opened.separator.eos_id != eos
+
+    def _begin(self, stage: Stage) -> None:
+        session, self.stage = self.session, stage
+        choice = session.choice
+        if stage == "tokenizer" and choice is not None:
+            encoding = session.of_text
+            work: Callable[[Job], object] = lambda job: _loaded(session.path, choice, encoding=encoding)  # noqa: E731
+        else:
+            handle = session.vocabulary.handle if session.vocabulary else None
+            work = lambda job: open_in_full(session.request, session.opened.format, handle, job)  # noqa: E731
+        self.job = Job(
+            work,
+            lambda outcome: self._post(Result(session, stage, outcome)),
+            lambda: self._post(Result(session, stage)),
+        )
+
+
+def _loaded(path: Path, choice: Choice, *, encoding: bool) -> Vocabulary:
+    """A tokenizer, remembered for a dataset if somebody named it."""
+    vocabulary = load(choice.name, encoding=encoding)
+    if choice.source == "--tokenizer":
+        name = os.path.abspath(choice.name) if os.path.exists(choice.name) else choice.name
+        remember(path, tokenizer=name)
+    return vocabulary
+
+
+def _worded(error: Exception, stage: Stage) -> str:
+    if isinstance(error, TokfmtError):
+        return str(error)
+    return f"{stage}: unexpected {type(error).__name__}: {error}. This is a bug in tokfmt"

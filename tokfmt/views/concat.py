@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from tokfmt.core.axis import Info, TokenReader, check_interval, check_position
+from tokfmt.core.protocols import Piece, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
-from tokfmt.core.verbatim import Piece, pieces_of
-from tokfmt.views.separated import WithSeparators, restored
+from tokfmt.views.separated import WithSeparators
+
+_TOLD: dict[str, object] = {
+    "pad_id": None, "split": None, "other_splits": (), "nonstandard_masks": None, "first_nonstandard": -1,
+    "loss_masks": "",
+}  # fmt: skip
+"""Facts of a format that are told of several sources if all have the same; else these."""
 
 
 class Concat:
@@ -35,6 +42,7 @@ class Concat:
             free_of=infos[0].free_of if len(free_of) == 1 else None,
             inferred=tuple(fact for info in infos for fact in info.inferred),
             notes=tuple(note for info in infos for note in info.notes),
+            **_agreed(infos),
         )
 
     @property
@@ -50,7 +58,7 @@ class Concat:
         return np.concatenate(pieces) if pieces else np.empty(0, self._info.dtype)
 
     def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:
-        """One after the other what the sources have; see `views.separated.Restorable`."""
+        """One after the other what the sources have; see `protocols.Restorable`."""
         key = eos_id, read
         if key not in self._restored:  # of thousands of sources it is not made for every region anew
             stored = [restored(source, eos_id, read=read) for source in self.sources]
@@ -60,7 +68,7 @@ class Concat:
         return self._restored[key]
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """Those of all sources; see `core.verbatim`."""
+        """Those of all sources; see `protocols.Verbatim`."""
         check_interval(start, stop, self._info.tokens)
         found: list[Piece] = []
         for k, a, b in self._parts(start, stop):
@@ -114,6 +122,16 @@ class Concat:
     def close(self) -> None:
         for source in self.sources:
             source.close()
+
+
+def _agreed(infos: Sequence[Info]) -> dict[str, Any]:
+    """What formats tell of their data, as far as all sources tell the same."""
+    found: dict[str, Any] = {}
+    for name, nothing in _TOLD.items():
+        values = [getattr(info, name) for info in infos]
+        found[name] = values[0] if all(value == values[0] for value in values) else nothing
+    extras = infos[0].extras.items()
+    return {**found, "extras": {key: one for key, one in extras if all(i.extras.get(key) == one for i in infos)}}
 
 
 def _touched(bounds: Offsets, start: int, stop: int) -> range:

@@ -1,31 +1,36 @@
-"""Some of the sequences of a reader: a run of them, or those that are not empty; and facts a scan has found."""
+"""Select some of the sequences of a reader: a run, those that are not empty, any chosen or picked one by one.
+
+Also facts that a scan has found (`Known`), and an axis in rows of one length (`Rows`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, TokenReader, check_interval, check_position, windows
+from tokfmt.core.axis import WINDOW, Layout, TokenReader, check_interval, check_position, windows
+from tokfmt.core.draws import SHUFFLE, draws
 from tokfmt.core.errors import Loss
-from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.verbatim import Piece, pieces_of
-from tokfmt.views.separated import restored
+from tokfmt.core.protocols import Piece, pieces_of, restored
+from tokfmt.core.ragged import Offsets, Ragged, Tokens, gathered, offsets_of, reordered
+from tokfmt.core.text_format import counted
+from tokfmt.views.view import View
 
 
-class Slice:
+class Slice(View):
     """Sequences `first <= i < last` of a source."""
 
     def __init__(self, source: TokenReader, first: int, last: int) -> None:
         check_interval(first, last, source.info.sequences, "sequences")
-        self.source, self.first, self.last = source, first, last
+        self.first, self.last = first, last
         self._start = int(source.offsets(first, first)[0])
         self._stop = int(source.offsets(last, last)[0])
-
-    @property
-    def info(self) -> Info:
-        return replace(self.source.info, sequences=self.last - self.first, tokens=self._stop - self._start, max_id=None)
+        super().__init__(
+            source, replace(source.info, sequences=last - first, tokens=self._stop - self._start, max_id=None)
+        )
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._stop - self._start)
@@ -39,60 +44,31 @@ class Slice:
         check_position(position, self._stop - self._start)
         return self.source, position + self._start
 
-    def above(self, reader: TokenReader, position: int) -> int | None:
-        return position - self._start if reader is self.source and self._start <= position < self._stop else None
-
-    def readers(self) -> tuple[TokenReader]:
-        return (self.source,)
-
     def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:
-        """The same sequences of what the source has; see `views.separated.Restorable`."""
+        """The same sequences of what the source has; see `protocols.Restorable`."""
         whole = restored(self.source, eos_id, read=read)
         return None if whole is None else Slice(whole, self.first, self.last)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """As those of the source; see `core.verbatim`."""
+        """As those of the source; see `protocols.Verbatim`."""
         check_interval(start, stop, self._stop - self._start)
         return pieces_of(self.source, start + self._start, stop + self._start)
 
-    def close(self) -> None:
-        self.source.close()
 
-
-class NonEmpty:
+class NonEmpty(View):
     """A source without its empty sequences; the token axis stays as it is. Keeps 8 bytes a sequence."""
 
     def __init__(self, source: TokenReader) -> None:
-        self.source = source
         parts = [np.empty(0, np.int64)]
         for a, b in windows(0, source.info.sequences):
             offsets = source.offsets(a, b)
             parts.append(offsets[:-1][np.diff(offsets) > 0])
         self._offsets = np.concatenate([*parts, [source.info.tokens]])
-
-    @property
-    def info(self) -> Info:
-        return replace(self.source.info, sequences=len(self._offsets) - 1)
-
-    def tokens(self, start: int, stop: int) -> Tokens:
-        return self.source.tokens(start, stop)
+        super().__init__(source, replace(source.info, sequences=len(self._offsets) - 1))
 
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, len(self._offsets) - 1, "sequences")
         return self._offsets[first : last + 1]
-
-    def beneath(self, position: int) -> tuple[TokenReader, int]:
-        check_position(position, self.source.info.tokens)
-        return self.source, position
-
-    def above(self, reader: TokenReader, position: int) -> int | None:
-        return position if reader is self.source else None
-
-    def readers(self) -> tuple[TokenReader]:
-        return (self.source,)
-
-    def close(self) -> None:
-        self.source.close()
 
 
 def empty_sequences(source: TokenReader) -> tuple[int, int]:
@@ -111,43 +87,218 @@ def lost_empties(source: TokenReader) -> list[Loss]:
     count, first = empty_sequences(source)
     if not count:
         return []
-    return [Loss("empty-sequences", f"{count:,} empty sequence{'' if count == 1 else 's'} (first: sequence {first:,})")]
+    return [Loss("empty-sequences", f"{counted(count, 'empty sequence')} (first: sequence {first:,})")]
 
 
-class Known:
+class Known(View):
     """A source that a scan has read from end to end, and found the largest id of."""
 
     def __init__(self, source: TokenReader, max_id: int) -> None:
-        self.source, self.max_id = source, max_id
-
-    @property
-    def info(self) -> Info:
-        return replace(self.source.info, max_id=self.max_id)
+        super().__init__(source, replace(source.info, max_id=max_id))
+        self.max_id = max_id
 
     def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:  # noqa: ARG002 - it has been read
-        """As the source's, if it has one; see `views.separated.Restorable`."""
+        """As the source's, if it has one; see `protocols.Restorable`."""
         stored = restored(self.source, eos_id, read=True)
         return None if stored is None else Known(stored, max(self.max_id, eos_id))
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """As those of the source; see `core.verbatim`."""
+        """As those of the source; see `protocols.Verbatim`."""
         return pieces_of(self.source, start, stop)
 
-    def tokens(self, start: int, stop: int) -> Tokens:
-        return self.source.tokens(start, stop)
+
+_GAP = 1 << 16  # tokens; reading on over fewer that are not wanted is cheaper than another read
+_MANY = 1 << 16  # sequences looked at at once
+
+Mask = Callable[[int, int], NDArray[np.bool_]]
+
+
+class Chosen(View):
+    """The sequences of a source that a mask chooses, in order.
+
+    Keeps 8 bytes a chosen sequence, and 16 a run of chosen ones that follow one another. `Info.max_id` stays that of
+    the whole source: a bound.
+    """
+
+    def __init__(self, source: TokenReader, mask: Mask) -> None:
+        """Ask for the mask of every window of sequences, twice.
+
+        Args:
+            source: What is chosen from.
+            mask: `mask(first, last)` is bool[last - first]: whether sequences `first <= i < last` are chosen.
+        """
+        count = runs = before = 0
+        for a, b in windows(0, source.info.sequences, _MANY):
+            chosen = mask(a, b)
+            begins = chosen & ~np.concatenate(([bool(before)], chosen[:-1]))
+            count, runs, before = count + int(chosen.sum()), runs + int(begins.sum()), int(chosen[-1])
+        self._offsets = np.zeros(count + 1, np.int64)
+        self._at, self._shift = np.empty(runs, np.int64), np.empty(runs, np.int64)
+        self._fill(source, mask)
+        super().__init__(source, replace(source.info, sequences=count, tokens=int(self._offsets[-1])))
+
+    def _fill(self, source: TokenReader, mask: Mask) -> None:
+        count, runs, before = 0, 0, False
+        for a, b in windows(0, source.info.sequences, _MANY):
+            chosen, bounds = mask(a, b), source.offsets(a, b)
+            numbers = np.flatnonzero(chosen)
+            offsets = self._offsets[count : count + len(numbers) + 1]
+            np.cumsum(np.diff(bounds)[numbers], out=offsets[1:])
+            offsets[1:] += offsets[0]
+            begins = np.flatnonzero((chosen & ~np.concatenate(([before], chosen[:-1])))[numbers])
+            self._at[runs : runs + len(begins)] = offsets[begins]
+            self._shift[runs : runs + len(begins)] = bounds[numbers[begins]] - offsets[begins]
+            count, runs, before = count + len(numbers), runs + len(begins), bool(chosen[-1])
 
     def offsets(self, first: int, last: int) -> Offsets:
-        return self.source.offsets(first, last)
+        check_interval(first, last, self._info.sequences, "sequences")
+        return self._offsets[first : last + 1]
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self._info.tokens)
+        if start == stop:
+            return np.empty(0, self._info.dtype)
+        first = int(self._at.searchsorted(start, side="right")) - 1
+        last = int(self._at.searchsorted(stop))
+        if last == first + 1:  # of one run, as a sequence is
+            shift = int(self._shift[first])
+            return self.source.tokens(start + shift, stop + shift)
+        starts = np.maximum(self._at[first:last], start)
+        lengths = np.diff(starts, append=stop)
+        filled = lengths > 0
+        begins = (starts + self._shift[first:last])[filled]
+        found = self._read(begins, begins + lengths[filled])
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def _read(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> list[Tokens]:
+        """The tokens of disjoint intervals of the source, in order; near ones with one read."""
+        found, k = [], 0
+        far = np.append(np.flatnonzero(begins[1:] - ends[:-1] > _GAP) + 1, len(begins))
+        while k < len(begins):
+            within = int(np.searchsorted(ends, begins[k] + WINDOW, side="right"))
+            j = max(k + 1, min(within, int(far[np.searchsorted(far, k, side="right")])))
+            a, b = int(begins[k]), int(ends[j - 1])
+            tokens = self.source.tokens(a, b)
+            if j > k + 1:
+                steps = np.zeros(b - a + 1, np.int8)
+                steps[begins[k:j] - a] += 1
+                steps[ends[k:j] - a] -= 1
+                tokens = tokens[np.cumsum(steps, dtype=np.int8)[:-1].view(np.bool_)]
+            found.append(tokens)
+            k = j
+        return found
 
     def beneath(self, position: int) -> tuple[TokenReader, int]:
-        check_position(position, self.source.info.tokens)
-        return self.source, position
+        check_position(position, self._info.tokens)
+        run = int(np.searchsorted(self._at, position, side="right")) - 1
+        return self.source, position + int(self._shift[run])
+
+
+class Intervals(View):
+    """Intervals of a source as sequences, in the order given; any may overlap, or come again.
+
+    Keeps 16 bytes an interval. `Info.max_id` stays that of the whole source: a bound.
+    """
+
+    def __init__(self, source: TokenReader, starts: Offsets, lengths: Offsets) -> None:
+        """Take down where they are.
+
+        Args:
+            source: What they are intervals of.
+            starts, lengths: int64[n]; each lies within the source.
+        """
+        self._starts, self._offsets = starts, offsets_of(lengths)
+        super().__init__(source, replace(source.info, sequences=len(starts), tokens=int(self._offsets[-1])))
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self._info.sequences, "sequences")
+        return self._offsets[first : last + 1]
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self._info.tokens)
+        if start == stop:
+            return np.empty(0, self._info.dtype)
+        first = int(np.searchsorted(self._offsets, start, side="right")) - 1
+        last = int(np.searchsorted(self._offsets, stop))
+        places = np.clip(self._offsets[first : last + 1], start, stop)
+        begins = self._starts[first:last] + places[:-1] - self._offsets[first:last]
+        lengths = np.diff(places)
+        if len(begins) == 1:
+            return self.source.tokens(int(begins[0]), int(begins[0]) + stop - start)
+        return self._gathered(begins, lengths)
+
+    def _gathered(self, begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> Tokens:
+        """The tokens of intervals of the source, side by side; near ones with one read."""
+        order = np.argsort(begins, kind="stable")
+        begins, lengths = begins[order], lengths[order]
+        ends = np.maximum.accumulate(begins + lengths)
+        found, k = [], 0
+        while k < len(order):
+            far = np.flatnonzero(begins[k + 1 :] - ends[k:-1] > _GAP)
+            near = k + 1 + (int(far[0]) if len(far) else len(order))
+            j = min(near, max(k + 1, int(np.searchsorted(ends, begins[k] + WINDOW, side="right"))), len(order))
+            a, b = int(begins[k]), int(ends[j - 1])
+            found.append(gathered(self.source.tokens(a, b), begins[k:j] - a, lengths[k:j]).tokens)
+            k = j
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return reordered(Ragged(np.concatenate(found), offsets_of(lengths)), back).tokens
+
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        check_position(position, self._info.tokens)
+        number = int(np.searchsorted(self._offsets, position, side="right")) - 1
+        return self.source, position - int(self._offsets[number]) + int(self._starts[number])
 
     def above(self, reader: TokenReader, position: int) -> int | None:
-        return position if reader is self.source else None
+        """Of a sequence that is there several times, in the first place."""
+        if reader is not self.source:
+            return None
+        lengths = np.diff(self._offsets)
+        there = np.flatnonzero((self._starts <= position) & (position < self._starts + lengths))
+        return int(self._offsets[there[0]]) + position - int(self._starts[there[0]]) if len(there) else None
 
-    def readers(self) -> tuple[TokenReader]:
-        return (self.source,)
 
-    def close(self) -> None:
-        self.source.close()
+class Picked(Intervals):
+    """The sequences of a source with given numbers, in the order given, each any number of times."""
+
+    def __init__(self, source: TokenReader, numbers: NDArray[np.int64]) -> None:
+        """Read the offsets of what is picked.
+
+        Args:
+            source: What is picked from.
+            numbers: int64[n], each 0 <= number < source.info.sequences.
+        """
+        starts, lengths = np.empty((2, len(numbers)), np.int64)
+        order = np.argsort(numbers, kind="stable")
+        at = 0
+        while at < len(order):
+            first = int(numbers[order[at]])
+            stop = at + int(np.searchsorted(numbers[order[at : at + _MANY]], first + _MANY))
+            near = numbers[order[at:stop]] - first
+            bounds = source.offsets(first, first + int(near[-1]) + 1)
+            starts[order[at:stop]] = bounds[near]
+            lengths[order[at:stop]] = bounds[near + 1] - bounds[near]
+            at = stop
+        super().__init__(source, starts, lengths)
+
+
+class Shuffled(Picked):
+    """All sequences of a source in the order that a seed draws: that of `run.shuffle`."""
+
+    def __init__(self, source: TokenReader, seed: int) -> None:
+        self.seed = seed
+        super().__init__(source, np.argsort(draws(seed, SHUFFLE, 0, source.info.sequences), kind="stable"))
+
+
+class Rows(View):
+    """The tokens of `source` in rows of `length`; the last may be shorter."""
+
+    def __init__(self, source: TokenReader, length: int) -> None:
+        info = source.info
+        rows = -(-info.tokens // length)
+        super().__init__(source, replace(info, layout=Layout.SAMPLES, sequences=rows, sample_length=length))
+        self.length = length
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self._info.sequences, "sequences")
+        return np.minimum(np.arange(first, last + 1, dtype=np.int64) * self.length, self._info.tokens)

@@ -17,7 +17,8 @@
 - An empty sequence repeats an entry of seq_starts and has no start bit: seq_starts alone says what sequences there
   are. Set bits are the distinct entries below the number of tokens.
 - No separator, padding or begin mark is stored. There is no checksum.
-- An absent chunk reads as the fill value if that is a number; with null its content is undefined, and refused here.
+- An absent chunk reads as the fill value if that is a number, and a lost one looks the same: it is refused here, save
+  with `holes=fill` (and save the only entry of an empty dataset's seq_starts). With null its content is undefined.
 - Also read: zarr v3 (`zarr.json`, sharding), zips of a store; zstd, lz4, gzip, zlib or no compressor; big-endian items.
 
 Source: the format's documentation (docs/flat-tokens.md) and reference code in the public repository of seqax, and the
@@ -26,28 +27,57 @@ zarr v2 and v3 specifications.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, look
-from tokfmt.core.options import Late
-
-if TYPE_CHECKING:  # detection asks every format, and a codec takes 20 ms to load
-    from tokfmt.core.audit import Audit, Code, Repair
-    from tokfmt.core.inside import Section
-    from tokfmt.formats.flat_tokens.options import ReadOptions, WriteOptions
-    from tokfmt.formats.flat_tokens.reader import FlatTokensReader
-    from tokfmt.formats.flat_tokens.writer import FlatTokensWriter
+from tokfmt.core.format import Confidence, Probe, everything_in, look, titled
+from tokfmt.core.options import Late, option
+from tokfmt.core.protocols import checked
 
 _ARRAYS = {"encoded_tokens", "seq_starts"}
 _MARKS = {".zgroup", ".zattrs", ".zmetadata", "zarr.json"}
 _CHILDREN = 16
+_KEY = re.compile(
+    r"([^/.][^/]*/)?"  # a split, or none
+    r"((encoded_tokens|seq_starts)/(\.zarray|\.zattrs|zarr\.json|(c[./])?[0-9]+([./][0-9]+)*)"
+    r"|\.zgroup|\.zattrs|\.zmetadata|zarr\.json)"
+)
+"""Files of a store that are metadata of flat-tokens groups, or chunks of their two arrays."""
+
+
+_LARGEST = 1 << 27  # bytes of a chunk: what the reader takes
+Codec = Literal["blosc", "zstd", "gzip", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read flat tokens."""
+
+    split: str | None = option(None, "which split to read: train, validation ...; a bare array has none")
+    holes: Literal["refuse", "fill"] = option("refuse", "chunks that are not there are an error, or the fill value")
+    bound: Literal["check", "ignore"] = option("check", "ids above max_token_id are an error, or accepted")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to write flat tokens."""
+
+    split: str | None = option("train", "split to write: train, validation ...; none writes a bare array")
+    chunk: int = option(
+        1 << 20, "tokens in a chunk; the default is what seqax reads at once", least=1, most=_LARGEST // 4
+    )
+    starts_chunk: int = option(1 << 20, "entries of seq_starts in a chunk", least=1, most=_LARGEST // 8)
+    codec: Codec = option("blosc", "blosc (lz4, bit shuffle), zstd, gzip or none")
+    zarr_format: Literal[2, 3] = option(2, "2 is what seqax writes; 3 is read by newer tools only")
 
 
 class FlatTokens:
     """Flat tokens in zarr."""
+
+    __repr__ = titled
 
     name = "flat-tokens"
     title = "seqax flat-tokens: a zarr store with splits"
@@ -56,8 +86,17 @@ class FlatTokens:
     carries = "sequences in order, empty ones too; ids up to 2^31-1"
     cannot = "ids above 2^31-1"
 
-    read_options = Late("tokfmt.formats.flat_tokens.options", "ReadOptions")
-    write_options = Late("tokfmt.formats.flat_tokens.options", "WriteOptions")
+    read_options = ReadOptions
+    write_options = WriteOptions
+    open = Late("tokfmt.formats.flat_tokens.reader", "open_reader")
+    glimpse = Late("tokfmt.formats.flat_tokens.reader", "glimpse")
+    writer = Late("tokfmt.formats.flat_tokens.writer", "FlatTokensWriter")
+    check = checked
+    audit = Late("tokfmt.formats.flat_tokens.check", "findings")
+    codes = Late("tokfmt.formats.flat_tokens.check", "codes")
+    patches = Late("tokfmt.formats.flat_tokens.check", "patches")
+    patch = Late("tokfmt.formats.flat_tokens.check", "patch")
+    sections = Late("tokfmt.formats.flat_tokens.sections", "sections")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if not probe.is_directory:
@@ -80,51 +119,10 @@ class FlatTokens:
             return Confidence.STRUCTURE
         return Confidence.NAME if named else None
 
-    def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader:  # noqa: ARG002
-        from tokfmt.formats.flat_tokens.reader import FlatTokensReader
-
-        return FlatTokensReader(paths[0], options)
-
-    def glimpse(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader | None:  # noqa: ARG002
-        """See `core.glimpse.Glimpsed`."""
-        from tokfmt.formats.flat_tokens.glimpse import glimpse
-
-        return glimpse(paths[0], options)
-
-    def writer(self, path: Path, options: WriteOptions, target: Target) -> FlatTokensWriter:
-        from tokfmt.formats.flat_tokens.writer import FlatTokensWriter
-
-        return FlatTokensWriter(path, options, target)
-
-    def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
-        from tokfmt.core.audit import Audit
-
-        return self.audit(path, options, Audit())
-
-    def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-        from tokfmt.formats.flat_tokens.check import findings
-
-        return findings(path, options.split, how)
-
-    def codes(self) -> Mapping[str, Code]:
-        from tokfmt.formats.flat_tokens.codes import CODES
-
-        return CODES
-
-    def patches(self) -> Mapping[str, Repair]:
-        from tokfmt.formats.flat_tokens.codes import PATCHES
-
-        return PATCHES
-
-    def patch(self, copy: Path, options: ReadOptions) -> None:
-        from tokfmt.formats.flat_tokens.patch import patch
-
-        patch(copy, options.split)
-
-    def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:  # noqa: ARG002 - shows all splits
-        from tokfmt.formats.flat_tokens.sections import sections
-
-        return sections(path)
+    def files(self, path: Path) -> list[Path]:
+        if not path.is_dir():
+            return [path]
+        return [file for file in everything_in(path) if _KEY.fullmatch(file.relative_to(path).as_posix())]
 
 
 def _entries(path: Path) -> set[str]:

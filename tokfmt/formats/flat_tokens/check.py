@@ -1,4 +1,4 @@
-"""What can be wrong with flat tokens: findings TF401 ... TF418; `codes` says what they mean.
+"""What can be wrong with flat tokens: findings TF401 ... TF418, what they mean, and which are put right in a copy.
 
 All of `seq_starts` is read, and the header of every chunk; tokens of a store of up to 16 Mi, else 16 windows of 1 Mi,
 or, deep, all.
@@ -6,41 +6,179 @@ or, deep, all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from tokfmt.core.audit import Audit
-from tokfmt.core.errors import FormatError, printable
+import numpy as np
+
+from tokfmt.core.axis import WINDOW, windows
+from tokfmt.core.dtypes import INT32_MAX, largest_id
+from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError, printable
 from tokfmt.core.format import Finding
-from tokfmt.formats.flat_tokens import blosc
-from tokfmt.formats.flat_tokens.array import Array
-from tokfmt.formats.flat_tokens.check_tokens import of, token_findings
-from tokfmt.formats.flat_tokens.group import (
+from tokfmt.core.protocols import Audit, Code, Repair
+from tokfmt.core.ragged import Offsets
+from tokfmt.formats.flat_tokens import Codec, ReadOptions
+from tokfmt.formats.flat_tokens.metadata import (
     STARTS,
     TOKENS,
     Group,
+    attributes_path,
     group_notes,
     groups_of,
     max_token_id,
 )
-from tokfmt.formats.flat_tokens.store import Store, json_of, open_store
+from tokfmt.formats.flat_tokens.reader import (
+    above_bound,
+    check_memory,
+    checked_offsets,
+    flip_starts,
+    starts_errors,
+    wrong_bits,
+)
+from tokfmt.formats.zarr_arrays import blosc
+from tokfmt.formats.zarr_arrays.array import Array
+from tokfmt.formats.zarr_arrays.codecs import encode
+from tokfmt.formats.zarr_arrays.store import Directory, Store, json_of, open_store
+
+_COPY = "Copy the store again."
+
+_CODES: Mapping[str, Code] = {
+    "TF401": Code(
+        "no store of flat tokens, or metadata that cannot be read",
+        "The directory or zip holds no encoded_tokens and seq_starts, or an array's metadata are damaged or of a kind "
+        "that the format does not have (other types, shapes, filters); or chunks are missing whose content nothing "
+        "tells. The example in the format's documentation calls the first array tokens; trainers look for "
+        "encoded_tokens. " + _COPY,
+    ),
+    "TF402": Code(
+        "big-endian items",
+        "seqax demands exactly <u4 and <u8, so it stops at this store; any other zarr reader gets the right numbers. "
+        "tokfmt convert writes it again.",
+    ),
+    "TF403": Code(
+        "max_token_id is missing or no whole number from 0 to 2^31-1",
+        "Trainers compare max_token_id with their vocabulary before they start. It is absent, text, a float, or beyond "
+        "what the encoding has room for. A bound of 2^31 or more means that the writer wrapped ids, which loses them: "
+        "then there is nothing to repair. Otherwise tokfmt check --fix OUT sets it to the largest id.",
+    ),
+    "TF404": Code(
+        "seq_starts is not what it must be",
+        "seq_starts begins with 0, never decreases, and ends at the number of tokens. Half an append is the usual "
+        "cause: the reference writer appends to both arrays at the same time and drops exceptions, so after a crash or "
+        "a full disk there are tokens without starts, or starts without tokens. What was to be appended is lost; "
+        "write the store again.",
+    ),
+    "TF405": Code(
+        "start bits contradict seq_starts",
+        "The lowest bit of an encoded token says that a sequence begins there, and must be set exactly at the entries "
+        "of seq_starts. None set, or about half of them: ids that were stored as they are, without encoding (2 * id + "
+        "start bit), so every id is half of what it was. A few: a damaged chunk (there is no checksum), or a writer "
+        "that sets a bit for empty sequences. Where the largest id is exactly max_token_id, which proves that "
+        "ids are encoded, and no more bits are wrong than there are sequences, tokfmt check --fix OUT sets them by "
+        "seq_starts.",
+    ),
+    "TF406": Code(
+        "ids above max_token_id",
+        "Some ids are larger than the bound that the store states: a trainer with a vocabulary of that size crashes or "
+        "reads beyond its embedding. Tokens were appended without raising the bound, ids wrapped, or a chunk is "
+        "damaged. --tokenizer tells which of them can be; --from-opt bound=ignore reads them.",
+    ),
+    "TF407": Code(
+        "max_token_id above every id",
+        "An upper bound suffices, so this is legal; but a trainer may demand a vocabulary larger than it need be.",
+    ),
+    "TF408": Code(
+        "absent chunks",
+        "Chunks are not there, and the metadata have a fill value, so zarr reads them as that without a word. A copy "
+        "lost them; or zarr-python wrote the store with write_empty_chunks off, which leaves out chunks of nothing but "
+        "the fill value (here: a whole chunk of token 0 in which no sequence begins, or of empty sequences). They look "
+        "the same. Copy the store again, or say --from-opt holes=fill.",
+    ),
+    "TF409": Code(
+        "a damaged chunk",
+        "A chunk file is shorter or longer than its header says, does not decode, or decodes to another size than a "
+        "whole chunk. zarr 2 returns uninitialised memory for some of these. " + _COPY,
+    ),
+    "TF410": Code(
+        "unsafe",
+        "Reading on could execute code (numcodecs' pickle codec), leave the store (a symbolic link, a key with ..), or "
+        "exhaust memory (shapes or chunks that almost no bytes stand for). tokfmt has done none of it. Do not open the "
+        "store with zarr; find out where it comes from.",
+        unsafe=True,
+    ),
+    "TF411": Code(
+        "consolidated metadata out of date",
+        "A copy of all metadata in one file shows another shape than the array's own. Appending leaves it behind; "
+        "zarr-python 3 believes it and silently shows the old length, zarr 2 does not look at it. Remove it "
+        "(.zmetadata, or consolidated_metadata in zarr.json), or consolidate again.",
+    ),
+    "TF412": Code(
+        "chunk files beyond the shape",
+        "Files that no reader looks at, left by an append that was undone or that crashed before it wrote the shape.",
+    ),
+    "TF413": Code(
+        "a group without metadata",
+        "A directory lacks its .zgroup (or zarr.json), so zarr does not open it; the arrays in it are whole. "
+        "`cp X.zarr/* Y.zarr` leaves such files behind.",
+    ),
+    "TF414": Code(
+        "an array without splits",
+        "A bare array is legal, but seqax opens root['train'] and root['validation']. "
+        "tokfmt convert ... --split train writes one.",
+    ),
+    "TF415": Code(
+        "ids that seem to have wrapped",
+        "max_token_id is 32,768 or more, and no id reaches that. The reference writer takes uint16 ids as they are, "
+        "and doubling them in 16 bits loses the highest bit: id 40000 is stored as 7232, silently. What was lost is "
+        "not in the store. Encode uint32 ids, and write it again.",
+    ),
+    "TF417": Code(
+        "a zip",
+        "zarr 2 opens a zipped store by its suffix, zarr 3 only as a ZipStore; trainers do not.",
+    ),
+    "TF418": Code(
+        "a split without tokens",
+        "seqax stops at a split that does not fill one read block. Leave the split out, or fill it.",
+    ),
+}
+
+_PATCHES: Mapping[str, Repair] = {
+    "TF403": Repair("max_token_id was set to the largest id"),
+    "TF405": Repair("start bits were set by seq_starts"),
+    "TF407": Repair("max_token_id was set to the largest id"),
+}
+
+
+def codes() -> Mapping[str, Code]:
+    """What each code means."""
+    return _CODES
+
+
+def patches() -> Mapping[str, Repair]:
+    """What `patch` puts right, by code."""
+    return _PATCHES
+
 
 _MOST = 100
 _SEQAX = "Write the store again with tokfmt convert, if seqax is to read it"
 
 
-def findings(path: Path, split: str | None, how: Audit) -> Iterator[Finding]:
+def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     """Every violation found in a store, or in one of its splits."""
     try:
         store = open_store(path)
         groups = groups_of(store)
     except FormatError as error:
-        yield of("TF401", error)
+        yield _finding("TF401", error)
         return
     yield from _container(store)
     seen = set[Finding]()
     for group in groups:
-        for finding in _group(store, group, how) if split in (None, group.split) else ():
+        if options.split not in (None, group.split):
+            continue
+        for finding in _group(store, group, how, fill=options.holes == "fill"):
             if finding not in seen:  # a chunk whose header is wrong is met again when its tokens are read
                 seen.add(finding)
                 yield finding
@@ -58,7 +196,7 @@ def _container(store: Store) -> Iterator[Finding]:
         )
 
 
-def _group(store: Store, group: Group, how: Audit) -> Iterator[Finding]:
+def _group(store: Store, group: Group, how: Audit, *, fill: bool) -> Iterator[Finding]:
     home = str(store.root / group.key("")) if group.split else str(store.root)
     bound = None
     try:
@@ -66,56 +204,61 @@ def _group(store: Store, group: Group, how: Audit) -> Iterator[Finding]:
             yield Finding("TF413", "warning", home, note, _SEQAX)
         bound = max_token_id(store, group)
     except FormatError as error:
-        yield of("TF403", error)
+        yield _finding("TF403", error)
     if group.split is None:
         yield Finding("TF414", "info", home, "is one array without splits; seqax looks for train and validation")
     arrays = {}
     for name, itemsize in ((TOKENS, 4), (STARTS, 8)):
         try:
-            arrays[name] = Array(store, group.key(name), itemsize, group.zarr_format)
+            arrays[name] = Array(store, group.key(name), itemsize, group.zarr_format, fill=True)
         except FormatError as error:
-            yield of("TF401", error)
+            yield _finding("TF401", error)
             continue
         yield from _stale(store, group, arrays[name])
-        yield from _array(arrays[name])
+        yield from _array(arrays[name], fill=fill)
     if len(arrays) == 2:
         yield from token_findings(store, group, (arrays[TOKENS], arrays[STARTS]), bound, how)
         if not arrays[TOKENS].layout.length:
             yield Finding("TF418", "info", home, "holds no tokens: seqax stops at a split without a whole block")
 
 
-def _array(array: Array) -> Iterator[Finding]:
+def _array(array: Array, *, fill: bool) -> Iterator[Finding]:
     layout, path = array.layout, str(array.path)
     if layout.big_endian:
         yield Finding("TF402", "error", path, "is big-endian, which seqax refuses", _SEQAX)
-    if len(array.absent) and not (layout.length == 1 and layout.itemsize == 8):
-        yield Finding("TF408", "warning", path, f"{len(array.absent):,} of {layout.files:,} chunk files are not there "
-                      f"(first: {int(array.absent[0]):,}); they read as {layout.fill}",
-                      "Make sure that nothing was lost in a copy")  # fmt: skip
+    holes = "warning" if fill else "error"
+    if len(array.absent) and not array.only_zero:
+        yield Finding.of("TF408", array.hole(int(array.absent[0]), len(array.absent)), holes)
     if len(array.extra):
         yield Finding("TF412", "info", path, f"holds {len(array.extra):,} chunk files beyond its shape (first: "
                       f"{int(array.extra[0]):,}), which mean nothing", "Remove them")  # fmt: skip
     wrong = 0
+    lost: list[int] = []
     for number in range(layout.chunks):
         try:
-            _chunk(array, number)
+            if not _chunk(array, number) and layout.shard and not array.is_absent(number // layout.shard.chunks):
+                lost.append(number)
         except FormatError as error:
             wrong += 1
             if wrong <= _MOST:
-                yield of("TF409", error)
+                yield _finding("TF409", error)
+    if lost:
+        shard = array.origin(lost[0]).path
+        yield Finding.of("TF408", array.hole(lost[0], len(lost), shard), holes)
     if wrong > _MOST:
         yield Finding("TF409", "error", path, f"has {wrong - _MOST:,} more chunks that are damaged")
 
 
-def _chunk(array: Array, number: int) -> None:
-    """Raise what a look at a chunk's header and size tells."""
+def _chunk(array: Array, number: int) -> bool:
+    """Raise what a look at a chunk's header and size tells; whether it is there."""
     layout, blob = array.layout, array.blob(number)
     if blob is None:
-        return
+        return False
     if layout.codecs == ("blosc",):
         blosc.frame(blob, layout.chunk * layout.itemsize, layout.itemsize)
     elif number in (0, layout.chunks - 1) or not layout.codecs:
         array.decoded(blob)
+    return True
 
 
 def _stale(store: Store, group: Group, array: Array) -> Iterator[Finding]:
@@ -126,7 +269,7 @@ def _stale(store: Store, group: Group, array: Array) -> Iterator[Finding]:
         try:
             raw: object = json_of(store, place)
         except FormatError as error:
-            yield of("TF401", error)
+            yield _finding("TF401", error)
             continue
         path = ["metadata", f"{inside}/.zarray"]
         for step in path if group.zarr_format == 2 else ["consolidated_metadata", "metadata", inside]:
@@ -135,3 +278,216 @@ def _stale(store: Store, group: Group, array: Array) -> Iterator[Finding]:
             yield Finding("TF411", "warning", str(store.root / place), f"is out of date: it gives {array.key} the "
                           f"shape {printable(raw.get('shape'))}, its own metadata [{array.layout.length}]",
                           "Remove it, or consolidate again: zarr-python 3 reads what it says")  # fmt: skip
+
+
+_WINDOWS = 16
+_WRAPS_AT = 1 << 15
+"""uint16 ids from here on lose their highest bit when they are doubled in 16 bits."""
+_ENOUGH = 1 << 12
+"""Tokens: in fewer, an id near the bound may be missing by chance."""
+
+
+def _finding(code: str, error: FormatError, more: str = "") -> Finding:
+    """An error as a line of a check; what is unsafe has a code of its own."""
+    return Finding.of("TF410" if isinstance(error, UnsafeError) else code, error, more=more)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was found in windows so far: the largest id, ids above the bound, wrong start bits; the first of each."""
+
+    top: int = -1
+    above: int = 0
+    wrong: int = 0
+    first_above: FormatError | None = None
+    first_wrong: FormatError | None = None
+    damaged: FormatError | None = None
+
+    def add(self, other: _Seen) -> None:
+        self.top = max(self.top, other.top)
+        self.above, self.wrong = self.above + other.above, self.wrong + other.wrong
+        self.first_above = self.first_above or other.first_above
+        self.first_wrong = self.first_wrong or other.first_wrong
+
+
+def token_findings(
+    store: Store, group: Group, arrays: tuple[Array, Array], bound: int | None, how: Audit
+) -> Iterator[Finding]:
+    """Compare the arrays of a group: all of `seq_starts`, and some windows of the tokens, or all.
+
+    Args:
+        store, group: Where they are.
+        arrays: `encoded_tokens` and `seq_starts`.
+        bound: `max_token_id`, if it can be read.
+        how: How thoroughly.
+    """
+    tokens, starts = arrays
+    total, sound = tokens.layout.length, True
+    try:
+        check_memory(starts)
+        offsets = np.empty(starts.layout.length, np.int64)
+        for error in starts_errors(starts, total, offsets):
+            sound = False
+            yield _finding("TF404", error)
+    except FormatError as error:
+        yield _finding("TF409", error)
+        return
+    step = WINDOW if how.deep else max(WINDOW, -(-total // _WINDOWS))
+    places = sorted({*range(0, total, step), *([] if how.deep else [max(0, total - WINDOW)])}) if total else []
+
+    def look(start: int) -> _Seen:
+        stop = min(start + WINDOW, total)
+        how.advance(stop - start)
+        return _look(tokens, offsets if sound else None, bound, (start, stop))
+
+    seen, whole = _Seen(), how.deep or total <= WINDOW * _WINDOWS
+    for part in how.spread(look, places):
+        if part.damaged is not None:
+            whole = False
+            yield _finding("TF409", part.damaged)
+        seen.add(part)
+    yield from _worded(seen, deep=how.deep)
+    if whole and total:
+        yield from _of_bound(str(attributes_path(store, group)), seen.top, bound, total)
+
+
+def _look(tokens: Array, offsets: Offsets | None, bound: int | None, window: tuple[int, int]) -> _Seen:
+    start, stop = window
+    seen = _Seen()
+    try:
+        ids = tokens.read(start, stop)
+        if offsets is not None:
+            flip_starts(ids, offsets, start)
+            seen.wrong = int(np.count_nonzero(ids & 1))
+            seen.first_wrong = wrong_bits(tokens, offsets, start, stop) if seen.wrong else None
+        ids >>= 1
+    except FormatError as error:
+        seen.damaged = error
+        return seen
+    seen.top = largest_id(ids)
+    if bound is not None and seen.top > bound:
+        seen.above = int(np.count_nonzero(ids > bound))
+        seen.first_above = above_bound(tokens, ids, start, bound)
+    return seen
+
+
+def _worded(seen: _Seen, *, deep: bool) -> Iterator[Finding]:
+    for code, error, count, what in (
+        ("TF406", seen.first_above, seen.above, "such ids"),
+        ("TF405", seen.first_wrong, seen.wrong, "wrong start bits"),
+    ):
+        if error is not None:
+            yield _finding(code, error, more=f" ({count:,} {what} in all)" if deep and count > 1 else "")
+
+
+def _of_bound(path: str, top: int, bound: int | None, total: int) -> Iterator[Finding]:
+    if bound is None or top >= bound:
+        return
+    if top < _WRAPS_AT <= bound < 2 * _WRAPS_AT and total >= _ENOUGH:
+        yield Finding("TF415", "warning", path, f"max_token_id is {bound:,}, yet no id is {_WRAPS_AT:,} or more (the "
+                      f"largest is {top:,}): uint16 ids from there on wrap when they are encoded",
+                      "Compare some sequences with their source, and encode uint32 ids")  # fmt: skip
+        return
+    yield Finding("TF407", "info", path, f"max_token_id is {bound:,}, the largest id is {top:,}: legal, but a trainer "
+                  "may ask for a larger vocabulary", "tokfmt check --fix OUT.zarr writes the exact one")  # fmt: skip
+
+
+_CODECS: dict[tuple[str, ...], Codec] = {("blosc",): "blosc", ("zstd",): "zstd", ("gzip",): "gzip", (): "none"}
+
+
+def patch(copy: Path, options: ReadOptions) -> None:
+    """Make each split (or the one named) say what its arrays hold.
+
+    Raises:
+        FormatError: It is not certain what would be right: `seq_starts` is damaged, ids are not encoded, or more is
+            wrong than bits and the bound.
+    """
+    store = open_store(copy)
+    if not isinstance(store, Directory):
+        raise UnsupportedError(copy, "a zip is not repaired in place", remedy="Unpack it first")
+    for group in groups_of(store):
+        if options.split in (None, group.split):
+            _patch(store, group)
+
+
+def _patch(store: Store, group: Group) -> None:
+    tokens = Array(store, group.key(TOKENS), 4, group.zarr_format, fill=False)
+    starts = Array(store, group.key(STARTS), 8, group.zarr_format, fill=False)
+    offsets = checked_offsets(starts, tokens)
+    top, wrong = -1, 0
+    for start, stop in windows(0, tokens.layout.length):
+        more, largest = _wrong_bits(tokens, offsets, start, stop)
+        wrong, top = wrong + more, max(top, largest)
+    told = _told(store, group)
+    if wrong:
+        if told != top or wrong > len(offsets):  # only a right maximum proves that ids are encoded at all
+            raise CorruptError(
+                tokens.path, f"{wrong:,} start bits are wrong, and perhaps ids: they may not be encoded",
+                expected=f"the largest id {'nothing' if told is None else f'{told:,}'} (max_token_id)", found=top,
+                remedy="Write the store again from its source",
+            )  # fmt: skip
+        _set_bits(tokens, offsets)
+    if told is None or top < told:
+        _set_bound(store, group, max(top, 0))
+
+
+def _wrong_bits(tokens: Array, offsets: Offsets, start: int, stop: int) -> tuple[int, int]:
+    """How many start bits of a window are wrong, and its largest id."""
+    items = tokens.read(start, stop)
+    flip_starts(items, offsets, start)
+    return int(np.count_nonzero(items & 1)), largest_id(items >> 1)
+
+
+def _told(store: Store, group: Group) -> int | None:
+    """The bound as stated; None when there is none.
+
+    Raises:
+        CorruptError: It is too large, so the ids it was made from have wrapped.
+    """
+    try:
+        return max_token_id(store, group)
+    except CorruptError:
+        found = _attributes(store, group).get("max_token_id")
+        if type(found) is int and found > INT32_MAX:
+            raise
+        return None
+
+
+def _attributes(store: Store, group: Group) -> dict[str, object]:
+    raw: object = json_of(store, group.key(attributes_path(store, group).name))
+    if group.zarr_format == 3 and isinstance(raw, dict):
+        raw = raw.get("attributes")
+    return dict(raw) if isinstance(raw, dict) else {}
+
+
+def _set_bound(store: Store, group: Group, top: int) -> None:
+    path = attributes_path(store, group)
+    content: dict[str, object] = {**_attributes(store, group), "max_token_id": top}
+    if group.zarr_format == 3:
+        whole: object = json_of(store, group.key(path.name))
+        content = {**(whole if isinstance(whole, dict) else {}), "attributes": content}
+    path.write_bytes(json.dumps(content, indent=4, sort_keys=True).encode())
+
+
+def _set_bits(tokens: Array, offsets: Offsets) -> None:
+    """Encode every chunk with a wrong bit again."""
+    layout = tokens.layout
+    codec = _CODECS.get(layout.codecs)
+    if codec is None or layout.shard is not None or layout.delta:
+        how = "in shards" if layout.shard is not None else f"with {' '.join(layout.codecs) or 'a delta filter'}"
+        raise UnsupportedError(tokens.path, f"is stored {how}, which is not repaired in place",
+                               remedy="--from-opt bound=ignore reads it, if seq_starts can be trusted")  # fmt: skip
+    for number in range(layout.chunks):
+        start, stop = number * layout.chunk, min((number + 1) * layout.chunk, layout.length)
+        wrong = any(_wrong_bits(tokens, offsets, a, b)[0] for a, b in windows(start, stop, WINDOW))
+        blob = tokens.blob(number)
+        if not wrong:
+            continue
+        if blob is None:
+            raise CorruptError(tokens.path, f"chunk {number:,} is absent, and its start bits are wrong",
+                               remedy="Write the store again from its source")  # fmt: skip
+        items = tokens.decoded(blob).astype(np.uint32)
+        part = items[: stop - start]
+        part &= ~np.uint32(1)
+        flip_starts(part, offsets, start)
+        blob.path.write_bytes(encode(items.astype(">u4" if layout.big_endian else "<u4"), codec))

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from tokfmt.core.axis import WINDOW, Info, Layout, Separators, check_interval, check_position, frozen, windows
+from tokfmt.core.axis import WINDOW, Info, Layout, Separators, check_interval, check_position, windows
 from tokfmt.core.dtypes import U32
-from tokfmt.core.errors import CorruptError, FormatError, SourceChangedError, UnsafeError
-from tokfmt.core.inside import Place
+from tokfmt.core.errors import CorruptError, FormatError, SourceChangedError, TokfmtError, UnsafeError
+from tokfmt.core.format import Hints
+from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.formats.flat_tokens.array import Array, Items
-from tokfmt.formats.flat_tokens.group import STARTS, TOKENS, choose, group_notes, groups_of, max_token_id
-from tokfmt.formats.flat_tokens.options import ReadOptions
-from tokfmt.formats.flat_tokens.store import open_store
+from tokfmt.formats.flat_tokens import ReadOptions
+from tokfmt.formats.flat_tokens.metadata import STARTS, TOKENS, choose, group_notes, groups_of, max_token_id
+from tokfmt.formats.zarr_arrays.array import Array, Items
+from tokfmt.formats.zarr_arrays.store import open_store
 
 _PIECE = 1 << 16
 """Tokens decoded at once: a piece stays in cache through its four passes."""
@@ -30,34 +31,49 @@ class FlatTokensReader:
     `seq_starts` is read and checked on opening (8 bytes a sequence are kept). Each window of tokens is checked: its
     start bits are those that `seq_starts` says, and no id is above `max_token_id`. Chunks have no checksum, so this is
     all that tells a damaged one.
+
+    Args:
+        path: The store.
+        options: Which split, and what is accepted.
+        glimpse: `seq_starts` is not read: all ids are one stream, and nothing is checked.
     """
 
-    def __init__(self, path: Path, options: ReadOptions) -> None:
+    def __init__(self, path: Path, options: ReadOptions, *, glimpse: bool = False) -> None:
         store = open_store(path)
         groups = groups_of(store)
         group = choose(store, groups, options.split)
-        self._array = Array(store, group.key(TOKENS), 4, group.zarr_format)
-        self._offsets = _offsets(Array(store, group.key(STARTS), 8, group.zarr_format), self._array)
-        notes = group_notes(store, group)
-        self._bound = max_token_id(store, group) if options.bound == "check" else None
-        layout = self._array.layout
-        if layout.big_endian:
-            notes.append(f"{path.name}: {TOKENS} is big-endian, which seqax refuses")
+        fill, notes = options.holes == "fill", list[str]()
+        self._array = Array(store, group.key(TOKENS), 4, group.zarr_format, fill=fill)
+        self._bound: int | None = None
+        self._glimpse, layout = glimpse, self._array.layout
+        if glimpse:
+            self._offsets = np.array([0, layout.length][: 1 + bool(layout.length)], np.int64)
+        else:
+            starts = Array(store, group.key(STARTS), 8, group.zarr_format, fill=fill)
+            self._offsets = checked_offsets(starts, self._array)
+            notes = group_notes(store, group)
+            notes += [
+                f"{len(array.absent):,} of {array.layout.files:,} chunks of {array.key} are not there and read as "
+                f"{array.layout.fill}" for array in (self._array, starts) if fill and len(array.absent)
+            ]  # fmt: skip
+            self._bound = max_token_id(store, group) if options.bound == "check" else None
+            if layout.big_endian:
+                notes.append(f"{path.name}: {TOKENS} is big-endian, which seqax refuses")
         self._info = Info(
-            layout=Layout.DOCUMENTS,
+            layout=Layout.STREAM if glimpse else Layout.DOCUMENTS,
             dtype=U32,
             sequences=len(self._offsets) - 1,
             tokens=layout.length,
             separators=Separators.NONE,
             notes=tuple(notes),
-            extras=frozen(
-                split=group.split or "",
-                other_splits=tuple(other.split for other in groups if other is not group),
-                zarr_format=group.zarr_format,
-                chunk=layout.chunk,
-                codec=" ".join(layout.codecs) or "none",
-                max_token_id=self._bound,
-            ),
+            split=group.split or "",
+            other_splits=tuple(other.split or "" for other in groups if other is not group),
+            extras={
+                "zarr_format": group.zarr_format,
+                "chunk": layout.chunk,
+                "codec": " ".join(layout.codecs) or "none",
+                "max_token_id": self._bound,
+            },
         )
 
     @property
@@ -80,9 +96,10 @@ class FlatTokensReader:
     def _window(self, start: int, stop: int) -> Items:
         """Ids of a window: half of what is stored, whose lowest bits mark where sequences begin."""
         items = self._array.read(start, stop)
-        first, last = np.searchsorted(self._offsets, (start, stop))
-        begins = self._offsets[first:last]
-        items[begins - start] ^= 1  # now any start bit that is set is wrong: missing there, or set elsewhere
+        if self._glimpse:
+            items >>= 1
+            return items
+        flip_starts(items, self._offsets, start)
         bits, top = 0, -1
         for a in range(0, len(items), _PIECE):
             piece = items[a : a + _PIECE]
@@ -90,8 +107,7 @@ class FlatTokensReader:
             piece >>= 1
             top = max(top, int(piece.max()))
         if bits & 1:
-            error = wrong_bits(self._array, self._offsets, start, stop)
-            raise error or SourceChangedError(self._array.path, "changed while it was being read")
+            raise wrong_bits(self._array, self._offsets, start, stop)
         if self._bound is not None and top > self._bound:
             raise above_bound(self._array, items, start, self._bound)
         return items
@@ -107,7 +123,7 @@ class FlatTokensReader:
         self._array.close()
 
 
-def _offsets(starts: Array, tokens: Array) -> Offsets:
+def checked_offsets(starts: Array, tokens: Array) -> Offsets:
     """`seq_starts`, int64[sequences + 1], checked.
 
     Raises:
@@ -175,20 +191,32 @@ def starts_errors(starts: Array, total: int, out: Offsets) -> Iterator[FormatErr
 _COPY = "Copy the store again"
 
 
-def wrong_bits(tokens: Array, offsets: Offsets, start: int, stop: int) -> FormatError | None:
-    """The first position of a window whose start bit is not what `seq_starts` says; None when all are."""
-    bits = (tokens.read(start, stop) & 1).astype(np.bool_)
-    expected = np.zeros(stop - start, np.bool_)
-    first, last = np.searchsorted(offsets, (start, stop))
-    expected[offsets[first:last] - start] = True
-    if np.array_equal(bits, expected):
-        return None
-    at = int(np.argmax(bits != expected))
-    says = "begins" if expected[at] else "does not begin"
+def flip_starts(items: Items, offsets: Offsets, start: int) -> None:
+    """Flip the start bit of stored items where sequences begin: each that is set then is wrong.
+
+    Args:
+        items: Tokens as stored; changed.
+        offsets: `seq_starts`.
+        start: Position of the first item.
+    """
+    first, last = np.searchsorted(offsets, (start, start + len(items)))
+    items[offsets[first:last] - start] ^= 1
+
+
+def wrong_bits(tokens: Array, offsets: Offsets, start: int, stop: int) -> FormatError:
+    """The first position of a window whose start bit is not what `seq_starts` says."""
+    items = tokens.read(start, stop)
+    flip_starts(items, offsets, start)
+    wrong = (items & 1).astype(np.bool_)
+    if not wrong.any():
+        return SourceChangedError(tokens.path, "changed while it was being read")
+    at = start + int(np.argmax(wrong))
+    begins = bool(np.searchsorted(offsets, at) < np.searchsorted(offsets, at, side="right"))
+    says = "begins" if begins else "does not begin"
     remedy = "The ids may not be encoded as 2 * id + start bit, or the chunk is damaged: copy the store again"
     return CorruptError(
-        tokens.path, f"contradicts {STARTS}: token {start + at:,} {says} a sequence, by {STARTS}",
-        expected=f"start bit {int(expected[at])}", found=int(bits[at]), remedy=remedy,
+        tokens.path, f"contradicts {STARTS}: token {at:,} {says} a sequence, by {STARTS}",
+        expected=f"start bit {int(begins)}", found=int(not begins), remedy=remedy,
     )  # fmt: skip
 
 
@@ -200,3 +228,20 @@ def above_bound(tokens: Array, ids: Items, start: int, bound: int) -> FormatErro
         found=int(ids[at]),
         remedy="The chunk is damaged, or max_token_id is too low: --from-opt bound=ignore reads it as it is",
     )  # fmt: skip
+
+
+def open_reader(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader:  # noqa: ARG001
+    """The split that is meant.
+
+    Raises:
+        FormatError: It is not one that can be read.
+    """
+    return FlatTokensReader(paths[0], options)
+
+
+def glimpse(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader | None:  # noqa: ARG001
+    """The ids of a split; None when opening it properly is what will say what is wrong. See `protocols.Glimpsed`."""
+    try:
+        return FlatTokensReader(paths[0], options, glimpse=True)
+    except TokfmtError:
+        return None

@@ -1,23 +1,27 @@
-"""The parts of a flat-tokens store, named for people: metadata key by key, chunks, the header of the first chunk."""
+"""The parts of a flat-tokens store, named for people: metadata key by key, chunks, the header of the first, items."""
 
 from __future__ import annotations
 
 import json
 import re
+import struct
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
+
+import numpy as np
 
 from tokfmt.core.dtypes import INT32_MAX
 from tokfmt.core.errors import FormatError, TokfmtError
 from tokfmt.core.files import natural_key
-from tokfmt.core.inside import Field, Section
+from tokfmt.core.protocols import Field, Place, Pointer, Section
 from tokfmt.core.sections import Listed, Part, broken, shown
-from tokfmt.formats.flat_tokens.array import Array
-from tokfmt.formats.flat_tokens.contents import Contents, Items, Sequences
-from tokfmt.formats.flat_tokens.frame_fields import frame_fields, summary
-from tokfmt.formats.flat_tokens.group import STARTS, TOKENS, Group, groups_of
-from tokfmt.formats.flat_tokens.store import Store, json_of, open_store
+from tokfmt.core.text_format import counted
+from tokfmt.formats.flat_tokens import ReadOptions
+from tokfmt.formats.flat_tokens.metadata import STARTS, TOKENS, Group, groups_of
+from tokfmt.formats.zarr_arrays.array import Array
+from tokfmt.formats.zarr_arrays.blosc import HEADER, frame, header, header_errors
+from tokfmt.formats.zarr_arrays.store import Blob, Store, json_of, open_store
 
 _METADATA = (".zgroup", ".zattrs", ".zarray", ".zmetadata", "zarr.json")
 _MEANINGS = {
@@ -41,12 +45,12 @@ _SPACE = re.compile(r"[\s,]*")
 _COLON = re.compile(r"\s*:\s*")
 
 
-def sections(path: Path) -> Sequence[Section]:
+def sections(path: Path, options: ReadOptions) -> Sequence[Section]:  # noqa: ARG001 - shows all splits
     """Metadata of the store and of each group, then of each array: metadata, chunks, header of the first chunk."""
     try:
         store = open_store(path)
     except FormatError as error:
-        return [Part("store", path, lambda error=error: (broken(error),))]  # type: ignore[misc]
+        return [Part("store", path, partial(Listed, (broken(error),)))]
     groups = _groups(store)
     parts = list(_metadata(store, "", bounded=groups[0].split is None))
     for group in groups:
@@ -56,7 +60,7 @@ def sections(path: Path) -> Sequence[Section]:
         for name in (TOKENS, STARTS):
             key = group.key(name)
             parts += [*_metadata(store, key), *_chunks(store, group, name)]
-            items = Items if name == TOKENS else Sequences
+            items = StoredTokens if name == TOKENS else StoredStarts
             parts.append(Part(f"items of {key}", store.root / key, partial(items, contents)))
     return parts or [Part("store", path, lambda: [Field("content", None, 0, "nothing of zarr", wrong=True)])]
 
@@ -73,7 +77,7 @@ def _metadata(store: Store, key: str, *, bounded: bool = False) -> Iterator[Part
     try:
         names = store.names(key)
     except FormatError as error:
-        yield Part(key, store.root / key, lambda error=error: (broken(error),))  # type: ignore[misc]
+        yield Part(key, store.root / key, partial(Listed, (broken(error),)))
         return
     if bounded and not names & {".zattrs", "zarr.json"}:
         yield Part(f"{key}/.zattrs" if key else ".zattrs", store.root / key, lambda: (_UNBOUNDED,))
@@ -127,7 +131,7 @@ def _chunks(store: Store, group: Group, name: str) -> Iterator[Part]:
 
     def table() -> _Chunks | Listed:
         try:
-            return _Chunks(store, Array(store, key, _ITEMS[name], group.zarr_format))
+            return _Chunks(store, Array(store, key, _ITEMS[name], group.zarr_format, fill=True))
         except FormatError as error:
             return Listed([broken(error), *_files(store, key)])
 
@@ -189,3 +193,172 @@ class _Chunks:
             return ()
         origin = self.array.origin(0)
         return frame_fields(self.array, blob, origin.start + blob.start if origin.exact else None, origin.path)
+
+
+_BITS = 1 << 20  # tokens read at most to look at the start bits of some sequences
+
+
+class Contents:
+    """Both arrays of a group, opened when they are looked at."""
+
+    def __init__(self, store: Store, group: Group) -> None:
+        self.store, self.group = store, group
+
+    @cached_property
+    def tokens(self) -> Array:
+        return Array(self.store, self.group.key(TOKENS), 4, self.group.zarr_format, fill=True)
+
+    @cached_property
+    def starts(self) -> Array:
+        return Array(self.store, self.group.key(STARTS), 8, self.group.zarr_format, fill=True)
+
+    @cached_property
+    def _first(self) -> Place | None:
+        try:
+            return self.tokens.place(0) if self.tokens.layout.length else None
+        except FormatError:
+            return None
+
+    def target(self, item: int) -> Pointer | None:
+        """A token by its number; None when there is no telling where the first one is."""
+        return None if self._first is None else Pointer(self._first.path, self._first.offset, item)
+
+
+class StoredTokens:
+    """Tokens as they are stored: id and start bit."""
+
+    def __init__(self, contents: Contents) -> None:
+        self.contents, self.array = contents, contents.tokens
+        self.count = self.array.layout.length
+
+    def fields(self, first: int, last: int) -> list[Field]:
+        last, fields = min(last, self.count), list[Field]()
+        if first >= last:
+            return fields
+        for item, value in enumerate(self.array.read(first, last).tolist(), first):
+            place = self.array.place(item)
+            length = place.width or 0
+            meaning = "begins a sequence" if value & 1 else ""
+            fields.append(
+                Field(f"token {item:,}", place.offset if length else None, length, str(value >> 1), meaning,
+                      path=place.path, target=self.contents.target(item))
+            )  # fmt: skip
+        return fields
+
+
+class StoredStarts:
+    """The entries of `seq_starts`: where each sequence begins, and the end of the last."""
+
+    def __init__(self, contents: Contents) -> None:
+        self.contents, self.array = contents, contents.starts
+        self.count = max(1, self.array.layout.length)
+        try:
+            self.total: int | None = contents.tokens.layout.length
+        except FormatError:
+            self.total = None
+
+    def fields(self, first: int, last: int) -> list[Field]:
+        last = min(last, self.count)
+        if first >= last:
+            return []
+        if not self.array.layout.length:
+            return [Field("entry 0", None, 0, "not there", "at least the entry 0 is expected", wrong=True)]
+        values = self.array.read(first, min(last + 1, self.count)).tolist()
+        bits = self._bits(values)
+        fields = []
+        for k in range(last - first):
+            here, after = values[k], values[k + 1] if k + 1 < len(values) else None
+            place = self.array.place(first + k)
+            length = place.width or 0
+            wrong = self._wrong(first + k, here, after, bits)
+            told = "the end of the last" if after is None else f"{after - here:,} tokens"
+            fields.append(
+                Field(f"entry {first + k:,}", place.offset if length else None, length, f"{here:,}", wrong or told,
+                      bool(wrong), place.path, self.contents.target(here))
+            )  # fmt: skip
+        return fields
+
+    def _wrong(self, entry: int, here: int, after: int | None, bits: dict[int, bool]) -> str:
+        if entry == 0 and here:
+            return "the first should be 0"
+        if after is None:
+            known = self.total is not None and here != self.total
+            return f"the last should be {self.total:,}, the number of tokens" if known else ""
+        if after < here:
+            return f"the next is {after:,}: entries should not decrease"
+        return "its token has no start bit" if after > here and not bits.get(here, True) else ""
+
+    def _bits(self, values: list[int]) -> dict[int, bool]:
+        """Start bits at some entries; none if they are far from each other, or the tokens cannot be read."""
+        low, high = min(values), max(values)
+        if self.total is None or not 0 <= low <= high <= self.total or high - low > _BITS:
+            return {}
+        try:
+            bits = self.contents.tokens.read(low, high) & 1
+        except FormatError:
+            return {}
+        inside = np.asarray([value for value in values if value < high], np.int64)
+        return dict(zip(inside.tolist(), bits[inside - low].astype(bool).tolist(), strict=True))
+
+
+_CODECS = ("blosclz", "lz4", "snappy", "zlib", "zstd")
+_DECODED = 1 << 20  # bytes of a chunk up to which it is decoded when it is looked at, to see whether it can be
+_BLOCKS = 8
+
+
+def summary(array: Array, blob: Blob) -> tuple[str, bool]:
+    """How a chunk is stored, or what is wrong with it, and whether anything is."""
+    layout = array.layout
+    nbytes = layout.chunk * layout.itemsize
+    try:
+        if layout.codecs[-1:] == ("blosc",):
+            head = frame(blob, nbytes, layout.itemsize)
+            told = f"blosc {_flags(head.flags)}, {counted(head.blocks, 'block')}"
+        else:
+            told = " ".join(reversed(layout.codecs)) or "not compressed"
+        if nbytes <= _DECODED:
+            array.decoded(blob)
+    except FormatError as error:
+        return broken(error).value, True
+    return told, False
+
+
+def _flags(flags: int) -> str:
+    codec = flags >> 5
+    name = _CODECS[codec] if codec < len(_CODECS) else f"codec {codec}"
+    said = [word for bit, word in ((1, "byte shuffle"), (4, "bit shuffle"), (2, "stored as is")) if flags & bit]
+    return ", ".join((name, *said))
+
+
+def frame_fields(array: Array, blob: Blob, at: int | None, path: Path) -> list[Field]:
+    """The header of a chunk that blosc compressed, field by field.
+
+    Args:
+        array: Whose chunk it is.
+        blob: The chunk.
+        at: Where it begins in a file, None when it is compressed there once more.
+        path: That file.
+    """
+    layout, head = array.layout, header(blob)
+    wrong: dict[int, str] = {}
+    for field, error in header_errors(head, blob, layout.chunk * layout.itemsize, layout.itemsize):
+        wrong.setdefault(field, error.statement)
+    rows = [
+        (0, 1, "format version", str(head.version), ""),
+        (1, 1, "codec's version", str(head.codec), ""),
+        (2, 1, "flags", str(head.flags), _flags(head.flags)),
+        (3, 1, "item size", str(head.itemsize), "bytes"),
+        (4, 4, "decoded size", f"{head.nbytes:,}", "bytes"),
+        (8, 4, "block size", f"{head.blocksize:,}", f"bytes decoded; {head.blocks:,} blocks"),
+        (12, 4, "compressed size", f"{head.cbytes:,}", "bytes"),
+    ]
+    if not head.flags & 2:
+        count = min(head.blocks, (len(head.raw) - HEADER) // 4, _BLOCKS)
+        starts = " ".join(str(n) for n in struct.unpack(f"<{count}I", head.raw[HEADER : HEADER + 4 * count]))
+        more = " …" if head.blocks > count else ""
+        rows.append((HEADER, 4 * count, "block starts", starts + more, "bytes from the start of the chunk"))
+    return [
+        Field(name, None if at is None else at + offset, 0 if at is None else length, value,
+              wrong.get(offset, meaning), offset in wrong, path)
+        for offset, length, name, value, meaning in rows
+    ]  # fmt: skip

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import WINDOW, TokenReader, sequence_at, windows
 from tokfmt.core.dtypes import INT32_MAX, check_ids
 from tokfmt.core.errors import Loss, OptionError
+from tokfmt.core.files import write_error
 from tokfmt.core.format import Receipt, Region, Target
 from tokfmt.core.output import whole
-from tokfmt.core.publish import write_error
-from tokfmt.formats.flat_tokens.codecs import CHUNK_BYTES, GZIP_LEVEL, ZSTD_LEVEL, encode
-from tokfmt.formats.flat_tokens.group import STARTS, TOKENS
-from tokfmt.formats.flat_tokens.options import Codec, WriteOptions
+from tokfmt.formats.flat_tokens import Codec, WriteOptions
+from tokfmt.formats.flat_tokens.metadata import STARTS, TOKENS
+from tokfmt.formats.zarr_arrays.codecs import GZIP_LEVEL, ZSTD_LEVEL, encode
 
 _SPLIT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _SEQUENCES = 1 << 16
@@ -35,9 +35,6 @@ class FlatTokensWriter:
     needs_max_id = False
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
-        for name, value, size in (("chunk", options.chunk, 4), ("starts_chunk", options.starts_chunk, 8)):
-            if not 1 <= value <= CHUNK_BYTES // size:
-                raise OptionError(f"flat-tokens option {name}: {value:,} is outside 1..{CHUNK_BYTES // size:,}")
         if options.split is not None and not _SPLIT.fullmatch(options.split):
             raise OptionError(f"flat-tokens option split: {options.split!r} is not a plain name")
         self.path, self.options, self.keep_parts = path, options, target.keep_parts

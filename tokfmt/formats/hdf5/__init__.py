@@ -8,13 +8,13 @@
     where            content
     /                attribute n_examples, int64: samples in the file (not for a corpus)
     data             chunks (1, fields, width), each one zlib stream (deflate); a corpus is contiguous, uncompressed
-    data, attributes of files that tokfmt wrote: stride, eos_id, pad_id, first_token, stream_tokens; see `facts`
+    data, attributes of files that tokfmt wrote: stride, eos_id, pad_id, first_token, stream_tokens; see `container.Own`
 
 - A directory's `*.h5` files (top level, case-sensitive) are one dataset; `order` says which of them make one stream.
 - A sample is a window T of width + 1 tokens of a stream: input_ids = T[:-1], labels = T[1:]. Windows overlap by one
   token, lie side by side, or stand behind a BOS; the file does not say which: `stride` finds out.
 - Padding is on the right: one id in input_ids and labels, mask 0. Other zeros of the mask (a prompt) cannot be carried
-  by documents; they are counted in `Info.extras["nonstandard_masks"]`.
+  by documents; they are counted in `Info.nonstandard_masks`.
 - Not GPT samples, refused by name: 6 fields (DPO), 2 fields beside `/labels` (MLM), 4 fields (VSL MLM), 5 fields beside
   `/img_path` (multimodal), `/data_0` ... (mixed shapes).
 
@@ -23,35 +23,80 @@ Source: the writers and readers of Cerebras ModelZoo R2.10, run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal
 
-from tokfmt.core.axis import TokenReader
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, TokenWriter
-from tokfmt.core.options import Late
+from tokfmt.core.dtypes import INT32_MAX
+from tokfmt.core.files import names_in, natural_key
+from tokfmt.core.format import Confidence, Probe, titled
+from tokfmt.core.options import Late, option
+from tokfmt.core.protocols import checked
 
-if TYPE_CHECKING:  # detection asks every format
-    from tokfmt.core.audit import Audit, Code, Repair
-    from tokfmt.core.inside import Section
-    from tokfmt.formats.hdf5.options import ReadOptions, WriteOptions
+PARAMS = "data_params.json"
+"""What upstream's writers say of a directory of samples, beside them."""
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _SIGNATURE_AT = (0, *(512 << k for k in range(7)))  # behind a user block
 
 
+Order = Literal["writer", "trainer", "given"]
+Stride = Literal["auto", "overlap", "disjoint", "bos", "per-document"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read HDF5 samples."""
+
+    view: Literal["documents", "samples"] = option("documents", "documents as they were, or input_ids of each sample")
+    order: Order = option("writer", "files in the order of writing, as trainers sort them, or as given")
+    stride: Stride = option("auto", "how neighbouring samples continue each other; auto finds out")
+    gaps: Literal["refuse", "accept"] = option(
+        "refuse", "files that are missing from a directory are an error, or documents are cut there"
+    )
+    mask: Literal["auto", "loss", "inverted"] = option("auto", "what 1 in the mask row means: counted, or padding")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to write HDF5 samples."""
+
+    seq_len: int = option(2048, "tokens in a sample", least=1, most=1 << 22)
+    stride: Literal["overlap", "disjoint"] = option(
+        "overlap", "a sample starts with the last label of the one before it (overlap), or after it (disjoint)"
+    )
+    samples: int = option(65_536, "most samples in a file of a directory", least=1)
+    pad: int | None = option(
+        None, "id that fills up the last sample; the separator when left out", least=0, most=INT32_MAX
+    )
+    layout: Literal["samples", "corpus"] = option("samples", "samples [n, 3, seq_len], or one plain array of tokens")
+    shuffle: bool | None = option(None, "byte-shuffle before compressing; when left out, above 4,096 tokens")
+
+
 class Hdf5:
     """Cerebras GPT HDF5."""
+
+    __repr__ = titled
 
     name = "hdf5"
     title = "Cerebras HDF5: samples, masks and labels"
     extensions = (".h5",)
     joins = True
+    packages = ("h5py", "deflate", "isal")
     carries = "sequences in order; ids up to 2^31-1"
     cannot = "empty sequences; sequences that contain the separator"
 
-    read_options = Late("tokfmt.formats.hdf5.options", "ReadOptions")
-    write_options = Late("tokfmt.formats.hdf5.options", "WriteOptions")
+    read_options = ReadOptions
+    write_options = WriteOptions
+    open = Late("tokfmt.formats.hdf5.reader", "open_reader")
+    writer = Late("tokfmt.formats.hdf5.writer", "make_writer")
+    row_writer = Late("tokfmt.formats.hdf5.writer", "make_row_writer")
+    check = checked
+    audit = Late("tokfmt.formats.hdf5.check", "findings")
+    codes = Late("tokfmt.formats.hdf5.check", "codes")
+    patches = Late("tokfmt.formats.hdf5.check", "patches")
+    patch = Late("tokfmt.formats.hdf5.check", "set_examples")
+    sections = Late("tokfmt.formats.hdf5.sections", "sections")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if probe.is_directory:
@@ -59,45 +104,13 @@ class Hdf5:
         signed = any(probe.head[at : at + 8] == _SIGNATURE for at in _SIGNATURE_AT)
         return Confidence.CERTAIN if signed else None
 
-    def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> TokenReader:
-        from tokfmt.formats.hdf5.reader import open_reader
-
-        return open_reader(paths, options, hints)
-
-    def writer(self, path: Path, options: WriteOptions, target: Target) -> TokenWriter:
-        from tokfmt.formats.hdf5.writer import make_writer
-
-        return make_writer(path, options, target)
-
-    def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
-        from tokfmt.core.audit import Audit
-
-        return self.audit(path, options, Audit())
-
-    def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:  # noqa: ARG002 - needs none
-        from tokfmt.formats.hdf5.check import findings
-
-        return findings(path, how)
-
-    def codes(self) -> Mapping[str, Code]:
-        from tokfmt.formats.hdf5.codes import CODES
-
-        return CODES
-
-    def patches(self) -> Mapping[str, Repair]:
-        from tokfmt.formats.hdf5.codes import PATCHES
-
-        return PATCHES
-
-    def patch(self, copy: Path, options: ReadOptions) -> None:  # noqa: ARG002 - the samples alone decide
-        from tokfmt.formats.hdf5.patch import set_examples
-
-        set_examples(copy)
-
-    def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:  # noqa: ARG002 - files as they are
-        from tokfmt.formats.hdf5.sections import sections
-
-        return sections(path)
+    def files(self, path: Path) -> list[Path]:
+        params = (path if path.is_dir() else path.parent) / PARAMS
+        beside = [params] if params.is_file() else []
+        if not path.is_dir():
+            return [path, *beside]
+        names = sorted((name for name in names_in(path) if name.endswith(".h5")), key=natural_key)
+        return [*(path / name for name in names if not (path / name).is_dir()), *beside]
 
 
 FORMAT = Hdf5()

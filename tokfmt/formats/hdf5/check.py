@@ -1,4 +1,4 @@
-"""What can be wrong with HDF5 samples: findings TF301 ... TF343; `codes` says what they mean.
+"""What can be wrong with HDF5 samples: findings TF301 ... TF344, what they mean, and which are put right in a copy.
 
 Headers, chunk maps and sizes are looked at in every file; content in the first, middle and last 64 samples of each, or,
 deep, all.
@@ -6,37 +6,547 @@ deep, all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from tokfmt.core.audit import Audit
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
 from tokfmt.core.files import File, natural_key
 from tokfmt.core.format import Finding
-from tokfmt.formats.hdf5 import facts, order
-from tokfmt.formats.hdf5.check_content import content_findings
-from tokfmt.formats.hdf5.container import Stored, open_stored
+from tokfmt.core.protocols import Audit, Code, Repair
+from tokfmt.formats.hdf5 import PARAMS, ReadOptions
+from tokfmt.formats.hdf5.container import Stored, library_errors, open_stored
 from tokfmt.formats.hdf5.filters import DEFLATE
+from tokfmt.formats.hdf5.reader import Params, examples_problem, files_in, gaps, misfit, own_facts, params_beside
+from tokfmt.formats.hdf5.samples import IGNORED, Ends, Tally
+from tokfmt.formats.hdf5.streams import look_for_segments
+from tokfmt.formats.hdf5.table import Rows, Table, Values
+
+_COPY = "Copy the file again, or write it again."
+
+_FILES = {
+    "TF301": Code(
+        "no file to check",
+        "Trainers read the *.h5 files at the top level of a directory, case-sensitive: .hdf5, .H5 and sub-directories "
+        "are not seen. There is none. Name the files one by one, or rename them.",
+    ),
+    "TF302": Code(
+        "not named *.h5",
+        "Trainers look for *.h5 only, so they do not find this file, without a word when others are beside it. Rename "
+        "it.",
+    ),
+    "TF303": Code(
+        "damaged, or no HDF5 file",
+        "The signature, the superblock or the headers of the dataset are not what HDF5 writes, or chunks are missing, "
+        "which would read as zeros. A failed copy, or a writer that was killed. " + _COPY,
+    ),
+    "TF304": Code(
+        "the file was cut",
+        "The superblock says how long the file is, and it is shorter: a copy was cut, or the writer did not finish. "
+        + _COPY,
+    ),
+    "TF305": Code(
+        "unsafe",
+        "Reading 'data' would reach out of the file, or take far more memory than the file has bytes: a soft or "
+        "external link, a virtual dataset, external storage, chunks that inflate without bounds. h5py would return "
+        "bytes of any file on the machine as tokens. tokfmt does not. Find out where the file comes from; h5repack "
+        "makes one self-contained file of a good one.",
+        unsafe=True,
+    ),
+    "TF306": Code(
+        "a kind of data that is not read",
+        "'data' is not an integer array of rank 3 (samples) or 1 (a corpus), or is compressed with a filter that "
+        "needs a plug-in. h5repack -f GZIP=4 changes the filter; anything else needs its own conversion.",
+    ),
+    "TF307": Code(
+        "samples of another kind",
+        "The rows are not GPT samples (3 fields) or packed sequences (5): DPO has 6, MLM 2 beside /labels, and so on. "
+        "Their fields mean other things. --from-opt view=samples reads the first field as it is.",
+    ),
+    "TF308": Code(
+        "n_examples is missing or wrong",
+        "The attribute n_examples says how many samples a file holds. Without it iterable trainers stop with KeyError; "
+        "if it is too large, with IndexError; if it is too small, they silently drop the rest. A writer that was "
+        "killed leaves it out. The samples that are there decode, so their number is certain: "
+        "tokfmt check --fix OUT sets it.",
+    ),
+    "TF309": Code(
+        "no samples, or samples of no tokens",
+        "The dataset has a dimension of length 0. A file without samples comes from a rank that got no documents; "
+        "samples without tokens are damage.",
+    ),
+    "TF310": Code(
+        "tokfmt's own attributes are not true",
+        "Files that tokfmt writes carry stride, eos_id, first_token and stream_tokens, so that documents can be put "
+        "together again without guessing. Here they contradict the samples: a file was changed after it was written. "
+        "Delete them, or say --from-opt stride=overlap or disjoint.",
+    ),
+    "TF311": Code(
+        "files with rows of different shapes",
+        "Files of a directory differ in sample length or number of fields. Map-style trainers refuse the directory, "
+        "iterable ones fail when a batch mixes both. Keep datasets of one shape in a directory.",
+    ),
+    "TF312": Code(
+        "files with ids of different types",
+        "Files of a directory hold integers of different width, sign or byte order. Map-style trainers refuse that.",
+    ),
+    "TF313": Code(
+        "a corpus beside samples",
+        "A corpus (rank 1) and samples (rank 3) in one directory are two datasets; no trainer reads both. Separate "
+        "them.",
+    ),
+}
+
+_LAYOUT = {
+    "TF344": Code(
+        "a file is missing",
+        "Files that tokfmt writes say which tokens of the stream they hold, and some are in no file; or the numbers in "
+        "the names leave one out. A copy was not finished. Documents at the gap would be cut. Find the file, or say "
+        "--from-opt gaps=accept; files named one by one are read as they are.",
+    ),
+    "TF321": Code(
+        "chunks that are not one sample",
+        "Trainers read samples at random, and a chunk is decoded whole. h5py's automatic chunks made files 1.8 times "
+        "as large and cost 76 times the CPU a sample, (1000, 3, n) 450 times. h5repack -l changes the chunks.",
+    ),
+    "TF322": Code(
+        "not compressed",
+        "Labels repeat input_ids, so deflate halves samples and more. Nothing is wrong with the tokens. "
+        "h5repack -f GZIP=4 compresses them.",
+    ),
+    "TF323": Code(
+        "ids of an unusual type",
+        "Samples are int32. Trainers cast whatever they find to int32 without a look at what is lost: int64 is cut, "
+        "uint16 wastes nothing but is not expected.",
+    ),
+    "TF324": Code(
+        "needs the newest HDF5",
+        'The file was written with libver="latest" (or in SWMR mode): older HDF5 libraries, as in trainers\' '
+        "containers, cannot open it. h5repack --low=0 --high=1 writes the old superblock.",
+    ),
+    "TF325": Code(
+        "numbers in names are not padded",
+        "Trainers sort names as text and read -1, -10, -11, -2; a document that goes on in the next file is cut then. "
+        "tokfmt reads in the order of the numbers (order=writer); order=trainer reads as they do.",
+    ),
+    "TF326": Code(
+        "no sample in any file",
+        "All files of the directory are empty; iterable trainers stop with OverflowError. Usually every document was "
+        "filtered out, or none was found: look at the log of the preprocessing.",
+    ),
+    "TF327": Code(
+        "one file for several tasks",
+        "HDF5IterableDataset deals out whole files to tasks (files[rank::tasks]): with one file all tasks but one have "
+        "nothing. Write at least as many files as tasks, of nearly the same size: --to-opt samples=N.",
+    ),
+    "TF328": Code(
+        "data_params.json cannot be read",
+        "The file that says which ids are separator and padding, and how large the vocabulary is, is no JSON, or far "
+        "too large. tokfmt goes on without it; name the separator with --eos.",
+    ),
+}
+
+_CONTENT = {
+    "TF331": Code(
+        "a damaged chunk",
+        "A chunk does not inflate to exactly one chunk, or its checksum is wrong. Plain h5py raises, or returns "
+        "uninitialised memory as tokens when a chunk is short. " + _COPY,
+    ),
+    "TF332": Code(
+        "negative ids",
+        "An id below 0 among input_ids, or among labels other than -100: 2^31 or more was cast to int32, or the file "
+        "is damaged. A trainer indexes its embedding from the end, or crashes.",
+    ),
+    "TF333": Code(
+        "ids beyond the vocabulary",
+        "An id is not in the vocabulary that data_params.json names: tokenized with another tokenizer, special tokens "
+        "added later, or damage.",
+    ),
+    "TF334": Code(
+        "mask values other than 0 and 1",
+        "The mask row is a loss mask of zeros and ones. Fractional loss weights become 0 when they are stored as "
+        "integers, so what was meant is lost.",
+    ),
+    "TF335": Code(
+        "padding that counts",
+        "After padding has begun the mask is 1 again: the loss counts padding. The writer, or a program that changed "
+        "the mask, is wrong.",
+    ),
+    "TF336": Code(
+        "labels that are not shifted",
+        "labels repeat input_ids, as Hugging Face collators leave them for the model to shift. Trainers of this format "
+        "do not shift: the model learns to copy its input. labels[k] must be input_ids[k + 1].",
+    ),
+    "TF337": Code(
+        "labels that are not the next tokens",
+        "A label is neither the next input nor -100 (no loss). The rows of a sample do not belong together: "
+        "they were shuffled or cut apart from each other, or the file is damaged. Write it again.",
+    ),
+    "TF338": Code(
+        "samples that count nowhere",
+        "The mask leaves out every position: the sample costs a step and adds nothing. Fine-tuning data with a prompt "
+        "longer than the sample looks like that.",
+    ),
+    "TF339": Code(
+        "segments that are none",
+        "In packed sequences (VSL) position_ids count up from 0 and attention_span counts down to 0 in each segment. "
+        "Here they do not, so attention would reach across documents or beyond the sample.",
+    ),
+    "TF340": Code(
+        "an inverted mask",
+        "The mask is 1 on padding (inverted_mask=True in the writer). Trainers of today take 1 as counted: the loss "
+        "counts only padding. Which is meant is for you to say: --from-opt mask=loss or mask=inverted.",
+    ),
+    "TF341": Code(
+        "no separator",
+        "The separator that data_params.json or --eos names does not occur: another id separates documents, or none "
+        "does.",
+    ),
+    "TF342": Code(
+        "separators only at the ends of samples",
+        "The new preprocessing pipeline of ModelZoo R2.10 packs documents into disjoint windows without a separator "
+        "between them, and overwrites the last token of a document's last full window with one. Documents cannot be "
+        "told apart any more, and a token is lost in each of those windows; a model learns to run on from one document "
+        "into the next. Preprocess the text again with split_text_to_tokenize, or with another tool.",
+    ),
+    "TF343": Code(
+        "masks of both kinds",
+        "Some samples have a mask that is 1 on padding, others one that is 0 there: files of two writers were mixed. "
+        "No setting reads both right. Write the dataset again.",
+    ),
+}
+
+_CODES: Mapping[str, Code] = {**_FILES, **_LAYOUT, **_CONTENT}
+
+_PATCHES: Mapping[str, Repair] = {"TF308": Repair("n_examples was set to the number of samples")}
+
+
+def codes() -> Mapping[str, Code]:
+    """What each code means."""
+    return _CODES
+
+
+def patches() -> Mapping[str, Repair]:
+    """What `set_examples` puts right, by code."""
+    return _PATCHES
+
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What a test knows of the file beside the rows.
+
+    Attributes:
+        params: Of `data_params.json`.
+        inverted: 1 in the mask row means padding.
+    """
+
+    params: Params
+    inverted: bool
+
+
+Test = Callable[[Values, FileFacts], Flags]
+
+
+def _inputs(values: Values) -> Values:
+    return values[:, 0]
+
+
+def _negative(values: Values, known: FileFacts) -> Flags:  # noqa: ARG001
+    wrong = (_inputs(values) < 0).any(axis=1)
+    if values.shape[1] > 2:
+        labels = values[:, 2]
+        wrong |= ((labels < 0) & (labels != IGNORED)).any(axis=1)
+    return np.asarray(wrong)
+
+
+def _beyond(values: Values, known: FileFacts) -> Flags:
+    if known.params.vocab_size is None:
+        return np.zeros(len(values), np.bool_)
+    wrong = (_inputs(values) >= known.params.vocab_size).any(axis=1)
+    if values.shape[1] > 2:
+        wrong |= (values[:, 2] >= known.params.vocab_size).any(axis=1)
+    return np.asarray(wrong)
+
+
+def _mask_values(values: Values, known: FileFacts) -> Flags:  # noqa: ARG001
+    return np.asarray(((values[:, 1] != 0) & (values[:, 1] != 1)).any(axis=1))
+
+
+def _inverted(values: Values, known: FileFacts) -> Flags:
+    """Samples whose mask starts with 0 and is 1 on a constant end, in a file where more say so than the contrary."""
+    inputs, mask, labels = _three(values)
+    flags = np.asarray((Ends(inputs, labels).run < mask.shape[1]) & (mask[:, 0] == 0) & (mask[:, -1] == 1))
+    return flags & known.inverted
+
+
+def _counted_padding(values: Values, known: FileFacts) -> Flags:
+    """A 1 after a 0 within the constant end of a sample."""
+    inputs, mask, labels = _three(values)
+    padding = np.arange(mask.shape[1]) >= Ends(inputs, labels).run[:, None]
+    masked_before = np.maximum.accumulate(padding & (mask == 0), axis=1)
+    return np.asarray((padding & masked_before & (mask == 1)).any(axis=1)) & ~_inverted(values, known)
+
+
+def _nothing_counted(values: Values, known: FileFacts) -> Flags:
+    return np.asarray((values[:, 1] == int(known.inverted)).all(axis=1))
+
+
+def _real(values: Values) -> Flags:
+    """Positions that are not padding, and whose label is no padding either."""
+    inputs, _, labels = _three(values)
+    real = np.arange(inputs.shape[1]) < Ends(inputs, labels).run[:, None]
+    if values.shape[1] == 5:
+        real[:, :-1] &= values[:, 4, 1:] != 0  # the label at a segment's end belongs to another rule
+    return real
+
+
+def _unshifted(values: Values, known: FileFacts) -> Flags:  # noqa: ARG001
+    inputs, _, labels = _three(values)
+    same = ((inputs == labels) | (labels == IGNORED)).all(axis=1)
+    return np.asarray(same & ((labels[:, :-1] != inputs[:, 1:]) & (labels[:, :-1] != IGNORED)).any(axis=1))
+
+
+def _unlike(values: Values, known: FileFacts) -> Flags:
+    """Labels that are neither the next input, nor ignored, nor where the real tokens end."""
+    inputs, mask, labels = _three(values)
+    counted = (mask == 0) if known.inverted else (mask != 0)
+    last = np.where(counted.any(axis=1), counted.shape[1] - np.argmax(counted[:, ::-1], axis=1), 0)
+    inside = (np.arange(1, inputs.shape[1]) < last[:, None]) & _real(values)[:, :-1]
+    wrong = (labels[:, :-1] != inputs[:, 1:]) & (labels[:, :-1] != IGNORED) & inside
+    return np.asarray(wrong.any(axis=1)) & ~_unshifted(values, known)
+
+
+def _three(values: Values) -> tuple[Values, Values, Values]:
+    return values[:, 0], values[:, 1], values[:, 2]
+
+
+WARNINGS = ("TF338", "TF340")
+TESTS: tuple[tuple[str, str, str, Test], ...] = (
+    ("TF332", "has a negative id", "Write the file again", _negative),
+    ("TF333", "has an id beyond the vocabulary of data_params.json", "Check the tokenizer", _beyond),
+    ("TF334", "has other values than 0 and 1 in its mask", "Fractional loss weights become 0 in int32", _mask_values),
+    ("TF335", "counts padding: its mask is 1 again after padding began", "Write the file again", _counted_padding),
+    (
+        "TF336",
+        "repeats input_ids as labels, not shifted by one",
+        "Shift them: labels[k] = input_ids[k + 1]",
+        _unshifted,
+    ),
+    ("TF337", "has a label that is not the next input", "Write the file again", _unlike),
+    (
+        "TF338",
+        "counts nowhere: its mask says that all of it is left out",
+        "It adds nothing to training",
+        _nothing_counted,
+    ),
+    ("TF340", "has a mask that is 1 on padding (inverted_mask)", "Trainers take 1 as counted", _inverted),
+)
+
+
+_LOOK = 64
+_LOOK_TOKENS = 1 << 14
+_VALUES = 1 << 20  # at once
+_MOST = 100
+_FULL = 8  # samples without padding, to tell whether separators stand only at their ends
+_AT_ENDS = 0.05
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was found in some rows, or in all that were looked at.
+
+    Attributes:
+        tallies: Of each test, by code.
+        damaged: What could not be decoded.
+        segments: What is wrong with packed sequences.
+        loss, inverted: Samples that speak for either meaning of the mask.
+        separators: Rows that hold the separator as an input or as a label.
+        full, inside, at_end: Samples without padding; separators among their inputs; samples of them whose last label
+            is the separator.
+    """
+
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    damaged: list[FormatError] = field(default_factory=list)
+    segments: FormatError | None = None
+    loss: int = 0
+    inverted: int = 0
+    separators: int = 0
+    full: int = 0
+    inside: int = 0
+    at_end: int = 0
+
+    def add(self, other: Seen) -> None:
+        """Take up what the next rows have."""
+        for code, tally in other.tallies.items():
+            mine = self.tallies.setdefault(code, Tally())
+            mine.first = mine.first if mine.count else tally.first
+            mine.count += tally.count
+        known = {error.offset for error in self.damaged}
+        self.damaged += [error for error in other.damaged if error.offset not in known]
+        self.segments = self.segments or other.segments
+        for name in ("loss", "inverted", "separators", "full", "inside", "at_end"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+def content_findings(stored: Stored, params: Params, eos_id: int | None, how: Audit) -> Iterator[Finding]:
+    """What is wrong with the first, middle and last rows of a file, or with all.
+
+    Args:
+        stored: The file; it holds a row at least.
+        params: Of `data_params.json`.
+        eos_id: The separator, if it is known.
+        how: How thoroughly.
+    """
+    table = stored.table
+    places = _places(stored)
+    votes = Seen()
+    if stored.rank == 3:
+        for cut in places:
+            votes.add(_votes(table, cut))
+    known = FileFacts(params, inverted=votes.inverted > votes.loss)
+    together = max(1, min(_VALUES // (table.shape[1] * table.shape[2]), len(table)), min(table.rows_together, _LOOK))
+    cuts = windows(0, len(table), together) if how.deep else iter(places)
+
+    def look(cut: tuple[int, int]) -> Seen:
+        seen = _look(stored, known, eos_id, cut)
+        how.advance((cut[1] - cut[0]) * table.shape[2])
+        return seen
+
+    seen = Seen()
+    for part in how.spread(look, cuts):
+        seen.add(part)
+        del seen.damaged[_MOST:]
+    yield from _worded(stored, seen, deep=how.deep)
+    yield from _separators(stored, eos_id, seen, deep=how.deep)
+
+
+def _places(stored: Stored) -> list[tuple[int, int]]:
+    """The first, middle and last rows, as many as fit into bounded memory."""
+    count, (_, fields, width) = len(stored.table), stored.table.shape
+    look = max(1, min(_LOOK, _VALUES // (fields * width))) if stored.rank == 3 else _LOOK_TOKENS
+    starts = sorted({0, max(0, count // 2 - look // 2), max(0, count - look)})
+    stops = [*(min(a + look, b) for a, b in zip(starts, starts[1:], strict=False)), min(starts[-1] + look, count)]
+    return list(zip(starts, stops, strict=True))
+
+
+def _votes(table: Table, cut: tuple[int, int]) -> Seen:
+    try:
+        values = table.read(*cut)
+    except FormatError:  # `_look` says so
+        return Seen()
+    loss, inverted = Ends(values[:, 0], values[:, 2]).votes(values[:, 1])
+    return Seen(loss=loss, inverted=inverted)
+
+
+def _look(stored: Stored, known: FileFacts, eos_id: int | None, cut: tuple[int, int]) -> Seen:
+    """Some rows. Those that do not decode are found one by one."""
+    first, last = cut
+    try:
+        values = stored.table.read(first, last)
+    except FormatError as error:
+        if last - first == 1:
+            return Seen(damaged=[error])
+        seen, middle = Seen(), (first + last) // 2
+        for half in ((first, middle), (middle, last)):
+            if len(seen.damaged) < _MOST:
+                seen.add(_look(stored, known, eos_id, half))
+        return seen
+    seen = Seen()
+    for code, _, _, test in TESTS if stored.rank == 3 else TESTS[:2]:
+        tally = seen.tallies[code] = Tally()
+        tally.add(test(values, known), first)
+    if stored.rank == 3:
+        seen.loss, seen.inverted = Ends(values[:, 0], values[:, 2]).votes(values[:, 1])
+    if stored.rank == 3 and stored.shape[1] == 5:
+        seen.segments = _segments(stored, first, values)
+    if eos_id is not None:
+        _look_for_separators(seen, values, eos_id, known)
+    return seen
+
+
+def _segments(stored: Stored, first: int, values: Values) -> FormatError | None:
+    try:
+        look_for_segments(Rows([stored.table]), first, values)
+    except FormatError as error:
+        return None if "negative" in error.what else error  # TF332 says that
+    return None
+
+
+def _look_for_separators(seen: Seen, values: Values, eos_id: int, known: FileFacts) -> None:
+    if values.shape[1] == 1:
+        seen.separators = int(np.count_nonzero(values == eos_id))
+        return
+    inputs, mask, labels = values[:, 0], values[:, 1], values[:, 2]
+    seen.separators = int(np.count_nonzero((inputs == eos_id).any(axis=1) | (labels == eos_id).any(axis=1)))
+    full = ((mask == 0) if known.inverted else (mask != 0)).all(axis=1)
+    seen.full = int(np.count_nonzero(full))
+    seen.inside = int(np.count_nonzero(inputs[full] == eos_id))
+    seen.at_end = int(np.count_nonzero(labels[full, -1] == eos_id))
+
+
+def _worded(stored: Stored, seen: Seen, *, deep: bool) -> Iterator[Finding]:
+    name = str(stored.path)
+    for error in seen.damaged:
+        yield Finding("TF331", "error", name, error.what, error.remedy or "", error.offset)
+    for code, text, remedy, _ in TESTS:
+        tally = seen.tallies.get(code)
+        if tally is None or not tally.count:
+            continue
+        unit = "sample" if stored.rank == 3 else "token"
+        more = f" (and {tally.count - 1:,} more {unit}s)" if deep and tally.count > 1 else ""
+        severity = "warning" if code in WARNINGS else "error"
+        yield Finding(
+            code, severity, name, f"{unit} {tally.first:,} {text}{more}", remedy, stored.table.offset(tally.first)
+        )
+    if seen.segments is not None:
+        yield Finding("TF339", "error", name, seen.segments.what, seen.segments.remedy or "", seen.segments.offset)
+    if seen.loss and seen.inverted:
+        text = f"{seen.inverted:,} samples have a mask that is 1 on padding, {seen.loss:,} one that is 0 there"
+        yield Finding("TF343", "error", name, text, "Files of two writers were mixed: write it again")
+
+
+def _separators(stored: Stored, eos_id: int | None, seen: Seen, *, deep: bool) -> Iterator[Finding]:
+    if eos_id is None or len(seen.damaged) >= len(stored.table):
+        return
+    name, where = str(stored.path), "" if deep else " where it was looked for"
+    if not seen.separators:
+        text = f"the separator {eos_id} is nowhere{where}"
+        yield Finding("TF341", "warning", name, text, "Documents cannot be told apart; see --eos")
+    elif seen.full >= _FULL and not seen.inside and seen.at_end >= _AT_ENDS * seen.full:
+        text = (
+            f"the separator {eos_id} stands only at the ends of samples ({seen.at_end:,} of {seen.full:,}){where}: "
+            "documents were packed without one between them"
+        )
+        yield Finding("TF342", "warning", name, text, "Documents cannot be told apart; see --explain TF342")
+
 
 _SOME = 1000  # samples: fewer are no dataset that several tasks share
 
 
-def findings(path: Path, how: Audit) -> Iterator[Finding]:
+def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     """Every violation found in a file or a directory."""
     try:
-        files = order.files_of([path])
+        files = files_in([path])
     except FormatError as error:
-        yield Finding("TF301", "error", str(path), error.what, error.remedy or "")
+        yield Finding.of("TF301", error)
         return
     opened = []
-    params = facts.params_beside(files)
+    params = params_beside(files)
     for file in files:
         if file.suffix != ".h5":
             yield Finding("TF302", "error", str(file), "is not named *.h5; trainers do not find it", "Rename it")
         try:
             stored = open_stored(file)
         except FormatError as error:
-            yield _refused(file, error)
+            yield _refused(error)
             continue
         opened.append(stored)
         yield from _headers(stored)
@@ -49,18 +559,19 @@ def findings(path: Path, how: Audit) -> Iterator[Finding]:
         yield Finding(
             "TF328",
             "warning",
-            str(files[0].parent / facts.PARAMS),
-            params.note.removeprefix(f"{facts.PARAMS} "),
+            str(files[0].parent / PARAMS),
+            params.note.removeprefix(f"{PARAMS} "),
             "Mend or remove it; what it says of separator and padding is not known now",
         )
     yield from _together(path, opened)
+    if path.is_dir() and len(opened) == len(files):
+        yield from (problem.finding() for problem in gaps(path, opened, accepted=options.gaps == "accept"))
 
 
-def _refused(file: Path, error: FormatError) -> Finding:
+def _refused(error: FormatError) -> Finding:
     kinds = {TruncatedError: "TF304", UnsafeError: "TF305", CorruptError: "TF303"}
     code = kinds.get(type(error), "TF306")
-    contrast = f": expected {error.expected}, found {error.found}" if error.expected and error.found else ""
-    return Finding(code, "error", str(file), error.what + contrast, error.remedy or "", error.offset)
+    return Finding.of(code, error)
 
 
 def _headers(stored: Stored) -> Iterator[Finding]:
@@ -72,23 +583,13 @@ def _headers(stored: Stored) -> Iterator[Finding]:
         kind = "warning" if all(stored.shape[1:]) else "error"
         yield Finding("TF309", kind, name, f"holds no tokens: its shape is {list(stored.shape)}")
     if stored.rank == 3:
-        yield from _examples(stored)
+        examples = examples_problem(stored)
+        if examples is not None:
+            yield examples.finding()
     try:
-        facts.own(stored)
+        own_facts(stored)
     except CorruptError as error:
-        yield Finding("TF310", "error", name, f"{error.what}: {error.found}", error.remedy or "")
-
-
-def _examples(stored: Stored) -> Iterator[Finding]:
-    try:
-        note = facts.check_examples(stored)
-    except CorruptError as error:
-        text = f"{error.what}: it says {error.found}, there are {error.expected}"
-        yield Finding("TF308", "error", str(stored.path), text, error.remedy or "")
-        return
-    if note:
-        text = note.removeprefix(f"{stored.path.name}: ")
-        yield Finding("TF308", "error", str(stored.path), text, f"Set it to {len(stored.table)}")
+        yield Finding.of("TF310", error)
 
 
 def _layout(stored: Stored) -> Iterator[Finding]:
@@ -118,13 +619,9 @@ def _together(path: Path, opened: Sequence[Stored]) -> Iterator[Finding]:
     for stored in opened:
         if first is None or stored is first:
             continue
-        if stored.rank != first.rank:
-            yield Finding(
-                "TF313", "error", str(stored.path), f"one of a corpus and samples; {first.path.name} is the other"
-            )
-        elif stored.shape[1:] != first.shape[1:]:
-            text = f"rows are {list(stored.shape[1:])}, in {first.path.name} {list(first.shape[1:])}"
-            yield Finding("TF311", "error", str(stored.path), text, "Keep datasets of one shape in a directory")
+        problem = misfit(stored, first)
+        if problem is not None:
+            yield problem.finding()
         if stored.table.dtype != first.table.dtype:
             text = f"ids are {stored.table.dtype.str}, in {first.path.name} {first.table.dtype.str}"
             yield Finding("TF312", "error", str(stored.path), text, "map-style trainers refuse the directory")
@@ -143,3 +640,22 @@ def _together(path: Path, opened: Sequence[Stored]) -> Iterator[Finding]:
             "is one file: iterable trainers deal out whole files, so only one task gets samples",
             "Write at least as many files as tasks, with --to-opt samples=N",
         )
+
+
+def set_examples(copy: Path, options: ReadOptions) -> None:  # noqa: ARG001 - the samples alone decide
+    """Set `n_examples` of each file to the number of its samples.
+
+    Raises:
+        FormatError: A file is not one that can be trusted and read.
+    """
+    for file in files_in([copy]):
+        stored = open_stored(file)
+        count = len(stored.table)
+        stored.table.close()
+        if stored.rank != 3 or stored.n_examples == count:
+            continue
+        import h5py  # its plug-ins are off since `open_stored`
+
+        with library_errors(file), h5py.File(os.fspath(file), "r+", locking=False) as handle:
+            handle.attrs.pop("n_examples", None)
+            handle.attrs["n_examples"] = count

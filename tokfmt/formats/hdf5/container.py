@@ -2,6 +2,24 @@
 
 The HDF5 library only reads headers here; it never sees a value, so no filter plug-in, virtual source or external file
 is ever touched. Everything that would make it reach out of the file is refused by name.
+
+The superblock is read from its bytes alone.
+
+    version 0 and 1                                    version 2 and 3
+    0   8  signature                                   0   8  signature
+    8   1  version                                     8   1  version
+    13  1  bytes of an offset                          9   1  bytes of an offset
+    14  1  bytes of a length                           10  1  bytes of a length
+    16  2  K of group leaves                           11  1  consistency flags
+    18  2  K of group nodes                            12  8  base address
+    20  4  consistency flags                           20  8  address of the extension
+    24  8  base address (version 1: 28)                28  8  end of the file
+    32  8  free space (36)                             36  8  address of the root group
+    40  8  end of the file (44)                        44  4  checksum
+    48  8  driver information (52)
+    56  .. root group: name, address of its header (60)
+
+Source: the HDF5 file format specification, version 3.
 """
 
 from __future__ import annotations
@@ -12,24 +30,59 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError, printable
 from tokfmt.core.files import File
-from tokfmt.formats.hdf5.chunk_map import chunk_map
+from tokfmt.core.protocols import Field
+from tokfmt.core.sections import shown
 from tokfmt.formats.hdf5.filters import DEFLATE, FLETCHER32, SHUFFLE, Pipeline
-from tokfmt.formats.hdf5.table import ChunkMap, Table
+from tokfmt.formats.hdf5.table import ChunkMap, Table, check_map, read_map, unit_of
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _USER_BLOCKS = [512 << k for k in range(16)]
-_DATA_FACTS = ("stride", "eos_id", "pad_id", "first_token", "stream_tokens")
 _LIBRARY_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError, SystemError)
 FILTER_NAMES = {4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf", 32001: "blosc", 32004: "lz4", 32015: "zstd"}
 _REPACK = "h5repack -f GZIP=4 OLD.h5 NEW.h5 makes one that can be read"
 
 Attribute = int | float | str | None
+
+
+class Own(NamedTuple):
+    """tokfmt's own attributes of `data`, in one file that it wrote.
+
+    Attributes:
+        stride: overlap, disjoint or corpus.
+        eos_id: The separator.
+        pad_id: What fills up the last sample.
+        first_token: Position of the file's first token in the stream.
+        stream_tokens: Tokens of the whole stream, separators included, padding not.
+    """
+
+    stride: str
+    eos_id: int
+    pad_id: int | None
+    first_token: int
+    stream_tokens: int
+
+
+class Storage(NamedTuple):
+    """How `data` is stored.
+
+    Attributes:
+        dtype, shape: As declared.
+        where: Byte at which its values begin, or its chunk map, not compared with the file yet.
+        chunk: Its chunk shape, None when contiguous.
+        filters: Filter numbers in the order of writing.
+    """
+
+    dtype: np.dtype[np.integer[Any]]
+    shape: tuple[int, ...]
+    where: int | ChunkMap
+    chunk: tuple[int, ...] | None
+    filters: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,30 +200,36 @@ def library_errors(path: Path) -> Iterator[None]:
 
 
 def _stored(file: File, handle: Any) -> Stored:
+    dataset = open_data(file, handle)
+    kind, shape, where, chunk, filters = storage_of(file, dataset)
+    if isinstance(where, ChunkMap):
+        check_map(file, where, unit_of(box_of(shape)))
+    return header_of(file, handle, dataset, Table(file, box_of(shape), kind, where), chunk, filters)
+
+
+def storage_of(file: File, dataset: Any) -> Storage:
+    """Where the values of `data` lie, and what they are.
+
+    Raises:
+        FormatError: They are not integers of rank 3 or 1 that lie in this file, in a way that is read.
+    """
     from h5py import h5d
 
-    names = frozenset(root_names(handle))
-    _check_link(file, handle, names)
-    dataset = h5d.open(handle.id, b"data")
-    dtype = dtype_of(file, dataset.get_type())
-    shape = shape_of(file, dataset)
+    kind, shape = dtype_of(file, dataset.get_type()), shape_of(file, dataset)
     properties = dataset.get_create_plist()
     if properties.get_external_count():
         raise UnsafeError(
             file.path, "the values of 'data' lie in other files (external storage)", remedy="h5repack makes one file"
         )
-    boxed = box_of(shape)
-    where: int | ChunkMap
-    filters = filters_of(file, properties, dtype.itemsize)
-    layout, chunk = properties.get_layout(), None
+    filters = filters_of(file, properties, kind.itemsize)
+    layout = properties.get_layout()
     if layout == h5d.CONTIGUOUS:
-        where = _contiguous(file, dataset, math.prod(shape) * dtype.itemsize)
-    elif layout == h5d.CHUNKED:
-        chunk = tuple(int(n) for n in properties.get_chunk())
-        where = chunk_map(file, dataset, boxed, box_of(chunk), Pipeline(filters, 0, dtype.itemsize))
-    else:
+        return Storage(kind, shape, _contiguous(file, dataset, math.prod(shape) * kind.itemsize), None, filters)
+    if layout != h5d.CHUNKED:
         raise _other_layout(file, layout == h5d.VIRTUAL)
-    return header_of(file, handle, dataset, Table(file, boxed, dtype, where), chunk, filters)
+    chunk = tuple(int(n) for n in properties.get_chunk())
+    where = read_map(file, dataset, box_of(shape), box_of(chunk), Pipeline(filters, 0, kind.itemsize))
+    return Storage(kind, shape, where, chunk, filters)
 
 
 def header_of(
@@ -188,7 +247,7 @@ def header_of(
         table,
         frozenset(root_names(handle)),
         attribute_of(handle.id, "n_examples"),
-        {name: value for name in _DATA_FACTS if (value := attribute_of(dataset, name)) is not None},
+        {name: value for name in Own._fields if (value := attribute_of(dataset, name)) is not None},
         chunk,
         filters,
     )
@@ -206,9 +265,15 @@ def root_names(handle: Any) -> Iterator[str]:
     return iter(found)
 
 
-def _check_link(file: File, handle: Any, names: frozenset[str]) -> None:
-    from h5py import h5l, h5o
+def open_data(file: File, handle: Any) -> Any:
+    """The dataset `data`.
 
+    Raises:
+        FormatError: There is none, or a link stands for it, which is not followed.
+    """
+    from h5py import h5d, h5l, h5o
+
+    names = set(root_names(handle))
     if b"data" not in handle.id:
         if "data_0" in names:
             raise UnsupportedError(file.path, "holds samples of mixed shapes (data_0, data_1, ...), not one dataset",
@@ -222,6 +287,7 @@ def _check_link(file: File, handle: Any, names: frozenset[str]) -> None:
         )  # fmt: skip
     if h5o.get_info(handle.id, b"data").type != h5o.TYPE_DATASET:
         raise CorruptError(file.path, "'data' is not a dataset but a group or a type")
+    return h5d.open(handle.id, b"data")
 
 
 def dtype_of(file: File, kind: Any) -> np.dtype[np.integer[Any]]:
@@ -326,3 +392,61 @@ def attribute_of(owner: Any, name: str) -> Attribute:
     attribute.read(value)
     plain = value.reshape(-1)[0].item()
     return plain.decode("utf-8", "backslashreplace") if isinstance(plain, bytes) else plain
+
+
+_OLD = (("free space", 8), ("end of the file", 16), ("driver information", 24), ("root group", 40))
+_NEW = (("extension", 20), ("end of the file", 28), ("root group", 36))
+_UNDEFINED = (1 << 64) - 1
+
+
+def superblock_fields(file: File) -> list[Field]:
+    """The fields, as far as the file goes and the version is known."""
+    head = file.read(0, min(file.size, 96))
+    signed = head.startswith(SIGNATURE)
+    lead = shown(head[:8].decode("latin-1")) or "nothing"
+    fields = [
+        Field("signature", 0, min(8, len(head)), lead, "" if signed else "should be \\x89HDF\\r\\n\\x1a\\n", not signed)
+    ]
+    if not signed or len(head) < 16:
+        return fields if len(head) >= 16 or not signed else [*fields, _cut(len(head))]
+    version = head[8]
+    known = version in (0, 1, 2, 3)
+    fields.append(Field("version", 8, 1, str(version), "" if known else "should be 0, 1, 2 or 3", not known))
+    if not known:
+        return fields
+    sizes = (13, 14) if version < 2 else (9, 10)
+    for name, at in zip(("offset size", "length size"), sizes, strict=True):
+        fields.append(Field(name, at, 1, str(head[at]), "bytes", head[at] not in (2, 4, 8)))
+    if head[sizes[0]] != 8:
+        return fields
+    shift = 4 if version == 1 else 0
+    if version < 2:
+        for name, at in (("K of group leaves", 16), ("K of group nodes", 18)):
+            fields.append(_number(head, name, at, 2))
+        fields.append(_number(head, "consistency flags", 20, 4))
+    else:
+        fields.append(_number(head, "consistency flags", 11, 1))
+    places = [("base address", 24 + shift), *((name, 24 + shift + at) for name, at in _OLD)]
+    for name, at in places if version < 2 else (("base address", 12), *_NEW):
+        fields.append(_address(file, head, name, at))
+    return fields if version < 2 else [*fields, _number(head, "checksum", 44, 4)]
+
+
+def _number(head: bytes, name: str, at: int, size: int) -> Field:
+    value = int.from_bytes(head[at : at + size], "little")
+    return Field(name, at, size, f"{value:,}") if at + size <= len(head) else _cut(len(head), name)
+
+
+def _address(file: File, head: bytes, name: str, at: int) -> Field:
+    value = int.from_bytes(head[at : at + 8], "little")
+    if at + 8 > len(head):
+        return _cut(len(head), name)
+    if value == _UNDEFINED:
+        return Field(name, at, 8, "undefined", "there is none")
+    beyond = value > file.size
+    meaning = f"beyond the file's {file.size:,} bytes: it was cut" if beyond else "byte address"
+    return Field(name, at, 8, f"{value:,}", meaning, beyond)
+
+
+def _cut(size: int, name: str = "superblock") -> Field:
+    return Field(name, size, 0, "nothing", "the file ends inside the superblock", wrong=True)

@@ -1,27 +1,317 @@
-"""Open HDF5 datasets: which kind they are, what is known of them, and the reader that fits."""
+"""Open HDF5 datasets: their files in order, what is known of them, which kind they are, and the reader that fits.
+
+    name                                     stream          order in it
+    examples_<n>_<rank>.h5                   of each rank    n
+    output_chunk_<rank>_<n>[_<node>].h5      of each rank    n, as a number
+    output_chunk_<rank>_prefix.h5            its own         -          (left-over tails, after the others)
+    anything with numbers                    of each pattern the numbers, from left to right
+
+Trainers sort names as text (-1, -10, -11, -2): `order=trainer` reads in that order; a document then goes on only
+between files that follow each other in the writer's order as well.
+Files that are missing show by the attributes of the others and by the numbers in their names.
+
+Attributes of `data` in files that tokfmt wrote, all optional in every other file:
+
+    stride         text     overlap, disjoint or corpus
+    eos_id         int      the separator
+    pad_id         int      what fills up the last sample
+    first_token    int      position of the file's first token in the stream
+    stream_tokens  int      tokens of the whole stream, separators included, padding not
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Layout, Separators, TokenReader, frozen
-from tokfmt.core.errors import CorruptError, UnsupportedError
+from tokfmt.core.axis import Info, Layout, Separators, TokenReader
+from tokfmt.core.dtypes import INT32_MAX
+from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
+from tokfmt.core.files import File, names_in
 from tokfmt.core.format import Hints
-from tokfmt.formats.hdf5 import facts, order, vsl
-from tokfmt.formats.hdf5.chunk_map import LARGEST_CHUNK
-from tokfmt.formats.hdf5.container import Stored, open_stored
-from tokfmt.formats.hdf5.join import chained, join
-from tokfmt.formats.hdf5.options import ReadOptions
-from tokfmt.formats.hdf5.rows import Rows
-from tokfmt.formats.hdf5.runs import Corpus, Runs, Stream, Told
-from tokfmt.formats.hdf5.samples import MaskedSamples, PackedSamples, Samples
-from tokfmt.formats.hdf5.scan import Scan, Tally, scan_samples
-from tokfmt.formats.hdf5.stride import Verdict, continued, judge
+from tokfmt.core.problem import Problem, fatal, noted, raise_fatal
+from tokfmt.formats.hdf5 import PARAMS, Order, ReadOptions
+from tokfmt.formats.hdf5.container import Own, Stored, open_stored
+from tokfmt.formats.hdf5.samples import (
+    Corpus,
+    MaskedSamples,
+    PackedSamples,
+    Runs,
+    Samples,
+    Scan,
+    Stream,
+    Tally,
+    scan_samples,
+)
+from tokfmt.formats.hdf5.streams import Verdict, chained, continued, join, judge, pieces_of, scan_segments
+from tokfmt.formats.hdf5.table import LARGEST_CHUNK, Rows
+
+_EXAMPLES = re.compile(r"examples_(\d+)_(\d+)\.h5", re.ASCII)
+_CHUNK = re.compile(r"output_chunk_(\d+)_(\d+)(?:_(\d+))?\.h5", re.ASCII)
+_PREFIX = re.compile(r"output_chunk_(\d+)_prefix\.h5", re.ASCII)
+_NUMBER = re.compile(r"\d+", re.ASCII)
+
+Key = tuple[tuple[object, ...], tuple[int, ...]]
+
+
+def files_in(paths: Sequence[Path]) -> list[Path]:
+    """The `*.h5` files of a directory (its top level only), or the files given.
+
+    Raises:
+        FormatError: The directory holds none.
+    """
+    if len(paths) != 1 or not paths[0].is_dir():
+        return list(paths)
+    inside = [paths[0] / name for name in names_in(paths[0])]
+    found = sorted(path for path in inside if path.name.endswith(".h5") and not path.is_dir())
+    if not found:
+        others = sorted(p.name for p in inside if p.suffix.lower() in (".h5", ".hdf5", ".he5"))
+        raise FormatError(
+            paths[0],
+            "holds no *.h5 file",
+            found=", ".join(others[:3]) or None,
+            remedy="Name the files one by one, or rename them: trainers look for *.h5 only" if others else None,
+        )
+    return found
+
+
+def arrange(files: Sequence[Path], order: Order) -> list[list[Path]]:
+    """Files as streams: each a run of files through which documents may go on."""
+    keys = {path: _key(path) for path in files}
+    seen: dict[Path, int] = {}
+    for path in files:
+        seen.setdefault(path.parent, len(seen))
+    written = sorted(files, key=lambda path: (seen[path.parent], *keys[path], path.name))
+    follows = {b: a for a, b in zip(written, written[1:], strict=False) if _stream(a, keys) == _stream(b, keys)}
+    if order == "writer":
+        chosen = written
+    elif order == "trainer":
+        chosen = sorted(files, key=lambda path: (seen[path.parent], path.name))
+    else:
+        chosen = list(files)
+    streams: list[list[Path]] = []
+    for path in chosen:
+        if streams and follows.get(path) == streams[-1][-1]:
+            streams[-1].append(path)
+        else:
+            streams.append([path])
+    return streams
+
+
+def _stream(path: Path, keys: dict[Path, Key]) -> tuple[object, ...]:
+    return path.parent, *keys[path][0]
+
+
+def _key(path: Path) -> Key:
+    """What names the stream of a file, sortable among files of one directory; and its place in the stream."""
+    if match := _EXAMPLES.fullmatch(path.name):
+        return (0, "examples", int(match[2]), 0), (int(match[1]),)
+    if match := _CHUNK.fullmatch(path.name):
+        return (0, "output_chunk", int(match[3] or 0), int(match[1])), (int(match[2]),)
+    if match := _PREFIX.fullmatch(path.name):
+        return (1, "output_chunk", 0, int(match[1])), ()
+    return (0, _NUMBER.sub("#", path.name), 0, 0), tuple(int(n) for n in _NUMBER.findall(path.name))
+
+
+# writers that number their files without a gap; upstream's output_chunk_<rank>_<n> leaves numbers out as it likes
+_NUMBERED = re.compile(r"(examples_|data-|dataset-partition-)(\d+)((?:_\d+)?)\.h5", re.ASCII)
+_REMEDY = "Find the missing file; --from-opt gaps=accept reads what is there, and cuts documents at the gap"
+_NOTE = "these files are only a part of what was written; documents are cut where others are missing"
+
+
+def gaps(place: Path, files: Sequence[Stored], *, accepted: bool) -> Iterator[Problem]:
+    """What is missing of a dataset. Of a directory that is fatal; files that were named one by one are meant so.
+
+    Args:
+        place: The directory, or the first file named.
+        files: Opened, in any order.
+        accepted: The user said that gaps are accepted.
+    """
+    refused = place.is_dir() and not accepted
+    for what in dict.fromkeys((*_in_streams(files), *(_in_names(files) if place.is_dir() else ()))):
+        error = CorruptError(place, what, remedy=_REMEDY)
+        yield Problem("TF344", "error" if refused else "warning", error, refused, _NOTE)
+        return
+
+
+def _in_streams(files: Sequence[Stored]) -> Iterator[str]:
+    """Tokens of the streams that tokfmt wrote which are in no file."""
+    streams: dict[Own, list[tuple[int, int, Stored]]] = {}
+    for stored in files:
+        try:
+            own = own_facts(stored)
+        except CorruptError:  # is raised, or noted, where the attributes are needed
+            own = None
+        if own is not None:
+            end = own.first_token + tokens_in(stored, own)
+            streams.setdefault(own._replace(pad_id=None, first_token=0), []).append((own.first_token, end, stored))
+    for stream, parts in streams.items():
+        reached, before = 0, ""
+        for first, end, stored in sorted(parts, key=lambda part: part[:2]):
+            if first > reached:
+                yield f"{_tokens(reached, first, stream)} are in no file: {_between(before, stored.path.name)}"
+            reached, before = max(reached, end), stored.path.name
+        if reached + (stream.stride == "overlap") < stream.stream_tokens:
+            yield f"{_tokens(reached, stream.stream_tokens, stream)} are in no file: what follows {before} is missing"
+
+
+def _tokens(first: int, last: int, stream: Own) -> str:
+    return f"tokens {first:,} to {last - 1:,} of its {stream.stream_tokens:,}"
+
+
+def _between(before: str, after: str) -> str:
+    return f"what lies between {before} and {after} is missing" if before else f"what lies before {after} is missing"
+
+
+def _in_names(files: Sequence[Stored]) -> Iterator[str]:
+    """Numbers that the names of files leave out."""
+    series: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for stored in files:
+        if match := _NUMBERED.fullmatch(stored.path.name):
+            series.setdefault((match[1], match[3]), []).append((int(match[2]), stored.path.name))
+    for found in series.values():
+        found.sort()
+        for (a, before), (b, after) in zip(found, found[1:], strict=False):
+            if b > a + 1:
+                yield f"the file with the number {a + 1} is missing between {before} and {after}"
+
+
+_LARGEST_PARAMS = 1 << 20
+
+
+def own_facts(stored: Stored) -> Own | None:
+    """The attributes of a file, None when it is not tokfmt's.
+
+    Raises:
+        CorruptError: They are there but cannot be true.
+    """
+    facts = stored.facts
+    if not {"stride", "first_token", "stream_tokens", "eos_id"} <= facts.keys():
+        return None
+    strides = ("corpus",) if stored.rank == 1 else ("overlap", "disjoint")
+    if facts["stride"] not in strides:
+        raise _untrue(stored, "stride", " or ".join(strides), facts["stride"])
+    largest = INT32_MAX if stored.rank == 3 else 2**32 - 1
+    numbers: dict[str, int] = {}
+    for name, limit in (("eos_id", largest), ("first_token", 1 << 62), ("stream_tokens", 1 << 62)):
+        value = facts[name]
+        if not isinstance(value, int) or not 0 <= value <= limit:
+            raise _untrue(stored, name, f"0..{limit:,}", value)
+        numbers[name] = value
+    step = _step(stored, str(facts["stride"]))
+    rows, left = len(stored.table), numbers["stream_tokens"] - numbers["first_token"]
+    fits = left >= rows if stored.rank == 1 else left >= (rows - 1) * step + 2
+    if rows and not fits:
+        raise _untrue(stored, "stream_tokens", f"enough tokens for {rows:,} rows", numbers["stream_tokens"])
+    return Own(str(facts["stride"]), numbers["eos_id"], None, numbers["first_token"], numbers["stream_tokens"])
+
+
+def pad_id_of(stored: Stored, params: Params) -> int | None:
+    """What fills up samples, as far as the file's attributes or `data_params.json` say."""
+    found = stored.facts.get("pad_id")
+    return found if isinstance(found, int) and 0 <= found <= INT32_MAX else params.pad_id
+
+
+def _step(stored: Stored, stride: str) -> int:
+    """Tokens of the stream from one row to the next."""
+    return stored.table.shape[2] + (stride == "disjoint")
+
+
+def tokens_in(stored: Stored, own: Own) -> int:
+    """Tokens of the stream from a file's first to that of the file after it."""
+    return len(stored.table) * _step(stored, own.stride)
+
+
+def goes_on(before: tuple[Stored, Own], after: Own) -> bool:
+    """Whether a file begins where the one before it in the stream ends."""
+    stored, facts = before
+    next_token = facts.first_token + tokens_in(stored, facts)
+    same = (facts.stride, facts.eos_id, facts.stream_tokens) == (after.stride, after.eos_id, after.stream_tokens)
+    return same and next_token == after.first_token
+
+
+def _untrue(stored: Stored, name: str, expected: str, found: object) -> CorruptError:
+    return CorruptError(
+        stored.path, f"the attribute {name} of 'data' cannot be true", expected=expected, found=found,
+        remedy="Delete the attribute, or say --from-opt stride=overlap|disjoint",
+    )  # fmt: skip
+
+
+def examples_problem(stored: Stored) -> Problem | None:
+    """What is wrong with `n_examples` of a sample file; another number than the rows that are there is fatal."""
+    count, rows, path = stored.n_examples, len(stored.table), stored.path
+    if isinstance(count, int):
+        what, remedy = "n_examples is not the number of samples", f"Set the attribute n_examples to {rows:,} if all "
+        wrong = CorruptError(path, what, expected=rows, found=count, remedy=f"{remedy}samples are good")
+        return None if count == rows else fatal("TF308", wrong)
+    what = f"n_examples is {'missing' if count is None else 'not a whole number'}; iterable trainers refuse the file"
+    return noted("TF308", CorruptError(path, what, remedy=f"Set it to {rows}"), f"{path.name}: {what}")
+
+
+def misfit(stored: Stored, first: Stored) -> Problem | None:
+    """What keeps a file from being one dataset with the first one."""
+    if (stored.rank, stored.shape[1:], stored.foreign) == (first.rank, first.shape[1:], first.foreign):
+        return None
+    error = CorruptError(
+        stored.path, f"does not fit {first.path.name}", expected=_worded(first), found=_worded(stored),
+        remedy="Files of one dataset have rows of one shape; read them one by one",
+    )  # fmt: skip
+    return fatal("TF311" if stored.rank == first.rank else "TF313", error)
+
+
+def _worded(stored: Stored) -> str:
+    kind = stored.foreign or ("a corpus" if stored.rank == 1 else "samples")
+    return f"{kind} [{', '.join(['n', *map(str, stored.shape[1:])])}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """What `data_params.json` says; hints only.
+
+    Attributes:
+        eos_id, pad_id, vocab_size: Numbers, None when it does not say.
+        note: What was wrong with it, "" when nothing was.
+    """
+
+    eos_id: int | None = None
+    pad_id: int | None = None
+    vocab_size: int | None = None
+    note: str = ""
+
+
+def params_beside(files: Sequence[Path]) -> Params:
+    """The hints of `data_params.json`, when all files lie in one directory that has one."""
+    homes = {path.parent for path in files}
+    place = next(iter(homes)) / PARAMS
+    if len(homes) != 1 or not place.is_file():
+        return Params()
+    try:
+        file = File(place)
+        if file.size > _LARGEST_PARAMS:
+            return Params(note=f"{PARAMS} is too large to be looked at ({file.size:,} bytes)")
+        content = json.loads(file.read(0, file.size))
+        file.close()
+    except (ValueError, RecursionError, FormatError):
+        return Params(note=f"{PARAMS} cannot be read and was left aside")
+    return Params(_number_in(content, "eos_id"), _number_in(content, "pad_id"), _number_in(content, "vocab_size"))
+
+
+def _number_in(content: Any, name: str) -> int | None:
+    """A number from the section of either dialect that has it."""
+    for section in ("processing", "post-process"):
+        value = content.get(section, {}) if isinstance(content, dict) else {}
+        value = value.get(name) if isinstance(value, dict) else None
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**32:
+            return value
+    return None
+
 
 AS_SAMPLES = "--from-opt view=samples reads the rows as they are"
 _STRIDES = "--from-opt stride=overlap|disjoint|bos|per-document says how they go on"
@@ -46,25 +336,27 @@ class Opening:
     groups: list[int]
     options: ReadOptions
     hints: Hints
-    params: facts.Params
+    params: Params
     notes: list[str]
     inferred: list[str]
 
-    def own(self) -> list[facts.Own | None]:
+    def own(self) -> list[Own | None]:
         """The attributes that tokfmt wrote in each file, unless the user knows better."""
         if self.options.stride != "auto" or self.options.mask != "auto":
             return [None] * len(self.files)
-        return [facts.own(stored) for stored in self.files]
+        return [own_facts(stored) for stored in self.files]
 
-    def separator(self, own: facts.Own | None) -> tuple[int | None, str]:
+    def separator(self, own: Own | None) -> tuple[int | None, str]:
         """The separator that is known before samples are looked at, and how."""
         if self.hints.no_eos:
             return None, ""
         if self.hints.eos_id is not None:
-            return self.hints.eos_id, "--eos, tokenizer or manifest"
+            return self.hints.eos_id, "--eos or manifest"
         if own is not None:
             return own.eos_id, "file attributes"
-        return self.params.eos_id, facts.PARAMS if self.params.eos_id is not None else ""
+        if self.params.eos_id is not None:
+            return self.params.eos_id, PARAMS
+        return self.hints.tokenizer_eos, "tokenizer" if self.hints.tokenizer_eos is not None else ""
 
     def told(
         self,
@@ -73,19 +365,27 @@ class Opening:
         *,
         odd: Tally | None = None,
         sample_length: int | None = None,
+        pad_id: int | None = None,
         **extras: object,
-    ) -> Told:
-        """What the reader has to tell; documents of a stream lie between separators."""
+    ) -> Info:
+        """What the reader has to tell, but for dtype and counts; documents of a stream lie between separators."""
         between = layout is Layout.STREAM and not self.hints.no_eos
         masks = odd or Tally()
-        return Told(
+        return Info(
             Layout.DOCUMENTS if layout is Layout.STREAM and not between else layout,
-            Separators.BETWEEN if between else Separators.NONE,
-            sample_length,
-            *separator,
-            tuple(self.inferred),
-            tuple(self.notes),
-            frozen(files=len(self.files), nonstandard_masks=masks.count, first_nonstandard=masks.first, **extras),
+            np.dtype(np.uint32),
+            0,
+            0,
+            sample_length=sample_length,
+            separators=Separators.BETWEEN if between else Separators.NONE,
+            eos_id=separator[0],
+            eos_from=separator[1],
+            inferred=tuple(self.inferred),
+            notes=tuple(self.notes),
+            pad_id=pad_id,
+            nonstandard_masks=masks.count,
+            first_nonstandard=masks.first,
+            extras=dict(files=len(self.files), **extras),
         )
 
 
@@ -97,8 +397,11 @@ def open_reader(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> To
     """
     opening = _opening(paths, options, hints)
     _check_alike(opening)
+    found = list(gaps(opening.place, opening.files, accepted=options.gaps == "accept"))
+    raise_fatal(found, hints.drop)
+    opening.notes.extend(problem.note for problem in found)
     first = opening.files[0]
-    rows = Rows([stored.table for stored in opening.files])
+    rows = Rows([stored.table for stored in opening.files], hints.jobs)
     if first.rank == 1:
         return _corpus(opening, rows)
     if options.view == "samples":
@@ -119,7 +422,7 @@ def _as_they_lie(opening: Opening, rows: Rows) -> TokenReader:
         own = opening.own()
     except CorruptError:  # attributes that cannot be true say nothing of rows as they lie
         own = [None]
-    pad_id = facts.pad_id(opening.files[0], opening.params)
+    pad_id = pad_id_of(opening.files[0], opening.params)
     told = opening.told(
         Layout.SAMPLES, opening.separator(own[0]), sample_length=rows.width, variant=variant, pad_id=pad_id
     )
@@ -128,13 +431,13 @@ def _as_they_lie(opening: Opening, rows: Rows) -> TokenReader:
 
 
 def _opening(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Opening:
-    files = order.files_of(paths)
-    streams = order.arrange(files, options.order)
+    files = files_in(paths)
+    streams = arrange(files, options.order)
     arranged = [path for stream in streams for path in stream]
     inferred = []
     if len(paths) > 1 and arranged != files:
         inferred.append("files are read in the order of their numbers (--from-opt order=given keeps yours)")
-    params = facts.params_beside(arranged)
+    params = params_beside(arranged)
     notes = [params.note] if params.note else []
     opened = [open_stored(path) for path in arranged]
     return Opening(paths[0], opened, [len(s) for s in streams], options, hints, params, notes, inferred)
@@ -144,27 +447,18 @@ def _check_alike(opening: Opening) -> None:
     """Files agree with each other, and sample files with their own attributes."""
     first = opening.files[0]
     for stored in opening.files:
-        if stored.rank != first.rank or stored.shape[1:] != first.shape[1:] or stored.foreign != first.foreign:
-            raise CorruptError(
-                stored.path, f"does not fit {first.path.name}", expected=_worded(first), found=_worded(stored),
-                remedy="Files of one dataset have rows of one shape; read them one by one",
-            )  # fmt: skip
+        problems = [misfit(stored, first), examples_problem(stored) if stored.rank == 3 else None]
+        found = [problem for problem in problems if problem is not None]
+        raise_fatal(found, opening.hints.drop)
+        opening.notes.extend(problem.note for problem in found)
         row_bytes = stored.table.shape[1] * stored.table.shape[2] * stored.table.dtype.itemsize
         if not 0 < row_bytes <= LARGEST_CHUNK:
             raise UnsupportedError(
                 stored.path, "a sample has an unusual size", expected=f"1 to {LARGEST_CHUNK:,} bytes", found=row_bytes
             )
-        note = facts.check_examples(stored) if stored.rank == 3 else ""
-        if note:
-            opening.notes.append(note)
     kinds = sorted({str(stored.table.dtype) for stored in opening.files})
     if len(kinds) > 1:
         opening.notes.append(f"files hold ids of different types ({', '.join(kinds)}); map-style trainers refuse that")
-
-
-def _worded(stored: Stored) -> str:
-    kind = stored.foreign or ("a corpus" if stored.rank == 1 else "samples")
-    return f"{kind} [{', '.join(['n', *map(str, stored.shape[1:])])}]"
 
 
 def _split_later(runs: Runs | Corpus) -> TokenReader:
@@ -182,19 +476,19 @@ def _corpus(opening: Opening, rows: Rows) -> TokenReader:
     return _split_later(Corpus(rows, np.asarray(_opens(opening, own), np.bool_), told))
 
 
-def _opens(opening: Opening, own: Sequence[facts.Own | None]) -> list[bool]:
+def _opens(opening: Opening, own: Sequence[Own | None]) -> list[bool]:
     """Of each file, whether a stream begins with it; the attributes say when it goes on."""
     opens = [True] * len(own)
     for k in range(1, len(own)):
         before, after = own[k - 1], own[k]
         if before is not None and after is not None:
-            opens[k] = not facts.goes_on((opening.files[k - 1], before), after)
+            opens[k] = not goes_on((opening.files[k - 1], before), after)
     return opens
 
 
 def _packed(opening: Opening, rows: Rows) -> TokenReader:
     """Packed sequences: every segment is a sequence, as stored, without a separator at its end."""
-    segments = vsl.scan_segments(rows)
+    segments = scan_segments(rows)
     separator = opening.separator(None)
     if separator[0] is None and not opening.hints.no_eos:
         opening.notes.append("no separator known; segments are kept as stored (--eos ID strips it from their ends)")
@@ -202,7 +496,7 @@ def _packed(opening: Opening, rows: Rows) -> TokenReader:
     told = opening.told(Layout.DOCUMENTS, separator, odd=segments.odd, variant="vsl", labels=rule)
     ignored = separator[0] if separator[0] is not None else opening.params.pad_id
     padding = len(rows) * rows.width - int(segments.inputs.sum())
-    return Runs(rows, vsl.pieces_of(segments, separator[0]), ignored=ignored, plain=False, told=told, padding=padding)
+    return Runs(rows, pieces_of(segments, separator[0]), ignored=ignored, plain=False, told=told, padding=padding)
 
 
 def _samples(opening: Opening, rows: Rows) -> TokenReader:
@@ -239,16 +533,11 @@ def _samples(opening: Opening, rows: Rows) -> TokenReader:
     return _split_later(Runs(rows, joined.pieces, ignored=ignored, plain=False, told=told, padding=padding))
 
 
-def _own_samples(opening: Opening, rows: Rows, own: list[facts.Own]) -> TokenReader:
+def _own_samples(opening: Opening, rows: Rows, own: list[Own]) -> TokenReader:
     """Samples that tokfmt wrote: their attributes say where each lies in the stream."""
     opens = _opens(opening, own)
-    whole = own[0].first_token == 0 and not any(opens[1:])
     ends = [one.stream_tokens - one.first_token for one in own]
     pieces = chained(rows.starts, rows.width, rows.width + (own[0].stride == "disjoint"), ends, opens)
-    if not whole or int(pieces.lengths.sum()) != own[0].stream_tokens:
-        opening.notes.append(
-            "these files are only a part of what was written; documents are cut where others are missing"
-        )
     separator = opening.separator(own[0])
     told = opening.told(Layout.STREAM, separator, variant="samples", stride=own[0].stride, mask="loss")
     padding = len(rows) * rows.width - int((pieces.lengths - pieces.tail).sum())

@@ -1,21 +1,456 @@
-"""Samples as they lie: input_ids as a token axis, mask and labels beside it, where VSL segments begin."""
+"""Samples: one pass over all of them, their tokens put together to an axis, and samples as they lie.
+
+A sample is a window T of the stream: input_ids = T[:-1], labels = T[1:]. `valid` is the number of real positions, so
+that T = input_ids[:valid] + [labels[valid - 1]]. The mask is a *loss* mask: its zeros may be padding, or a prompt.
+The pass finds how much of each is real, how it begins and ends, what its mask and labels are like.
+
+A *piece* is a part of one row's input_ids, with or without the label after its last token. A *run* is one or more
+pieces that continue each other: a stream, or a document. No document goes on from one run to the next.
+
+Samples as they lie are input_ids as a token axis, mask and labels beside it, where VSL segments begin.
+"""
 
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, check_interval, check_position, windows
-from tokfmt.core.inside import Place
-from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.formats.hdf5.rows import Rows
-from tokfmt.formats.hdf5.runs import Told, unsigned
-from tokfmt.formats.hdf5.scan import Ends, check_ids_of
-from tokfmt.formats.hdf5.table import Values
+from tokfmt.core.axis import Info, Separators, TokenReader, check_interval, check_position, windows
+from tokfmt.core.dtypes import smallest
+from tokfmt.core.errors import CorruptError, UnsupportedError
+from tokfmt.core.protocols import Filled, Filling, Place
+from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.formats.hdf5.table import Rows, Values
+from tokfmt.views.separated import WithSeparators
+from tokfmt.views.view import View
+
+IGNORED = -100
+"""The label that Hugging Face collators put where no loss is counted."""
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many samples have a property, and the first of them (-1 when none has)."""
+
+    count: int = 0
+    first: int = -1
+
+    def add(self, flags: Flags, base: int) -> None:
+        """Count the samples of a block that starts at sample `base`; blocks come in order."""
+        if flags.any():
+            self.first = self.first if self.count else base + int(np.argmax(flags))
+            self.count += int(np.count_nonzero(flags))
+
+
+@dataclass(slots=True)
+class Block:
+    """What was found in some consecutive samples; arrays of one value a sample."""
+
+    valid: NDArray[np.int32]
+    first: Values
+    last: Values
+    odd_mask: Flags
+    odd_labels: Flags
+    unshifted: Flags
+    masked_end: Flags
+    votes: tuple[int, int]
+    equal: int
+    pairs: int
+
+
+@dataclass(slots=True)
+class Scan:
+    """What one pass has found.
+
+    Attributes:
+        valid: int32[samples], real positions.
+        first, last: input_ids[0] and labels[valid - 1] of each sample, in the dtype of the rows.
+        odd: Samples whose mask is not simply 1 on what is real, or whose labels are not simply the next tokens.
+        unshifted: Samples whose labels repeat input_ids.
+        masked_end: Samples with real tokens after the last one that counts.
+        loss, inverted: Samples that speak for 1 = counted and for 1 = padding.
+        equal, pairs: Neighbouring tokens that are equal, of how many.
+    """
+
+    valid: NDArray[np.int32]
+    first: Values
+    last: Values
+    odd: Tally = field(default_factory=Tally)
+    unshifted: Tally = field(default_factory=Tally)
+    masked_end: Tally = field(default_factory=Tally)
+    loss: int = 0
+    inverted: int = 0
+    equal: int = 0
+    pairs: int = 0
+
+
+def scan_samples(rows: Rows, mask: str) -> tuple[Scan, bool]:
+    """Look at every sample once; twice when 1 in the mask row turns out to mean padding.
+
+    Args:
+        rows: Samples of three fields.
+        mask: "loss", "inverted", or "auto": what most of the padded samples say.
+
+    Returns:
+        What was found, and whether the mask is inverted.
+    """
+    inverted = mask == "inverted"
+    found = _pass(rows, inverted)
+    if mask == "auto" and found.inverted > found.loss:
+        inverted = True
+        found = _pass(rows, inverted)
+    return found, inverted
+
+
+def _pass(rows: Rows, inverted: bool) -> Scan:
+    count = len(rows)
+    found = Scan(np.empty(count, np.int32), np.empty(count, rows.dtype), np.empty(count, rows.dtype))
+    at = 0
+    for block in rows.map(lambda first, values: _look(rows, first, values, inverted)):
+        stop = at + len(block.valid)
+        found.valid[at:stop], found.first[at:stop], found.last[at:stop] = block.valid, block.first, block.last
+        found.odd.add(block.odd_mask | block.odd_labels, at)
+        found.unshifted.add(block.unshifted, at)
+        found.masked_end.add(block.masked_end, at)
+        found.loss += block.votes[0]
+        found.inverted += block.votes[1]
+        found.equal += block.equal
+        found.pairs += block.pairs
+        at = stop
+    return found
+
+
+def _look(rows: Rows, base: int, values: Values, inverted: bool) -> Block:
+    inputs, mask, labels = values[:, 0], values[:, 1], values[:, 2]
+    check_ids_of(rows, base, inputs)
+    count, width = inputs.shape
+    counted = (mask == 0) if inverted else (mask != 0)
+    totals = np.count_nonzero(counted, axis=1)
+    valid = np.full(count, width, np.int32)
+    masked_end = np.zeros(count, np.bool_)
+    votes = (0, 0)
+    partly = np.flatnonzero(totals < width)
+    if len(partly):
+        ends = Ends(inputs[partly], labels[partly])
+        valid[partly], masked_end[partly] = ends.valid(counted[partly])
+        votes = ends.votes(mask[partly])
+    last = labels[np.arange(count), np.maximum(valid - 1, 0)]
+    odd_mask = (totals != valid) | ((mask != 0) & (mask != 1)).any(axis=1)
+    within = np.arange(1, width) < valid[:, None]
+    odd_labels = ((labels[:, :-1] != inputs[:, 1:]) & within).any(axis=1) | (last == IGNORED)
+    unshifted = odd_labels & (~within | (labels[:, 1:] == inputs[:, 1:])).all(axis=1) & (labels[:, 0] == inputs[:, 0])
+    equal = int(np.count_nonzero((inputs[:, 1:] == inputs[:, :-1]) & within))
+    return Block(
+        valid, inputs[:, 0].copy(), last, odd_mask, odd_labels, unshifted, masked_end, votes, equal, int(within.sum())
+    )
+
+
+def check_ids_of(rows: Rows, base: int, inputs: Values) -> None:
+    """Raise CorruptError for the first negative input id."""
+    if inputs.dtype.kind == "i" and inputs.size and int(inputs.min()) < 0:
+        row, column = np.argwhere(inputs < 0)[0].tolist()
+        path, local, offset = rows.place(base + row)
+        where = f"sample {local:,} has a negative input id at position {column:,}, in what is stored"
+        if rows.width == 1 and rows.fields == 1:
+            where = f"token {local:,} is negative, in what is stored"
+        raise CorruptError(
+            path, where, offset=offset, expected="0 or more", found=int(inputs[row, column]),
+            remedy="Write the file again",
+        )  # fmt: skip
+
+
+class Ends:
+    """The ends of samples that are not counted throughout.
+
+    Attributes:
+        fill: The last input id, which is the padding if there is any.
+        run: From which position on input_ids and labels are nothing but it (labels may be ignored, -100, as well).
+    """
+
+    def __init__(self, inputs: Values, labels: Values) -> None:
+        self.inputs, self.labels = inputs, labels
+        self.fill = inputs[:, -1]
+        width = inputs.shape[1]
+        padding = (labels == self.fill[:, None]) | (labels == IGNORED)
+        same = (inputs == self.fill[:, None]) & padding
+        self.run = np.where(same.all(axis=1), 0, width - np.argmax(~same[:, ::-1], axis=1))
+        self._padding = padding
+
+    def valid(self, counted: Flags) -> tuple[NDArray[np.int32], Flags]:
+        """Real positions of each sample, and which samples have real ones after the last that counts.
+
+        The last token of T is no input in most files; where it is (fine-tuning), it is one more position before the
+        padding, and its label is padding already.
+        """
+        count, width = counted.shape
+        each = np.arange(count)
+        last = np.where(counted.any(axis=1), width - np.argmax(counted[:, ::-1], axis=1), 0)
+        fed = self._fed_after(last, each)
+        clean = (last > 0) & ((self.run <= last) | ((self.run == last + 1) & fed))
+        before = np.maximum(self.run - 1, 0)
+        unclean = np.where((self.run >= 2) & self._fed_after(before, each), before, self.run)
+        return np.where(clean, last, unclean).astype(np.int32), ~clean & (last > 0)
+
+    def _fed_after(self, end: NDArray[np.int64], each: NDArray[np.int64]) -> Flags:
+        """Whether the input at position `end` is the label before it, with padding for its own label."""
+        width = self.inputs.shape[1]
+        at = np.minimum(end, width - 1)
+        fed = self.inputs[each, at] == self.labels[each, np.maximum(end - 1, 0)]
+        return np.asarray((end < width) & (end > 0) & fed & self._padding[each, at])
+
+    def votes(self, mask: Values) -> tuple[int, int]:
+        """How many samples start with 1 and have 0 on a constant end, and the other way round."""
+        padded = self.run < mask.shape[1]
+        loss = padded & (mask[:, 0] == 1) & (mask[:, -1] == 0)
+        inverted = padded & (mask[:, 0] == 0) & (mask[:, -1] == 1)
+        return int(np.count_nonzero(loss)), int(np.count_nonzero(inverted))
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Which tokens of the rows make up the axis, in order; a piece never leaves its row.
+
+    Attributes:
+        begins: int64[pieces], position of the first input of each among all inputs (row * width + column); None when
+            piece i is row i from column `skip` on.
+        skip: Inputs left out at the start of each row, when `begins` is None.
+        lengths: int32[pieces], tokens in each, the label included.
+        tail: bool[pieces], whether the last token is the label after the last input.
+        opens: bool[pieces], whether a run begins here.
+    """
+
+    begins: NDArray[np.int64] | None
+    skip: int
+    lengths: NDArray[np.int32]
+    tail: Flags
+    opens: Flags
+
+
+class Runs:
+    """The tokens of pieces. Picklable, shared by threads.
+
+    Args:
+        rows: Where they are.
+        pieces: Which ones.
+        ignored: What an ignored label (-100) at the end of a piece stands for; None if nobody knows.
+        plain: Samples are checked while reading to be plain (mask 1 on what is real, labels the next tokens), because
+            nobody has looked at them before.
+        told: Info without dtype and counts.
+        padding: Inputs of the rows that hold nothing.
+    """
+
+    def __init__(
+        self, rows: Rows, pieces: Pieces, *, ignored: int | None, plain: bool, told: Info, padding: int
+    ) -> None:
+        self.rows, self.ignored, self.plain, self.padding = rows, ignored, plain, padding
+        self._begins, self._skip, self._tail = pieces.begins, pieces.skip, pieces.tail
+        self._offsets = offsets_of(pieces.lengths)
+        openings = np.flatnonzero(pieces.opens)
+        if len(openings) == len(pieces.opens):
+            self._runs = self._offsets
+        else:
+            self._runs = np.append(self._offsets[openings], self._offsets[-1])
+        dtype = np.dtype(f"u{rows.dtype.itemsize}")
+        if ignored is not None:
+            dtype = np.promote_types(dtype, smallest(ignored))
+        self._info = replace(told, dtype=dtype, sequences=len(self._runs) - 1, tokens=int(self._offsets[-1]))
+
+    @property
+    def info(self) -> Info:
+        return self._info
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self._info.sequences, "sequences")
+        return self._runs[first : last + 1]
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self._info.tokens)
+        out = np.empty(stop - start, self._info.dtype)
+        if start == stop:
+            return out
+        first = int(np.searchsorted(self._offsets, start, side="right")) - 1
+        last = int(np.searchsorted(self._offsets, stop, side="left"))
+        for a, b in windows(self._row(first), self._row(last - 1) + 1, self.rows.together):
+            low, high = max(first, self._piece_from(a)), min(last, self._piece_from(b))
+            base, end = int(self._offsets[low]), int(self._offsets[high])
+            tokens = self._assembled(self.rows.read(a, b), a, low, high)
+            left, right = max(start, base), min(stop, end)
+            out[left - start : right - start] = tokens[left - base : right - base]
+        return out
+
+    def filling(self) -> Filling:
+        """The padding of the rows; see `protocols.Filled`."""
+        return Filling(self.padding, len(self.rows) * self.rows.width)
+
+    def _row(self, piece: int) -> int:
+        return piece if self._begins is None else int(self._begins[piece]) // self.rows.width
+
+    def _piece_from(self, row: int) -> int:
+        """The first piece of a row or of one after it."""
+        return row if self._begins is None else int(np.searchsorted(self._begins, row * self.rows.width))
+
+    def _assembled(self, values: Values, row: int, low: int, high: int) -> Tokens:
+        """The tokens of pieces `low <= i < high`, all of which lie in `values`, the rows from `row` on."""
+        inputs, labels, width = values[:, 0], values[:, 2], self.rows.width
+        check_ids_of(self.rows, row, inputs)
+        lengths, tail = np.diff(self._offsets[low : high + 1]), self._tail[low:high]
+        if self.plain:
+            self._check_plain(values, row, lengths - tail)
+        if self._begins is None and not self._skip and bool((lengths - tail == width).all()) and not tail.any():
+            return unsigned(inputs.reshape(-1))
+        if self._begins is None:
+            begins = np.arange(low - row, high - row, dtype=np.int64) * width + self._skip
+        else:
+            begins = self._begins[low:high] - row * width
+        ends = np.cumsum(lengths)
+        index = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(begins - (ends - lengths), lengths)
+        tailed = np.flatnonzero(tail)
+        index[ends[tailed] - 1] -= 1  # a tail is the label of the input before it, and may lie beyond the inputs
+        out = unsigned(inputs.reshape(-1)[index])
+        closing = labels.reshape(-1)[begins[tailed] + lengths[tailed] - 2]
+        out = out.astype(self._info.dtype, copy=False)
+        out[ends[tailed] - 1] = self._labels(closing, row + (begins[tailed] + lengths[tailed] - 2) // width)
+        return out
+
+    def _labels(self, labels: Values, rows: NDArray[np.int64]) -> Tokens:
+        """Labels as ids: an ignored one stands for the separator (or padding)."""
+        if labels.dtype.kind == "u" or not len(labels) or int(labels.min()) >= 0:
+            return unsigned(labels)
+        wrong = np.flatnonzero(labels < 0)
+        for k in wrong[labels[wrong] != IGNORED][:1].tolist():
+            path, local, offset = self.rows.place(int(rows[k]))
+            raise CorruptError(path, f"sample {local:,} has a negative label", offset=offset, found=int(labels[k]),
+                               remedy="Write the file again")  # fmt: skip
+        if self.ignored is None:
+            path, local, _ = self.rows.place(int(rows[wrong[0]]))
+            raise UnsupportedError(
+                path, f"the last label of sample {local:,} is {IGNORED} (no loss there), so the token is not stored",
+                remedy="--eos ID says what such a label stands for",
+            )  # fmt: skip
+        return np.where(labels == IGNORED, self.ignored, labels).astype(self._info.dtype)
+
+    def _check_plain(self, values: Values, row: int, valid: NDArray[np.int64]) -> None:
+        inputs, mask, labels = values[:, 0], values[:, 1], values[:, 2]
+        width = self.rows.width
+        if bool((valid == width).all()):
+            wrong = (mask != 1).any(axis=1) | (labels[:, :-1] != inputs[:, 1:]).any(axis=1)
+        else:
+            real = np.arange(width) < valid[:, None]
+            shifted = (labels[:, :-1] == inputs[:, 1:]) | ~real[:, 1:]
+            wrong = (mask != real).any(axis=1) | ~shifted.all(axis=1)
+        if wrong.any():
+            path, local, offset = self.rows.place(row + int(np.argmax(wrong)))
+            raise CorruptError(
+                path, f"sample {local:,} is not what the file's attributes say: its mask or its labels differ",
+                offset=offset, remedy="--from-opt stride=overlap or stride=disjoint reads it without them",
+            )  # fmt: skip
+
+    def place(self, position: int) -> Place:
+        check_position(position, self._info.tokens)
+        piece = int(np.searchsorted(self._offsets, position, side="right")) - 1
+        begin, within = self._begin(piece), position - int(self._offsets[piece])
+        row, column = divmod(begin + within, self.rows.width)
+        if self._tail[piece] and position + 1 == int(self._offsets[piece + 1]):
+            row, column = divmod(begin + within - 1, self.rows.width)
+            return self.rows.value_place(row, 2, column)
+        return self.rows.value_place(row, 0, column)
+
+    def position(self, path: Path, offset: int) -> int | None:
+        region = self.rows.region(path, offset)
+        if region is None:
+            return None
+        low, high = self._piece_from(region.rows.start), self._piece_from(region.rows.stop)
+        bounds, tail = self._offsets[low : high + 1], self._tail[low:high]
+        begins = np.arange(low, high) * self.rows.width + self._skip if self._begins is None else self._begins[low:high]
+        column, inputs = begins % self.rows.width, np.diff(bounds) - tail
+        found = []
+        if 0 in region.fields:
+            first = np.maximum(column, region.columns.start)
+            there = first < np.minimum(column + inputs, region.columns.stop)
+            found.append((bounds[:-1] + first - column)[there])
+        if 2 in region.fields:
+            label = (begins + inputs - 1) % self.rows.width
+            found.append(bounds[1:][tail & (label >= region.columns.start) & (label < region.columns.stop)] - 1)
+        positions = np.concatenate(found) if found else np.empty(0, np.int64)
+        return int(positions.min()) if len(positions) else None
+
+    def _begin(self, piece: int) -> int:
+        """Position of a piece's first input among all inputs."""
+        return piece * self.rows.width + self._skip if self._begins is None else int(self._begins[piece])
+
+    def close(self) -> None:
+        self.rows.close()
+
+
+def unsigned(values: Values) -> Tokens:
+    """Ids that were checked not to be negative, as unsigned of the same width."""
+    return values.view(f"u{values.dtype.itemsize}")
+
+
+class Stream(View):
+    """Runs as one stored stream, with a separator after each, so that no document goes on from one to the next.
+
+    Two separators in a row (the run ended with one) are nothing but padding to whoever splits the stream.
+    """
+
+    def __init__(self, runs: TokenReader, eos_id: int) -> None:
+        axis = WithSeparators(runs, eos_id)
+        tokens = axis.info.tokens
+        super().__init__(axis, replace(axis.info, sequences=int(tokens > 0), separators=Separators.BETWEEN))
+        self.runs = runs
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self._info.sequences, "sequences")
+        return np.asarray([0, self._info.tokens], np.int64)[first : last + 1]
+
+    def filling(self) -> Filling:
+        """The padding of the runs, and the separators put after them; see `protocols.Filled`."""
+        below = self.runs.filling() if isinstance(self.runs, Filled) else Filling(None, self.runs.info.tokens)
+        return replace(below, separators=self.runs.info.sequences)
+
+
+class Corpus:
+    """The tokens of rank-1 datasets; a file is a run of its own, unless it goes on with the one before it."""
+
+    def __init__(self, rows: Rows, opens: Flags, told: Info) -> None:
+        self.rows = rows
+        self._runs = np.append(rows.starts[:-1][opens], rows.starts[-1])
+        self._info = replace(
+            told, dtype=np.dtype(f"u{rows.dtype.itemsize}"), sequences=len(self._runs) - 1, tokens=len(rows)
+        )
+
+    @property
+    def info(self) -> Info:
+        return self._info
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self._info.sequences, "sequences")
+        return self._runs[first : last + 1]
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self._info.tokens)
+        values = self.rows.read(start, stop)
+        check_ids_of(self.rows, start, values[:, 0])
+        return unsigned(values.reshape(-1))
+
+    def place(self, position: int) -> Place:
+        check_position(position, self._info.tokens)
+        return self.rows.value_place(position, 0, 0)
+
+    def position(self, path: Path, offset: int) -> int | None:
+        region = self.rows.region(path, offset)
+        return None if region is None else region.rows.start
+
+    def close(self) -> None:
+        self.rows.close()
+
 
 _STORED = np.dtype(np.int64)
 _PLACES = 64
@@ -28,9 +463,11 @@ class Samples:
     The rows that were read last are kept, so that mask and labels of the same window cost nothing more.
     """
 
-    def __init__(self, rows: Rows, told: Told) -> None:
+    def __init__(self, rows: Rows, told: Info) -> None:
         self.rows = rows
-        self._info = told.info(np.dtype(f"u{rows.dtype.itemsize}"), len(rows), len(rows) * rows.width)
+        self._info = replace(
+            told, dtype=np.dtype(f"u{rows.dtype.itemsize}"), sequences=len(rows), tokens=len(rows) * rows.width
+        )
         self._kept: tuple[int, Values] | None = None
 
     @property
@@ -87,11 +524,11 @@ class MaskedSamples(Samples):
 
     Args:
         rows: Of three fields or five.
-        told: Facts for Info.
+        told: Info without dtype and counts.
         mask: "loss" or "inverted" when that is known; "auto" looks at some samples the first time it matters.
     """
 
-    def __init__(self, rows: Rows, told: Told, mask: str) -> None:
+    def __init__(self, rows: Rows, told: Info, mask: str) -> None:
         super().__init__(rows, told)
         self._mask = mask
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +15,25 @@ import numpy as np
 
 from tokfmt.core.errors import CorruptError, FormatError
 from tokfmt.core.files import File
-from tokfmt.core.inside import Field, Section
-from tokfmt.core.sections import Part, broken, shown
-from tokfmt.formats.hdf5 import facts, order
-from tokfmt.formats.hdf5.chunk_map import read_map
+from tokfmt.core.protocols import Field, Section
+from tokfmt.core.sections import Listed, Part, broken, shown
+from tokfmt.formats.hdf5 import ReadOptions
 from tokfmt.formats.hdf5.container import (
     FILTER_NAMES,
     attribute_of,
     box_of,
     check_superblock,
-    dtype_of,
-    filters_of,
     header_of,
     library_errors,
+    open_data,
     open_library,
     root_names,
     shape_of,
+    storage_of,
+    superblock_fields,
 )
-from tokfmt.formats.hdf5.filters import DEFLATE, FLETCHER32, SHUFFLE, DamagedChunkError, Pipeline
-from tokfmt.formats.hdf5.superblock import superblock_fields
+from tokfmt.formats.hdf5.filters import DEFLATE, FLETCHER32, SHUFFLE, DamagedChunkError
+from tokfmt.formats.hdf5.reader import examples_problem, files_in, own_facts
 from tokfmt.formats.hdf5.table import ChunkMap, Table
 
 _NAMES = {DEFLATE: "deflate", SHUFFLE: "shuffle", FLETCHER32: "fletcher32", **FILTER_NAMES}
@@ -49,22 +50,26 @@ _MEANINGS = {
 }
 
 
-def sections(path: Path) -> Sequence[Section]:
+def sections(path: Path, options: ReadOptions) -> Sequence[Section]:  # noqa: ARG001 - files as they are
     """Of each file: superblock, root group, attributes, and how `data` is stored."""
     try:
-        files = order.files_of([path])
+        files = files_in([path])
     except FormatError as error:
-        return [Part("files", path, lambda error=error: (broken(error),))]  # type: ignore[misc]
+        return [Part("files", path, partial(Listed, (broken(error),)))]
     parts: list[Part] = []
     for file in files:
         of = "" if len(files) == 1 else f" of {file.name}"
         parts += [
-            Part(f"superblock{of}", file, lambda file=file: superblock_fields(File(file))),  # type: ignore[misc]
-            Part(f"root group{of}", file, lambda file=file: _within(file, _objects)),  # type: ignore[misc]
-            Part(f"attributes{of}", file, lambda file=file: _within(file, _attributes)),  # type: ignore[misc]
-            Part(f"storage of /data{of}", file, lambda file=file: _within(file, _storage)),  # type: ignore[misc]
+            Part(f"superblock{of}", file, partial(_superblock, file)),
+            Part(f"root group{of}", file, partial(_within, file, _objects)),
+            Part(f"attributes{of}", file, partial(_within, file, _attributes)),
+            Part(f"storage of /data{of}", file, partial(_within, file, _storage)),
         ]
     return parts
+
+
+def _superblock(path: Path) -> list[Field]:
+    return superblock_fields(File(path))
 
 
 def _within(path: Path, look: Any) -> Any:
@@ -140,21 +145,16 @@ def _attributes(file: File, handle: Any) -> list[Field]:
     dataset = h5d.open(handle.id, b"data")
     stored = header_of(file, handle, dataset, Table(file, box_of(shape_of(file, dataset)), _ANY, 0))
     try:
-        facts.own(stored)
+        own_facts(stored)
     except CorruptError as error:
         found.append(broken(error))
-    name = "/ n_examples"
-    if stored.rank != 3:
+    problem = examples_problem(stored) if stored.rank == 3 else None
+    if problem is None:
         return found
+    name, told = "/ n_examples", problem.error.statement
     if not any(field.name == name for field in found):
-        found.append(Field(name, None, 0, "not there", "iterable trainers refuse the file without it", wrong=True))
-    expected = f"{len(stored.table):,}"
-    told = f"samples in the file; should be {expected}"
-    return [
-        field._replace(meaning=told, wrong=True) if field.name == name and field.value not in (expected, "not there")
-        else field
-        for field in found
-    ]  # fmt: skip
+        return [*found, Field(name, None, 0, "not there", told, wrong=True)]
+    return [field._replace(meaning=told, wrong=True) if field.name == name else field for field in found]
 
 
 def _of(owner: str, of: Any) -> Iterator[Field]:
@@ -168,26 +168,12 @@ def _of(owner: str, of: Any) -> Iterator[Field]:
 
 
 def _storage(file: File, handle: Any) -> Any:
-    """The chunks of `data`, or where its values lie."""
-    from h5py import h5d, h5l
-
-    if b"data" not in handle.id or handle.id.links.get_info(b"data").type != h5l.TYPE_HARD:
-        return [Field("/data", None, 0, "not there", "one dataset 'data' is expected", wrong=True)]
-    dataset = h5d.open(handle.id, b"data")
-    kind, shape, properties = dtype_of(file, dataset.get_type()), shape_of(file, dataset), dataset.get_create_plist()
-    if properties.get_external_count() or properties.get_layout() not in (h5d.CHUNKED, h5d.CONTIGUOUS):
-        return [Field("/data", None, 0, _layout(properties, h5d), "not read", wrong=True)]
-    if properties.get_layout() == h5d.CONTIGUOUS:
-        place, size = dataset.get_offset(), math.prod(shape) * kind.itemsize
-        if place is None:
-            return [Field("/data", None, 0, "never written", f"{size:,} bytes are expected", wrong=size > 0)]
-        if place + size > file.size:
-            left = f"only {max(0, file.size - place):,} of {size:,} bytes are there"
-            return [Field("/data", place, max(0, file.size - place), "cut", left, wrong=True)]
-        return _Values(Table(file, box_of(shape), kind, int(place)))
-    chunk = tuple(int(n) for n in properties.get_chunk())
-    pipeline = Pipeline(filters_of(file, properties, kind.itemsize), 0, kind.itemsize)
-    return _Chunks(file, read_map(file, dataset, box_of(shape), box_of(chunk), pipeline), box_of(shape))
+    """The chunks of `data`, or its values."""
+    storage = storage_of(file, open_data(file, handle))
+    box = box_of(storage.shape)
+    if isinstance(storage.where, ChunkMap):
+        return _Chunks(file, storage.where, box)
+    return _Values(Table(file, box, storage.dtype, storage.where))
 
 
 class _Chunks:
@@ -234,7 +220,7 @@ class _Values:
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self.count = len(table)
+        self.count = len(table) if math.prod(table.shape[1:]) else 0
 
     def fields(self, first: int, last: int) -> list[Field]:
         last, size = max(first, min(last, self.count)), math.prod(self.table.shape[1:]) * self.table.dtype.itemsize

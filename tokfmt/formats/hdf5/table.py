@@ -1,26 +1,32 @@
-"""The rows of the dataset `data` of one file, read without the HDF5 library.
+"""The rows of the dataset `data`, of one file or of several, read without the HDF5 library.
 
     kind         how a row is found
     contiguous   offset + row * bytes of a row
     chunked      a map of all chunks, taken once on opening: place (8 bytes), size and skipped filters (4 bytes)
 
 A rank-3 dataset has rows [fields, width]; a rank-1 dataset has rows of one value.
+The chunk map is asked of the HDF5 library once, checked against the file, kept as two arrays.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Iterator
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError
+from tokfmt.core.axis import WINDOW, check_interval, windows
+from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.inside import Place
+from tokfmt.core.memory import Recent
+from tokfmt.core.protocols import Place
+from tokfmt.core.ragged import offsets_of
 from tokfmt.formats.hdf5.filters import FLETCHER32, DamagedChunkError, Pipeline
 
 SKIPPED_AT = 28
@@ -106,8 +112,7 @@ class Table:
         self, file: File, shape: tuple[int, int, int], dtype: np.dtype[np.integer[Any]], where: int | ChunkMap
     ) -> None:
         self.file, self.shape, self.dtype, self._where = file, shape, dtype, where
-        self._kept: OrderedDict[int, Values] = OrderedDict()
-        self._lock = threading.Lock()
+        self._kept = Recent[int, Values](_KEPT_BYTES)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -199,15 +204,10 @@ class Table:
 
     def _chunk(self, chunks: ChunkMap, chunk: int) -> Values:
         """A decoded chunk; those of many rows are kept for the next call, 64 MiB of them."""
-        with self._lock:
-            if chunk in self._kept:
-                self._kept.move_to_end(chunk)
-                return self._kept[chunk]
-        values = self._decoded(chunks, chunk, self._stored(chunks, chunk))
-        with self._lock:
-            self._kept[chunk] = values
-            while len(self._kept) > 1 and len(self._kept) * values.nbytes > _KEPT_BYTES:
-                self._kept.popitem(last=False)
+        values = self._kept.get(chunk)
+        if values is None:
+            values = self._decoded(chunks, chunk, self._stored(chunks, chunk))
+            self._kept.put(chunk, values, values.nbytes)
         return values
 
     def _stored(self, chunks: ChunkMap, chunk: int) -> NDArray[Any]:
@@ -248,11 +248,175 @@ class Table:
         """Close the file; reading again opens it."""
         self.file.close()
 
-    def __getstate__(self) -> dict[str, object]:
-        kept = ("file", "shape", "dtype", "_where")
-        return {name: vars(self)[name] for name in kept}
 
-    def __setstate__(self, state: dict[str, object]) -> None:
-        vars(self).update(state)
-        self._kept = OrderedDict()
-        self._lock = threading.Lock()
+LARGEST_CHUNK = 1 << 26
+LARGEST_RATIO = 1100  # deflate cannot do better than 1,032 to 1
+
+
+def read_map(
+    file: File, dataset: Any, shape: tuple[int, int, int], chunk: tuple[int, int, int], stored_as: Pipeline
+) -> ChunkMap:
+    """Take the chunk map of a dataset; what it claims is bounded by the file before anything is allocated.
+
+    Args:
+        file: The file.
+        dataset: Its dataset, opened by the library (h5py.h5d.DatasetID).
+        shape, chunk: [rows, fields, width], of the dataset and of a chunk.
+        stored_as: Filters and item size; the chunk's size is not known yet.
+
+    Raises:
+        FormatError: The map claims too much.
+    """
+    nominal = math.prod(chunk) * stored_as.itemsize
+    declared = math.prod(shape) * stored_as.itemsize
+    if nominal > LARGEST_CHUNK:
+        raise UnsafeError(
+            file.path, "a chunk of 'data' is too large to decode", expected=f"at most {LARGEST_CHUNK:,} bytes",
+            found=f"{nominal:,}", remedy="h5repack -l CHUNK=1x3xN makes one chunk a sample",
+        )  # fmt: skip
+    if declared > LARGEST_RATIO * file.size:
+        raise UnsafeError(
+            file.path, f"'data' claims to be more than {LARGEST_RATIO:,} times the size of the file",
+            expected=f"at most {LARGEST_RATIO * file.size:,} bytes", found=f"{declared:,}",
+        )  # fmt: skip
+    grid = (-(-shape[0] // chunk[0]), -(-shape[1] // chunk[1]), -(-shape[2] // chunk[2]))
+    if math.prod(grid) > file.size:
+        raise UnsafeError(
+            file.path, "'data' claims more chunks than the file has bytes", expected=f"at most {file.size:,}",
+            found=math.prod(grid),
+        )  # fmt: skip
+    places, sizes = _walk(dataset, chunk, grid)
+    return ChunkMap(chunk, grid, places, sizes, Pipeline(stored_as.filters, nominal, stored_as.itemsize))
+
+
+def _walk(
+    dataset: Any, chunk: tuple[int, int, int], grid: tuple[int, int, int]
+) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+    """Places (-1 where there is no chunk) and sizes of all chunks."""
+    places = np.full(math.prod(grid), -1, np.int64)
+    sizes = np.zeros(math.prod(grid), np.uint32)
+    limit = (1 << SKIPPED_AT) - 1
+
+    def note(info: Any) -> None:
+        at = info.chunk_offset
+        place = at[0] // chunk[0]
+        if len(at) == 3:
+            place = (place * grid[1] + at[1] // chunk[1]) * grid[2] + at[2] // chunk[2]
+        if 0 <= place < len(places) and info.byte_offset is not None and info.byte_offset < 1 << 62:
+            places[place] = info.byte_offset
+            sizes[place] = min(info.size, limit) | (info.filter_mask & 7) << SKIPPED_AT
+
+    if len(places):
+        dataset.chunk_iter(note)
+    return places, sizes
+
+
+def check_map(file: File, chunks: ChunkMap, unit: str) -> None:
+    """Each chunk is there, inside the file and not too large.
+
+    Raises:
+        FormatError: Of the first that is not.
+    """
+    stored = (chunks.sizes & np.uint32((1 << SKIPPED_AT) - 1)).astype(np.int64)
+    per_band = chunks.grid[1] * chunks.grid[2]
+
+    def complain(wrong: NDArray[np.bool_], kind: type[FormatError], what: str, remedy: str) -> None:
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            place = int(chunks.places[first])
+            raise kind(
+                file.path,
+                f"the chunk of {unit} {first // per_band * chunks.shape[0]:,} {what}",
+                offset=place if place >= 0 else None,
+                remedy=remedy,
+            )
+
+    missing = "is missing: HDF5 readers see fill values instead"
+    complain(chunks.places < 0, CorruptError, missing, "Write the file again")
+    beyond = chunks.places + stored > file.size
+    complain(beyond, TruncatedError, "lies beyond the end of the file", "Copy the file again")
+    large = stored > chunks.pipeline.most_stored()
+    complain(large, CorruptError, "is larger than it can be", "Copy the file again, or write it again")
+
+
+R = TypeVar("R")
+
+
+class Rows:
+    """Tables of the same fields and width, as one. Picklable, shared by threads.
+
+    Args:
+        tables: Of the files, in order.
+        jobs: Threads of `map`; None: one a core.
+
+    Attributes:
+        fields, width: Of every row.
+        dtype: Native; wide enough for all files.
+        starts: int64[files + 1], the number of each file's first row.
+    """
+
+    def __init__(self, tables: Sequence[Table], jobs: int | None = None) -> None:
+        self.tables, self._jobs = list(tables), jobs
+        _, self.fields, self.width = tables[0].shape
+        self.dtype = np.result_type(*{table.dtype.newbyteorder("=") for table in tables})
+        if self.dtype.kind not in "iu":  # int64 beside uint64
+            raise UnsupportedError(
+                tables[0].file.path, "the files mix int64 and uint64 ids", remedy="Read them one by one"
+            )
+        self.starts = offsets_of([len(table) for table in tables])
+        deepest = max(table.rows_together for table in tables)
+        self.together = max(1, WINDOW // (self.fields * self.width), min(deepest, (1 << 21) // self.width))
+        """Rows to hold at once: about WINDOW values, or what one chunk holds anyway."""
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def read(self, first: int, last: int) -> Values:
+        """Rows `first <= i < last`: dtype[last - first, fields, width]."""
+        check_interval(first, last, len(self), "rows")
+        pieces = []
+        k = int(self.starts.searchsorted(first, side="right")) - 1  # the method: numpy's function takes 4 µs more
+        while first < last:
+            stop = min(last, int(self.starts[k + 1]))
+            if stop > first:
+                base = int(self.starts[k])
+                pieces.append(self.tables[k].read(first - base, stop - base).astype(self.dtype, copy=False))
+            first, k = max(first, stop), k + 1
+        if len(pieces) == 1:
+            return pieces[0]
+        return np.concatenate(pieces) if pieces else np.empty((0, self.fields, self.width), self.dtype)
+
+    def place(self, row: int) -> tuple[Path, int, int]:
+        """Where a row lies, for messages: its file, its number there, its byte offset."""
+        k = int(np.searchsorted(self.starts, row, side="right")) - 1
+        local = row - int(self.starts[k])
+        return self.tables[k].file.path, local, self.tables[k].offset(local)
+
+    def value_place(self, row: int, field: int, column: int) -> Place:
+        """Where a value lies."""
+        k = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return self.tables[k].place(row - int(self.starts[k]), field, column)
+
+    def region(self, path: Path, offset: int) -> Region | None:
+        """The values at a byte of a file, by the numbers of rows here; None when there are none."""
+        for k, table in enumerate(self.tables):
+            found = table.region(offset) if table.file.path == path else None
+            if found is not None:
+                first, last = self.starts[k : k + 2].tolist()
+                return found._replace(rows=range(first + found.rows.start, min(last, first + found.rows.stop)))
+        return None
+
+    def map(self, function: Callable[[int, Values], R]) -> Iterator[R]:
+        """`function(first, rows)` for consecutive blocks of all rows, in order, several at a time in threads."""
+        blocks = list(windows(0, len(self), self.together))
+        workers = self._jobs or os.cpu_count() or 1
+        if workers == 1:
+            yield from (function(first, self.read(first, last)) for first, last in blocks)
+            return
+        with ThreadPoolExecutor(workers) as pool:
+            for a in range(0, len(blocks), 4 * workers):  # bounded: results are taken up before more is begun
+                yield from pool.map(lambda block: function(block[0], self.read(*block)), blocks[a : a + 4 * workers])
+
+    def close(self) -> None:
+        for table in self.tables:
+            table.close()

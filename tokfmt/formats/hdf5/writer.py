@@ -7,14 +7,22 @@ while other regions are being compressed:
     part      bytes          content
     chunks    sum of sizes   one zlib stream a sample (raw where that would not be smaller)
     sizes     4 a sample     uint32 bytes of each chunk; bit 31 set: raw
+
+The HDF5 library runs in one process here and decides every byte that is not a chunk; times are not tracked, so the same
+chunks give the same file. `libver` is held back so that HDF5 1.10 reads what HDF5 2 writes.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,32 +30,138 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import WINDOW, TokenReader, windows
 from tokfmt.core.dtypes import INT32_MAX, U16, U32, Dtype, check_ids
 from tokfmt.core.errors import Loss, OptionError, TokenRangeError
+from tokfmt.core.files import write_error
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter
-from tokfmt.core.output import Output, whole
-from tokfmt.core.publish import write_error
+from tokfmt.core.output import Output, copy_region, whole
+from tokfmt.core.protocols import Sampled
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.verbatim import copy_region
-from tokfmt.formats.hdf5.assemble import RAW, Facts, SampleFile, corpus_place, empty_corpus, read_part, remove_part
-from tokfmt.formats.hdf5.options import WriteOptions
-from tokfmt.formats.hdf5.packing import REACH, Packer
+from tokfmt.formats.hdf5 import WriteOptions
+from tokfmt.formats.hdf5.container import Own
+from tokfmt.formats.hdf5.filters import REACH, Packer
 from tokfmt.views.select import lost_empties
 from tokfmt.views.separated import WithSeparators
 
-_LARGEST_SAMPLE = 1 << 22
+RAW = 1 << 31
+"""Set in a part's sizes for a chunk that is not compressed."""
+_LIBRARY_VERSIONS = ("earliest", "v110")
+
+
+def read_part(path: Path, count: int) -> Iterator[tuple[bytes, bool]]:
+    """Every one of the `count` chunks of a part, in order, and whether it is raw."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(-4 * count, os.SEEK_END)
+            sizes = np.frombuffer(file.read(4 * count), np.uint32).tolist()
+            file.seek(0)
+            for size in sizes:
+                yield file.read(size & (RAW - 1)), bool(size & RAW)
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
+def remove_part(path: Path) -> None:
+    """A part whose chunks are where they belong."""
+    try:
+        os.unlink(path)
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
+class SampleFile:
+    """A sample file that is being filled.
+
+    Args:
+        path: It does not exist yet.
+        shape: Samples, and tokens in each.
+        facts: For the attributes; None: it gets none.
+        shuffle: Whether the chunks went through the shuffle filter.
+    """
+
+    def __init__(self, path: Path, shape: tuple[int, int], facts: Own | None, *, shuffle: bool) -> None:
+        count, width = shape
+        self.path, self._filled = path, 0
+        self._deflate = 1 << int(shuffle)  # its bit in the filter mask
+        with _worded(path):
+            self._file = _new(path)
+            self._file.attrs.create("n_examples", np.int64(count))
+            data = self._file.create_dataset(
+                "data",
+                shape=(count, 3, width),
+                maxshape=None if count else (None, 3, width),
+                dtype="<i4",
+                chunks=(1, 3, width),
+                compression="gzip",
+                shuffle=shuffle,
+                track_times=False,
+            )
+            if facts is not None:
+                _annotate(data, facts)
+            self._store = data.id.write_direct_chunk
+
+    def add(self, chunks: Iterator[tuple[bytes, bool]]) -> None:
+        """The next samples, and whether each is raw."""
+        with _worded(self.path):
+            for sample, (chunk, raw) in enumerate(chunks, self._filled):
+                self._store((sample, 0, 0), chunk, self._deflate if raw else 0)
+                self._filled = sample + 1
+
+    def close(self) -> None:
+        """Write what the library still holds."""
+        with _worded(self.path):
+            self._file.close()
+
+
+def empty_corpus(path: Path, tokens: int, dtype: Dtype, facts: Own) -> None:
+    """Write a corpus file of zeros, its space allocated in one piece."""
+    with _worded(path), _new(path) as file:
+        from h5py import Dataset, h5d, h5p, h5s, h5t
+
+        properties = h5p.create(h5p.DATASET_CREATE)
+        properties.set_layout(h5d.CONTIGUOUS)
+        properties.set_alloc_time(h5d.ALLOC_TIME_EARLY)
+        properties.set_fill_time(h5d.FILL_TIME_NEVER)
+        properties.set_obj_track_times(False)
+        kind = h5t.py_create(dtype.newbyteorder("<"))
+        made = h5d.create(file.id, b"data", kind, h5s.create_simple((tokens,)), properties)
+        _annotate(Dataset(made), facts)
+
+
+def corpus_place(path: Path) -> int:
+    """Byte offset of a corpus file's first token."""
+    import h5py
+
+    with h5py.File(os.fspath(path), "r", locking=False) as file:
+        return int(file["data"].id.get_offset())
+
+
+def _annotate(data: Any, facts: Own) -> None:
+    data.attrs.create("stride", np.bytes_(facts.stride))
+    numbers = {name: getattr(facts, name) for name in Own._fields[1:]}
+    for name, value in numbers.items():
+        if value is not None:
+            data.attrs.create(name, np.int64(value))
+
+
+def _new(path: Path) -> Any:
+    os.environ["HDF5_PLUGIN_PRELOAD"] = "::"
+    import h5py
+
+    return h5py.File(os.fspath(path), "x", libver=_LIBRARY_VERSIONS, locking=False)
+
+
+@contextmanager
+def _worded(path: Path) -> Iterator[None]:
+    """The library's errors as ConversionError."""
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        found = re.search(r"errno = (\d+)", str(error))
+        code = int(found[1]) if found else getattr(error, "errno", None) or errno.EIO
+        raise write_error(path, OSError(code, os.strerror(code))) from error
 
 
 def make_writer(path: Path, options: WriteOptions, target: Target) -> TokenWriter:
-    """The writer of the layout asked for.
-
-    Raises:
-        OptionError: An option is out of range.
-    """
-    if not 1 <= options.seq_len <= _LARGEST_SAMPLE:
-        raise OptionError(f"hdf5 option seq_len: {options.seq_len:,} is outside 1..{_LARGEST_SAMPLE:,}", name="seq_len")
-    if options.samples < 1:
-        raise OptionError(f"hdf5 option samples: {options.samples:,} is less than 1", name="samples")
-    if options.pad is not None and not 0 <= options.pad <= INT32_MAX:
-        raise OptionError(f"hdf5 option pad: {options.pad:,} is outside 0..{INT32_MAX:,}", name="pad")
+    """The writer of the layout asked for."""
     if options.layout == "corpus":
         return CorpusWriter(path, options, target)
     return SampleWriter(path, options, target)
@@ -123,6 +237,11 @@ class SampleWriter:
         return [Region(index, range(first, last), tokens) for index, ((first, last), tokens) in pairs]
 
     @property
+    def own(self) -> Own | None:
+        """The attributes of its files, but for what each holds of the stream."""
+        return Own(self.options.stride, self.eos_id, self.pad_id, 0, 0)
+
+    @property
     def parts(self) -> Path:
         """Where the parts are."""
         return self.path.with_name(f"{self.path.name}.parts")
@@ -186,7 +305,7 @@ class SampleWriter:
 
         def begin(number: int) -> SampleFile:
             first, last = files.bounds[number : number + 2]
-            facts = Facts(self.options.stride, self.eos_id, self.pad_id, first * self.step, length)
+            facts = self.own and self.own._replace(first_token=first * self.step, stream_tokens=length)
             files.name(number).unlink(missing_ok=True)  # of a commit that was cut off
             return SampleFile(files.name(number), (last - first, self.options.seq_len), facts, shuffle=self.shuffle)
 
@@ -194,6 +313,65 @@ class SampleWriter:
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_gathering": None}
+
+
+def make_row_writer(path: Path, options: WriteOptions, target: Target, shifted: bool) -> RowWriter:
+    """The writer of samples as they are; see `protocols.Rowed`.
+
+    Raises:
+        OptionError: Labels that are not moved by one, or a corpus, which has no samples.
+    """
+    if not shifted:
+        raise OptionError(
+            'labels = "same": hdf5 stores labels that are moved by one. Say labels = "next" in the recipe'
+        )
+    if options.layout == "corpus":
+        raise OptionError("--to-opt layout=corpus: samples of a recipe are no corpus. Leave seq_len out of the recipe")
+    return RowWriter(path, options, target)
+
+
+class RowWriter(SampleWriter):
+    """Samples [n, 3, seq_len] as they are: input_ids, mask and labels of a source that has them."""
+
+    needs_eos = False
+    separated = False
+    keeps_masks = True
+
+    def lost(self, source: TokenReader) -> Sequence[Loss]:  # noqa: ARG002 - nothing
+        return []
+
+    @property
+    def own(self) -> None:
+        """No attributes: the rows are no stream that was cut."""
+
+    def _length(self, source: TokenReader) -> int:
+        return source.info.tokens
+
+    def _files(self, source: TokenReader) -> _Files:
+        return _Files(self.path, source.info.sequences, self.options.samples)
+
+    def write(self, region: Region, source: TokenReader) -> Receipt:
+        if not isinstance(source, Sampled):
+            raise TypeError("rows are written of what has masks and labels")
+        width, packer = self.options.seq_len, Packer(self.options.seq_len, shuffle=self.shuffle)
+        top, sizes = -1, np.empty(len(region.sequences), np.uint32)
+        with whole(self.parts / f"{region.index:06d}") as out:
+            for first, last in windows(region.sequences.start, region.sequences.stop, max(1, WINDOW // (3 * width))):
+                start, stop = first * width, last * width
+                tokens, mask = source.tokens(start, stop), source.masks(start, stop)
+                top = max(top, check_ids(tokens, INT32_MAX, start, "hdf5"))
+                samples = np.empty((last - first, 3, width), np.dtype("<i4"))
+                for field, values in enumerate((tokens, mask, source.labels(start, stop))):
+                    samples[:, field] = values.reshape(-1, width)
+                plain = samples[:, 1].all(1) & (samples[:, 2, :-1] == samples[:, 0, 1:]).all(1)
+                chunks = [packer.pack(sample, full=full) for sample, full in zip(samples, plain.tolist(), strict=True)]
+                sizes[first - region.sequences.start : last - region.sequences.start] = [
+                    len(data) | RAW * raw for data, raw in chunks
+                ]
+                out.writelines(data for data, _ in chunks)
+            out.write(sizes.data)
+            written = out.tell()
+        return Receipt(region.index, top, written, len(region.sequences))
 
 
 class _Gathering:
@@ -258,7 +436,7 @@ class CorpusWriter:
         except OSError as error:
             raise write_error(self.path, error) from error
         for number, (first, last) in enumerate(pairwise(files.bounds)):
-            facts = Facts("corpus", self.eos_id, None, first, files.bounds[-1])
+            facts = Own("corpus", self.eos_id, None, first, files.bounds[-1])
             empty_corpus(files.name(number), last - first, self._dtype(source), facts)
 
     def write(self, region: Region, source: TokenReader) -> Receipt:

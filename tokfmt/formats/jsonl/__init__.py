@@ -11,7 +11,7 @@
 - UTF-8 is strict. Of a duplicate key the last one counts. NaN, Infinity and lone surrogates may stand in fields that
   are not read. At most 512 levels of nesting, and 256 MiB a line (`max_line`).
 - Written lines have json.dumps' spacing: `{"input_ids": [1, 2, 3]}`, `{"text": "..."}`, LF, no byte order mark, and
-  non-ASCII characters as they are.
+  non-ASCII characters as they are. A name that ends in .gz or .zst has them compressed: see `compress`.
 
 The raw index `X.idx` beside `X.jsonl`, which Modalities reads: a pickled list of (offset, length), one a document.
 
@@ -30,75 +30,127 @@ An entry that does not begin a line belongs to another file. Source: the output 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal
 
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
-from tokfmt.core.options import Late
-from tokfmt.formats.jsonl.sniff import sniff
+from tokfmt.core.errors import TokfmtError
+from tokfmt.core.files import names_in, natural_key
+from tokfmt.core.format import Confidence, Probe, titled
+from tokfmt.core.options import Late, option
+from tokfmt.core.protocols import checked
+from tokfmt.formats.jsonl.lines import BOM, FILE_NAME, TextFile, compression_of
 
-if TYPE_CHECKING:  # detection asks every format, and a JSON decoder takes 10 ms to load
-    from tokfmt.core.audit import Audit, Code, Repair
-    from tokfmt.core.inside import Section
-    from tokfmt.formats.jsonl.options import ReadOptions, WriteOptions
-    from tokfmt.formats.jsonl.reader import JsonlReader
-    from tokfmt.formats.jsonl.writer import JsonlWriter
+MAX_LINE = 1 << 28
+"""Longest line read by default: 256 MiB, far above any document, far below the memory of a machine."""
+
+_LINES = re.compile(r".*\.(jsonl|ndjson)(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
+_JSON = re.compile(r".*\.json(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
+_BEGINS = re.compile(rb'\{\s*"')
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read JSON lines."""
+
+    text_field: str = option("text", "where the text is: a name, or a path such as .meta.text or messages.0.content")
+    ids_field: str = option("input_ids", "where the token ids are: a name, or a dotted path")
+    kind: Literal["auto", "text", "ids"] = option("auto", "what records hold; auto: the first record decides")
+    index: Literal["auto", "trust", "none"] = option(
+        "auto", "X.idx beside X.jsonl is read, and must name every line that is JSON; trust: it may leave some out"
+    )
+    max_line: int = option(MAX_LINE, "longest line accepted, in bytes", least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to write JSON lines."""
+
+    text_field: str = option("text", "where the text goes: a name, or a dotted path such as .meta.text")
+    ids_field: str = option("input_ids", "where the token ids go: a name, or a dotted path")
 
 
 class Jsonl:
     """JSON lines."""
 
+    __repr__ = titled
+
     name = "jsonl"
     title = "JSON lines of text or of ids"
-    extensions = (".jsonl",)
+    extensions = (".jsonl", ".jsonl.gz", ".jsonl.zst")
     joins = True
+    streams = True
     carries = "sequences in order, empty ones too; ids up to 2^32-1; with a tokenizer, text"
     cannot = "fields beside the text or the ids, except from jsonl to jsonl"
 
-    read_options = Late("tokfmt.formats.jsonl.options", "ReadOptions")
-    write_options = Late("tokfmt.formats.jsonl.options", "WriteOptions")
+    read_options = ReadOptions
+    write_options = WriteOptions
+    open = Late("tokfmt.formats.jsonl.reader", "JsonlReader")
+    writer = Late("tokfmt.formats.jsonl.writer", "JsonlWriter")
+    check = checked
+    audit = Late("tokfmt.formats.jsonl.check", "findings")
+    codes = Late("tokfmt.formats.jsonl.check", "codes")
+    repairs = Late("tokfmt.formats.jsonl.check", "repairs")
+    sections = Late("tokfmt.formats.jsonl.sections", "sections")
 
     def sniff(self, probe: Probe) -> Confidence | None:
-        return sniff(probe)
+        """How surely a probe is JSON lines: an object in its first line that holds anything."""
+        if probe.is_directory:
+            return Confidence.STRUCTURE if any(FILE_NAME.fullmatch(name) for name in probe.entries) else None
+        named = _LINES.fullmatch(probe.path.name) is not None
+        if not probe.size:
+            return Confidence.STRUCTURE if named else None
+        line, whole = _first_line(probe)
+        if whole and _is_object(line):
+            sure = named or _JSON.fullmatch(probe.path.name) is not None
+            return Confidence.CERTAIN if sure else Confidence.STRUCTURE
+        if not whole and _BEGINS.match(line):
+            return Confidence.STRUCTURE if named else Confidence.PLAUSIBLE
+        return Confidence.NAME if named else None
 
-    def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> JsonlReader:
-        from tokfmt.formats.jsonl.reader import JsonlReader
-
-        return JsonlReader(paths, options, hints)
-
-    def writer(self, path: Path, options: WriteOptions, target: Target) -> JsonlWriter:
-        from tokfmt.formats.jsonl.writer import JsonlWriter
-
-        return JsonlWriter(path, options, target)
-
-    def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
-        from tokfmt.core.audit import Audit
-
-        return self.audit(path, options, Audit())
-
-    def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-        from tokfmt.formats.jsonl.check import findings
-
-        return findings(path, options, how)
-
-    def codes(self) -> Mapping[str, Code]:
-        from tokfmt.formats.jsonl.codes import CODES
-
-        return CODES
-
-    def repairs(self) -> Mapping[str, Repair]:
-        from tokfmt.formats.jsonl.codes import REPAIRS
-
-        return REPAIRS
+    def files(self, path: Path) -> list[Path]:
+        texts = [path]
+        if path.is_dir():
+            names = sorted(filter(FILE_NAME.fullmatch, names_in(path)), key=natural_key)
+            texts = [path / name for name in names]
+        found = []
+        for text in texts:
+            index = text.with_suffix(".idx")
+            found += [text, index] if text.suffix.lower() not in (".gz", ".zst") and index.is_file() else [text]
+        return found
 
     def repaired_with(self, path: Path, options: ReadOptions) -> Mapping[str, object]:  # noqa: ARG002 - lines are copied
         return {}
 
-    def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:
-        from tokfmt.formats.jsonl.sections import sections
 
-        return sections(path, options)
+def _first_line(probe: Probe) -> tuple[bytes, bool]:
+    """The first line that is not empty, as far as the probe shows it, and whether that is all of it."""
+    text, ended = probe.head, len(probe.head) == probe.size
+    if compression_of(probe.head) is not None:
+        text, ended = _decompressed(probe.path)
+    text = text.removeprefix(BOM).lstrip(b" \t\r\n")
+    line, newline, _ = text.partition(b"\n")
+    return line, bool(newline) or ended
+
+
+def _decompressed(path: Path) -> tuple[bytes, bool]:
+    """The first 256 KiB or so of a compressed file, and whether it is all; nothing when it cannot be read."""
+    try:
+        pieces: Iterator[bytes] = TextFile(path).pieces()
+        return next(pieces, b""), next(pieces, None) is None
+    except TokfmtError:
+        return b"", False
+
+
+def _is_object(line: bytes) -> bool:
+    if not line.startswith(b"{"):
+        return False
+    from tokfmt.formats.jsonl.parse import Document, load  # takes 10 ms to import, and every file is sniffed
+
+    document = load(line)
+    return isinstance(document, Document) and isinstance(document.value, dict) and len(document.value) > 0
 
 
 FORMAT = Jsonl()

@@ -1,4 +1,4 @@
-"""What can be wrong with JSON lines: findings TF501 ... TF518; `codes` says what they mean.
+"""What can be wrong with JSON lines: findings TF501 ... TF519, what they mean, and what writing the lines again mends.
 
 Every line of a file of up to 12 MiB is read, else 4 MiB of lines at the start, in the middle and at the end (the first
 12 MiB of compressed text); deep, all.
@@ -7,58 +7,181 @@ Every line of a file of up to 12 MiB is read, else 4 MiB of lines at the start, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from tokfmt.core.audit import Audit
-from tokfmt.core.errors import FormatError, UnsafeError
+from tokfmt.core.errors import FormatError
 from tokfmt.core.format import Finding, Hints
-from tokfmt.formats.jsonl.check_index import IndexAudit
-from tokfmt.formats.jsonl.lines import Lines, border
-from tokfmt.formats.jsonl.options import ReadOptions
-from tokfmt.formats.jsonl.parse import Parsed, Parser
-from tokfmt.formats.jsonl.part import Part
-from tokfmt.formats.jsonl.problems import Fault, IdTooLarge
-from tokfmt.formats.jsonl.reader import JsonlReader
-from tokfmt.formats.jsonl.streams import BOM
+from tokfmt.core.protocols import Audit, Code, Repair
+from tokfmt.formats.jsonl import ReadOptions
+from tokfmt.formats.jsonl.index import IndexAudit, unreadable
+from tokfmt.formats.jsonl.lines import BOM, Lines, border, walk
+from tokfmt.formats.jsonl.parse import Fault, IdTooLarge, Parsed, Parser, shown_path
+from tokfmt.formats.jsonl.reader import JsonlReader, Part
 
-_DROP = Hints(drop=frozenset({"invalid-lines"}))
+_OMIT = "--drop invalid-lines leaves such lines out of a conversion and counts them."
+
+_CODES: Mapping[str, Code] = {
+    "TF501": Code(
+        "a line that is no record",
+        "A line is empty, not JSON, no object, or lacks the field that is read, or holds something else there than a "
+        "text (or a list of ids). Upstream's packers stop at it, or silently drop everything that follows. Correct the "
+        "line, or name the field with --text-field. " + _OMIT,
+    ),
+    "TF502": Code(
+        "cannot be read to its end",
+        "The file is not there, is compressed and damaged or cut, or its disk reports an error. Copy it again.",
+    ),
+    "TF503": Code(
+        "a line that is not UTF-8",
+        "JSON is UTF-8, strictly. Latin-1 or UTF-16 text, a character cut in two, or surrogates encoded one by one. "
+        "iconv converts a whole file. " + _OMIT,
+    ),
+    "TF504": Code(
+        "a lone surrogate",
+        "An escape like \\ud83d without its second half is no character: a text was cut in the middle of an emoji by a "
+        "program that counts in UTF-16. Tokenizers refuse it, or replace it. " + _OMIT,
+    ),
+    "TF505": Code(
+        "nested too deep",
+        "More than 512 levels of brackets make parsers run out of stack. No text dataset needs them. " + _OMIT,
+        unsafe=True,
+    ),
+    "TF506": Code(
+        "a token id of 2^32 or more",
+        "Token datasets hold 32 bits an id at most. The list does not hold token ids, or is damaged.",
+    ),
+    "TF507": Code(
+        "a byte order mark",
+        "The file begins with EF BB BF, as some editors write it. tokfmt skips it; Modalities' index counts it into "
+        "the first line, whose JSON many parsers then refuse. tokfmt check --fix OUT.jsonl writes the lines without "
+        "it.",
+    ),
+    "TF508": Code(
+        "line ends of two kinds",
+        "Some lines end with CR LF, others with LF: files of two systems were joined. Indexes of some versions of "
+        "Modalities count them differently. tokfmt check --fix OUT.jsonl writes LF throughout.",
+    ),
+    "TF509": Code(
+        "empty texts",
+        "A record whose text is empty. Since 2024-06-18 Modalities' packer silently drops its batch and everything "
+        "that follows, and exits with code 0 (earlier versions drop the document, or its batch of ten). Remove such "
+        "lines before you pack with it, and compare packs with --against.",
+    ),
+    "TF510": Code(
+        "a field that occurs twice",
+        "A record has the field that is read more than once. JSON leaves open which counts; tokfmt and Python take the "
+        "last one, others the first.",
+    ),
+    "TF511": Code(
+        "the index cannot be read",
+        "X.idx beside X.jsonl is no pickled list of pairs of integers. tokfmt index writes a new one; "
+        "--from-opt index=none reads all lines without one.",
+    ),
+    "TF512": Code(
+        "entries that begin no line",
+        "Offsets in the index are not where lines begin: the text was changed after the index was made, or it "
+        "belongs to another file. Readers would return pieces of lines. tokfmt index writes a new one.",
+    ),
+    "TF513": Code(
+        "lines without an entry",
+        "The index lists fewer lines than there are, so readers skip the others. Lines that are blank or no JSON may "
+        "be left out. Others are hidden: lines were appended after the index was made, it belongs to another file, or "
+        "it is damaged. tokfmt index writes a new one; --from-opt index=none reads every line, index=trust those it "
+        "names.",
+    ),
+    "TF514": Code(
+        "an index of an older version",
+        "Versions of Modalities counted lengths in characters instead of bytes (2024-02-06 to 2024-12-11), counted the "
+        "last line feed, or left out a last line without one. Today's packer cuts UTF-8 sequences with such an index: "
+        "its reader process dies and packing hangs for ever. Offsets are right in all of them, so tokfmt reads them; "
+        "tokfmt index (or check --fix OUT.jsonl) writes one of today.",
+    ),
+    "TF515": Code(
+        "lengths that fit no version",
+        "Lengths in the index are neither bytes nor characters of their lines. The text was changed without moving "
+        "line borders, or another program wrote the index. One that reaches beyond its line hides those that follow. "
+        "tokfmt index writes a new one.",
+    ),
+    "TF516": Code(
+        "unsafe",
+        "Reading on would take memory without bounds (a line of hundreds of megabytes, or of compressed data that "
+        "inflates to it), or the index, a pickle, would execute something. tokfmt has done none of it. --from-opt "
+        "max_line=BYTES accepts longer lines; never load such an index with pickle.",
+        unsafe=True,
+    ),
+    "TF517": Code(
+        "texts that spell a special token",
+        "A text holds a literal <|endoftext|>. Packers that let the tokenizer parse special tokens make a separator of "
+        "it, in the middle of a document. tokfmt takes it as text, unless --special-tokens parse.",
+    ),
+    "TF518": Code(
+        "an index that is out of order",
+        "An entry of the index begins at or before the one before it: two indexes were joined, or it was shuffled. "
+        "Which order was meant is for you to say; tokfmt index writes one in the order of the lines.",
+    ),
+    "TF519": Code(
+        "blank lines",
+        "Lines of nothing but white space are no documents: tokfmt skips and counts them. Modalities' create_raw_index "
+        "stops at them.",
+    ),
+}
+
+_INDEX = "the index was made anew from the lines"
+_NONE = {"index": "none"}
+
+_REPAIRS: Mapping[str, Repair] = {
+    "TF507": Repair("the byte order mark is gone"),
+    "TF508": Repair("all lines end with LF"),
+    "TF511": Repair(_INDEX, _NONE),
+    "TF512": Repair(_INDEX, _NONE),
+    "TF514": Repair(_INDEX),
+    "TF515": Repair(_INDEX, _NONE),
+    "TF519": Repair("blank lines are gone"),
+}
+
+
+_TOLERANT = Hints(drop=frozenset({"invalid-lines"}))
 
 
 _LOOK = 1 << 22  # bytes
 _SPECIAL = b"<|endoftext|>"
 
 
+def codes() -> Mapping[str, Code]:
+    """See `protocols.Explained`."""
+    return _CODES
+
+
+def repairs() -> Mapping[str, Repair]:
+    """See `protocols.Repairable`."""
+    return _REPAIRS
+
+
 def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     """Every violation found in a file or a directory of lines."""
     try:
-        reader = JsonlReader([path], replace(options, index="none"), _DROP)
+        reader = JsonlReader([path], replace(options, index="none"), _TOLERANT)
     except FormatError as error:
         yield unreadable("TF502", error)
         return
     for part in reader.parts:
         parser = reader.parser(others=True)
-        yield from _Look(part, parser, how, with_index=options.index == "auto").findings(options.max_line)
+        yield from _Look(part, parser, how, index=options.index).findings(options.max_line)
     reader.close()
-
-
-def unreadable(code: str, error: FormatError) -> Finding:
-    """An error as a line of a check; what is unsafe has a code of its own."""
-    code = "TF516" if isinstance(error, UnsafeError) else code
-    return Finding(code, "error", error.path, error.what, error.remedy or "", error.offset)
 
 
 class _Look:
     """One pass over one file, or over parts of it."""
 
-    def __init__(self, part: Part, parser: Parser, how: Audit, *, with_index: bool) -> None:
+    def __init__(self, part: Part, parser: Parser, how: Audit, *, index: str) -> None:
         self.part, self.parser, self.how, self.path = part, parser, how, str(part.text.path)
-        self.audit = IndexAudit(part.text) if with_index else None
-        self.lines = self.returns = self.unended = self.empty = self.special = 0
-        self.first_empty = self.first_special = ""
+        self.audit = IndexAudit(part.text, trusted=index == "trust") if index != "none" else None
+        self.lines = self.returns = self.unended = self.empty = self.special = self.blank = 0
+        self.first_empty = self.first_special = self.first_blank = ""
         self.from_start = self.whole = True
 
     def findings(self, longest: int) -> Iterator[Finding]:
@@ -82,10 +205,10 @@ class _Look:
         """All lines, or those at the start, in the middle and at the end of a large file."""
         text = self.part.text
         if self.how.deep or (text.compression is None and text.size <= 3 * _LOOK):
-            yield from self.part.lines(0, None)
+            yield from walk(text, 0, None, longest)
             return
         if text.compression is not None:
-            for lines in self.part.lines(0, None):
+            for lines in walk(text, 0, None, longest):
                 yield lines
                 if lines.offset > 3 * _LOOK:
                     self.whole = False
@@ -94,7 +217,7 @@ class _Look:
         self.whole = False
         for at in (0, text.size // 2, text.size - _LOOK):
             self.from_start = not at
-            yield from self.part.lines(border(text, at, longest), border(text, at + _LOOK, longest))
+            yield from walk(text, border(text, at, longest), border(text, at + _LOOK, longest), longest)
 
     def _named(self, lines: Lines, index: int) -> str:
         """A line in words: by number where all lines before it were counted."""
@@ -104,20 +227,24 @@ class _Look:
 
     def _records(self, lines: Lines, parsed: Parsed) -> Iterator[Finding]:
         for index, problem in parsed.problems:
+            if isinstance(problem, Fault) and problem.code == "TF519":
+                self.first_blank = self.first_blank or self._named(lines, index)
+                self.blank += 1
+                continue
             named, offset = self._named(lines, index), lines.offset + int(lines.starts[index])
             if isinstance(problem, Fault):
-                found = f": found {problem.found}" if problem.found else ""
-                message = f"{named} {problem.what}{found}"
-                yield Finding(problem.code, "error", self.path, message, problem.remedy, offset + problem.at)
+                yield Finding(
+                    problem.code, "error", self.path, f"{named} {problem.words}", problem.remedy, offset + problem.at
+                )
             elif isinstance(problem, IdTooLarge):
                 message = f"{named} has the token id {problem.token:,}; the largest possible is 4,294,967,295"
                 yield Finding("TF506", "error", self.path, message, "Correct it", offset)
         self._count(lines, parsed)
-        name = f'"{self.parser.path[-1]}"'.encode()
+        name = json.dumps(self.parser.path[-1], ensure_ascii=False).encode()
         if lines.data.count(name) > len(lines):
             for index, line in enumerate(lines.tolist()):
                 if line.count(name) > 1 and _repeats(line, self.parser.path):
-                    message = f'{self._named(lines, index)} has the field "{".".join(self.parser.path)}" twice'
+                    message = f'{self._named(lines, index)} has the field "{shown_path(self.parser.path)}" twice'
                     offset = lines.offset + int(lines.starts[index])
                     yield Finding("TF510", "warning", self.path, message, "The last one is read", offset)
 
@@ -156,6 +283,10 @@ class _Look:
             message = f"{count} (first: {self.first_empty})"
             remedy = "Modalities' packer drops everything after an empty text; remove these lines for it"
             yield Finding("TF509", "warning", self.path, message, remedy if self.parser.kind == "text" else "")
+        if self.blank:
+            count = f"{self.blank:,} lines are blank" if self.blank > 1 else "1 line is blank"
+            message = f"{count} (first: {self.first_blank}): no documents"
+            yield Finding("TF519", "info", self.path, message, "Modalities' index stops at them; remove them for it")
         if self.special:
             count = f"{self.special:,} lines spell" if self.special > 1 else "1 line spells"
             message = f"{count} the special token {_SPECIAL.decode()} (first: {self.first_special})"

@@ -15,17 +15,90 @@ from __future__ import annotations
 import json
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import UnsafeError
-from tokfmt.formats.jsonl.lines import Lines
-from tokfmt.formats.jsonl.problems import DROP, LARGEST_ID, Fault, IdTooLarge, OtherFields, Problem
+from tokfmt.core.errors import (
+    CorruptError,
+    FormatError,
+    Loss,
+    LossyConversionError,
+    OptionError,
+    TokenRangeError,
+    TokfmtError,
+    UnsafeError,
+)
+from tokfmt.formats.jsonl.lines import BOM, Lines, TextFile, line_number
+
+LARGEST_ID = (1 << 32) - 1
+DROP = "--drop invalid-lines leaves such lines out"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a line is no record.
+
+    Attributes:
+        what: In words that follow "line 3".
+        at: Byte in the line.
+        found, remedy: As in FormatError.
+        kind: The error to raise.
+        code: Of the finding; see `check`.
+    """
+
+    what: str
+    at: int = 0
+    found: str | None = None
+    remedy: str = f"Correct it; {DROP}"
+    kind: type[FormatError] = CorruptError
+    code: str = "TF501"
+
+    @property
+    def words(self) -> str:
+        """What is wrong, and what was found."""
+        return self.what + (f": found {self.found}" if self.found else "")
+
+
+@dataclass(frozen=True, slots=True)
+class OtherFields:
+    """A record that holds more than the field that is read."""
+
+    field: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IdTooLarge:
+    """A record with an id that no token dataset holds; `position` in the record."""
+
+    token: int
+    position: int
+
+
+Problem = Fault | OtherFields | IdTooLarge
+
+
+def line_error(text: TextFile, offset: int, problem: Problem) -> TokfmtError:
+    """The error for the line that begins at byte `offset`. Counts the lines before it."""
+    number = line_number(text, offset)
+    if isinstance(problem, OtherFields):
+        names = ", ".join(f'"{name}"' for name in problem.names)
+        return LossyConversionError(
+            str(text.path), [Loss("fields", f'fields beside "{problem.field}" in line {number:,} ({names})')]
+        )
+    if isinstance(problem, IdTooLarge):
+        return TokenRangeError(f"{text.path}: line {number:,}", problem.token, LARGEST_ID, problem.position)
+    where = " of the decompressed text" if text.compression else ""
+    return problem.kind(
+        text.path, f"line {number:,}{where} {problem.what}",
+        offset=offset + problem.at, found=problem.found, remedy=problem.remedy,
+    )  # fmt: skip
+
 
 DEEPEST = 512
 """Levels of lists and objects in one another."""
@@ -35,8 +108,10 @@ Kind = Literal["text", "ids"]
 
 # possessive, and a string need not end: linear in any text
 _BRACKETS = re.compile(rb'"(?:[^"\\]+|\\.)*+"?|([\[{])|[\]}]', re.DOTALL)
+_UNFIT = re.compile(r'["\\\x00-\x1f]')  # in names that msgspec takes for no field
 _NOT_ASCII = np.uint64(0x8080808080808080)
 _BEYOND = 1 << 80  # stands for any integer of more digits than an id can have
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _REFUSED = (msgspec.DecodeError, ValueError, RecursionError)
 
 
@@ -79,6 +154,10 @@ class Parser:
     _value: Callable[[Any], Any] = field(init=False)
 
     def __post_init__(self) -> None:
+        if any(key.isdecimal() or _UNFIT.search(key) for key in self.path):
+            object.__setattr__(self, "_decoder", msgspec.json.Decoder())
+            object.__setattr__(self, "_value", self._walk)
+            return
         value: Any = str if self.kind == "text" else list[Annotated[int, msgspec.Meta(ge=0, le=LARGEST_ID)]]
         for key in reversed(self.path):
             value = msgspec.defstruct(
@@ -87,11 +166,36 @@ class Parser:
         object.__setattr__(self, "_decoder", msgspec.json.Decoder(value))
         object.__setattr__(self, "_value", operator.attrgetter(".".join(["value"] * len(self.path))))
 
+    def _walk(self, document: object) -> Value:
+        """What stands at a path with elements of lists in it, or names that no field of a class can have.
+
+        Raises:
+            ValueError: Nothing, or something else than is looked for.
+        """
+        for key in self.path:
+            if not self.others and isinstance(document, (dict, list)) and len(document) > 1:
+                raise ValueError
+            document = step(document, key)
+        good = isinstance(document, str) if self.kind == "text" else isinstance(document, list) and all(
+            type(token) is int and 0 <= token <= LARGEST_ID for token in document
+        )  # fmt: skip
+        if not good:
+            raise ValueError
+        return cast("Value", document)
+
+    def at_once(self, lines: Lines) -> Parsed | None:
+        """The records of lines that are all in order; None when that is not sure."""
+        records = self._at_once(lines)
+        try:
+            return None if records is None else Parsed(list(map(self._value, records)), None, [])
+        except ValueError:
+            return None
+
     def __call__(self, lines: Lines) -> Parsed:
         """The records of a chunk of lines."""
-        records = self._at_once(lines)
-        if records is not None:
-            return Parsed(list(map(self._value, records)), None, [])
+        parsed = self.at_once(lines)
+        if parsed is not None:
+            return parsed
         values, kept, problems = [], [], []
         for index, line in enumerate(lines.tolist()):
             value = self.one(line)
@@ -129,22 +233,37 @@ class Parser:
 
     def _extract(self, document: object) -> Value | Problem:
         others: list[str] = []
-        name = ".".join(self.path)
+        name = shown_path(self.path)
         for depth, key in enumerate(self.path):
-            if not isinstance(document, dict):
-                where = f'field "{".".join(self.path[:depth])}"' if depth else "the line"
+            if not isinstance(document, dict) and not (depth and key.isdecimal() and isinstance(document, list)):
+                where = f'field "{shown_path(self.path[:depth])}"' if depth else "the line"
                 return Fault(f"is no record: {where} is not a JSON object", found=kind_of(document))
-            if key not in document:
+            names = list(document) if isinstance(document, dict) else list(map(str, range(len(document))))
+            if key not in names:
                 remedy = f"--{self.kind}-field NAME reads another one; {DROP}"
                 if self.kind == "ids":
                     remedy = f"--from-opt ids_field=NAME reads another one; {DROP}"
-                return Fault(f'has no field "{name}"', found=_fields_of(document, self.path[:depth]), remedy=remedy)
-            others += [".".join((*self.path[:depth], other)) for other in document if other != key]
-            document = document[key]
+                return Fault(f'has no field "{name}"', found=_fields_of(names, self.path[:depth]), remedy=remedy)
+            others += [shown_path((*self.path[:depth], other)) for other in names if other != key]
+            document = step(document, key)
         value = self._checked(document, name)
         return (
             OtherFields(name, tuple(others)) if others and not self.others and isinstance(value, (str, list)) else value
         )
+
+    def names(self, line: bytes) -> list[str]:
+        """The other fields of a record, dotted."""
+        found, value = list[str](), msgspec.Raw(line)
+        for depth, key in enumerate(self.path):
+            try:
+                fields: dict[str, Any] = _FIELDS.decode(value)
+            except (msgspec.DecodeError, UnicodeDecodeError):  # NaN, lone surrogates, a list
+                loaded = json.loads(bytes(value))
+                fields = loaded if isinstance(loaded, dict) else {str(k): item for k, item in enumerate(loaded)}
+                fields[key] = json.dumps(fields[key]).encode()
+            found += [shown_path((*self.path[:depth], other)) for other in fields if other != key]
+            value = fields[key]
+        return found
 
     def _checked(self, value: object, name: str) -> Value | Problem:
         if self.kind == "ids":
@@ -190,7 +309,7 @@ def load(line: bytes) -> Document | Fault:
         found = f"byte 0x{line[error.start]:02x}"
         return Fault("is not UTF-8", error.start, found=found, remedy=_encoding_remedy(line), code="TF503")
     if not text.strip(" \t\r\n"):
-        return Fault("holds only white space" if text else "is empty", remedy=f"Remove it; {DROP}")
+        return Fault("holds only white space" if text else "is empty", remedy=f"Remove it; {DROP}", code="TF519")
     if depth_of(line) > DEEPEST:
         return Fault(
             f"is nested more than {DEEPEST} levels deep", kind=UnsafeError, remedy=f"Flatten it; {DROP}", code="TF505"
@@ -306,9 +425,112 @@ def kind_of(value: object) -> str:
     return "an object" if isinstance(value, dict) else "a number"
 
 
-def _fields_of(document: dict[str, object], path: tuple[str, ...]) -> str:
-    names = [f'"{".".join((*path, name))}"' for name in document]
+def step(document: object, key: str) -> object:
+    """What stands under a key of an object, or, when the key is a number, in that place of a list.
+
+    Raises:
+        ValueError: Nothing.
+    """
+    if isinstance(document, dict) and key in document:
+        return document[key]
+    if isinstance(document, list) and key.isdecimal() and int(key) < len(document):
+        return document[int(key)]
+    raise ValueError(key)
+
+
+def _fields_of(fields: Sequence[str], path: tuple[str, ...]) -> str:
+    names = [f'"{shown_path((*path, name))}"' for name in fields]
     if not names:
         return "no field at all"
     shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     return f"the field{'s' if len(names) > 1 else ''} {shown}"
+
+
+_DIGITS = 4300  # what Python converts at most
+_LONG_NUMBER = b"0" * (_DIGITS + 1)
+_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
+_NO_JSON = (msgspec.DecodeError, RecursionError)
+
+
+class Validator:
+    """Finds the lines that are not JSON, as Python's json sees it: what decides which lines a raw index has.
+
+    NaN, Infinity, lone surrogate escapes, duplicate keys, a byte order mark, and values that are no objects are all
+    fine; a number of more than 4,300 digits is not. Two things differ: bytes are strict UTF-8, and nesting ends at 512
+    levels.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = msgspec.json.Decoder(msgspec.Raw)  # looks at syntax, makes no objects
+
+    def faults(self, lines: Lines) -> list[tuple[int, Fault]]:
+        """Index of each line that is not JSON, and why."""
+        if self._all_fine(lines):
+            return []
+        found = ((index, self.fault(line)) for index, line in enumerate(lines.tolist()))
+        return [(index, fault) for index, fault in found if fault is not None]
+
+    def _all_fine(self, lines: Lines) -> bool:
+        if not lines.braced():
+            return False
+        text = lines.joined()
+        longest = int((lines.ends - lines.starts).max())
+        if not skippable(lines) or (longest > _DIGITS and _has_long_number(bytes(text))):
+            return False
+        try:
+            return len(self._decoder.decode_lines(text)) == len(lines)
+        except _NO_JSON:
+            return False
+
+    def fault(self, line: bytes) -> Fault | None:
+        """Why a line is not JSON; None when it is."""
+        long_number = len(line) > _DIGITS and _has_long_number(line)
+        if not long_number and skippable_line(line):
+            try:
+                self._decoder.decode(line)
+            except _NO_JSON:
+                pass
+            else:
+                return None
+        loaded = load(line.removeprefix(BOM))
+        if isinstance(loaded, Fault):
+            return loaded
+        return _number_fault(line) if long_number else None
+
+
+def _has_long_number(text: bytes) -> bool:
+    return _LONG_NUMBER in text.translate(_TO_ZERO)
+
+
+def _number_fault(line: bytes) -> Fault | None:
+    try:
+        json.loads(line)
+    except ValueError:
+        return Fault(f"holds a number of more than {_DIGITS:,} digits")
+    return None
+
+
+_KEY = re.compile(r"\.((?:[^.\\]|\\[.\\])*)", re.DOTALL)
+
+
+def dotted(path: str, name: str) -> tuple[str, ...]:
+    """The keys of a dotted path; a leading dot, as jq writes it, is accepted: `.meta.text` is ("meta", "text").
+
+    A backslash takes the dot after it as it is: `data\\.text` is ("data.text",); a backslash is written twice. A number
+    is an element of a list where a list is: `messages.0.content`.
+
+    Raises:
+        OptionError: A key is empty, or a backslash stands before something else. `name` is the option's.
+    """
+    keys = tuple(_KEY.findall(f".{path.removeprefix('.')}"))
+    if ".".join(keys) != path.removeprefix(".") or not all(keys):
+        raise OptionError(
+            f"jsonl option {name}: {path!r} is not a field; write it like text, .meta.text, or data\\.text for a name "
+            "with a dot", name=name,
+        )  # fmt: skip
+    return tuple(re.sub(r"\\(.)", r"\1", key) for key in keys)
+
+
+def shown_path(keys: Iterable[str]) -> str:
+    """The dotted path of keys, as `dotted` takes it."""
+    return ".".join(re.sub(r"([\\.])", r"\\\1", key) for key in keys)

@@ -4,25 +4,179 @@ from __future__ import annotations
 
 import itertools
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from tokfmt.core.axis import check_interval, frozen
-from tokfmt.core.errors import FormatError, TokfmtError
+from tokfmt.core.axis import check_interval
+from tokfmt.core.errors import FormatError, SourceChangedError, TokfmtError
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Hints
-from tokfmt.core.inside import Place
+from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Ragged, offsets_of
-from tokfmt.core.records import Block, RecordBatch, RecordInfo
-from tokfmt.formats.jsonl.lines import Lines, border
-from tokfmt.formats.jsonl.options import ReadOptions, dotted
-from tokfmt.formats.jsonl.parse import Document, Kind, Parsed, Parser, load
-from tokfmt.formats.jsonl.part import Part
-from tokfmt.formats.jsonl.places import record_at, record_place
-from tokfmt.formats.jsonl.problems import Fault, Problem, line_error
-from tokfmt.formats.jsonl.streams import FILE_NAME
+from tokfmt.core.records import Aside, Block, RecordBatch, RecordInfo, Spot
+from tokfmt.formats.jsonl import ReadOptions
+from tokfmt.formats.jsonl.index import load_index, misplaced
+from tokfmt.formats.jsonl.lines import FILE_NAME, Lines, Positions, TextFile, border, line_number, walk
+from tokfmt.formats.jsonl.parse import (
+    Document,
+    Fault,
+    Kind,
+    Parsed,
+    Parser,
+    Problem,
+    dotted,
+    line_error,
+    load,
+    shown_path,
+    step,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """How many records lie where: 16 bytes for each 256 KiB of text.
+
+    Attributes:
+        offsets: int64[pieces + 1], where consecutive pieces of whole lines begin, and the end.
+        firsts: int64[pieces + 1], number of each piece's first record, and the number of all records.
+        whole: They are all pieces of the file, not only the first.
+    """
+
+    offsets: Positions
+    firsts: Positions
+    whole: bool = False
+
+    @property
+    def records(self) -> int:
+        """Records in the file."""
+        return int(self.firsts[-1])
+
+
+class Part:
+    """One file of a dataset: its lines, those its index names, and where its records are."""
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        self.text = TextFile(path)
+        self.index = None if options.index == "none" else load_index(self.text, trusted=options.index == "trust")
+        self._longest = options.max_line
+        self._census: Census | None = None
+
+    def lines(self, start: int, stop: int | None) -> Iterator[Lines]:
+        """The lines between two line borders, about 256 KiB at a time: those the index names, or all but blank ones."""
+        for lines in walk(self.text, start, stop, self._longest):
+            yield lines.without_blank() if self.index is None else self.index.documents(lines)
+
+    def census(self, valid: Parser | None, most: int | None = None) -> Census:
+        """Count the records: all lines, or those that `valid` accepts (always the same for one reader).
+
+        Args:
+            valid: What accepts them, or None.
+            most: So many are enough; None for all.
+        """
+        known = self._census or Census(np.zeros(1, np.int64), np.zeros(1, np.int64))
+        enough = known.whole or (most is not None and known.records >= most)
+        if not enough and self.text.compression is not None:  # begins anew
+            known = Census(np.zeros(1, np.int64), np.zeros(1, np.int64))
+        if not enough:
+            offsets, counts = [int(known.offsets[-1])], [known.records]
+            whole, found = True, known.records
+            for lines in self.lines(offsets[0], None):
+                offsets.append(lines.offset + len(lines.data))
+                counts.append(len(lines) if valid is None else len(valid(lines).values))
+                found += counts[-1]
+                if most is not None and found >= most:
+                    whole = self.text.compression is None and offsets[-1] >= self.text.size
+                    break
+            known = Census(
+                np.concatenate((known.offsets, np.asarray(offsets[1:], np.int64))),
+                np.concatenate((known.firsts, np.cumsum(counts, dtype=np.int64)[1:])),
+                whole,
+            )
+            self._census = known
+        return known
+
+    def records(self, valid: Parser | None, most: int | None = None) -> int:
+        """Number of records; the index knows it without a look at the text, unless some may be left out.
+
+        With `most`, at least so many if there are as many, and then perhaps not all.
+        """
+        if self.index is not None and valid is None:
+            return len(self.index.offsets)
+        return self.census(valid, most).records
+
+    def span(self, first: int, last: int, valid: Parser | None) -> tuple[int, int]:
+        """Where record `first` begins, and where the line after record `last - 1` does, in a plain file."""
+        if self.index is not None and valid is None:
+            entries = self.index.offsets
+            begins = [int(entries[entry]) for entry in (first, last) if entry < len(entries)]
+            for entry, offset in zip((first, last), begins, strict=False):
+                if error := misplaced(self.index.path, self.text, entry, offset):
+                    raise error
+            return begins[0], begins[1] if last < len(entries) else self.text.size
+        return self._line(first, valid)[0], self._line(last - 1, valid)[1]
+
+    def _line(self, record: int, valid: Parser | None) -> tuple[int, int]:
+        """Where the line of a record begins, and where the next line does."""
+        census = self.census(valid, record + 1)
+        piece = int(np.searchsorted(census.firsts, record, side="right")) - 1
+        at = record - int(census.firsts[piece])
+        for lines in self.lines(int(census.offsets[piece]), int(census.offsets[piece + 1])):
+            kept = None if valid is None else valid(lines).kept
+            count = len(lines) if kept is None else len(kept)
+            if at < count:
+                index = at if kept is None else kept[at]
+                start = lines.data.rfind(b"\n", 0, int(lines.starts[index])) + 1  # before a byte order mark, too
+                stop = lines.data.find(b"\n", int(lines.ends[index])) + 1 or len(lines.data)
+                return lines.offset + start, lines.offset + stop
+            at -= count
+        raise IndexError(f"record {record}")
+
+    def place(self, record: int, valid: Parser | None) -> Place:
+        """The line of a record; `valid` as in `records`."""
+        text = self.text
+        if text.compression is not None:
+            return Place(text.path, 0, None, f"record {record:,} of the decompressed text")
+        start, _ = self.span(record, record + 1, valid)
+        stop = border(text, start + 1, self._longest)
+        tail = text.file.read(max(start, stop - 2), stop - max(start, stop - 2))
+        return Place(text.path, start, stop - start - (len(tail) - len(tail.rstrip(b"\r\n"))))
+
+    def record_at(self, offset: int, valid: Parser | None) -> int | None:
+        """The record whose line holds a byte; None of compressed text."""
+        if self.text.compression is not None or not 0 <= offset < self.text.size:
+            return None
+        if self.index is not None and valid is None:
+            record = int(np.searchsorted(self.index.offsets, offset, side="right")) - 1
+            if record < 0 or offset >= border(self.text, int(self.index.offsets[record]) + 1, self._longest):
+                return None
+            return record
+        return self._by_census(offset, valid)
+
+    def _by_census(self, offset: int, valid: Parser | None) -> int | None:
+        census = self.census(valid)
+        piece = int(np.searchsorted(census.offsets, offset, side="right")) - 1
+        record = int(census.firsts[piece])
+        for lines in self.lines(int(census.offsets[piece]), int(census.offsets[piece + 1])):
+            stop = lines.offset + len(lines.data)
+            if offset < stop:
+                starts = lines.starts + lines.offset
+                if not lines.offset:
+                    starts[:1] = 0  # before a byte order mark
+                line = int(np.searchsorted(starts, offset, side="right")) - 1
+                end = lines.data.find(b"\n", int(lines.ends[line])) + 1 or len(lines.data)
+                if line < 0 or offset >= lines.offset + end:
+                    return None
+                kept = None if valid is None else valid(lines).kept
+                if kept is None:
+                    return record + line
+                return record + kept.index(line) if line in kept else None
+            record += len(lines) if valid is None else len(valid(lines).values)
+        return None
+
 
 _BOTH = 'records have both "{1}" and "{0}": read as ids; --from-opt kind=text reads "{0}"'
 
@@ -34,7 +188,7 @@ class JsonlReader:
     """
 
     def __init__(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> None:
-        self.options, self.drop = options, hints.drop
+        self.options, self.drop, self.collect = options, hints.drop, hints.collect
         self._keys = {"text": dotted(options.text_field, "text_field"), "ids": dotted(options.ids_field, "ids_field")}
         self.parts = [Part(path, options) for path in files_of(paths)]
         kind, inferred = self._kind() if options.kind == "auto" else (options.kind, ())
@@ -52,9 +206,8 @@ class JsonlReader:
             random_access=plain,
             inferred=inferred,
             notes=tuple(notes),
-            extras=frozen(
-                files=len(self.parts), field=".".join(self._keys[self.kind]), indexes=[i.path.name for i in indexes]
-            ),
+            field=shown_path(self._keys[self.kind]),
+            extras={"files": len(self.parts), "indexes": [index.path.name for index in indexes]},
         )
         self._counts: list[int] | None = None
 
@@ -67,17 +220,24 @@ class JsonlReader:
         nothing: Kind = "ids"
         parser = Parser("text", self._keys["text"], others=True)
         for lines in itertools.chain.from_iterable(part.lines(0, None) for part in self.parts):
+            faults: list[TokfmtError] = []
             for index, line in enumerate(lines.tolist()):
                 ids, text = _at(load(line), self._keys["ids"]), parser.one(line)
                 if isinstance(ids, list) and all(type(token) is int for token in ids):
-                    return "ids", (_BOTH.format(*map(".".join, self._keys.values())),) if isinstance(text, str) else ()
+                    return "ids", (_BOTH.format(*map(shown_path, self._keys.values())),) if isinstance(
+                        text, str
+                    ) else ()
                 if isinstance(text, str):
                     return "text", ()
                 if ids is not None:
                     return "ids", ()
-                if "invalid-lines" not in self.drop and isinstance(text, Fault):
-                    raise _error(lines, index, text)
+                if "invalid-lines" not in self.drop and isinstance(text, Fault) and not faults:
+                    faults.append(_error(lines, index, text))
+                    if not self.collect:
+                        break
                 nothing = "text"
+            if faults:  # none of a quarter of a megabyte is a record
+                raise faults[0]
         return nothing, ()
 
     def parser(self, *, others: bool) -> Parser:
@@ -88,6 +248,15 @@ class JsonlReader:
 
     def count(self) -> int:
         return sum(self._counted())
+
+    def reach(self, last: int) -> int:
+        """How many records there are, counted no farther than to record `last`."""
+        found = 0
+        for part in self.parts:
+            found += part.records(self._valid(), last - found)
+            if found >= last:
+                break
+        return min(found, last)
 
     def _counted(self) -> list[int]:
         """Records of each file."""
@@ -102,14 +271,18 @@ class JsonlReader:
     def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
         if first == 0 and last is None:
             return [block for number in range(len(self.parts)) for block in self._cut(number, size)]
-        firsts = offsets_of(self._counted()).tolist()
-        last = firsts[-1] if last is None else last
-        check_interval(first, last, firsts[-1], "records")
+        last = self.count() if last is None else last
         found: list[Block] = []
-        for number, (a, b) in enumerate(itertools.pairwise(firsts)):
-            low, high = max(first, a), min(last, b)
+        base = 0
+        for number, part in enumerate(self.parts):
+            records = part.records(self._valid(), last - base)
+            low, high = max(first, base), min(last, base + records)
             if low < high:
-                found += self._cut_some(number, size, a, (low, high))
+                found += self._cut_some(number, size, base, (low, high))
+            base += records
+            if base >= last:
+                break
+        check_interval(first, last, base, "records")
         return found
 
     def _cut(self, number: int, size: int) -> Iterator[Block]:
@@ -135,47 +308,57 @@ class JsonlReader:
     # records
 
     def texts(self, block: Block) -> Iterator[RecordBatch]:
-        for lines, parsed, invalid in self._parsed(block, others="fields" in self.drop):
+        for lines, parsed, aside in self._parsed(block, others="fields" in self.drop and not self.collect):
             del lines
-            yield RecordBatch(texts=parsed.values, invalid=invalid)
+            yield RecordBatch(texts=parsed.values, aside=aside)
 
     def ids(self, block: Block) -> Iterator[RecordBatch]:
-        for lines, parsed, invalid in self._parsed(block, others="fields" in self.drop):
+        for lines, parsed, aside in self._parsed(block, others="fields" in self.drop and not self.collect):
             del lines
             tokens = array("I")  # four times as fast as numpy.fromiter
             for ids in parsed.values:
                 tokens.fromlist(ids)
             ragged = Ragged(np.asarray(tokens, np.uint32), offsets_of([len(ids) for ids in parsed.values]))
-            yield RecordBatch(ragged=ragged, invalid=invalid)
+            yield RecordBatch(ragged=ragged, aside=aside)
 
     def lines(self, block: Block) -> Iterator[RecordBatch]:
-        for lines, parsed, invalid in self._parsed(block, others=True):
+        for lines, parsed, aside in self._parsed(block, others=True):
             kept = lines if parsed.kept is None else lines.take(np.asarray(parsed.kept, np.int64))
-            yield RecordBatch(lines=kept.tolist(), invalid=invalid)
+            yield RecordBatch(lines=kept.tolist(), aside=aside)
 
-    def _parsed(self, block: Block, *, others: bool) -> Iterator[tuple[Lines, Parsed, int]]:
-        part, parser = self.parts[block.file], self.parser(others=others)
-        skip, take = self._window(block)
+    def _parsed(self, block: Block, *, others: bool) -> Iterator[tuple[Lines, Parsed, Aside]]:
+        part, (skip, take) = self.parts[block.file], self._window(block)
+        counted = self.collect and not others
+        parser, strict = self.parser(others=others or counted), self.parser(others=False)
         for lines in part.lines(block.start, None if part.text.compression else block.stop):
-            parsed = parser(lines)
+            plain = strict.at_once(lines) if counted else None
+            parsed = parser(lines) if plain is None else plain
             self._raise(lines, parsed)
             count = len(parsed.values)
             first, last = min(skip, count), count if take < 0 else min(count, skip + take)
-            yield lines, parsed if last - first == count else parsed.some(first, last, len(lines)), len(parsed.problems)
+            wanted = parsed if last - first == count else parsed.some(first, last, len(lines))
+            aside = self._invalid(block.file, lines, parsed)
+            yield lines, wanted, aside + _fields(block.file, lines, wanted, strict) if counted and not plain else aside
             skip -= first
             take = take if take < 0 else take - (last - first)
             if take == 0:
                 return
 
+    def _invalid(self, file: int, lines: Lines, parsed: Parsed) -> Aside:
+        if not parsed.problems:
+            return Aside(blank=lines.blank) if lines.blank else Aside()
+        spots = tuple((file, lines.offset + int(lines.starts[index])) for index, _ in parsed.problems[:5])
+        return Aside(len(parsed.problems), spots, blank=lines.blank)
+
     def _window(self, block: Block) -> tuple[int, int]:
         """Records to leave out at the start of a block, and how many to take then (-1: all)."""
         if block.records < 0:
             return 0, -1
-        return block.first - sum(self._counted()[: block.file]), block.records
+        return block.first - sum(part.records(self._valid()) for part in self.parts[: block.file]), block.records
 
     def _raise(self, lines: Lines, parsed: Parsed) -> None:
         for index, problem in parsed.problems:
-            if "invalid-lines" not in self.drop or not isinstance(problem, Fault):
+            if not (self.collect or "invalid-lines" in self.drop) or not isinstance(problem, Fault):
                 raise _error(lines, index, problem)
 
     def record(self, index: int) -> str | list[int]:
@@ -186,16 +369,33 @@ class JsonlReader:
                 return value
         raise IndexError(f"record {index}")
 
+    def trouble(self, spot: Spot) -> TokfmtError:
+        part, parser = self.parts[spot[0]], self.parser(others=True)
+        for lines in part.lines(0 if part.text.compression else spot[1], None):
+            index = int(np.searchsorted(lines.starts, spot[1] - lines.offset))
+            if index < len(lines):
+                problem = parser.one(lines[index])
+                if isinstance(problem, (str, list)):
+                    break
+                return _error(lines, index, problem)
+        return SourceChangedError(
+            part.text.path, "changed while it was being read", remedy="Run again when it is still"
+        )
+
+    def line(self, spot: Spot) -> tuple[Path, int]:
+        text = self.parts[spot[0]].text
+        return text.path, line_number(text, spot[1])
+
     def record_place(self, index: int) -> Place:
         firsts = offsets_of(self._counted())
         check_interval(index, index + 1, int(firsts[-1]), "records")
         number = int(np.searchsorted(firsts, index, side="right")) - 1
-        return record_place(self.parts[number], index - int(firsts[number]), self._valid(), self.options.max_line)
+        return self.parts[number].place(index - int(firsts[number]), self._valid())
 
     def record_at(self, path: Path, offset: int) -> int | None:
         for number, part in enumerate(self.parts):
             if part.text.path == path:
-                found = record_at(part, offset, self._valid(), self.options.max_line)
+                found = part.record_at(offset, self._valid())
                 return None if found is None else found + sum(self._counted()[:number])
         return None
 
@@ -207,9 +407,24 @@ class JsonlReader:
 def _at(document: Document | Fault, keys: tuple[str, ...]) -> object:
     """What stands at a dotted path of a line; None when nothing does."""
     value = document.value if isinstance(document, Document) else None
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
+    try:
+        for key in keys:
+            value = step(value, key)
+    except ValueError:
+        return None
     return value
+
+
+def _fields(file: int, lines: Lines, parsed: Parsed, parser: Parser) -> Aside:
+    """The fields beside the one that is read, of the records among some lines."""
+    counts, others, first = Counter[str](), 0, None
+    for index in range(len(lines)) if parsed.kept is None else parsed.kept:
+        names = parser.names(lines[index])
+        if names:
+            counts.update(names)
+            others += 1
+            first = first or (file, lines.offset + int(lines.starts[index]))
+    return Aside(others=others, first=first, fields=dict(counts))
 
 
 def _error(lines: Lines, index: int, problem: Problem) -> TokfmtError:

@@ -12,15 +12,13 @@ import numpy as np
 from tokfmt.core.errors import FormatError
 from tokfmt.core.files import File
 from tokfmt.core.format import Hints
-from tokfmt.core.inside import Field, Section, Target
+from tokfmt.core.protocols import Field, Pointer, Section
 from tokfmt.core.sections import Part, broken, shown
-from tokfmt.formats.jsonl.lines import Lines, lines_of, walk
-from tokfmt.formats.jsonl.options import ReadOptions
-from tokfmt.formats.jsonl.parse import Parser
-from tokfmt.formats.jsonl.problems import Fault, Problem
-from tokfmt.formats.jsonl.raw_index import has_index, index_path
+from tokfmt.formats.jsonl import ReadOptions
+from tokfmt.formats.jsonl.index import has_index, index_path, misplaced, out_of_order
+from tokfmt.formats.jsonl.lines import BOM, Lines, TextFile, lines_of, walk
+from tokfmt.formats.jsonl.parse import Fault, Parser, Problem
 from tokfmt.formats.jsonl.reader import JsonlReader, files_of
-from tokfmt.formats.jsonl.streams import BOM, TextFile
 from tokfmt.formats.pickled_index import EntryTable, start_fields
 
 _READ = 1 << 20  # bytes of a line that are looked at to compare its length with an index entry
@@ -42,7 +40,7 @@ def _of_file(path: Path, options: ReadOptions) -> Iterator[Part]:
     yield Part(f"start of {name}", path, lambda: _start(path))
     yield Part(f"lines of {name}", path, lambda: _Lines(path, options))
     try:
-        indexed = options.index == "auto" and has_index(TextFile(path))
+        indexed = options.index != "none" and has_index(TextFile(path))
     except FormatError:
         return
     if indexed:
@@ -151,6 +149,8 @@ class _Lines:
     def _said(self, line: bytes) -> tuple[str, bool]:
         if self.parser is None:
             return "", False
+        if not line.strip():
+            return "blank: no document", False
         value = self.parser.one(line)
         if isinstance(value, str):
             return f"text of {len(value):,} characters", False
@@ -159,7 +159,7 @@ class _Lines:
 
 def _fault(problem: Problem) -> str:
     if isinstance(problem, Fault):
-        return shown(problem.what + (f": found {problem.found}" if problem.found else ""))
+        return shown(problem.words)
     return f"has the token id {shown(getattr(problem, 'token', ''))}, which is too large"
 
 
@@ -180,16 +180,16 @@ class _Entries:
 
     def fields(self, first: int, last: int) -> list[Field]:
         some, fields = self.table.read(first, last), []
-        before = self.table.read(first - 1, first).offsets.tolist() if first else [-1]
+        index, before = self.table.file.path, self.table.read(first - 1, first).offsets.tolist() if first else [-1]
         for k, (offset, length, position) in enumerate(
             zip(some.offsets.tolist(), some.lengths.tolist(), some.positions.tolist(), strict=True)
         ):
-            said, wrong = self._said(offset, length)
+            said, wrong = self._said(first + k, offset, length)
             if length and offset <= before[-1]:
-                said, wrong = "begins at or before the one before it", True
+                said, wrong = out_of_order(index, first + k, offset, before[-1]).statement, True
             before.append(offset)
             value = f"offset {offset:,}, length {length:,}"
-            target = Target(self.text.path, offset)
+            target = Pointer(self.text.path, offset)
             fields.append(
                 Field(f"entry {first + k:,}", position, self.table.size(position), value, said, wrong, target=target)
             )
@@ -197,18 +197,16 @@ class _Entries:
             fields.append(broken(self.table.error))
         return fields
 
-    def _said(self, offset: int, length: int) -> tuple[str, bool]:
+    def _said(self, entry: int, offset: int, length: int) -> tuple[str, bool]:
         file = self.text.file
         if not length:
             return "no document", False
-        if not 0 <= offset < file.size:
-            return f"lies outside {self.text.path.name}, which has {file.size:,} bytes", True
-        if offset and file.read(offset - 1, 1) != b"\n":
-            return "points into a line: the index of another file or an older one", True
+        if error := misplaced(self.table.file.path, self.text, entry, offset):
+            return error.statement, True
         head = file.read(offset, min(_READ, file.size - offset))
         line = head[: head.find(b"\n")] if b"\n" in head else head
         if len(line) == _READ or length == len(line):
             return "", False
         if length == len(line.removesuffix(b"\r").decode("utf-8", "replace")):
             return f"characters; the line has {len(line):,} bytes (an index of 2024)", False
-        return f"the line has {len(line):,} bytes", False
+        return f"the line has {len(line):,} bytes", length > len(line) + 1

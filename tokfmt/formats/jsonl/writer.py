@@ -1,7 +1,11 @@
-"""Writing JSON lines: each region is a part file of whole lines; the commit joins them."""
+"""Writing JSON lines: each region is a part file of whole lines; the commit joins them.
+
+Ids become decimal text without a Python object for each: eight bytes an id from a table, zeros removed.
+"""
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 from collections.abc import Iterator, Sequence
@@ -9,17 +13,87 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokfmt.core.axis import WINDOW, TokenReader, sequence_at, windows
 from tokfmt.core.dtypes import check_ids
 from tokfmt.core.errors import ConversionError, Loss
+from tokfmt.core.files import write_error
 from tokfmt.core.format import Receipt, Region, Target
-from tokfmt.core.output import concatenate, whole
-from tokfmt.core.publish import write_error
-from tokfmt.core.ragged import Tokens
-from tokfmt.formats.jsonl.options import WriteOptions, dotted
-from tokfmt.formats.jsonl.problems import LARGEST_ID
-from tokfmt.formats.jsonl.render import ids_lines, listed
+from tokfmt.core.output import whole
+from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.formats.jsonl import WriteOptions
+from tokfmt.formats.jsonl.lines import join
+from tokfmt.formats.jsonl.parse import LARGEST_ID, dotted
+
+_MILLION = 10**6  # "999999, " fills the eight bytes of a table's row
+_SMALL = 1 << 16  # the table of the ids of two bytes stays in cache
+_AT_ONCE = 1 << 16
+_END = b"\x01"  # stands for the end of a sequence, until it is replaced
+
+Rows = NDArray[np.uint64]
+
+
+def ids_lines(tokens: Tokens, offsets: Offsets, before: bytes, after: bytes) -> bytes:
+    """One line a sequence: `before`, its ids as a JSON list, `after`.
+
+    Args:
+        tokens: unsigned [n], ids below 2^32.
+        offsets: int64[sequences + 1], from 0 to n.
+        before, after: What stands around each list.
+    """
+    count = len(offsets) - 1
+    ends = np.zeros(len(tokens) + count, np.bool_)
+    ends[offsets[1:] + np.arange(count)] = True
+    mixed = np.zeros(len(ends), np.uint32)
+    mixed[~ends] = tokens
+    text = b"".join(
+        _text(mixed[a : a + _AT_ONCE], ends[a : a + _AT_ONCE]) for a in range(0, len(mixed), _AT_ONCE)
+    ).replace(b", " + _END, _END)
+    opening = before + b"["
+    return (opening + text.replace(_END, b"]" + after + opening))[: -len(opening)]
+
+
+def listed(tokens: Tokens) -> bytes:
+    """Ids with a comma and a space between them: b"1, 2, 3"."""
+    ids = tokens.astype(np.uint32)
+    return b"".join(_text(ids[a : a + _AT_ONCE], None) for a in range(0, len(ids), _AT_ONCE))[:-2]
+
+
+def _text(ids: NDArray[np.uint32], ends: NDArray[np.bool_] | None) -> bytes:
+    """The ids, each with a comma and a space after it; but where `ends` is true, the byte that marks an end."""
+    rows = _rows(ids)
+    if ends is not None:
+        rows[ends] = int.from_bytes(_END.ljust(8, b"\0"), "little")
+        rows[ends, 1:] = 0
+    return rows.astype("<u8", copy=False).tobytes().translate(None, b"\0")
+
+
+def _rows(ids: NDArray[np.uint32]) -> Rows:
+    """The text of some ids, uint64[n, 1 or 2]; bytes that are zero stand for nothing."""
+    top = int(ids.max())
+    if top < _MILLION:
+        return _table(_SMALL if top < _SMALL else _MILLION, padded=False)[ids][:, None]
+    millions = ids // np.uint32(_MILLION)
+    rest, some = ids - millions * np.uint32(_MILLION), millions > 0
+    rows = np.empty((len(ids), 2), np.uint64)
+    rows[:, 0] = np.where(some, _table(_SMALL, padded=False)[millions] & np.uint64((1 << 48) - 1), 0)
+    rows[:, 1] = np.where(some, _table(_MILLION, padded=True)[rest], _table(_MILLION, padded=False)[rest])
+    return rows
+
+
+@functools.cache
+def _table(size: int, *, padded: bool) -> Rows:
+    """Row i, as a little-endian number: the digits of i, six of them if padded, a comma and a space; uint64[size]."""
+    rows = np.zeros((size, 8), np.uint8)
+    ids = np.arange(size)
+    rows[:, 6], rows[:, 7] = ord(","), ord(" ")
+    for column in range(5, -1, -1):
+        power = 10 ** (5 - column)
+        digits = ids // power % 10 + ord("0")
+        rows[:, column] = digits if padded or power == 1 else np.where(ids >= power, digits, 0)
+    return rows.view("<u8")[:, 0].astype(np.uint64)
+
 
 _MANY = 1 << 16  # sequences whose offsets are held at once
 
@@ -125,7 +199,7 @@ class JsonlWriter:
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:
         del source
-        concatenate([self._part(receipt.region) for receipt in receipts], self.path, keep=self.keep_parts)
+        join([self._part(receipt.region) for receipt in receipts], self.path, keep=self.keep_parts)
         if not self.keep_parts:
             shutil.rmtree(self._parts)
 

@@ -21,83 +21,157 @@ The index is decoded by `tokfmt.formats.pickled_index`. Source: files written by
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal, NamedTuple
 
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
-from tokfmt.core.options import Late
-from tokfmt.formats.modalities.header import sniff
-
-if TYPE_CHECKING:  # detection asks every format
-    from tokfmt.core.audit import Audit, Code, Repair
-    from tokfmt.core.inside import Section
-    from tokfmt.formats.modalities.options import ReadOptions, WriteOptions
-    from tokfmt.formats.modalities.reader import ModalitiesReader
-    from tokfmt.formats.modalities.writer import ModalitiesWriter
+from tokfmt.core.files import File
+from tokfmt.core.format import Confidence, Hints, Probe
+from tokfmt.core.options import Late, option
+from tokfmt.formats.flat import FlatFormat, Laid
 
 
-class Modalities:
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read a pack."""
+
+    layout: Literal["auto", "A", "B", "C", "D", "P0", "P1", "P2", "P3"] = option(
+        "auto", "layout of the header; P0 is a stream of 4-byte big-endian ids without header and index"
+    )
+    width: Literal[1, 2, 3, 4] | None = option(None, "bytes a token, for layouts that do not store it (A, P0-P3)")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to write a pack."""
+
+    layout: Literal["D", "A"] = option(
+        "D", "D is what Modalities reads since 2024-07; A is the older one that its documentation describes"
+    )
+    width: Literal[1, 2, 4] | None = option(None, "bytes a token; the fewest that hold the largest id (A: 4)")
+    eod: Literal["always", "if-missing", "none"] = option(
+        "always",
+        "end every document with the separator, or only those that do not end with it already "
+        "(as Modalities does since 2025-01; a document's own final separator is then not told apart), or none",
+    )
+
+
+LONGEST = 16
+"""Bytes of a file to look at for a header."""
+
+_MEGATRON = b"MMIDIDX\x00\x00"
+_WIDTHS = (1, 2, 3, 4)
+
+
+class Header(NamedTuple):
+    """A header, if the file has one of this kind.
+
+    Attributes:
+        size: 12 (layouts B, C, D, E), 8 (A) or 4 (P1, P2, P3) bytes.
+        big: Header and tokens are big-endian.
+        length: Bytes of the data section, as the header says.
+        width: Bytes a token; None where the header has no room for it.
+    """
+
+    size: int
+    big: bool
+    length: int
+    width: int | None = None
+
+    @property
+    def index_start(self) -> int:
+        """Where the index begins, if the header is right."""
+        return self.size + self.length
+
+    @property
+    def order(self) -> str:
+        """Byte order in a word."""
+        return "big" if self.big else "little"
+
+
+def headers(head: bytes, layout: str = "auto") -> Iterator[Header]:
+    """The headers that the first bytes may be, likeliest first; only those of `layout` when it is not "auto"."""
+    header = twelve(head)
+    if header and layout in ({"auto", "B"} if header.big else {"auto", "C", "D"}):
+        yield header
+    for size, layouts in ((8, {"auto", "A"}), (4, {"auto", "P1", "P2", "P3"})):
+        if layout in layouts and len(head) >= size:
+            yield Header(size, big=True, length=int.from_bytes(head[:size], "big"))
+
+
+def twelve(head: bytes) -> Header | None:
+    """The header of 12 bytes, if bytes 8..11 are a token width; the byte order follows from it."""
+    if len(head) < 12:
+        return None
+    for big in (False, True):
+        order: Literal["big", "little"] = "big" if big else "little"
+        width = int.from_bytes(head[8:12], order)
+        if width in _WIDTHS:
+            return Header(12, big, int.from_bytes(head[:8], order), width)
+    return None
+
+
+def begins_index(lead: bytes) -> bool:
+    """Whether these bytes (12 or more) may be the first of a pickled list."""
+    if len(lead) < 3 or lead[0] != 0x80 or not 2 <= lead[1] <= 5:
+        return False
+    return lead[2] == 0x5D or (lead[2] == 0x95 and len(lead) > 11 and lead[11] == 0x5D)
+
+
+def is_megatron(head: bytes) -> bool:
+    """Whether it is an index of Megatron-LM."""
+    return head.startswith(_MEGATRON)
+
+
+def multimodal(head: bytes) -> Header | None:
+    """The header of a multimodal pack: two big-endian lengths; `length` is the first."""
+    return Header(16, big=True, length=int.from_bytes(head[:8], "big")) if len(head) >= 16 else None
+
+
+class Modalities(FlatFormat):
     """Modalities packs."""
 
     name = "modalities"
     title = "Modalities packs: documents and their index"
     extensions = (".pbin",)
-    joins = False
     carries = "documents in order, empty ones as well; ids up to 2^32-1; separators inside documents"
     cannot = "ids of 2^32 and more"
+    read_options, write_options, counted = ReadOptions, WriteOptions, ""
+    Writer = Late("tokfmt.formats.modalities.writer", "ModalitiesWriter")
+    glimpse = Late("tokfmt.formats.modalities.anatomy", "glimpse")
+    audit = Late("tokfmt.formats.modalities.check", "findings")
+    codes = Late("tokfmt.formats.modalities.check", "codes")
+    repairs = Late("tokfmt.formats.modalities.check", "repairs")
+    sections = Late("tokfmt.formats.modalities.sections", "sections")
 
-    read_options = Late("tokfmt.formats.modalities.options", "ReadOptions")
-    write_options = Late("tokfmt.formats.modalities.options", "WriteOptions")
+    def recognise(self, probe: Probe) -> Confidence | None:
+        """Its header must point at what begins like a pickled list, and the file end like one.
 
-    def sniff(self, probe: Probe) -> Confidence | None:
-        return sniff(probe)
+        Packs that disagree with their own header are claimed by name alone: reading them explains what is wrong.
+        """
+        named = Confidence.NAME if probe.path.suffix == ".pbin" else None
+        if probe.tail[-1:] != b".":
+            return named
+        if any(begins_index(probe.read(header.index_start, 12)) for header in headers(probe.head[:LONGEST])):
+            return Confidence.CERTAIN
+        other = multimodal(probe.head[:LONGEST])
+        if other and begins_index(probe.read(other.index_start, 12)):
+            return Confidence.STRUCTURE  # to be refused by name
+        return named
 
-    def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> ModalitiesReader:
-        from tokfmt.formats.modalities.reader import ModalitiesReader
+    def members(self, path: Path) -> list[Path]:
+        return [path]
 
-        return ModalitiesReader(paths, options, hints)
+    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:  # noqa: ARG002
+        from tokfmt.formats.modalities.anatomy import examine
 
-    def glimpse(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> ModalitiesReader | None:  # noqa: ARG002
-        """See `core.glimpse.Glimpsed`."""
-        from tokfmt.formats.modalities.glimpse import glimpse
-
-        return glimpse(paths[0], options)
-
-    def writer(self, path: Path, options: WriteOptions, target: Target) -> ModalitiesWriter:
-        from tokfmt.formats.modalities.writer import ModalitiesWriter
-
-        return ModalitiesWriter(path, options, target)
-
-    def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
-        from tokfmt.core.audit import Audit
-
-        return self.audit(path, options, Audit())
-
-    def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-        from tokfmt.formats.modalities.check import findings
-
-        return findings(path, options, how)
-
-    def codes(self) -> Mapping[str, Code]:
-        from tokfmt.formats.modalities.codes import CODES
-
-        return CODES
-
-    def repairs(self) -> Mapping[str, Repair]:
-        from tokfmt.formats.modalities.codes import REPAIRS
-
-        return REPAIRS
+        return examine(file, options).laid()
 
     def repaired_with(self, path: Path, options: ReadOptions) -> Mapping[str, object]:
         """Documents as they are, with whatever ends them; the token width as it is, where Modalities reads it."""
-        width = self.open([path], options, Hints()).width
+        width = self.examine([path], options, Hints()).extents[0].dtype.itemsize
         return {"eod": "none", "width": 4 if width == 3 else width}
-
-    def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:
-        from tokfmt.formats.modalities.sections import sections
-
-        return sections(path, options)
 
 
 FORMAT = Modalities()

@@ -1,18 +1,37 @@
-"""Find out which layout a pack has, and everything that is wrong with it, without reading its tokens."""
+"""Which layout a pack has, where its tokens lie, and everything that is wrong with it, without reading its tokens.
+
+What is wrong is said in one place: the reader raises or notes it, the checker lists it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from tokfmt.core.axis import Separators
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.formats.modalities import header as heads
-from tokfmt.formats.modalities.header import Header
-from tokfmt.formats.modalities.index import Index, find_index, read_index
-from tokfmt.formats.modalities.options import ReadOptions
-from tokfmt.formats.modalities.problems import Problem, Shape, layout_of, never_released, problems_of
-from tokfmt.formats.modalities.width import infer_width
+from tokfmt.core.format import Hints
+from tokfmt.core.problem import Problem
+from tokfmt.formats.flat import Extent, FlatReader, Laid
+from tokfmt.formats.modalities import (
+    LONGEST,
+    Header,
+    ReadOptions,
+    begins_index,
+    headers,
+    is_megatron,
+    multimodal,
+    twelve,
+)
+from tokfmt.formats.modalities.index import SHIFT, Index, Place, find_index, infer_width, read_index
 
+_READ = "tokfmt reads it right; convert it to have it right everywhere"
+_DAMAGED = "The index is damaged or belongs to another file; write it again"
 _PROTO = 0x80
 _SURPLUS = 4
 """Bytes by which one development version (b8211997, three hours of 2023-12-19) made every length too large."""
@@ -27,9 +46,9 @@ class Anatomy:
     """The parts of a pack.
 
     Attributes:
+        file: The pack.
         layout: A, B, C, D, E-B, E-C, E-D (merged), P (development versions), A-broken.
         header: As stored.
-        begin: First byte of the data section.
         width: Bytes a token.
         index: None for a stream without one (P0).
         tokens: In the data section.
@@ -38,15 +57,63 @@ class Anatomy:
         inferred: Sentences for Info.inferred.
     """
 
+    file: File
     layout: str
     header: Header
-    begin: int
     width: int
     index: Index | None
     tokens: int
     surplus: int = 0
     problems: tuple[Problem, ...] = ()
     inferred: tuple[str, ...] = ()
+
+    def laid(self) -> Laid:
+        """The same for the base of flat formats."""
+        index, header = self.index, self.header
+        starts = None
+        if index:
+            starts = index.starts
+            if self.surplus:
+                starts -= self.surplus * np.arange(len(starts))  # in place: there may be 10^8
+            starts //= self.width
+        extras = dict(_facts(header, self.width), layout=self.layout)
+        extras["index_bytes"] = self.file.size - index.start if index else 0
+        return Laid(
+            extents=[Extent(self.file, header.size, self.tokens, token_dtype(self.width, big=header.big))],
+            starts=starts,
+            separators=Separators.TRAILING if index else Separators.BETWEEN,
+            problems=self.problems,
+            inferred=self.inferred,
+            extras=extras,
+        )
+
+
+def token_dtype(width: int, *, big: bool) -> np.dtype[Any]:
+    """Of a stored token; numpy has none of 3 bytes."""
+    if width != 3:
+        return np.dtype(f"{'>' if big else '<'}u{width}")
+    return np.dtype([("high", "u1"), ("low", ">u2")] if big else [("low", "<u2"), ("high", "u1")])
+
+
+def _facts(header: Header, width: int) -> dict[str, object]:
+    return {"width": width, "byte_order": header.order, "header_bytes": header.size}
+
+
+def glimpse(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatReader | None:  # noqa: ARG001
+    """The tokens of a pack as one stream before its index, of which 10^7 documents take seconds, has been decoded.
+
+    None when the header alone does not tell where they are and how wide. See `protocols.Glimpsed`.
+    """
+    file = File(paths[0])
+    if options.layout != "P0":
+        head = file.read(0, min(file.size, LONGEST))
+        for header in headers(head, options.layout):
+            width = header.width or options.width
+            if width and _announces(file, header):
+                extent = Extent(file, header.size, header.length // width, token_dtype(width, big=header.big))
+                return FlatReader(Laid(extents=[extent], separators=Separators.BETWEEN, extras=_facts(header, width)))
+    file.close()
+    return None
 
 
 def examine(file: File, options: ReadOptions) -> Anatomy:
@@ -62,20 +129,20 @@ def examine(file: File, options: ReadOptions) -> Anatomy:
         raise TruncatedError(file.path, "is empty", remedy="Its writer was killed, or its copy failed: write it again")
     if options.layout == "P0":
         return _stream(file, options)
-    head = file.read(0, min(file.size, heads.LONGEST))
-    if heads.is_megatron(head):
+    head = file.read(0, min(file.size, LONGEST))
+    if is_megatron(head):
         raise UnsupportedError(
             file.path, "is an index of Megatron-LM (MMIDIDX), not a Modalities pack",
-            remedy="Its tokens lie in the .bin file beside it; tokfmt does not read that format",
+            remedy="Its tokens lie in the .bin file beside it; --from megatron reads both",
         )  # fmt: skip
     header, index = _assembled(file, head, options.layout)
     surplus = _SURPLUS if index.start - index.total != header.size else 0
     width, inferred = _width(file, header, index, surplus, options)
     layout = layout_of(header, index, surplus)
     return Anatomy(
+        file=file,
         layout=layout,
         header=header,
-        begin=header.size,
         width=width,
         index=index,
         tokens=(index.start - header.size) // width,
@@ -95,7 +162,7 @@ def _stream(file: File, options: ReadOptions) -> Anatomy:
             remedy="--drop tail reads up to the last whole token",
         )  # fmt: skip
         problems.append(Problem("TF103", "error", error, fatal=True, accepted="tail"))
-    return Anatomy("P", header, 0, width, None, file.size // width, problems=tuple(problems))
+    return Anatomy(file, "P", header, width, None, file.size // width, problems=tuple(problems))
 
 
 def _assembled(file: File, head: bytes, layout: str) -> tuple[Header, Index]:
@@ -103,7 +170,7 @@ def _assembled(file: File, head: bytes, layout: str) -> tuple[Header, Index]:
     found = _announced(file, head, layout)
     if found:
         return found
-    other = heads.multimodal(head)
+    other = multimodal(head)
     if other and _announces(file, other):
         raise UnsupportedError(
             file.path, "is a multimodal pack of a Modalities development version, with several kinds of items a sample",
@@ -121,7 +188,7 @@ def _assembled(file: File, head: bytes, layout: str) -> tuple[Header, Index]:
 def _announced(file: File, head: bytes, layout: str) -> tuple[Header, Index] | None:
     """The first header that points at an index whose lengths agree with it."""
     failure: FormatError | None = None
-    for header in heads.headers(head, layout):
+    for header in headers(head, layout):
         if not _announces(file, header):
             continue
         try:
@@ -141,7 +208,7 @@ def _announced(file: File, head: bytes, layout: str) -> tuple[Header, Index] | N
 
 def _announces(file: File, header: Header) -> bool:
     at = header.index_start
-    return heads.begins_index(file.read(at, min(12, file.size - at))) if at < file.size else False
+    return begins_index(file.read(at, min(12, file.size - at))) if at < file.size else False
 
 
 def _disagreement(file: File, header: Header, index: Index) -> CorruptError:
@@ -158,14 +225,14 @@ def _damaged(head: bytes, index: Index, layout: str) -> Header | None:
     The rest of the file must agree: what the index does not account for is exactly a header.
     """
     size = index.start - index.total
-    known = {header.size: header for header in heads.headers(head, layout)}
+    known = {header.size: header for header in headers(head, layout)}
     eight = known.get(8)
     if eight and index.documents and eight.length == index.total and size + _SURPLUS * index.documents == 8:
         return eight
     header = known.get(size)
     if header is None or size == 12 or layout != "auto":
         return header
-    killed = not header.length and heads.twelve(head) is None
+    killed = not header.length and twelve(head) is None
     lost = size == 8 and index.constant and header.length == index.last_length
     surplus = size == 4 and header.length == index.total + 3
     return header if killed or lost or surplus else None
@@ -177,7 +244,7 @@ def _nothing(file: File, head: bytes, layout: str) -> FormatError:
         return TruncatedError(
             file.path, "the file ends inside its header", offset=file.size, expected="12 bytes", remedy=_AGAIN
         )
-    header = next(heads.headers(head, layout), None) if layout != "auto" else heads.twelve(head)
+    header = next(headers(head, layout), None) if layout != "auto" else twelve(head)
     if header is None:
         return CorruptError(
             file.path, "is no Modalities pack: neither header nor index of any known layout", offset=8,
@@ -205,7 +272,7 @@ def _nothing(file: File, head: bytes, layout: str) -> FormatError:
 
 def _no_header(file: File, head: bytes, index: Index, layout: str) -> CorruptError:
     """An index was found, but what lies before it is not a header and the data."""
-    if index.start - index.total == 12 and heads.twelve(head) is None:
+    if index.start - index.total == 12 and twelve(head) is None:
         return CorruptError(
             file.path, "the token width in the header", offset=8, expected=_WIDTHS, found=head[8:12].hex(" "),
             remedy="The header is damaged; write the file again",
@@ -231,3 +298,153 @@ def _width(file: File, header: Header, index: Index, surplus: int, options: Read
         return options.width, ()
     width = surplus or infer_width(file, header.size, index)
     return width, (f"{width}-byte tokens, which this layout does not store; --from-opt width=N overrides",)
+
+
+class Shape(NamedTuple):
+    """What has been found out of a pack: layout, bytes a token, bytes by which every length is too large."""
+
+    layout: str
+    width: int
+    surplus: int
+
+
+def layout_of(header: Header, index: Index, surplus: int) -> str:
+    """The layout in short: by its header and where offsets count from."""
+    if header.size < 12:
+        broken = surplus or (index.shifted and index.constant)
+        return "P" if header.size == 4 else "A-broken" if broken else "A"
+    if not index.documents:
+        return "B" if header.big else "D"
+    kind = "B" if header.big else "C" if index.base > 0 else "D"
+    merged = index.shifted or index.base != (0 if kind == "D" else SHIFT)
+    return f"E-{kind}" if merged else kind
+
+
+def problems_of(file: File, header: Header, index: Index, shape: Shape) -> Iterator[Problem]:
+    """Everything that is wrong with a pack whose header and index were found."""
+    yield from _of_header(file, header, index, shape)
+    yield from _of_lengths(file, header, index, shape)
+    yield from _of_offsets(file, header, index, shape)
+    yield from _of_age(file, header, shape)
+
+
+def _of_header(file: File, header: Header, index: Index, shape: Shape) -> Iterator[Problem]:
+    real = index.start - header.size
+    if header.length == real:
+        return
+    killed = header.length == 0
+    why = "the header says that there is no data" if killed else "the header's data length is not that of the data"
+    how = "its writer was killed before its last step" if killed else f"by {header.length - real:+,} bytes"
+    yield _corrupt(
+        "TF105" if killed else "TF106", file, "the data length in the header", offset=0, expected=real,
+        found=header.length, remedy=_READ, note=f"{why} ({how}); documents were read by the index",
+    )  # fmt: skip
+    if shape.surplus:
+        yield _corrupt(
+            "TF111", file, "every length in the index is one token too large (a development version of 2023-12-19)",
+            offset=index.start, remedy=_READ, note="every length in the index is one token too large; that was undone",
+        )  # fmt: skip
+
+
+def _of_lengths(file: File, header: Header, index: Index, shape: Shape) -> Iterator[Problem]:
+    if place := index.uneven(shape.width):
+        yield _corrupt(
+            "TF110", file, f"the length in index entry {place.entry:,}", offset=index.position(file, place.entry),
+            expected=f"a multiple of {shape.width} bytes a token", found=place.found,
+            remedy=_DAMAGED if header.width else "Name the right width with --from-opt width=N",
+        )  # fmt: skip
+    if index.empty is not None:
+        yield _corrupt(
+            "TF118", file, f"index entry {index.empty:,} is a document of no tokens, not even a separator",
+            offset=index.position(file, index.empty), remedy="Modalities always writes one", severity="warning",
+        )  # fmt: skip
+
+
+def _of_offsets(file: File, header: Header, index: Index, shape: Shape) -> Iterator[Problem]:
+    if not index.documents:
+        return
+    first = {12: 0, 8: 8, 4: 4}[header.size]
+    known = {12: (SHIFT, 0), 8: (8,), 4: (1, 4)}[header.size]
+    mergeable = header.size == 12 and index.base <= SHIFT and not index.base % SHIFT
+    if index.base not in known and not mergeable:
+        yield _misplaced(file, index, Place(0, first, index.base))
+    elif shape.layout == "A-broken":
+        if index.shifted:
+            yield _corrupt(
+                "TF112", file, f"all offsets in the index are {index.base}: a development version did not add them up",
+                offset=index.start, remedy=_READ, note="all offsets in the index are 8; documents were read by length",
+            )  # fmt: skip
+    elif index.reordered and index.shifted:
+        yield _corrupt(
+            "TF109", file, "the index lists the documents in another order than that in which they lie: entry "
+            f"{index.shifted.entry:,}", offset=index.position(file, index.shifted.entry),
+            expected=f"offset {index.shifted.expected:,}", found=index.shifted.found,
+            remedy="No Modalities program writes this; sort the index by offset",
+        )  # fmt: skip
+    elif index.odd or (index.shifted and header.size != 12):
+        yield _misplaced(file, index, index.odd or index.shifted or Place(0, first, index.base))
+    elif shape.layout.startswith("E"):
+        yield _merged(file, index, index.shifted or Place(0, first, index.base))
+
+
+def _misplaced(file: File, index: Index, place: Place) -> Problem:
+    return _corrupt(
+        "TF108", file, f"documents overlap or leave a gap: index entry {place.entry:,}",
+        offset=index.position(file, place.entry), expected=f"offset {place.expected:,}", found=place.found,
+        remedy=_DAMAGED,
+    )  # fmt: skip
+
+
+def _merged(file: File, index: Index, place: Place) -> Problem:
+    cause = f"merged by a tool that shifts later files by {SHIFT} bytes"
+    if index.base < 0:
+        place = Place(0, 0, index.base)
+    return _corrupt(
+        "TF107", file, f"index entry {place.entry:,}", offset=index.position(file, place.entry),
+        expected=f"offset {place.expected:,}", found=f"{place.found:,} ({cause})",
+        remedy="Documents can be read by length, as tokfmt does; Modalities reads shifted ones: convert it",
+        note=f"index offsets are shifted from entry {place.entry:,} on ({cause}); documents were read by length",
+    )  # fmt: skip
+
+
+def _of_age(file: File, header: Header, shape: Shape) -> Iterator[Problem]:
+    """What a right file cannot do today because of its age."""
+    if shape.width == 3:
+        yield _corrupt(
+            "TF113", file, "tokens of 3 bytes: no Modalities version reads them", offset=8, remedy=_READ,
+            severity="warning", note="tokens of 3 bytes, which no Modalities version reads",
+        )  # fmt: skip
+    if header.size == 4 or shape.layout == "A-broken":
+        yield never_released(file)
+    elif header.big:
+        yield _corrupt("TF114", file, f"layout {shape.layout[-1]} is big-endian: Modalities reads it no more since "
+                       "2024-04", offset=0, remedy=_READ, severity="warning")  # fmt: skip
+    elif shape.layout.endswith("C"):
+        yield _corrupt("TF115", file, "offsets count from the start of the file (layout C): Modalities since 2024-07 "
+                       "reads documents 12 bytes late", remedy=_READ, severity="warning")  # fmt: skip
+    if header.width is None:
+        yield _corrupt("TF119", file, f"does not store its token width ({shape.width} inferred or named)",
+                       severity="info", remedy="--from-opt width=N says it")  # fmt: skip
+
+
+def never_released(file: File) -> Problem:
+    """What is said of the layouts P0 .. P3 and of the broken ones of layout A."""
+    return _corrupt("TF120", file, "was written by a version of Modalities that was never released", remedy=_READ,
+                    severity="warning")  # fmt: skip
+
+
+def _corrupt(
+    code: str,
+    file: File,
+    what: str,
+    *,
+    offset: int | None = None,
+    expected: object = None,
+    found: object = None,
+    remedy: str | None = None,
+    note: str = "",
+    severity: str = "error",
+) -> Problem:
+    """A problem worded as a CorruptError; an error is fatal unless there is a note, which the reader then leaves."""
+    error = CorruptError(file.path, what, offset=offset, expected=expected, found=found, remedy=remedy)
+    return Problem(code, severity, error, fatal=severity == "error" and not note, note=note)

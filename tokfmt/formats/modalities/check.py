@@ -1,27 +1,363 @@
-"""What can be wrong with a pack: findings TF101 ... TF124; `codes` says what they mean."""
+"""What can be wrong with a pack: findings TF101 ... TF124, what they mean, and which of them writing it again mends.
+
+Header, index and sizes; then the documents: how they end, what stands inside, how long they are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tokfmt.core.audit import Audit
+from tokfmt.core.axis import windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Finding, Hints
+from tokfmt.core.format import Finding
+from tokfmt.core.protocols import Audit, Code, Repair
+from tokfmt.formats.flat import FlatReader
+from tokfmt.formats.modalities import ReadOptions
 from tokfmt.formats.modalities.anatomy import examine
-from tokfmt.formats.modalities.check_documents import (
-    Endings,
-    deep_findings,
-    ending_findings,
-    last_tokens,
-    length_findings,
-)
-from tokfmt.formats.modalities.options import ReadOptions
-from tokfmt.formats.modalities.problems import finding
-from tokfmt.formats.modalities.reader import ModalitiesReader
+
+_CONVERT = "tokfmt check --fix OUT.pbin writes it as Modalities reads it today."
+
+_CODES: Mapping[str, Code] = {
+    "TF101": Code(
+        "cannot be opened, is empty, or is another format",
+        "The file cannot be read, holds no byte, or begins like a format that only shares its name (an index of "
+        "Megatron-LM, a multimodal pack of a development version). A packer that was killed early leaves an empty "
+        "file. Write it again, or name its format with --from.",
+    ),
+    "TF102": Code(
+        "no index, or not one of pairs of integers",
+        "A pack ends with a pickled list of (offset, length), one pair a document. There is none, or what stands there "
+        "is damaged or of another program. Without the index nobody can tell documents from each other, except by the "
+        "separator. Copy the file again, or pack the text again.",
+    ),
+    "TF103": Code(
+        "the file ends too early",
+        "The header promises more bytes than there are: a copy that was cut, a full disk, or a packer that was killed "
+        "before it wrote the index. Copy the file again, or pack the text again.",
+    ),
+    "TF104": Code(
+        "the index would execute something or take memory",
+        "The index is a pickle, and Python's pickle runs what a file tells it to. This one holds more than a list of "
+        "pairs of integers: it names a function, or makes an unpickler allocate gigabytes. tokfmt has not executed "
+        "any of it. Do not open the file with Modalities or pickle; find out where it comes from.",
+        unsafe=True,
+    ),
+    "TF105": Code(
+        "the header says 0 bytes: its writer was killed",
+        "A packer writes the length of the data into the header at its very end. This one was killed just before, with "
+        "data and index complete. Modalities finds no documents in it. The index tells the right length, so the repair "
+        f"is certain: {_CONVERT} Make sure that the corpus was packed to its end: --against corpus.jsonl.",
+    ),
+    "TF106": Code(
+        "the header's length is not that of the data",
+        "The data length in the header does not lead to the index, while header, data and index fit together without "
+        "it: a development version of 2023-12, or a program that filtered a pack of layout C. "
+        f"Lengths in the index are right: {_CONVERT}",
+    ),
+    "TF107": Code(
+        "offsets shifted by a merge",
+        "Modalities' merge_packed_data (since 2024-02, any version) subtracts 12 bytes from the offsets of every "
+        "further file that it joins; nested merges subtract more. Data and lengths are right, the offsets are not: "
+        "its readers return documents that begin 12 bytes early and end 12 bytes early, and filtering or shuffling "
+        "such a pack writes those documents down. Training on the continuous view is not affected. tokfmt reads "
+        f"documents by their lengths. {_CONVERT} Check packs made from it: their documents do not end with the "
+        "separator (TF116, TF117), and --against corpus.jsonl names the shift.",
+    ),
+    "TF108": Code(
+        "documents overlap or leave gaps",
+        "An offset in the index is neither where the lengths before it lead to, nor off by a merge. The index is "
+        "damaged or belongs to another file, and it is not certain what it should say. Pack the text again.",
+    ),
+    "TF109": Code(
+        "the index is in another order than the data",
+        "The stored intervals cover the data without gaps, but the index lists them in another order. No Modalities "
+        "program writes this: which order was meant is for you to say. Sort the index by offset for the order of the "
+        "data.",
+    ),
+    "TF110": Code(
+        "lengths that are no whole tokens",
+        "A document's length in bytes is no multiple of the token width. Either the width is wrong (layouts A and P do "
+        "not store it: --from-opt width=N), or the index is damaged or belongs to another file.",
+    ),
+    "TF111": Code(
+        "every length is one token too large",
+        "A development version of 2023-12-19 (three hours of one day) counted one token too many in every length. "
+        f"The error is the same everywhere, so tokfmt undoes it. {_CONVERT}",
+    ),
+    "TF112": Code(
+        "all offsets are the same",
+        "A development version of 2023-12 did not add up the offsets: all are 8. Lengths are right, and documents lie "
+        f"in the order of the index. {_CONVERT}",
+    ),
+    "TF113": Code(
+        "tokens of 3 bytes, which Modalities never reads",
+        "For some hours of 2024-12-16 the writer chose 3 bytes a token for vocabularies above 65,536; no reader of any "
+        f"version opens such a pack. Ids are right. {_CONVERT}",
+    ),
+    "TF114": Code(
+        "big-endian layout, no longer read by Modalities",
+        "Layouts A (2023-12 to 2024-03) and B (2024-03 to 2024-04) store header and tokens big-endian. Modalities "
+        f"since 2024-04 reads them as garbage or refuses them. {_CONVERT}",
+    ),
+    "TF115": Code(
+        "layout C, read 12 bytes late since 2024-07",
+        "From 2024-04 to 2024-07 (v0.2.0) offsets counted from the start of the file, 12 bytes before the data. "
+        "Today's Modalities counts from the data, and so returns every document 12 bytes late, without an error. "
+        f"{_CONVERT}",
+    ),
+    "TF116": Code(
+        "documents that do not end as most others do",
+        "The separator ends most documents, but not these. They may be cut: by a program that used shifted offsets "
+        "(TF107), or by a tokenizer that truncates. Or the text was packed by code that adds no separator to some. "
+        "Compare them with their source: --against corpus.jsonl --tokenizer NAME.",
+    ),
+    "TF117": Code(
+        "most documents do not end alike",
+        "Every Modalities packer ends documents with a separator; here there is no id that most documents end with. "
+        "That is what filtering or shuffling a merged pack (TF107) leaves: documents cut at shifted offsets. Compare "
+        "with the source: --against corpus.jsonl --tokenizer NAME.",
+    ),
+    "TF118": Code(
+        "documents of no tokens",
+        "A document in the index has length 0, without even a separator. Modalities always writes one, so another "
+        "program wrote this pack; its readers may fail on such a document.",
+    ),
+    "TF119": Code(
+        "the token width is not stored",
+        "Layouts A and P have no room for the number of bytes a token takes; it was inferred from how documents end. "
+        "--from-opt width=N says it.",
+    ),
+    "TF120": Code(
+        "a version that was never released",
+        "Development versions of 2023-11 and 2023-12 had a header of 4 bytes, or none, or wrong offsets. tokfmt reads "
+        f"them; no released Modalities does. {_CONVERT}",
+    ),
+    "TF121": Code(
+        "separators inside documents",
+        "The separator's id occurs before the end of a document: the text held a literal <|endoftext|>, and the packer "
+        "parsed it. That is legal, and tokfmt keeps such documents whole, by the index; but a format that marks "
+        "boundaries by the separator cannot hold them, and a trainer sees one more boundary.",
+    ),
+    "TF122": Code(
+        "many documents of exactly the greatest length",
+        "From 2024-04-02 to 2024-06-10 (v0.2.0) the tokenizer's default was truncation=True, and the configuration "
+        "that came with it said max_length 512: longer documents lost everything behind. What was cut is not in the "
+        "pack. Compare with the source (--against corpus.jsonl), and pack the text again.",
+    ),
+    "TF123": Code(
+        "documents that are padded",
+        "Many documents hold a run of one id before their separator. In v0.2.0 the tokenizer's default was "
+        'padding="max_length", so short documents were filled up with the padding id, which training then learns. '
+        "Pack the text again with padding=False.",
+    ),
+    "TF124": Code(
+        "no documents",
+        "A well-formed pack without documents. It may be meant; but packers whose child process fails (layouts A to C) "
+        "leave the same and exit with code 0. Compare with the source.",
+    ),
+}
+
+_INDEX = "the index was made anew from the lengths of the documents"
+_HEADER = "the data length in the header was made anew from the index"
+_AGAIN = "it was written in today's layout (D), little-endian"
+
+_REPAIRS: Mapping[str, Repair] = {
+    "TF105": Repair(_HEADER),
+    "TF106": Repair(_HEADER),
+    "TF107": Repair(_INDEX),
+    "TF111": Repair("every length in the index is one token less"),
+    "TF112": Repair(_INDEX),
+    "TF113": Repair("tokens take 4 bytes"),
+    "TF114": Repair(_AGAIN),
+    "TF115": Repair("offsets count from the data section, as Modalities reads them today"),
+    "TF119": Repair("the token width is stored"),
+    "TF120": Repair(_AGAIN),
+}
+
+
+_ALL = 1 << 14  # documents: in larger packs as many are looked at, spread evenly
+_FEW = 8
+_LONG = 128  # tokens: shorter documents may well be of one length by chance
+_SHARE = 0.005
+_RUN = 4  # equal ids before the separator that look like padding
+_PADDED = 0.2
+_COMPARE = "They may be cut: compare them with their source"
+
+
+@dataclass(frozen=True, slots=True)
+class Endings:
+    """How documents end.
+
+    Attributes:
+        of: How many were looked at, in words.
+        count: How many were looked at that hold a token.
+        usual: How many end with the separator.
+        first: The first that does not, -1 when all do.
+    """
+
+    of: str
+    count: int
+    usual: int
+    first: int
+
+
+def ending_findings(reader: FlatReader, eos_id: int, ends: Endings) -> Iterator[Finding]:
+    """Documents whose last token is not the one that most end with."""
+    name = str(reader.extents[0].file.path)
+    if ends.usual * 2 <= ends.count:
+        if ends.count >= _FEW:
+            yield Finding("TF117", "warning", name, f"only {ends.usual:,} of {ends.of} end with the same id "
+                          f"({eos_id:,})", "Documents may have been cut by a program that used shifted offsets: "
+                          "compare some with their source")  # fmt: skip
+    elif ends.first >= 0:
+        at = reader.place(int(reader.offsets(ends.first + 1, ends.first + 1)[0]) - 1).offset
+        what = (
+            f"{ends.count - ends.usual:,} of {ends.of} do not end with {eos_id:,}, as most do "
+            f"(first: document {ends.first:,})"
+        )
+        yield Finding("TF116", "warning", name, what, _COMPARE, at)
+
+
+def last_tokens(reader: FlatReader) -> tuple[NDArray[np.int64], NDArray[np.generic]]:
+    """Numbers of the documents looked at, spread over the pack, and their last tokens."""
+    count = reader.info.sequences
+    looked = np.unique(np.linspace(0, count - 1, min(count, _ALL)).astype(np.int64)) if count else np.empty(0, np.int64)
+    starts = np.concatenate([reader.offsets(i, i + 1) for i in looked.tolist()] or [np.empty(0, np.int64)])
+    begins, ends = starts[::2], starts[1::2]
+    looked, ends = looked[ends > begins], ends[ends > begins]
+    last = [reader.tokens(end - 1, end) for end in ends.tolist()]
+    return looked, np.concatenate(last) if last else np.empty(0, np.uint32)
+
+
+def length_findings(reader: FlatReader) -> Iterator[Finding]:
+    """Many documents of exactly the greatest length: a tokenizer cut them."""
+    top = same = first = 0
+    least = 1 << 62
+    for a, b in windows(0, reader.info.sequences):
+        lengths = np.diff(reader.offsets(a, b))
+        here = int(lengths.max())
+        least = min(least, int(lengths.min()))
+        if here > top:
+            top, same, first = here, 0, a + int(np.argmax(lengths))
+        same += int(np.count_nonzero(lengths == top))
+    if top >= _LONG and least < top and same >= max(_FEW, _SHARE * reader.info.sequences):
+        at = reader.place(int(reader.offsets(first, first)[0])).offset
+        what = f"{same:,} documents have exactly the greatest length, {top:,} tokens (first: document {first:,})"
+        yield Finding("TF122", "warning", str(reader.extents[0].file.path), what,
+                      "A tokenizer with truncation=True cut them: compare them with their source", at)  # fmt: skip
+
+
+class _Look(NamedTuple):
+    """What one window holds.
+
+    Attributes:
+        ended, usual, first_other: Documents that end in it, how many with the separator, the first that does not.
+        inside, first_inside: Separators inside documents, and the position of the first.
+        padded: Documents that end in a run of one id.
+    """
+
+    ended: int
+    usual: int
+    first_other: int
+    inside: int
+    first_inside: int
+    padded: int
+
+
+def deep_findings(reader: FlatReader, how: Audit) -> Iterator[Finding]:
+    """Look at every token once."""
+    eos_id = how.eos_id if how.eos_id is not None else _usual(reader)
+    if eos_id is None:
+        return
+    offsets = reader.offsets(0, reader.info.sequences)
+
+    def look(window: tuple[int, int]) -> _Look | FormatError:
+        try:
+            return _look(reader, offsets, eos_id, window)
+        except FormatError as error:
+            return error
+
+    ended = usual = inside = padded = 0
+    first_other = first_inside = -1
+    cuts = windows(0, reader.info.tokens)
+    for found in how.spread(look, cuts):
+        if isinstance(found, FormatError):
+            yield Finding.of("TF103", found)
+            return
+        ended, usual, inside = ended + found.ended, usual + found.usual, inside + found.inside
+        padded += found.padded
+        first_other = found.first_other if first_other < 0 else first_other
+        first_inside = found.first_inside if first_inside < 0 else first_inside
+    yield from ending_findings(reader, eos_id, Endings(f"{ended:,} documents", ended, usual, first_other))
+    if 2 * usual > ended:
+        yield from _insides(reader, eos_id, inside, first_inside)
+    if padded >= max(_FEW, _PADDED * ended):
+        what = f"{padded:,} of {ended:,} documents end with a run of one id before their last token"
+        yield Finding("TF123", "warning", str(reader.extents[0].file.path), what,
+                      "They were padded by the tokenizer: pack them again with padding=False")  # fmt: skip
+
+
+def _usual(reader: FlatReader) -> int | None:
+    last = last_tokens(reader)[1]
+    if not len(last):
+        return None
+    ids, counts = np.unique(last, return_counts=True)
+    return int(ids[np.argmax(counts)])
+
+
+def _look(reader: FlatReader, offsets: NDArray[np.int64], eos_id: int, window: tuple[int, int]) -> _Look:
+    start, stop = window
+    tokens = reader.tokens(start, stop)
+    first, last = np.searchsorted(offsets, (start, stop), side="right")  # entries that end in (start, stop]
+    numbers = np.arange(first, last)
+    numbers = numbers[offsets[numbers] > offsets[numbers - 1]]  # not those of empty documents
+    ends = offsets[numbers] - start
+    well = tokens[ends - 1] == eos_id
+    marks = tokens == eos_id
+    inside = int(np.count_nonzero(marks)) - int(np.count_nonzero(well))
+    first_inside = -1
+    if inside:
+        marks[ends - 1] = False
+        first_inside = start + int(np.argmax(marks))
+    long = ends[(offsets[numbers] - offsets[numbers - 1] > _RUN + 1) & (ends > _RUN + 1)]
+    before = tokens[long - 2]
+    run = np.ones(len(long), np.bool_)
+    for step in range(3, _RUN + 2):
+        run &= tokens[long - step] == before
+    first_other = -1 if well.all() else int(numbers[np.argmin(well)]) - 1
+    return _Look(len(ends), int(np.count_nonzero(well)), first_other, inside, first_inside, int(run.sum()))
+
+
+def _insides(reader: FlatReader, eos_id: int, inside: int, first: int) -> Iterator[Finding]:
+    if not inside:
+        return
+    document = int(np.searchsorted(reader.offsets(0, reader.info.sequences), first, side="right")) - 1
+    what = f"the separator {eos_id:,} stands inside documents {inside:,}x (first: document {document:,})"
+    yield Finding(
+        "TF121",
+        "info",
+        str(reader.extents[0].file.path),
+        what,
+        "Formats that split at it cannot hold these documents: --drop embedded-separators splits there",
+        reader.place(first).offset,
+    )
+
+
+def codes() -> Mapping[str, Code]:
+    """See `protocols.Explained`."""
+    return _CODES
+
+
+def repairs() -> Mapping[str, Repair]:
+    """See `protocols.Repairable`."""
+    return _REPAIRS
 
 
 def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
@@ -29,12 +365,12 @@ def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     try:
         file = File(path)
     except FormatError as error:
-        yield finding("TF101", "error", error)
+        yield Finding.of("TF101", error)
         return
     try:
         anatomy = examine(file, options)
     except FormatError as error:
-        yield finding(_code(error, file), "error", error)
+        yield Finding.of(_code(error, file), error)
         return
     finally:
         file.close()
@@ -50,7 +386,7 @@ def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
             "holds no documents",
             "Make sure that it should not: a packer that fails leaves the same, with exit code 0",
         )
-    reader = ModalitiesReader([path], options, Hints())
+    reader = FlatReader(anatomy.laid())
     yield from length_findings(reader)
     yield from (deep_findings(reader, how) if how.deep else _endings(reader))
     reader.close()
@@ -63,7 +399,7 @@ def _code(error: FormatError, file: File) -> str:
     return kinds.get(type(error), "TF101")
 
 
-def _endings(reader: ModalitiesReader) -> Iterator[Finding]:
+def _endings(reader: FlatReader) -> Iterator[Finding]:
     """Documents whose last token is not the one that most end with."""
     looked, last = last_tokens(reader)
     if not len(last):

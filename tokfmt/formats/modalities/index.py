@@ -1,7 +1,11 @@
-"""The index of a pack: where documents begin by their lengths, and how the stored offsets compare with that."""
+"""The index of a pack: where documents begin by their lengths, and how the stored offsets compare with that.
+
+Of layouts that do not store it, the token width follows from the index and what documents end with.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -11,7 +15,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import windows
 from tokfmt.core.errors import CorruptError, TruncatedError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.formats.modalities.header import begins_index
+from tokfmt.formats.modalities import begins_index
 from tokfmt.formats.pickled_index import entry_position, read_entries
 
 SHIFT = 12
@@ -214,3 +218,35 @@ def _beginnings(file: File) -> Iterator[int]:
         for hit in hits[hits < stop - start][::-1].tolist():
             if begins_index(held[hit : hit + 12]):
                 yield start + hit
+
+
+_ENDINGS = 4096
+_ALMOST_ALL = 0.9
+_DEFAULT = 4
+
+
+def infer_width(file: File, begin: int, index: Index) -> int:
+    """The widest of 4, 2 and 1 bytes that divides every length and under which (almost) all documents end alike.
+
+    They end with the separator, so its bytes repeat; a width too large takes in part of the token before, which
+    varies. Layout A was written with 4 bytes unless a program asked for another width; that is the default as well.
+    """
+    endings = _endings(file, begin, index)
+    for width in (4, 2, 1):
+        last = Counter(ending[-width:] for ending in endings)
+        if index.uneven(width) is None and last and max(last.values()) >= _ALMOST_ALL * len(endings):
+            return width
+    return next(width for width in (_DEFAULT, 2, 1) if index.uneven(width) is None)
+
+
+def _endings(file: File, begin: int, index: Index) -> list[bytes]:
+    """The last four bytes (or fewer) of documents spread over the file."""
+    count = index.documents
+    looked = np.unique(np.linspace(0, count - 1, min(count, _ENDINGS)).astype(np.int64)).tolist() if count else []
+    endings = []
+    for entry in looked:
+        start, stop = index.starts[entry : entry + 2].tolist()
+        if start < stop:
+            length = min(4, stop - start)
+            endings.append(file.read(begin + stop - length, length))
+    return endings

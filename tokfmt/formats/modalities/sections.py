@@ -11,13 +11,11 @@ import numpy as np
 
 from tokfmt.core.errors import FormatError
 from tokfmt.core.files import File
-from tokfmt.core.inside import Field, Section, Target
+from tokfmt.core.protocols import Field, Pointer, Section
 from tokfmt.core.sections import Part, broken
-from tokfmt.formats.modalities import header as heads
+from tokfmt.formats.modalities import LONGEST, Header, ReadOptions, begins_index, headers, twelve
 from tokfmt.formats.modalities.anatomy import examine
-from tokfmt.formats.modalities.header import Header
 from tokfmt.formats.modalities.index import SHIFT
-from tokfmt.formats.modalities.options import ReadOptions
 from tokfmt.formats.pickled_index import EntryTable, start_fields
 
 _BASES = {12: (0, SHIFT), 8: (8,), 4: (1, 4), 0: (0,)}
@@ -55,16 +53,16 @@ class _Pack:
 
     @cached_property
     def head(self) -> bytes:
-        return self.file.read(0, min(self.file.size, heads.LONGEST))
+        return self.file.read(0, min(self.file.size, LONGEST))
 
     @cached_property
     def announced(self) -> Header | None:
         """The header that points at what begins like an index."""
         if self.options.layout == "P0":
             return Header(0, big=True, length=self.file.size)
-        for header in heads.headers(self.head, self.options.layout):
+        for header in headers(self.head, self.options.layout):
             at = header.index_start
-            if at < self.file.size and heads.begins_index(self.file.read(at, min(12, self.file.size - at))):
+            if at < self.file.size and begins_index(self.file.read(at, min(12, self.file.size - at))):
                 return header
         return None
 
@@ -95,11 +93,11 @@ class _Pack:
         try:
             return self.found[0]
         except FormatError:
-            return next(heads.headers(self.head, self.options.layout), None) if self.fits else None
+            return next(headers(self.head, self.options.layout), None) if self.fits else None
 
     @property
     def fits(self) -> bool:
-        return heads.twelve(self.head) is not None or self.options.layout != "auto"
+        return twelve(self.head) is not None or self.options.layout != "auto"
 
     @cached_property
     def width(self) -> int:
@@ -235,7 +233,7 @@ class _Index:
             fields.append(
                 Field(f"entry {first + k:,}", position, self.table.size(position),
                       f"offset {offset:,}, length {length:,}", meaning, bool(wrong),
-                      target=Target(self.pack.file.path, header.size + before))
+                      target=Pointer(self.pack.file.path, header.size + before))
             )  # fmt: skip
         error = self.table.error
         if error is not None and first <= self.table.count < last:

@@ -15,8 +15,7 @@ integer border at or after 64 KiB; the empty list (`80 04 5d 94 2e`) has no fram
 Both directions stream: memory does not grow with the number of entries.
 """
 
-from tokfmt.formats.pickled_index.decode import entry_position, read_entries
+from tokfmt.formats.pickled_index.decode import EntryTable, Stretch, entry_position, read_entries, start_fields
 from tokfmt.formats.pickled_index.encode import write_entries
-from tokfmt.formats.pickled_index.table import EntryTable, Stretch, start_fields
 
 __all__ = ["EntryTable", "Stretch", "entry_position", "read_entries", "start_fields", "write_entries"]

@@ -1,7 +1,11 @@
-"""Decode a pickled list of (offset, length): runs of regular entries by `recognise`, everything else step by step."""
+"""Decode a pickled list of (offset, length): its opcodes, its entries in order, and any stretch of them by number.
+
+Runs of regular entries are recognised at once with numpy; everything else is walked step by step.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -10,26 +14,185 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.formats.pickled_index.opcodes import (
-    APPEND,
-    APPENDS,
-    BININT,
-    BININT1,
-    BININT2,
-    BINPUT,
-    DANGEROUS,
-    EMPTY_LIST,
-    FRAME,
-    LONG1,
-    LONG_BINPUT,
-    MARK,
-    MEMOIZE,
-    OTHER,
-    PROTO,
-    STOP,
-    TUPLE2,
-)
-from tokfmt.formats.pickled_index.recognise import PADDING, Recognised, Run
+from tokfmt.core.protocols import Field
+
+PROTO, FRAME, STOP = 0x80, 0x95, 0x2E
+EMPTY_LIST, MARK, APPEND, APPENDS = 0x5D, 0x28, 0x61, 0x65
+BININT1, BININT2, BININT, LONG1 = 0x4B, 0x4D, 0x4A, 0x8A
+TUPLE2, MEMOIZE, BINPUT, LONG_BINPUT = 0x86, 0x94, 0x71, 0x72
+
+DANGEROUS = {
+    0x63: ("GLOBAL", "imports a name"),
+    0x93: ("STACK_GLOBAL", "imports a name"),
+    0x69: ("INST", "creates an object"),
+    0x6F: ("OBJ", "creates an object"),
+    0x52: ("REDUCE", "calls a function"),
+    0x62: ("BUILD", "changes an object"),
+    0x81: ("NEWOBJ", "creates an object"),
+    0x92: ("NEWOBJ_EX", "creates an object"),
+    0x82: ("EXT1", "imports a name"),
+    0x83: ("EXT2", "imports a name"),
+    0x84: ("EXT4", "imports a name"),
+    0x50: ("PERSID", "asks the program for an object"),
+    0x51: ("BINPERSID", "asks the program for an object"),
+    0x97: ("NEXT_BUFFER", "asks the program for memory"),
+    0x98: ("READONLY_BUFFER", "asks the program for memory"),
+    0x8B: ("LONG4", "holds an integer of up to 2 GiB"),
+}
+"""Opcodes that execute something or may exhaust memory: name, and what it does."""
+
+OTHER = {
+    PROTO: "a second protocol header (PROTO)",
+    FRAME: "a frame (FRAME)",
+    STOP: "the end of the pickle (STOP)",
+    EMPTY_LIST: "a list (EMPTY_LIST)",
+    MARK: "MARK",
+    APPEND: "the end of a single entry (APPEND)",
+    APPENDS: "the end of a batch (APPENDS)",
+    BININT1: "an integer (BININT1)",
+    BININT2: "an integer (BININT2)",
+    BININT: "an integer (BININT)",
+    LONG1: "an integer (LONG1)",
+    TUPLE2: "a pair (TUPLE2)",
+    MEMOIZE: "MEMOIZE",
+    BINPUT: "BINPUT",
+    LONG_BINPUT: "LONG_BINPUT",
+    0x29: "an empty tuple (EMPTY_TUPLE)",
+    0x74: "a tuple (TUPLE)",
+    0x85: "a tuple of one (TUPLE1)",
+    0x87: "a tuple of three (TUPLE3)",
+    0x6C: "a list (LIST)",
+    0x7D: "a dict (EMPTY_DICT)",
+    0x64: "a dict (DICT)",
+    0x73: "a dict entry (SETITEM)",
+    0x75: "dict entries (SETITEMS)",
+    0x8F: "a set (EMPTY_SET)",
+    0x90: "set members (ADDITEMS)",
+    0x91: "a set (FROZENSET)",
+    0x58: "a text (BINUNICODE)",
+    0x8C: "a text (SHORT_BINUNICODE)",
+    0x8D: "a text (BINUNICODE8)",
+    0x56: "a text (UNICODE)",
+    0x53: "a text (STRING)",
+    0x54: "a text (BINSTRING)",
+    0x55: "a text (SHORT_BINSTRING)",
+    0x42: "bytes (BINBYTES)",
+    0x43: "bytes (SHORT_BINBYTES)",
+    0x8E: "bytes (BINBYTES8)",
+    0x96: "bytes (BYTEARRAY8)",
+    0x46: "a decimal number (FLOAT)",
+    0x47: "a decimal number (BINFLOAT)",
+    0x49: "an integer as text (INT)",
+    0x4C: "an integer as text (LONG)",
+    0x88: "True (NEWTRUE)",
+    0x89: "False (NEWFALSE)",
+    0x4E: "None (NONE)",
+    0x30: "POP",
+    0x31: "POP_MARK",
+    0x32: "DUP",
+    0x67: "a reference to an earlier object (GET)",
+    0x68: "a reference to an earlier object (BINGET)",
+    0x6A: "a reference to an earlier object (LONG_BINGET)",
+    0x70: "PUT",
+}
+"""Every other opcode of pickle, as it is named in a message."""
+
+
+# The regular entries of a window at once, with numpy.
+#
+# Every entry ends with TUPLE2 MEMOIZE (86 94), but these two bytes occur inside integers as well. An entry is accepted
+# only if it starts where a proven entry ended and its two integers end exactly at such a pair of bytes; whatever else
+# lies in between (frames, integers of seven bytes and more, negative ones) is left to the scalar walk.
+
+PADDING = 32
+"""Bytes that must follow the window's own in its buffer: two integers are loaded as words before they are checked."""
+
+Ints = NDArray[np.int64]
+
+# what an integer is, by its opcode; LONG1 with n bytes is 256 + n
+_SIZE = np.zeros(512, np.int64)
+_SHIFT = np.zeros(512, np.uint64)
+_MASK = np.zeros(512, np.uint64)
+_LARGEST = np.zeros(512, np.uint64)  # the sign bit of BININT and LONG1 is left to the scalar walk
+for _key, _head, _bytes, _signed in (
+    (BININT1, 1, 1, 0),
+    (BININT2, 1, 2, 0),
+    (BININT, 1, 4, 1),
+    *((256 + n, 2, n, 1) for n in range(1, 7)),
+):
+    _SIZE[_key] = _head + _bytes
+    _SHIFT[_key] = 8 * _head
+    _MASK[_key] = (1 << 8 * _bytes) - 1
+    _LARGEST[_key] = (1 << 8 * _bytes - _signed) - 1
+
+
+class Run(NamedTuple):
+    """Consecutive entries.
+
+    Attributes:
+        offsets, lengths: int64[n].
+        starts: int64[n], where each begins in the window.
+    """
+
+    offsets: Ints
+    lengths: Ints
+    starts: Ints
+
+
+class Recognised:
+    """The candidates of one window, and the chains of entries that lead through them."""
+
+    def __init__(self, buffer: bytes, first: int, stop: int) -> None:
+        """Look at `buffer[first:stop]`, where an entry of a batch begins at `first`; PADDING bytes follow `stop`."""
+        raw = np.frombuffer(buffer, np.uint8)
+        words: NDArray[np.uint64] = np.ndarray((len(buffer) - 7,), "<u8", buffer, strides=(1,))
+        last = max(first, stop - 3)  # the two bytes after TUPLE2 MEMOIZE are looked at as well
+        pairs = (raw[first:last] == TUPLE2) & (raw[first + 1 : last + 1] == MEMOIZE)
+        self._ends = np.flatnonzero(pairs) + first
+        after = self._ends + 2
+        border = (raw[after] == APPENDS) & (raw[after + 1] == MARK)
+        self._starts = np.concatenate(([first], after + 2 * border))
+        self._offsets, second, known = _integers_at(words, self._starts[:-1])
+        self._lengths, tuples, known_too = _integers_at(words, second)
+        self._tuples = np.where(known & known_too, tuples, -1)
+        self._breaks = np.flatnonzero(self._tuples != self._ends)
+
+    def take(self, at: int) -> tuple[list[Run], int]:
+        """The runs of entries from `at` on, where an entry begins, and where the first one not recognised begins."""
+        runs: list[Run] = []
+        i, total = int(np.searchsorted(self._starts, at)), len(self._ends)
+        while i < total and self._starts[i] == at:
+            k = int(np.searchsorted(self._breaks, i))
+            stop = int(self._breaks[k]) if k < len(self._breaks) else total
+            if stop > i:
+                runs.append(self._run(i, stop))
+                i, at = stop, int(self._starts[stop])
+                continue
+            end = int(self._tuples[i])  # candidates inside this entry are skipped when it ends at a later one
+            k = int(np.searchsorted(self._ends, end))
+            if end < 0 or k == total or self._ends[k] != end:
+                break
+            runs.append(self._run(i, i + 1))
+            i, at = k + 1, int(self._starts[k + 1])
+        return runs, at
+
+    def _run(self, i: int, stop: int) -> Run:
+        return Run(self._offsets[i:stop], self._lengths[i:stop], self._starts[i:stop])
+
+
+def _integers_at(words: NDArray[np.uint64], at: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+    """Value of the integer at each position, where it ends, and whether it is one that is known here."""
+    word = words[at]
+    key = (word & np.uint64(0xFF)).view(np.int64)
+    long = key == LONG1
+    if long.any():
+        key = np.where(long, 256 + (word >> np.uint64(8) & np.uint64(0xFF)).view(np.int64), key)
+    value = word >> _SHIFT[key] & _MASK[key]
+    size = _SIZE[key]
+    return value.view(np.int64), at + size, (size > 0) & (value <= _LARGEST[key])
+
+
+# One pass, over everything.
 
 _BUFFER = 1 << 18
 _SMALL = 64  # bytes: a rest of a frame that is shorter is walked
@@ -39,8 +202,6 @@ _ENTRIES = 1 << 16  # entries yielded at once
 _CUT = "The file was cut, or its writer was killed: copy or write it again"
 _CHANGED = "The index is damaged, or was not written by Modalities: write it again"
 _PAIRS = "An index holds pairs of integers and nothing else: it is damaged, or of another program"
-
-Ints = NDArray[np.int64]
 
 
 class Entries(NamedTuple):
@@ -84,7 +245,7 @@ def entry_position(file: File, start: int, stop: int, number: int) -> int:
 
 
 class Walk:
-    """One pass over a pickle, of the package's own; see `read_entries` for the arguments."""
+    """One pass over a pickle; see `read_entries` for the arguments."""
 
     def __init__(self, file: File, start: int, stop: int, most: int, *, signed: bool) -> None:
         self.file, self.start, self.stop, self.most, self.signed = file, start, stop, most, signed
@@ -353,3 +514,146 @@ class Walk:
         found = OTHER.get(opcode, f"the byte {opcode:02x}, which is no pickle opcode")
         what = f"index entry {self.count:,}" if self._listed else "the pickled index"
         return CorruptError(self.file.path, what, offset=at, expected=wanted, found=found, remedy=_PAIRS)
+
+
+# Any stretch of the entries of a pickled index, of any length, without holding them: for people who look.
+#
+# One pass, made only as far as somebody asks for, leaves a mark at every 4,096th entry; a stretch is decoded from the
+# mark before it. 100 million entries leave 24,000 marks.
+
+_STEP = 1 << 12
+_MOST = 1 << 62
+_ENTRY = 64  # bytes: no entry that is admitted takes more
+_INTEGERS = {BININT1: 2, BININT2: 3, BININT: 5}
+_MEMOS = {MEMOIZE: 1, BINPUT: 2, LONG_BINPUT: 5}
+
+
+class Stretch(NamedTuple):
+    """Consecutive entries; int64[n] each.
+
+    Attributes:
+        offsets, lengths: As stored.
+        positions: Where each begins in the file, in bytes.
+        before: Sum of the lengths of all entries before each.
+    """
+
+    offsets: Ints
+    lengths: Ints
+    positions: Ints
+    before: Ints
+
+
+class EntryTable:
+    """The entries of a pickled index by number. Threads may share it.
+
+    Attributes:
+        file, start, stop: Where the pickle lies.
+        error: What ended the pass over it too early, once that was met.
+        jump: The first entry that does not begin where the one before it ends, once it was met.
+    """
+
+    def __init__(self, file: File, start: int, stop: int) -> None:
+        self.file, self.start, self.stop = file, start, stop
+        self.error: FormatError | None = None
+        self.jump: int | None = None
+        self._end: int | None = None
+        self._walk = self._new()
+        self._batches = self._walk.batches()
+        self._marks: list[int] = []
+        self._sums: list[int] = []
+        self._known, self._sum, self._ended = 0, 0, False
+        self._lock = threading.Lock()
+
+    def _new(self) -> Walk:
+        return Walk(self.file, self.start, self.stop, self.stop - self.start, signed=True)
+
+    @property
+    def count(self) -> int:
+        """Number of entries, up to the first that is damaged. Reads all of them the first time."""
+        return self._known_to(_MOST)
+
+    @property
+    def total(self) -> int:
+        """Sum of all lengths. Reads all entries the first time."""
+        self._known_to(_MOST)
+        return self._sum
+
+    def read(self, first: int, last: int) -> Stretch:
+        """Entries `first <= i < last`, as many of them as there are. Reads no further than the last."""
+        last = min(last, self._known_to(last))
+        if not 0 <= first < last:
+            return Stretch(*np.empty((4, 0), np.int64))
+        mark = first // _STEP
+        skip, wanted = first - mark * _STEP, last - mark * _STEP
+        some = self._new().take(self._marks[mark], mark * _STEP, wanted)
+        offsets, lengths, positions = (column[:wanted] for column in some)
+        before = np.cumsum(lengths) - lengths + np.int64(min(self._sums[mark], _MOST))
+        return Stretch(offsets[skip:], lengths[skip:], positions[skip:], before[skip:])
+
+    def _known_to(self, wanted: int) -> int:
+        """Read on until so many entries are known, or all there are; how many are."""
+        with self._lock:
+            while self._known < wanted and not self._ended:
+                self._take(self._next())
+            return self._known
+
+    def _next(self) -> Entries | None:
+        try:
+            some = next(self._batches, None)
+        except FormatError as error:
+            self.error, some, self._ended = error, self._walk.left(), True
+        return some
+
+    def _take(self, some: Entries | None) -> None:
+        if some is None:
+            self._ended = True
+            return
+        sums = np.cumsum(some.lengths)
+        if self.jump is None:
+            ends = some.offsets + some.lengths
+            expected = np.concatenate(([some.offsets[0] if self._end is None else self._end], ends[:-1]))
+            jumps = np.flatnonzero(some.offsets != expected)
+            self.jump, self._end = (self._known + int(jumps[0]) if len(jumps) else None), int(ends[-1])
+        for k in range(-self._known % _STEP, len(some.positions), _STEP):
+            self._marks.append(int(some.positions[k]))
+            self._sums.append(self._sum + (int(sums[k - 1]) if k else 0))
+        self._known += len(some.positions)
+        self._sum += int(sums[-1])
+
+    def size(self, position: int) -> int:
+        """Bytes of the entry that begins at `position`, frames inside it included."""
+        raw = self.file.read(position, min(_ENTRY, self.stop - position))
+        at = 0
+        for _ in range(2):
+            at = _after_frame(raw, at)
+            at += _INTEGERS.get(raw[at], 0) or 2 + raw[at + 1]
+        at = _after_frame(raw, at) + 1
+        memo = raw[at] if at < len(raw) else -1
+        return at + _MEMOS.get(memo, 0)
+
+
+def _after_frame(raw: bytes, at: int) -> int:
+    return at + 9 if raw[at] == FRAME else at
+
+
+def start_fields(file: File, start: int, stop: int) -> list[Field]:
+    """What a pickled index begins with: protocol, frame, list."""
+    raw = file.read(start, min(16, stop - start))
+    known = len(raw) > 1 and raw[0] == PROTO and 2 <= raw[1] <= 5
+    found = [
+        Field("protocol", start, min(2, len(raw)), f"pickle protocol {raw[1]}" if known else raw[:2].hex(" "),
+              "" if known else "should be 80 and 2 to 5: no pickled index begins here", wrong=not known)
+    ]  # fmt: skip
+    if not known:
+        return found
+    at = 2
+    if raw[at : at + 1] == bytes([FRAME]):
+        size = int.from_bytes(raw[at + 1 : at + 9], "little")
+        left = stop - start - at - 9
+        meaning = "bytes of the first frame" if size <= left else f"bytes of the first frame, but {left:,} are left"
+        found.append(Field("frame", start + at, min(9, len(raw) - at), f"{size:,}", meaning, wrong=size > left))
+        at += 9
+    listed = raw[at : at + 1] == bytes([EMPTY_LIST])
+    value = "EMPTY_LIST" if listed else raw[at : at + 1].hex() or "nothing"
+    found.append(Field("list", start + at, len(raw[at : at + 1]), value, "" if listed else "should be 5d", not listed))
+    return found

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.formats.pickled_index.opcodes import (
+from tokfmt.formats.pickled_index.decode import (
     APPEND,
     APPENDS,
     BININT,

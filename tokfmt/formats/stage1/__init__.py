@@ -15,40 +15,110 @@ Source: the public dataset card of a stage-1 packed pretraining dataset.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Literal
 
 import numpy as np
 
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target
-from tokfmt.core.options import Late
-from tokfmt.formats.stage1.blocks import BLOCK_NAME, SAMPLE
+from tokfmt.core.axis import Separators
+from tokfmt.core.dtypes import INT32_MAX
+from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
+from tokfmt.core.files import File
+from tokfmt.core.format import Confidence, Hints, Probe, Target
+from tokfmt.core.options import Late, option
+from tokfmt.core.problem import Problem, fatal, noted
+from tokfmt.core.protocols import Field, Place, Section
+from tokfmt.core.raw_ids import LARGEST, kind_of, places
+from tokfmt.core.sections import Part
+from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, whole_tokens
 
-if TYPE_CHECKING:  # detection asks every format
-    from tokfmt.core.audit import Audit, Code
-    from tokfmt.core.inside import Section
-    from tokfmt.formats.stage1.options import ReadOptions, WriteOptions
-    from tokfmt.formats.stage1.reader import Stage1Reader
-    from tokfmt.formats.stage1.writer import Stage1Writer
-
-_PLAUSIBLE_ID = (
-    1 << 22
-)  # no tokenizer in use has more than 4 Mi ids; uint16 or big-endian data read as int32 exceeds it
+GPT2_EOS = 50256
+SAMPLE = 8192
+TOKEN = np.dtype("<i4")
+LARGEST_SAMPLE = 1 << 24
+BLOCK_NAME = re.compile(r"stage1_block_(\d+)\.bin")
+_LOOKED_AT = 1 << 11  # tokens, of each of a thousand blocks
+_MOST = 0.9
+_FIRST_IDS = 8  # of a sample, in --raw
 
 
-class Stage1:
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read stage-1 blocks."""
+
+    view: Literal["documents", "samples"] = option("documents", "documents between separators, or rows as stored")
+    seq_len: int = option(SAMPLE, "tokens in a sample", least=1, most=LARGEST_SAMPLE)
+    gaps: Literal["refuse", "accept"] = option(
+        "refuse", "blocks that are missing from a directory are an error, or the stream goes on without them"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to write stage-1 blocks."""
+
+    seq_len: int = option(SAMPLE, "tokens in a sample", least=1, most=LARGEST_SAMPLE)
+    samples: int = option(62_500, "samples in a block (file)", least=1, most=1 << 40)
+
+
+class Stage1Reader(FlatReader):
+    """The stored stream of one or more blocks, or its samples."""
+
+    seq_len: int
+
+    def place(self, position: int) -> Place:
+        place = super().place(position)
+        sample, column = divmod(place.offset // 4, self.seq_len)
+        return place._replace(detail=f"sample {sample:,}, column {column:,}")
+
+
+class Writer(FlatWriter):
+    """Writes blocks: the stream with a separator after each sequence, cut into samples, the last one padded."""
+
+    separators = Separators.BETWEEN
+    limit = INT32_MAX
+
+    def dtype(self, top: int) -> np.dtype[Any]:  # noqa: ARG002 - always the same
+        return TOKEN
+
+    def file_tokens(self) -> int:
+        return int(self.options.samples * self.options.seq_len)
+
+    def member(self, number: int) -> str:
+        return f"stage1_block_{number:04d}.bin"
+
+    def padded(self, tokens: int) -> int:
+        return -(-tokens // int(self.options.seq_len)) * int(self.options.seq_len)
+
+
+class RowWriter(Writer):
+    """Writes samples as they are, padding included: no separator is put between them."""
+
+    separators = Separators.NONE
+
+
+class Stage1(FlatFormat):
     """Stage-1 packed blocks."""
 
     name = "stage1"
     title = "stage-1 blocks: raw int32 samples of 8,192"
     extensions = ("stage1_block_*.bin",)
     joins = True
+    streams = True
     carries = "sequences in order; ids up to 2^31-1"
     cannot = "empty sequences; sequences that contain the separator"
+    read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
+    pattern, unreadable = BLOCK_NAME.pattern, "TF202"
+    member, counted = "stage1_block_NNNN.bin", "blocks"
+    audit = Late("tokfmt.formats.stage1.check", "findings")
+    codes = Late("tokfmt.formats.stage1.check", "codes")
 
-    read_options = Late("tokfmt.formats.stage1.options", "ReadOptions")
-    write_options = Late("tokfmt.formats.stage1.options", "WriteOptions")
+    def row_writer(self, path: Path, options: WriteOptions, target: Target, shifted: bool) -> RowWriter:  # noqa: ARG002
+        """See `protocols.Rowed`: labels are not stored, and follow from the rows."""
+        return RowWriter(path, options, target)
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if probe.is_directory:
@@ -57,40 +127,167 @@ class Stage1:
         if not probe.size:
             return Confidence.STRUCTURE if named else None
         head = np.frombuffer(probe.head[: len(probe.head) // 4 * 4], "<i4")
-        plausible = len(head) > 0 and int(head.min()) >= 0 and int(head.max()) < _PLAUSIBLE_ID
+        plausible = len(head) > 0 and int(head.min()) >= 0 and int(head.max()) < LARGEST
         if named:
             return Confidence.STRUCTURE if plausible else Confidence.NAME
-        return Confidence.PLAUSIBLE if plausible and probe.size % (SAMPLE * 4) == 0 else None
+        if not plausible or probe.size % (SAMPLE * 4):
+            return None
+        return Confidence.PLAUSIBLE if kind_of(places(probe), GPT2_EOS) == "int32 tokens" else None
+
+    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
+        laid, problems = super().examine(paths, options, hints), list[Problem]()
+        blocks = [extent.file.path for extent in laid.extents]
+        if len(paths) == 1 and paths[0].is_dir():
+            problems = list(numbering(paths[0], blocks, gaps_accepted=options.gaps == "accept"))
+        problems += laid.problems
+        if options.view == "documents":
+            return replace(laid, problems=problems)
+        if rest := sum(extent.tokens for extent in laid.extents) % options.seq_len:
+            remedy = "--drop tail leaves it out"
+            what = f"the last sample has {rest:,} tokens"
+            error = TruncatedError(blocks[-1], what, expected=options.seq_len, remedy=remedy)
+            problems.append(fatal("TF207", error, "tail"))
+        return replace(laid, problems=problems, sample_length=options.seq_len, separators=Separators.NONE)
+
+    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:
+        return Laid(
+            extents=[Extent(file, 0, file.size // 4, TOKEN)],
+            separators=Separators.BETWEEN,
+            eos_id=GPT2_EOS if hints.tokenizer_eos is None else hints.tokenizer_eos,
+            eos_from="stage1 convention" if hints.tokenizer_eos is None else "tokenizer",
+            problems=list(problems_of(file, options.seq_len)),
+            notes=tuple(suspicions(file)),
+            pad_id=next(i for i in (hints.eos_id, hints.tokenizer_eos, GPT2_EOS) if i is not None),
+        )
 
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Stage1Reader:
-        from tokfmt.formats.stage1.reader import Stage1Reader
-
-        return Stage1Reader(paths, options, hints)
-
-    def writer(self, path: Path, options: WriteOptions, target: Target) -> Stage1Writer:
-        from tokfmt.formats.stage1.writer import Stage1Writer
-
-        return Stage1Writer(path, options, target)
-
-    def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
-        from tokfmt.core.audit import Audit
-
-        return self.audit(path, options, Audit())
-
-    def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-        from tokfmt.formats.stage1.check import findings
-
-        return findings(path, options, how)
-
-    def codes(self) -> Mapping[str, Code]:
-        from tokfmt.formats.stage1.codes import CODES
-
-        return CODES
+        reader = Stage1Reader(self.examine(paths, options, hints), hints.drop)
+        reader.seq_len = options.seq_len
+        return reader
 
     def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:
-        from tokfmt.formats.stage1.sections import sections
+        """The blocks, then the samples of each."""
+        blocks = self.files(path)
+        if not blocks:
+            none = Field("blocks", None, 0, "none", f"{self.member} are expected", wrong=True)
+            return [Part("blocks", path, lambda: (none,))]
+        named = Part("blocks", path, lambda: _Blocks(blocks, options.seq_len))
+        return [named, *(_samples(block, options.seq_len) for block in blocks)]
 
-        return sections(path, options)
+
+def problems_of(file: File, seq_len: int) -> Iterator[Problem]:
+    """What the size of a block tells."""
+    if not file.size:
+        yield Problem("TF205", "warning", FormatError(file.path, "is empty", remedy="Remove it, or copy it again"))
+    elif file.size % 4:
+        yield from whole_tokens(file, TOKEN, "TF206", "a block")[1]
+    elif rest := file.size // 4 % seq_len:
+        what, at = f"ends with a partial sample of {rest:,} of {seq_len:,} tokens", file.size - 4 * rest
+        remedy = "Copy it again, or name its sample length with --from-opt seq_len=N"
+        yield noted("TF207", TruncatedError(file.path, what, offset=at, remedy=remedy), f"{file.path.name} {what}")
+
+
+_SAID = {
+    "zeros": "holds nothing but zeros: a sparse or unfinished copy?",
+    "big-endian int32": "looks big-endian: its ids are far too large as they stand",
+    "uint16": "looks like uint16 ids read as int32: most of its ids are 65,536 or more",
+    "big-endian uint16": "looks like big-endian uint16 ids read as int32: most of its ids are 65,536 or more",
+    "int64": "looks like int64 ids read as int32: every second id is 0",
+    "big-endian int64": "looks like big-endian int64 ids read as int32: every second id is 0",
+    "arange": "holds numbers that count up, not ids of tokens",
+}
+
+
+def suspicions(file: File) -> Iterator[str]:
+    """Notes on content that is not int32 as it should be. Only said, never acted on; too short a file says nothing."""
+    looked = min(_LOOKED_AT, file.size // 4)
+    if looked < _LOOKED_AT // 4:
+        return
+    ids = file.array(0, looked, np.dtype("<u4"))
+    if not ids.any():
+        yield f"{file.path.name} begins with {looked:,} zeros: a sparse or unfinished copy?"
+        return
+    kind = kind_of([ids.tobytes()], GPT2_EOS)
+    top = int(ids.max())
+    if kind in _SAID:
+        yield f"{file.path.name} {_SAID[kind]}"
+    elif top >= 1 << 16 and float(np.mean(ids >= 1 << 24)) > _MOST and int(ids.byteswap().max()) < 1 << 24:
+        yield f"{file.path.name} {_SAID['big-endian int32']}"
+    elif top >= 1 << 16 and float(np.mean(ids >= 1 << 16)) > _MOST and float(np.mean(ids < 1 << 22)) < 1 - _MOST:
+        yield f"{file.path.name} {_SAID['uint16']}"
+
+
+def numbering(home: Path, blocks: Sequence[Path], *, gaps_accepted: bool) -> Iterator[Problem]:
+    """What is wrong with the numbers of blocks sorted in numeric order."""
+    numbers = [int(match[1]) for path in blocks if (match := BLOCK_NAME.fullmatch(path.name))]
+    for before, after in zip(numbers, numbers[1:], strict=False):
+        if after == before:
+            error = CorruptError(home, f"two blocks have the number {after}", remedy="Keep one of them")
+            yield Problem("TF203", "error", error, fatal=True)
+        elif after != before + 1:
+            one = after == before + 2
+            missing = f"block {before + 1} is" if one else f"blocks {before + 1} to {after - 1} are"
+            what = f"{missing} missing between {before} and {after}"
+            remedy = "Find what is missing; --from-opt gaps=accept reads on without it"
+            severity = "warning" if gaps_accepted else "error"
+            yield Problem("TF204", severity, CorruptError(home, what, remedy=remedy), not gaps_accepted, what)
+
+
+def _samples(block: Path, width: int) -> Part:
+    return Part(f"samples of {block.name}", block, lambda: _Samples(File(block), width))
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """The files of a dataset."""
+
+    blocks: Sequence[Path]
+    width: int
+
+    @property
+    def count(self) -> int:
+        return len(self.blocks)
+
+    def fields(self, first: int, last: int) -> list[Field]:
+        return [self._block(number) for number in range(first, min(last, self.count))]
+
+    def _block(self, number: int) -> Field:
+        path = self.blocks[number]
+        try:
+            file = File(path)
+            order = numbering(path.parent, self.blocks[max(0, number - 1) : number + 1], gaps_accepted=True)
+            problems = [*order, *problems_of(file, self.width)]
+            wrong = [*(problem.error.what for problem in problems), *suspicions(file)]
+        except FormatError as error:
+            return Field(path.name, None, 0, error.what, wrong=True, path=path)
+        samples = -(-file.size // (4 * self.width))
+        told = f"{samples:,} samples of {self.width:,} tokens of int32, little-endian"
+        return Field(
+            path.name, 0, file.size, f"{file.size // 4:,} tokens", "; ".join(wrong) or told, bool(wrong), path=path
+        )
+
+
+class _Samples:
+    """The samples of one block."""
+
+    def __init__(self, file: File, width: int) -> None:
+        self.file, self.width = file, width
+        self.count = -(-file.size // (4 * width))
+
+    def fields(self, first: int, last: int) -> list[Field]:
+        return [self._sample(number) for number in range(first, min(last, self.count))]
+
+    def _sample(self, number: int) -> Field:
+        at = number * 4 * self.width
+        length = min(4 * self.width, self.file.size - at)
+        ids = self.file.array(at, length // 4, TOKEN)
+        negative = np.flatnonzero(ids < 0)
+        wrong = [f"{len(negative):,} negative ids, the first at byte {at + 4 * int(k):,}" for k in negative[:1]]
+        wrong += ["a partial sample"] * (length < 4 * self.width) + ["ends inside a token"] * (length % 4 > 0)
+        ends = int(np.count_nonzero(ids == GPT2_EOS))
+        told = f"{ends:,} separators ({GPT2_EOS})" if ends else ""
+        value = " ".join(map(str, ids[:_FIRST_IDS].tolist())) + (" …" if len(ids) > _FIRST_IDS else "")
+        return Field(f"sample {number:,}", at, length, value, "; ".join(wrong) or told, bool(wrong))
 
 
 FORMAT = Stage1()

@@ -1,89 +1,134 @@
-"""What can be wrong with stage-1 blocks: findings TF201 ... TF218; `codes` says what they mean.
+"""What can be wrong with stage-1 blocks, and what the codes of it mean: findings TF201 ... TF219.
 
-Sizes and numbering are looked at in every file; content in the first, middle and last 64 KiB of each, or, deep, all.
+Sizes and numbering are looked at in every file; content in the first, middle and last 64 KiB of each, or, deep, all:
+zeros, wrong byte order or width, negative ids, separators.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tokfmt.core.audit import Audit
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import WINDOW, windows
 from tokfmt.core.errors import FormatError
-from tokfmt.core.files import File, names_in, natural_key
+from tokfmt.core.files import File
 from tokfmt.core.format import Finding
-from tokfmt.formats.stage1.blocks import BLOCK_NAME, GPT2_EOS
-from tokfmt.formats.stage1.check_content import LOOK, Content, content_findings, look_at, stream_findings
-from tokfmt.formats.stage1.options import ReadOptions
+from tokfmt.core.protocols import Audit, Code
+from tokfmt.formats.stage1 import FORMAT, GPT2_EOS, ReadOptions, numbering, problems_of, suspicions
+
+LOOK = 1 << 14
+"""Tokens looked at in each of three places of a block, when not all are."""
+
+_SHARE = 0.9
+_TAIL = 1 << 10  # zeros at the end that are no documents any more
+_PADDING = 64  # separators in a row that are padding, not empty documents
+_ABSURD = 0.25
+_ENOUGH = 1 << 15  # tokens: padding of one sample is less than a quarter of them
+
+Ids = NDArray[np.uint32]
 
 _COPY = "Copy it again"
+_OTHER = "Write it again as int32 ids, or name the format it is in"
+
+_SUMS = ("looked", "zeros", "above_16", "above_24", "negative", "separators", "beyond")
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What was found in a block, or a window of one; positions count in the block, -1 when there is none.
+
+    Attributes:
+        path, tokens: The block, and how many tokens it holds.
+        looked: How many were looked at.
+        zeros: How many are 0.
+        tail: How many zeros it ends with, as far as was looked.
+        above_16, above_24: How many ids are 2^16 and 2^24 or more.
+        swapped: The largest id if the bytes are swapped.
+        negative, first_negative: How many, and where the first.
+        separators: How many.
+        beyond, first_beyond: Ids above GPT-2's vocabulary that are no other sign; and where the first is.
+        run_at, run: The longest run of separators that reaches no end of the block, of at least 64.
+        constant: All tokens looked at are the same.
+        digest: Of what was looked at.
+    """
+
+    path: Path
+    tokens: int
+    looked: int = 0
+    zeros: int = 0
+    tail: int = 0
+    above_16: int = 0
+    above_24: int = 0
+    swapped: int = 0
+    negative: int = 0
+    first_negative: int = -1
+    separators: int = 0
+    beyond: int = 0
+    first_beyond: int = -1
+    run_at: int = -1
+    run: int = 0
+    constant: bool = True
+    digest: str = ""
+
+    def followed_by(self, window: Content) -> Content:
+        """The same with what was found in the next window."""
+        longest = max((self, window), key=lambda content: content.run)
+        return replace(
+            self,
+            **{name: getattr(self, name) + getattr(window, name) for name in _SUMS},
+            tail=self.tail + window.looked if window.tail == window.looked else window.tail,
+            swapped=max(self.swapped, window.swapped),
+            first_negative=self.first_negative if self.negative else window.first_negative,
+            first_beyond=self.first_beyond if self.beyond else window.first_beyond,
+            run_at=longest.run_at,
+            run=longest.run,
+            constant=self.constant and window.constant,
+        )
 
 
 def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     """Every violation found in a block or a directory of blocks."""
     try:
-        blocks = _blocks(path)
+        blocks = FORMAT.files(path)
     except FormatError as error:
-        yield Finding("TF202", "error", str(path), error.what)
+        yield Finding.of("TF202", error)
         return
     if not blocks:
-        yield Finding("TF201", "error", str(path), "holds no stage1_block_NNNN.bin", "Name the blocks themselves")
-    yield from _numbering(blocks)
+        yield Finding("TF201", "error", str(path), f"holds no {FORMAT.member}", "Name the blocks themselves")
+    accepted = options.gaps == "accept"
+    yield from (problem.finding() for problem in numbering(path, blocks, gaps_accepted=accepted))
     files = []
     for block in blocks:
         try:
             files.append(File(block))
         except FormatError as error:
-            yield Finding("TF202", "error", str(block), error.what)
+            yield Finding.of("TF202", error)
     eos_id = GPT2_EOS if how.eos_id is None else how.eos_id
     found: list[Content] = []
     full = max((file.size for file in files), default=0)
     for file in files:
         last = file is files[-1]
-        yield from _size(file, options.seq_len, full=full, last=last)
+        yield from (problem.finding() for problem in problems_of(file, options.seq_len))
+        if not last and file.size < full:
+            shorter = f"is not the last block, yet shorter than the others ({file.size:,} of {full:,} bytes)"
+            yield Finding("TF208", "error", str(file.path), shorter, _COPY)
         try:
             content = look_at(file, options.seq_len, eos_id, how)
         except FormatError as error:
-            yield Finding("TF202", "error", str(file.path), error.what, error.remedy or "", error.offset)
+            yield Finding.of("TF202", error)
             continue
         found.append(content)
-        yield from content_findings(content, last=last)
+        found_here = list(content_findings(content, last=last))
+        yield from found_here
+        if not found_here and (said := next(suspicions(file), "")):
+            yield Finding("TF219", "error", str(file.path), said.removeprefix(f"{file.path.name} "), _OTHER, 0)
         file.close()
     yield from stream_findings(path, found, eos_id)
     yield from _identical(found, how)
-
-
-def _blocks(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    return [path / name for name in sorted(filter(BLOCK_NAME.fullmatch, names_in(path)), key=natural_key)]
-
-
-def _numbering(blocks: Sequence[Path]) -> Iterator[Finding]:
-    matches = [BLOCK_NAME.fullmatch(block.name) for block in blocks]
-    numbers = [int(match[1]) if match else 0 for match in matches]
-    for before, after, block in zip(numbers, numbers[1:], blocks[1:], strict=False):
-        if after == before:
-            yield Finding("TF203", "error", str(block), f"a second block has the number {after}", "Keep one of them")
-        elif after > before + 1:
-            missing = f"block {before + 1} is" if after == before + 2 else f"blocks {before + 1} to {after - 1} are"
-            yield Finding("TF204", "error", str(block), f"{missing} missing before it", "Find the missing block")
-
-
-def _size(file: File, seq_len: int, *, full: int, last: bool) -> Iterator[Finding]:
-    name, size = str(file.path), file.size
-    if not size:
-        yield Finding("TF205", "warning", name, "is empty", "Remove it, or copy it again")
-    elif size % 4:
-        at = size - size % 4
-        yield Finding("TF206", "error", name, "ends inside a token: it was cut", _COPY, at)
-    elif size % (4 * seq_len):
-        at = size - size % (4 * seq_len)
-        yield Finding("TF207", "error", name, f"ends with a partial sample of {size % (4 * seq_len) // 4:,} tokens",
-                      "Copy it again, or name its sample length with --from-opt seq_len=N", at)  # fmt: skip
-    if not last and size < full:
-        yield Finding("TF208", "error", name, f"is not the last block, yet shorter than the others ({size:,} of "
-                      f"{full:,} bytes)", _COPY)  # fmt: skip
 
 
 def _identical(found: Sequence[Content], how: Audit) -> Iterator[Finding]:
@@ -98,3 +143,242 @@ def _identical(found: Sequence[Content], how: Audit) -> Iterator[Finding]:
             yield Finding("TF217", "error", str(content.path), f"{same} the block {seen[key].path.name}",
                           "One of them was copied to the wrong name, or its data occurs twice")  # fmt: skip
         seen.setdefault(key, content)
+
+
+def look_at(file: File, seq_len: int, eos_id: int, how: Audit) -> Content:
+    """Look at a block, all of it or in three places. Holds a window for each task under way."""
+    import xxhash
+
+    total = file.size // 4
+    found, digest = Content(file.path, total), xxhash.xxh3_128()
+    if how.deep:
+        cuts = list(windows(0, total, max(1, WINDOW // seq_len) * seq_len))  # runs of padding end with a sample
+    else:
+        cuts = [(at, min(at + LOOK, total)) for at in sorted({0, max(0, total // 2 - LOOK // 2), max(0, total - LOOK)})]
+
+    def look(cut: tuple[int, int]) -> tuple[Ids, Content]:
+        ids = file.array(cut[0] * 4, cut[1] - cut[0], np.dtype("<u4")).astype(np.uint32, copy=False)
+        return ids, _seen(found, cut[0], ids, eos_id)
+
+    for ids, seen in how.spread(look, cuts if total else []):
+        digest.update(ids.data)
+        found = found.followed_by(seen)
+        how.advance(len(ids))
+    return replace(found, digest=digest.hexdigest())
+
+
+def _seen(block: Content, start: int, ids: Ids, eos_id: int) -> Content:
+    """What a window of a block holds."""
+    zero, negative, beyond = ids == 0, ids >= 1 << 31, (ids > GPT2_EOS) & (ids < 1 << 31)
+    marks = ids == eos_id
+    run_at, run = _longest_run(marks)
+    zeros, above_24 = int(np.count_nonzero(zero)), int(np.count_nonzero(ids >= 1 << 24))
+    return Content(
+        block.path,
+        block.tokens,
+        looked=len(ids),
+        zeros=zeros,
+        tail=len(ids) if zeros == len(ids) else int(np.argmin(zero[::-1])),
+        above_16=int(np.count_nonzero(ids >= 1 << 16)),
+        above_24=above_24,
+        swapped=int(ids.byteswap().max()) if 2 * above_24 > len(ids) else 0,
+        negative=int(np.count_nonzero(negative)),
+        first_negative=start + int(np.argmax(negative)),
+        separators=int(np.count_nonzero(marks)),
+        beyond=int(np.count_nonzero(beyond)),
+        first_beyond=start + int(np.argmax(beyond)),
+        run_at=start + run_at,
+        run=run,
+        constant=bool((ids == ids[0]).all()),
+    )
+
+
+def _longest_run(marks: NDArray[np.bool_]) -> tuple[int, int]:
+    """Where the longest run of marks of at least 64 that ends before the window does begins, and how long it is."""
+    if marks.sum() < _PADDING:
+        return -1, 0
+    edges = np.flatnonzero(np.diff(marks, prepend=False, append=False))
+    starts, stops = edges[::2], edges[1::2]
+    inner = stops < len(marks)
+    lengths = (stops - starts)[inner]
+    if not len(lengths) or int(lengths.max()) < _PADDING:
+        return -1, 0
+    at = int(np.argmax(lengths))
+    return int(starts[inner][at]), int(lengths[at])
+
+
+def content_findings(content: Content, *, last: bool) -> Iterator[Finding]:
+    """What is wrong with one block, as far as it was looked at."""
+    name, total = str(content.path), content.tokens
+    if not total:
+        return
+    if content.zeros == content.looked:
+        where = "" if content.looked == total else " where it was looked at"
+        yield Finding("TF209", "error", name, f"holds only zeros{where}: a sparse or failed copy",
+                      "Copy it again", 0)  # fmt: skip
+        return
+    if content.tail >= min(_TAIL, -(-total // 4)):
+        yield Finding("TF210", "error", name, f"ends in {_at_least(content)}{content.tail:,} zeros: the copy was not "
+                      "finished", "Copy it again", (total - content.tail) * 4)  # fmt: skip
+    if content.above_24 > _SHARE * content.looked and content.swapped < 1 << 24:
+        yield Finding("TF211", "error", name, "is big-endian: most ids are 2^24 or more as they stand",
+                      "Swap the bytes: numpy.fromfile(f, '>i4').astype('<i4')", 0)  # fmt: skip
+        return
+    if content.above_16 > _SHARE * content.looked:
+        yield Finding("TF212", "error", name, "looks like uint16 ids read as int32: most are of the form a*65536+b",
+                      "Convert it from the format it is in", 0)  # fmt: skip
+        return
+    if content.negative:
+        yield Finding("TF213", "error", name, f"holds {content.negative:,} negative ids (first: token "
+                      f"{content.first_negative:,})", "Copy it again, or write it again from ids below 2^31",
+                      content.first_negative * 4)  # fmt: skip
+    end = content.run_at + content.run
+    if content.run and not (last and end == total):
+        yield Finding(
+            "TF218",
+            "warning",
+            name,
+            f"holds {content.run:,} separators in a row before token {end:,}, which "
+            "only the end of the last sample should",
+            "Samples were padded one by one, or documents are empty",
+            content.run_at * 4,
+        )
+
+
+def _at_least(content: Content) -> str:
+    return "at least " if content.tail == LOOK < content.tokens else ""
+
+
+def stream_findings(path: Path, found: Sequence[Content], eos_id: int) -> Iterator[Finding]:
+    """What only all blocks together tell: separators, and ids beyond the vocabulary that goes with them."""
+    sound = [c for c in found if c.zeros < c.looked and c.above_16 <= _SHARE * c.looked]
+    looked, separators = sum(c.looked for c in sound), sum(c.separators for c in sound)
+    if looked < _ENOUGH:
+        return
+    where = "" if looked == sum(c.tokens for c in sound) else " where it was looked for"
+    if not separators:
+        yield Finding("TF215", "warning", str(path), f"the separator {eos_id:,} is nowhere{where}",
+                      "If another id ends documents, name it with --eos ID")  # fmt: skip
+    elif separators > _ABSURD * looked:
+        yield Finding("TF216", "warning", str(path), f"{separators / looked:.0%} of the tokens are the separator "
+                      f"{eos_id:,}", "Most of it is padding, or empty documents")  # fmt: skip
+    beyond = next((c for c in sound if c.beyond), None)
+    if beyond is not None and separators and eos_id == GPT2_EOS:
+        count = sum(c.beyond for c in sound)
+        yield Finding(
+            "TF214",
+            "warning",
+            str(beyond.path),
+            f"{count:,} ids are beyond GPT-2's vocabulary, which ends with "
+            f"its separator {eos_id:,} (first: token {beyond.first_beyond:,})",
+            "Name the tokenizer with --tokenizer to compare with its vocabulary",
+            beyond.first_beyond * 4,
+        )
+
+
+_ANEW = "Nothing in a block tells what is missing, so tokfmt does not repair it."
+
+_CODES: Mapping[str, Code] = {
+    "TF201": Code(
+        "no blocks in the directory",
+        "Blocks are named stage1_block_0000.bin, stage1_block_0001.bin and so on, directly in the directory. There is "
+        "none. Name the right directory, or the files themselves.",
+    ),
+    "TF202": Code(
+        "a block cannot be read",
+        "A block is no regular file, may not be read, or the disk reports an error while it is. Check permissions, or "
+        "copy it again.",
+    ),
+    "TF203": Code(
+        "two blocks of one number",
+        "Two files have the same number (stage1_block_1.bin beside stage1_block_0001.bin). The stream is the "
+        "concatenation in order of number, so one of them would be read twice or in the wrong place. Keep one.",
+    ),
+    "TF204": Code(
+        "a block is missing",
+        "Numbers of blocks do not follow on each other. Documents run on across blocks, so the stream is broken there: "
+        "a download that was not finished. Fetch the missing block, or say --from-opt gaps=accept.",
+    ),
+    "TF205": Code(
+        "an empty block",
+        "A block without a byte: an interrupted copy, or a packer that had nothing more to write. Copy it again, or "
+        "remove it if it is the last one.",
+    ),
+    "TF206": Code(
+        "a block ends inside a token",
+        "A block is whole int32 tokens, and the size is no multiple of 4: a copy was cut. " + _ANEW + " Copy it again; "
+        "--drop tail reads up to the last whole token.",
+    ),
+    "TF207": Code(
+        "a block ends with a partial sample",
+        "A block is whole samples of 8,192 tokens. This one ends within one: it was cut at a token border, or its "
+        "samples have another length (--from-opt seq_len=N).",
+    ),
+    "TF208": Code(
+        "a block that is not the last is short",
+        "Only the last block may be shorter than the others. An earlier one that is shorter was cut, and the document "
+        "at its end runs on into the wrong tokens. Copy it again.",
+    ),
+    "TF209": Code(
+        "a block of zeros",
+        "Everything that was looked at is 0: a file that was allocated and never written, or a sparse file whose holes "
+        "were not copied. Copy it again.",
+    ),
+    "TF210": Code(
+        "zeros at the end of a block",
+        "Padding is the separator, never 0. Zeros at the end are space that a copy or a download had reserved and not "
+        "filled. Copy it again.",
+    ),
+    "TF211": Code(
+        "big-endian ids",
+        "Tokens are little-endian int32. Here most are 2^24 or more as they stand, and plausible when their bytes are "
+        "swapped: written on, or for, a big-endian machine. numpy.fromfile(f, '>i4').astype('<i4').tofile(g) swaps.",
+    ),
+    "TF212": Code(
+        "uint16 ids read as int32",
+        "Most ids are 65,536 or more, of the form a*65536+b: two 16-bit ids in each. The file is a stream of uint16 "
+        "(as nanoGPT writes it) under the name of a block. Convert it from the format that it is in.",
+    ),
+    "TF213": Code(
+        "negative ids",
+        "An id below 0: 2^31 or more was wrapped by a cast to int32, or the file is damaged, or an ignored label "
+        "(-100) got in. A trainer would index its embedding from the end, or crash. Write the block again.",
+    ),
+    "TF214": Code(
+        "ids beyond GPT-2's vocabulary",
+        "Stage-1 blocks are made with GPT-2's tokenizer, whose last id is the separator 50256. Higher ids beside that "
+        "separator come from another tokenizer or from damage. --tokenizer NAME compares with the right vocabulary.",
+    ),
+    "TF215": Code(
+        "no separator",
+        "No token that was looked at is the separator (50256 unless --eos says otherwise), so documents cannot be told "
+        "apart. Either another id separates them (--eos ID), or the packer joined documents without one: then a model "
+        "learns to run on from one document into the next, and the text has to be packed again.",
+    ),
+    "TF216": Code(
+        "too many separators",
+        "A quarter of the tokens or more are the separator. Samples were padded with it one by one, or most documents "
+        "are empty: a large share of training time goes into padding. Pack the text again.",
+    ),
+    "TF217": Code(
+        "two blocks are the same",
+        "Two blocks hold the same bytes: one was copied to the wrong name, and what belongs there is missing; or a "
+        "packer was run twice over the same text. Without --deep three places of each are compared.",
+    ),
+    "TF218": Code(
+        "padding inside",
+        "Runs of the separator are padding, and only the end of the last sample is padded, since what does not fill a "
+        "sample is carried into the next. A long run elsewhere means that samples were padded one by one, or documents "
+        "are empty; reading drops such runs.",
+    ),
+    "TF219": Code(
+        "no int32 token ids",
+        "The content looks like numbers of another width (int64 ids read as int32: every second one is 0), or like "
+        "something that counts up. numpy.fromfile(FILE, '<i8').astype('<i4').tofile(OTHER) makes int64 int32.",
+    ),
+}
+
+
+def codes() -> Mapping[str, Code]:
+    """See `protocols.Explained`."""
+    return _CODES

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tokfmt import registry
-from tokfmt.core.audit import Code, Explained
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Format
 from tokfmt.core.options import nearest
+from tokfmt.core.protocols import Code, Explained
 
 _OPENING = {
     "TF900": Code(
@@ -57,6 +57,12 @@ _MANIFEST = {
         "a source has changed since",
         "The manifest names what the dataset was converted from, and a source has another size now. The dataset itself "
         "may be fine; convert again if it should follow its source.",
+    ),
+    "TF915": Code(
+        "a directory holds more than its dataset",
+        "Files of another kind or spelling, or directories below, which are not read with it. Commands that read "
+        "refuse such a directory: --recursive reads the directories below as well, --drop other-files leaves out what "
+        "is no file of the dataset.",
     ),
 }
 
@@ -122,6 +128,12 @@ _AGAINST = {
         "end of the one before. The pack is well-formed, so nothing else tells. Make it again from the parts that were "
         "merged, or from the merged pack converted by tokfmt.",
     ),
+    "TF935": Code(
+        "documents in another order",
+        "All these documents are in the corpus, and stand in another order in the dataset: it was shuffled, or its "
+        "parts were put together otherwise. --ignore-order compares without the order; where the manifest says that "
+        "tokfmt shuffled it, that happens by itself.",
+    ),
 }
 
 CODES: Mapping[str, Code] = {**_OPENING, **_MANIFEST, **_TOKENIZER, **_AGAINST}
@@ -134,7 +146,7 @@ class Explanation:
     Attributes:
         code: `TF107`.
         owner: The format it is of, or "any format".
-        title: In a few words. text: A paragraph. unsafe: As in `core.audit.Code`.
+        title: In a few words. text: A paragraph. unsafe: As in `protocols.Code`.
     """
 
     code: str

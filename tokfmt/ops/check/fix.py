@@ -7,25 +7,25 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from tokfmt import registry
-from tokfmt.core.audit import Patchable, Repair, Repairable
+from tokfmt.core.destination import readable_by
 from tokfmt.core.errors import ConversionError, SeparatorUnknownError, TokfmtError, VerificationError, printable
-from tokfmt.core.format import Format
-from tokfmt.core.options import parse_options
-from tokfmt.core.publish import Staging, publish_together, write_error
+from tokfmt.core.files import write_error
+from tokfmt.core.format import Format, files_of
+from tokfmt.core.protocols import Patchable, Repair, Repairable
+from tokfmt.core.publish import Staging
 from tokfmt.core.records import RecordReader
-from tokfmt.ops.check.run import Demands, check
-from tokfmt.ops.check.verdict import Verdict
-from tokfmt.ops.convert import convert
-from tokfmt.ops.index import write_index
-from tokfmt.ops.manifest import manifest_path
-from tokfmt.ops.open import Source, open_source
+from tokfmt.formats.jsonl.index import index_path, write_index
+from tokfmt.ops.check.check import CheckRequest, Verdict, check
+from tokfmt.ops.convert.request import Conversion, Request
+from tokfmt.ops.convert.run import Run
+from tokfmt.ops.destination import guard, refuse_foreign_manifest, strangers_in
 from tokfmt.ops.progress import Progress, Silent
-from tokfmt.ops.provenance import manifests
-from tokfmt.ops.request import Conversion
-from tokfmt.ops.sources import SourceRequest, check_unchanged, pairs, read_options, snapshot
+from tokfmt.ops.source.manifest import manifest_path, manifests
+from tokfmt.ops.source.opened import Source, check_unchanged, find_sources, open_one, snapshot
+from tokfmt.ops.source.request import EosChoice, SourceRequest, given_to, read_options, words_of
+from tokfmt.run.execute import worker_count
 
 _INDEX_CODES = frozenset({"TF511", "TF512", "TF514", "TF515"})
 
@@ -46,7 +46,7 @@ class Fixed:
 
 
 def fix(
-    verdict: Verdict, destination: str | os.PathLike[str], demands: Demands, *, overwrite: bool = False,
+    verdict: Verdict, destination: str | os.PathLike[str], request: CheckRequest, *, overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Fixed:  # fmt: skip
     """Write a copy of a checked dataset in which everything is right that can be repaired for certain.
@@ -54,7 +54,7 @@ def fix(
     Args:
         verdict: What `check` has found.
         destination: The copy; appears whole and checked, or not at all.
-        demands: As for `check`.
+        request: What was checked, and how.
         overwrite: Replace an existing destination.
         progress: Told how far it is.
 
@@ -75,7 +75,7 @@ def fix(
     chosen = {code: repairs[code] for code in sorted(verdict.counts) if code in repairs}
     if not chosen or not isinstance(format_, (Patchable, Repairable)):
         return Fixed("", {})
-    job = _Job(verdict.path, Path(destination), format_, demands, chosen, progress or Silent(), overwrite)
+    job = _Job(Path(verdict.path), Path(destination), format_, request, chosen, progress or Silent(), overwrite)
     after = job.patched(format_) if isinstance(format_, Patchable) else job.rewritten(format_)
     return Fixed(os.fspath(destination), {code: repair.how for code, repair in chosen.items()}, after)
 
@@ -90,52 +90,69 @@ def _repairs(format_: Format) -> Mapping[str, Repair]:
 class _Job:
     """A repair under way."""
 
-    path: str
+    path: Path
     destination: Path
     format: Format
-    demands: Demands
+    request: CheckRequest
     chosen: Mapping[str, Repair]
     progress: Progress
     overwrite: bool
 
-    def _words(self) -> list[str]:
-        given = SourceRequest(
-            (self.path,), None, None, self.demands.options, self.demands.text_field, self.demands.split
-        )
-        more = [word for repair in self.chosen.values() for word in pairs(repair.options)]
-        return list(dict.fromkeys([*read_options(given, self.format), *more]))
+    def _source(self, path: Path, eos: EosChoice, drop: frozenset[str] = frozenset()) -> SourceRequest:
+        """The dataset, or its copy, with the read options that were given and those that the repairs need."""
+        given = given_to(self.format, self.request.source)
+        for repair in self.chosen.values():
+            given |= repair.options
+        return SourceRequest((path,), self.format.name, eos, given, drop=drop)
 
     def rewritten(self, format_: Repairable) -> Verdict:
         """Read, which makes good what is wrong, and written again by the normal conversion."""
-        words = self._words()
-        options: Any = parse_options(self.format.read_options, words, self.format.name)
-        convert(
-            self.path, self.destination, from_format=self.format.name, to_format=self.format.name, from_options=words,
-            to_options=format_.repaired_with(Path(self.path), options), eos="none", jobs=self.demands.jobs,
-            overwrite=self.overwrite, verify=True, progress=self.progress,
+        source = self._source(self.path, "none")
+        options = read_options(self.format, source)
+        indexed = bool(self.chosen.keys() & _INDEX_CODES)
+        if indexed:
+            Staging(index_path(self.destination), overwrite=self.overwrite).check_replaceable()
+        verdicts = []
+
+        def prove(staging: Staging) -> Mapping[str, Path]:
+            index = write_index(staging.path).destination if indexed else None
+            verdicts.append(self._checked(staging.path))
+            return {index_path(staging.destination).name: index} if index is not None else {}
+
+        request = Request(
+            source, self.destination, to=self.format.name, to_options=format_.repaired_with(self.path, options),
+            overwrite=self.overwrite, verify=True, jobs=worker_count(self.request.jobs),
         )  # fmt: skip
-        if self.chosen.keys() & _INDEX_CODES:
-            write_index(self.destination, overwrite=self.overwrite)
-        return self._checked(self.destination)
+        try:
+            Run(request, self.progress, prove).convert()
+        except OSError as error:
+            raise write_error(self.destination, error) from error
+        return verdicts[0]
 
     def patched(self, format_: Patchable) -> Verdict:
         """Copied byte by byte, changed in place, checked, published."""
-        before = snapshot([self.path])
-        with Staging(self.destination, overwrite=self.overwrite) as staging:
+        source = self._source(self.path, self.request.source.eos, frozenset({"other-files"}))
+        found = find_sources(source)
+        guard(self.destination, [self.path], found)
+        refuse_foreign_manifest(self.destination)
+        before = snapshot(found)
+        objection = strangers_in(self.destination)
+        with Staging(
+            self.destination, overwrite=self.overwrite, objection=objection, readable=readable_by(before)
+        ) as staging:
             try:
-                _copy(Path(self.path), staging.path)
+                _copy(self.format, self.path, staging.path)
             except OSError as error:
                 raise write_error(self.destination, error) from error
-            options: Any = parse_options(self.format.read_options, self._words(), self.format.name)
             try:
-                format_.patch(staging.path, options)
+                format_.patch(staging.path, read_options(self.format, source))
             except TokfmtError as error:
                 why = str(error).replace(str(staging.path), str(self.path))
                 raise ConversionError(f"{printable(self.path)}: not repaired: {why}") from error
             verdict = self._checked(staging.path)
             beside = self._manifest(staging)
-            check_unchanged(before, [self.path])
-            publish_together({staging: {manifest_path(self.destination).name: beside}})
+            check_unchanged(before, found)
+            staging.publish({manifest_path(staging.destination).name: beside})
         return verdict
 
     def _checked(self, path: Path) -> Verdict:
@@ -144,25 +161,26 @@ class _Job:
         Raises:
             VerificationError: It has errors still.
         """
-        wants = replace(self.demands, deep=True, format=self.format.name, tokenizer=None, against=None)
-        (verdict,) = check([path], wants, self.progress)
+        source = replace(self.request.source, paths=(path,), format=self.format.name)
+        wanted = replace(self.request, source=source, deep=True, tokenizer=None, against=None)
+        (verdict,) = check(wanted, self.progress)
         if verdict.errors:
             first = next(f for f in verdict.findings if f.severity == "error")
-            if path == self.destination:
-                _remove(path)
             raise VerificationError(
-                f"{printable(self.path)}: not repaired: the copy still has {first.code} ({first.message}); it was "
-                "removed"
+                f"{printable(self.path)}: not repaired: the copy would still have {first.code} ({first.message})"
             )
-        return verdict
+        findings = [
+            found._replace(path=found.path.replace(str(path), str(self.destination))) for found in verdict.findings
+        ]
+        return replace(verdict, path=str(self.destination), findings=findings)
 
     def _manifest(self, staging: Staging) -> bytes | None:
         """As after a conversion; None for a dataset whose counts no reader can tell (shuffled samples)."""
-        words, eos = self._words(), self.demands.eos
+        request = self._source(staging.path, self.request.source.eos)
         try:
-            source = open_source([staging.path], format=self.format.name, eos=eos, options=words)
+            source = open_one(request)
         except SeparatorUnknownError:
-            source = open_source([staging.path], format=self.format.name, eos="none", options=words)
+            source = open_one(replace(request, eos="none"))
         except TokfmtError:
             return None
         reader = source.reader
@@ -172,7 +190,7 @@ class _Job:
         done = Conversion(
             destination=str(self.destination),
             format=self.format.name,
-            sources=[{"path": self.path, "format": self.format.name}],
+            sources=[{"path": str(self.path), "format": self.format.name}],
             sequences=info.sequences if info else None,
             tokens=info.tokens if info else None,
             max_id=info.max_id if info else None,
@@ -181,23 +199,17 @@ class _Job:
             notes=[repair.how for repair in self.chosen.values()],
             plan={},
         )
-        origin = Source((Path(self.path),), self.format, reader, source.separator, ())
-        given = {"options": {"from": words, "to": []}, "select": None, "split": None}
+        origin = Source((self.path,), self.format, reader, source.separator, ())
+        given = {"options": {"from": words_of(request.options), "to": []}, "select": None, "split": None}
         return manifests(done, [origin], {self.destination: staging}, given, self.progress)[self.destination]
 
 
-def _copy(source: Path, destination: Path) -> None:
-    """Files and directories, links followed; modes as a new file has them."""
-    if source.is_dir():
-        shutil.copytree(source, destination, copy_function=shutil.copyfile)
-    else:
+def _copy(format_: Format, source: Path, destination: Path) -> None:
+    """The files of a dataset, links followed; modes as a new file has them."""
+    if not source.is_dir():
         shutil.copyfile(source, destination)
-
-
-def _remove(path: Path) -> None:
-    """What was published and turned out to be wrong, and its manifest."""
-    manifest_path(path).unlink(missing_ok=True)
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
+        return
+    for file in files_of(format_, source):
+        copy = destination / file.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copy)

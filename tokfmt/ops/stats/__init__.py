@@ -1,6 +1,6 @@
 """What is in a dataset: counts, lengths, ids, duplicates, in one parallel pass of bounded memory.
 
-    from tokfmt.ops.sources import SourceRequest
+    from tokfmt.ops.source.request import SourceRequest
     from tokfmt.ops.stats import StatsRequest, stats
 
     report = stats(StatsRequest(SourceRequest(("data.pbin",))))
@@ -10,9 +10,8 @@
 The document of `tokfmt stats --json` is described by tokfmt/schemas/stats.json.
 """
 
-from tokfmt.ops.stats.measure import CancelledError
-from tokfmt.ops.stats.opening import glance
 from tokfmt.ops.stats.report import Report, Statistics
-from tokfmt.ops.stats.run import StatsRequest, stats, stats_of
+from tokfmt.ops.stats.stats import StatsRequest, glance, stats, stats_of
+from tokfmt.ops.stats.walk import CancelledError
 
 __all__ = ["CancelledError", "Report", "Statistics", "StatsRequest", "glance", "stats", "stats_of"]

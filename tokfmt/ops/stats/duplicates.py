@@ -3,31 +3,40 @@
 What is kept of a sequence is one row of three 64-bit words, 24 bytes: its hash of 128 bits, and a *tag*: where it
 begins (44 bits) and its length (20 bits; longer ones say 2^20 - 1, and their lengths are kept apart). Rows that are
 equal within one region of the pass become one row with a count, so a sequence that is repeated a billion times takes
-one row a region. Rows are dealt to 256 buckets by the top bits of the hash, and the buckets are sorted one by one.
+one row a region. Many rows are dealt to 256 buckets by the top bits of the hash, and the buckets are sorted one by one.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core import memory
 from tokfmt.core.ragged import Offsets
-from tokfmt.ops.fingerprint import Fingerprints
+from tokfmt.ops.compare.fingerprint import Fingerprints
+from tokfmt.ops.stats.report import Duplicates, RepeatedSequence
+from tokfmt.ops.stats.tables import Table
+
+TOO_MANY = (
+    "duplicates were not looked for: of so many sequences that takes more than half of this machine's memory (24 bytes "
+    "each). --no-duplicates leaves them out, --sample looks at some"
+)
 
 Rows = NDArray[np.uint64]
 
 TOP = 10
 """Groups of equal sequences that are listed."""
 
-_LENGTH_BITS, _PLACE_BITS = 20, 44
+_LENGTH_BITS, PLACE_BITS = 20, 44
 _LONG = (1 << _LENGTH_BITS) - 1
-_FAR = (1 << _PLACE_BITS) - 1
+_FAR = (1 << PLACE_BITS) - 1
 _BUCKETS = 256
-_BLOCK = 4096
+_FEW = 1 << 16  # rows that are sorted at once
+_ROW = 24  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,53 +110,74 @@ class Seen:
 
     def folded(self) -> Seen:
         """The same, with rows of equal sequences put together, sorted by hash."""
-        rows, counts = _grouped(_counted(self.single, self.several))
+        rows, counts = _grouped(np.concatenate([_counted(self.single), self.several]))
         several = counts > 1
         return Seen(rows[~several], np.column_stack([rows[several], counts[several]]), self.long)
 
 
 class Store:
-    """The rows of a dataset: 24 bytes a sequence, and at most 25 MB beside."""
+    """The rows of a dataset, 24 bytes a sequence; `len` is how many."""
 
     def __init__(self) -> None:
-        self._single: list[list[Rows]] = [[] for _ in range(_BUCKETS)]
-        self._filled = [_BLOCK] * _BUCKETS
-        self._several: list[list[Rows]] = [[] for _ in range(_BUCKETS)]
+        self.rows: list[Rows] = []
         self.long: dict[int, int] = {}
 
     def add(self, seen: Seen) -> None:
         """Keep the rows of a part, which must be folded."""
+        self.rows += [np.ascontiguousarray(rows) for rows in (seen.single, seen.several) if len(rows)]
         self.long |= seen.long
-        for bucket, rows in _dealt(seen.single):
-            self._append(bucket, rows)
-        for bucket, rows in _dealt(seen.several):
-            self._several[bucket].append(rows.copy())
 
-    def _append(self, bucket: int, rows: Rows) -> None:
-        done = 0
-        while done < len(rows):
-            if self._filled[bucket] == _BLOCK:
-                self._single[bucket].append(np.empty((_BLOCK, 3), np.uint64))
-                self._filled[bucket] = 0
-            at = self._filled[bucket]
-            some = min(_BLOCK - at, len(rows) - done)
-            self._single[bucket][-1][at : at + some] = rows[done : done + some]
-            self._filled[bucket], done = at + some, done + some
+    def __len__(self) -> int:
+        return sum(map(len, self.rows))
 
-    def bucket(self, number: int) -> Rows:
-        """uint64[n, 4]: the rows of a bucket, each with how often it was seen."""
-        blocks = self._single[number]
-        filled = [*blocks[:-1], blocks[-1][: self._filled[number]]] if blocks else []
-        none: Rows = np.empty((0, 3), np.uint64)
-        return _counted(np.concatenate([none, *filled]), np.concatenate([_counted(none), *self._several[number]]))
+    def buckets(self, count: int) -> Iterator[Rows]:
+        """uint64[n, 4] a bucket, by the top bits of the hash: its rows, each with how often it was seen.
+
+        Args:
+            count: How many buckets; a power of two up to 256.
+        """
+        step = _BUCKETS // count
+        bounds = [np.searchsorted(rows[:, 0] >> np.uint64(56), np.arange(0, _BUCKETS + 1, step)) for rows in self.rows]
+        for bucket in range(count):
+            found = [_counted(rows[at[bucket] : at[bucket + 1]]) for rows, at in zip(self.rows, bounds, strict=True)]
+            yield np.concatenate([np.empty((0, 4), np.uint64), *found])
+
+
+def too_many(sequences: int) -> bool:
+    """Whether the rows of so many sequences take more than what may be held of this machine's memory."""
+    return _ROW * sequences > memory.share()
+
+
+def duplicates_of(
+    stores: Sequence[Store | None], lengths: Table, told: Callable[[Group], RepeatedSequence]
+) -> Duplicates | None:
+    """What is said of sequences that occur more than once in some datasets; None where they were not looked for.
+
+    Args:
+        stores: Of each dataset.
+        lengths: Of all sequences; empty ones are no duplicates.
+        told: What is said of the largest groups.
+    """
+    kept = [store for store in stores if store is not None]
+    if len(kept) < len(stores):
+        return None
+    found, filled = repeats(kept), lengths.total - lengths.count(0)
+    return Duplicates(
+        sequences=found.surplus,
+        share=found.surplus / filled if filled else 0.0,
+        tokens=found.tokens,
+        token_share=found.tokens / lengths.weight if lengths.weight else 0.0,
+        groups=found.groups,
+        largest=[told(group) for group in found.largest],
+    )
 
 
 def repeats(stores: Sequence[Store]) -> Repeats:
     """What occurs more than once in some datasets together."""
     groups = surplus = tokens = 0
     largest: list[Group] = []
-    for number in range(_BUCKETS):
-        parts = [store.bucket(number) for store in stores]
+    count = 1 if sum(map(len, stores)) <= _FEW else _BUCKETS
+    for parts in zip(*(store.buckets(count) for store in stores), strict=True):
         datasets = np.repeat(np.arange(len(parts), dtype=np.uint64), [len(part) for part in parts])
         rows, found = _grouped(np.concatenate(parts), datasets)
         several = np.flatnonzero(found > 1)
@@ -176,17 +206,9 @@ def _lengths(rows: Rows, stores: Sequence[Store]) -> Offsets:
     return lengths
 
 
-def _counted(single: Rows, several: Rows | None = None) -> Rows:
-    """Rows of three words and of four, as rows of four."""
-    once = np.column_stack([single, np.ones(len(single), np.uint64)])
-    return once if several is None or not len(several) else np.concatenate([once, several])
-
-
-def _dealt(rows: Rows) -> Iterator[tuple[int, Rows]]:
-    """Rows by bucket; they are sorted by hash."""
-    bounds = np.searchsorted(rows[:, 0] >> np.uint64(56), np.arange(_BUCKETS + 1))
-    for bucket in np.flatnonzero(np.diff(bounds)).tolist():
-        yield bucket, rows[bounds[bucket] : bounds[bucket + 1]]
+def _counted(rows: Rows) -> Rows:
+    """Rows of three words, which stand for one sequence each, or of four as they are."""
+    return rows if rows.shape[1] == 4 else np.column_stack([rows, np.ones(len(rows), np.uint64)])
 
 
 def _grouped(rows: Rows, datasets: NDArray[np.uint64] | None = None) -> tuple[Rows, NDArray[np.uint64]]:
@@ -211,14 +233,14 @@ def _grouped(rows: Rows, datasets: NDArray[np.uint64] | None = None) -> tuple[Ro
         return rows[order][:, :3], rows[order, 3]
     places = rows[order, 2] >> np.uint64(_LENGTH_BITS)
     if datasets is not None:
-        places |= datasets[order] << np.uint64(_PLACE_BITS)
+        places |= datasets[order] << np.uint64(PLACE_BITS)
     if not len(begins):
         return np.empty((0, 3 if datasets is None else 4), np.uint64), np.empty(0, np.uint64)
     first = np.minimum.reduceat(places, begins)
     kept = rows[order[begins], :3]
     kept[:, 2] = (first & np.uint64(_FAR)) << np.uint64(_LENGTH_BITS) | lengths[order[begins]]
     if datasets is not None:
-        kept = np.column_stack([kept, first >> np.uint64(_PLACE_BITS)])
+        kept = np.column_stack([kept, first >> np.uint64(PLACE_BITS)])
     return kept, np.add.reduceat(rows[order, 3], begins)
 
 

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
+from tokfmt.core.errors import TokfmtError
+from tokfmt.recipes.explain import Row
+
 SCHEMA_VERSION = 1
 
 
@@ -221,7 +224,9 @@ class TextFacts:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Which sequences were looked at; every figure but `exact` is an estimate from them, counts are of the sample.
+    """Which sequences were looked at; every figure but `exact` is an estimate for the whole from them.
+
+    What occurs at all is of the sample: `max_id`, `ids.distinct`, `ids.once`, `lengths.min` and `.max`.
 
     Attributes:
         sequences, tokens: Looked at.
@@ -249,13 +254,15 @@ class Statistics:
         bytes, bytes_per_token: On disk; per token of the sequences.
         sequences: Sequences (documents; rows of samples).
         tokens: In the sequences, separators left out. None for text.
-        max_id: The largest id in the dataset, a separator's included. None when there is no token.
+        max_id: The largest id in the sequences; a separator between them does not count, so that it is the same in
+            every format. None when there is no token.
         eos_id, eos_from, eos_inferred: The separator and how it is known.
         estimated: The figures are of a sample.
         empty: Empty sequences.
         separators: How often the separator's id is stored, inside sequences too, and its share of what is stored.
         padding: Positions that hold nothing, and their share: separators in a row in a stream, padding of samples.
             None where the format has none.
+        recipe: Of a recipe what each source gives; see `tokfmt.recipes.explain`.
         masked: Positions of samples whose label does not count in the loss. None where no mask is stored.
     """
 
@@ -265,16 +272,16 @@ class Statistics:
     variant: Mapping[str, Any]
     dtype: str | None
     bytes: int
-    bytes_per_token: float | None
-    sequences: int
-    tokens: int | None
-    max_id: int | None
-    eos_id: int | None
-    eos_from: str
-    eos_inferred: bool
-    sample_length: int | None
-    estimated: bool
-    lengths: Lengths | None
+    bytes_per_token: float | None = None
+    sequences: int = 0
+    tokens: int | None = 0
+    max_id: int | None = None
+    eos_id: int | None = None
+    eos_from: str = ""
+    eos_inferred: bool = False
+    sample_length: int | None = None
+    estimated: bool = False
+    lengths: Lengths | None = None
     empty: Share | None = None
     separators: Share | None = None
     padding: Share | None = None
@@ -286,6 +293,7 @@ class Statistics:
     packing: Packing | None = None
     text: TextFacts | None = None
     sampled: Sampled | None = None
+    recipe: Sequence[Row] = ()
     notes: Sequence[str] = field(default_factory=tuple)
 
     def as_json(self) -> dict[str, Any]:
@@ -295,25 +303,43 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """A dataset that could not be read, and why."""
+
+    path: str
+    error: TokfmtError
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What was found in all datasets.
 
     Attributes:
         datasets: In the order of the paths.
-        total: Of several.
+        total: Of several; None if some of them could not be read.
+        failures: Those that could not be read, of several.
     """
 
     datasets: list[Statistics]
     total: Statistics | None = None
+    failures: Sequence[Failure] = ()
+
+    @property
+    def several(self) -> bool:
+        """More than one path was asked for."""
+        return self.total is not None or bool(self.failures)
 
     def as_json(self) -> dict[str, Any]:
         """The document of `tokfmt stats --json`: one dataset's keys, or `datasets` and `total`."""
-        if self.total is None:
+        if not self.several:
             return {"schema_version": SCHEMA_VERSION, **self.datasets[0].as_json()}
         return {
             "schema_version": SCHEMA_VERSION,
             "datasets": [one.as_json() for one in self.datasets],
-            "total": self.total.as_json(),
+            "total": None if self.total is None else self.total.as_json(),
+            "errors": [
+                {"path": one.path, "type": type(one.error).__name__, "message": str(one.error)} for one in self.failures
+            ],
         }
 
 

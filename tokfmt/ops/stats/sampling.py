@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, TokenReader, check_interval, windows
-from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
+from tokfmt.core.axis import windows
+from tokfmt.core.draws import SAMPLE, random_order
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
-from tokfmt.ops.stats.axis import Indexed, StatsAxis, Streamed
+from tokfmt.ops.stats.walk import Indexed, StatsAxis, Streamed
+from tokfmt.views.select import Intervals, Picked
 
 _BLOCK = 1 << 13  # tokens; few sequences each, so that a sample comes from many places
 _TEXT_BLOCK = 1 << 20  # bytes
-_NEAR = 1 << 14  # tokens; reading on over fewer that are not wanted is cheaper than another read
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,54 +32,14 @@ class Drawn:
         axis: Of the sequences drawn.
         sequences, tokens: How many the dataset has, as far as can be told.
         exact: These two are no estimates.
+        weight: For how many sequences of the dataset each of those drawn stands: one over how likely it was.
     """
 
     axis: Indexed
     sequences: int
     tokens: int
     exact: bool
-
-
-class Intervals:
-    """Disjoint intervals of a stored axis, in order, as sequences."""
-
-    def __init__(self, stored: TokenReader, starts: Offsets, stops: Offsets) -> None:
-        self.stored, self._starts = stored, starts
-        self._offsets = offsets_of(stops - starts)
-        self._info = replace(stored.info, sequences=len(starts), tokens=int(self._offsets[-1]), max_id=None)
-
-    @property
-    def info(self) -> Info:
-        return self._info
-
-    def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
-        return self._offsets[first : last + 1]
-
-    def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self._info.tokens)
-        out = np.empty(stop - start, self._info.dtype)
-        first = int(np.searchsorted(self._offsets, start, side="right")) - 1
-        last = int(np.searchsorted(self._offsets, stop))
-        bounds = np.clip(self._offsets[first : last + 1], start, stop)
-        shift = self._starts[first:last] - self._offsets[first:last]
-        begins, ends = bounds[:-1] + shift, bounds[1:] + shift
-        far = np.flatnonzero(begins[1:] - ends[:-1] > _NEAR) + 1
-        for some in np.split(np.arange(len(begins)), far):
-            if len(some):
-                window = self.stored.tokens(int(begins[some[0]]), int(ends[some[-1]]))
-                places = Ragged(window, begins[some] - begins[some[0]])
-                self._copy(out[bounds[some[0]] - start :], places, ends[some] - begins[some])
-        return out
-
-    def _copy(self, out: Tokens, window: Ragged, lengths: Offsets) -> None:
-        at = 0
-        for begin, length in zip(window.offsets.tolist(), lengths.tolist(), strict=True):
-            out[at : at + length] = window.tokens[begin : begin + length]
-            at += length
-
-    def close(self) -> None:
-        self.stored.close()
+    weight: float
 
 
 def draw(axis: StatsAxis, count: int, seed: int) -> Drawn | None:
@@ -88,10 +49,9 @@ def draw(axis: StatsAxis, count: int, seed: int) -> Drawn | None:
     info = axis.info
     if count >= info.sequences:
         return None
-    numbers = np.sort(np.random.default_rng(seed).choice(info.sequences, count, replace=False, shuffle=False))
-    bounds = np.array([axis.stored.offsets(i, i + 1) for i in numbers.tolist()], np.int64).reshape(-1, 2)
-    drawn = Indexed(Intervals(axis.stored, bounds[:, 0], bounds[:, 1]), axis.eos_id, axis.path)
-    return Drawn(drawn, info.sequences, axis.content_tokens, exact=True)
+    numbers = np.array(sorted(islice(random_order(info.sequences, seed, SAMPLE), count)), np.int64)
+    drawn = Indexed(Picked(axis.stored, numbers), axis.eos_id, axis.path)
+    return Drawn(drawn, info.sequences, axis.content_tokens, exact=True, weight=info.sequences / count)
 
 
 def _from_stream(axis: Streamed, count: int, seed: int) -> Drawn | None:
@@ -100,7 +60,7 @@ def _from_stream(axis: Streamed, count: int, seed: int) -> Drawn | None:
     starts: list[int] = []
     stops: list[int] = []
     read = 0
-    for block in np.random.default_rng(seed).permutation(blocks).tolist():
+    for block in random_order(blocks, seed, SAMPLE):
         begin, end = block * _BLOCK, min((block + 1) * _BLOCK, total)
         for start, stop in _begun(axis, begin, end):
             starts.append(start)
@@ -112,9 +72,10 @@ def _from_stream(axis: Streamed, count: int, seed: int) -> Drawn | None:
         return None
     order = np.argsort(np.asarray(starts, np.int64))
     first, last = np.asarray(starts, np.int64)[order], np.asarray(stops, np.int64)[order]
-    drawn = Indexed(Intervals(axis.stored, first, last), None, "stream")
-    scale = total / read
-    return Drawn(drawn, round(len(first) * scale), round(int((last - first).sum()) * scale), exact=False)
+    drawn = Indexed(Intervals(axis.stored, first, last - first), None, "stream")
+    weight = total / read
+    tokens = round(int((last - first).sum()) * weight)
+    return Drawn(drawn, round(len(first) * weight), tokens, exact=False, weight=weight)
 
 
 def _begun(axis: Streamed, begin: int, end: int) -> Iterator[tuple[int, int]]:
@@ -178,7 +139,7 @@ def draw_records(records: RecordReader, count: int, seed: int) -> SomeBlocks | N
     blocks = list(records.blocks(_TEXT_BLOCK))
     chosen: list[int] = []
     found = 0
-    for block in np.random.default_rng(seed).permutation(len(blocks)).tolist():
+    for block in random_order(len(blocks), seed, SAMPLE):
         chosen.append(block)
         found += sum(len(batch.lines) for batch in records.lines(blocks[block]))
         if found >= count:

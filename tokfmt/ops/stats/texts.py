@@ -5,24 +5,24 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import msgspec
 import numpy as np
 from xxhash import xxh3_128_digest
 
+from tokfmt.core.errors import FormatError
 from tokfmt.core.records import Block, RecordReader
 from tokfmt.ops.progress import Progress
-from tokfmt.ops.stats.duplicates import Seen, Store
-from tokfmt.ops.stats.measure import CancelledError
-from tokfmt.ops.stats.table import Table
+from tokfmt.ops.source.opened import Source
+from tokfmt.ops.stats.duplicates import PLACE_BITS, Group, Seen, Store, duplicates_of, too_many
+from tokfmt.ops.stats.report import FieldCount, RepeatedSequence, Share, Statistics, TextFacts
+from tokfmt.ops.stats.tables import Table, lengths_of
+from tokfmt.ops.stats.walk import CancelledError
 from tokfmt.run.execute import run_tasks
 from tokfmt.run.plan import Workers
 from tokfmt.text.ingest import block_size
-
-_LOCAL_BITS = 26
-"""Of a record's position: its number in its block (of at most 64 MiB); the number of the block stands above."""
 
 _keys = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -57,6 +57,11 @@ class TextStats:
             self.seen + other.seen,
         )
 
+    def scaled(self, by: float) -> TextStats:
+        """What a sample of which each text stands for so many says of the whole; hashes are left out."""
+        fields = Counter({name: round(count * by) for name, count in self.fields.items()})
+        return TextStats(round(self.bytes * by), self.lengths.scaled(by), fields, round(self.invalid * by), self.counts)
+
 
 @dataclass(frozen=True, slots=True)
 class TextSurvey:
@@ -65,16 +70,19 @@ class TextSurvey:
     Attributes:
         records: What was read.
         stats: The sum, without hashes.
-        store: Hashes of the texts, None when duplicates are not wanted.
+        store: Hashes of the texts, None when duplicates are not wanted, or take too much memory.
+        blocks: How many blocks the records were read in.
     """
 
     records: RecordReader
     stats: TextStats
     store: Store | None
+    blocks: int = 1
 
     def number(self, position: int) -> int:
         """The number of a record, from its position in `seen`."""
-        block, local = position >> _LOCAL_BITS, position & ((1 << _LOCAL_BITS) - 1)
+        bits = _local_bits(self.blocks)
+        block, local = position >> bits, position & ((1 << bits) - 1)
         return local + sum(count for number, count in self.stats.counts if number < block)
 
 
@@ -83,10 +91,19 @@ def measure_texts(
     workers: Workers,
     *,
     duplicates: bool,
+    held: int = 0,
     progress: Progress,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> TextSurvey:
     """Read all records, which must have been opened with `fields` dropped.
+
+    Args:
+        records: What to read.
+        workers: Where.
+        duplicates: Hash every text, unless that takes too much memory.
+        held: Texts that were hashed before these and are still in memory.
+        progress: Told of bytes.
+        cancelled: Asked now and then; the pass ends when it says so.
 
     Raises:
         CancelledError: It was asked to end.
@@ -96,28 +113,37 @@ def measure_texts(
     store = Store() if duplicates else None
     total = TextStats()
     items = list(enumerate(records.blocks(block_size(records.info.size, workers.jobs))))
-    job = (records, duplicates)
+    job = (records, duplicates, _local_bits(len(items)))
     for part, read in run_tasks(_count, job, items, workers.executor, workers.jobs, workers.scratch):
         if store is not None:
             store.add(part.seen.folded())
+            store = None if too_many(held + len(store)) else store
         total += TextStats(part.bytes, part.lengths, part.fields, part.invalid, part.counts)
         progress.advance(read)
         if cancelled():
             raise CancelledError("cancelled")
-    return TextSurvey(records, total, store)
+    return TextSurvey(records, total, store, len(items))
 
 
-def _count(job: tuple[RecordReader, bool], item: tuple[int, Block]) -> tuple[TextStats, int]:
-    (records, hashed), (number, block) = job, item
+def _count(job: tuple[RecordReader, bool, int], item: tuple[int, Block]) -> tuple[TextStats, int]:
+    (records, hashed, bits), (number, block) = job, item
     total, found = TextStats(), 0
     for batch in records.texts(block):
-        place = (number << _LOCAL_BITS) + found
+        place = (number << bits) + found
         total += _of_texts(batch.texts, batch.invalid, place, hashed)
         found += len(batch.texts)
     names: Counter[str] = Counter()
     for batch in records.lines(block):
         names.update(chain.from_iterable(map(_names, batch.lines)))
     return total + TextStats(fields=names, counts=((number, found),)), block.stop - block.start
+
+
+def _local_bits(blocks: int) -> int:
+    """Bits of a record's position for its number in its block; that of the block takes what it needs above them.
+
+    A block of a compressed file is all of the file, and may hold any number of records.
+    """
+    return PLACE_BITS - (blocks - 1).bit_length() if blocks > 1 else PLACE_BITS
 
 
 def _of_texts(texts: Sequence[str], invalid: int, place: int, hashed: bool) -> TextStats:
@@ -138,3 +164,70 @@ def _names(line: bytes) -> Sequence[str]:
     except (msgspec.DecodeError, UnicodeDecodeError):
         found = json.loads(line)  # what msgspec refuses and JSON lines allow: NaN, lone surrogates
         return list(found) if isinstance(found, dict) else ()
+
+
+_FIELDS = 100
+_SHOWN = 200  # characters of a repeated text
+
+
+@dataclass(frozen=True, slots=True)
+class TextSubject:
+    """One source of text and what the pass has shown of it; attributes as of `stats.Subject`.
+
+    Text is sampled by blocks, so how many records there are is estimated from the share of the bytes that was read.
+    """
+
+    source: Source
+    size: int
+    survey: TextSurvey
+    notes: tuple[str, ...] = ()
+    weight: float = 1.0
+
+
+def described_texts(subjects: Sequence[TextSubject]) -> Statistics:
+    """All that is said of one source, or of several as one."""
+    one = subjects[0]
+    total = TextStats()
+    for subject in subjects:
+        total += replace(subject.survey.stats.scaled(subject.weight), counts=())
+    several = len(subjects) > 1
+    info = one.survey.records.info
+    lengths = total.lengths
+    return Statistics(
+        path="total" if several else str(one.source.paths[0]),
+        format=one.source.format.name,
+        layout="text",
+        variant={} if several else {key: value for key, value in info.facts.items() if value not in (None, "", (), [])},
+        dtype=None,
+        bytes=sum(subject.size for subject in subjects),
+        sequences=lengths.total,
+        tokens=None,
+        lengths=lengths_of(lengths, "characters"),
+        empty=Share.of(lengths.count(0), lengths.total),
+        duplicates=duplicates_of(
+            [subject.survey.store for subject in subjects], lengths, lambda group: _repeated(group, subjects)
+        ),
+        text=TextFacts(
+            bytes=total.bytes,
+            characters=lengths.weight,
+            field=info.field,
+            fields=[FieldCount(name, count) for name, count in _commonest(total)],
+            invalid=total.invalid,
+        ),
+        notes=() if several else one.notes,
+    )
+
+
+def _commonest(total: TextStats) -> list[tuple[str, int]]:
+    return sorted(total.fields.items(), key=lambda item: (-item[1], item[0]))[:_FIELDS]
+
+
+def _repeated(group: Group, subjects: Sequence[TextSubject]) -> RepeatedSequence:
+    subject = subjects[group.dataset]
+    number = subject.survey.number(group.position)
+    path = str(subject.source.paths[0]) if len(subjects) > 1 else None
+    try:
+        text = str(subject.survey.records.record(number))[:_SHOWN]
+    except (IndexError, FormatError):  # a sample's records have no number in the whole
+        return RepeatedSequence(group.count, group.length, None, None, None, path)
+    return RepeatedSequence(group.count, group.length, number, None, text, path)

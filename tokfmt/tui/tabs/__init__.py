@@ -1,15 +1,110 @@
-"""Which tabs there are. A tab is a widget with the methods of `Tab`; its module is imported when it is first shown.
+"""Which tabs there are; what a tab is to the app, and what several of them do: long work, and going to a sequence.
 
-To add one: write `tabs/<name>.py` with a subclass of `Tab`, and add its line to TABS.
+To add one: write `tabs/<name>.py` with a subclass of `Tab`, add its line to TABS and to `Entry.make`.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+
+from tokfmt.core.errors import TokfmtError
+from tokfmt.tui.session import Session, Where
+from tokfmt.tui.workers import Job, WithLoader
 
 if TYPE_CHECKING:
-    from tokfmt.tui.tabs.tab import Tab
+    from tokfmt.tui.app import Browser
+
+
+class Tab(WithLoader, Container):
+    """A tab; `session` is the dataset it shows."""
+
+    if TYPE_CHECKING:
+        app: Browser
+
+    session: Session
+    job: Job | None = None
+    """Long work that the tab does, None when it does none."""
+
+    @property
+    def idle(self) -> bool:
+        """Nothing long is under way here that a picture should wait for."""
+        return self.job is None
+
+    def show(self, session: Session) -> None:
+        """Show a dataset: another one, or the same after something of it was loaded.
+
+        Called on the thread of the screen, also while the tab is hidden; reads nothing.
+        """
+        self.session = session
+
+    def enter(self) -> None:
+        """The tab is shown: take the focus."""
+
+    def go_to_sequence(self, find: Callable[[], Where | None], otherwise: str = "no sequence lies there") -> None:
+        """Show what `find` finds, on a worker, in the tab of sequences; else say why not."""
+
+        def tried() -> Where | str:
+            try:
+                return find() or otherwise
+            except TokfmtError as error:
+                return str(error)
+
+        def then(found: Where | str) -> None:
+            if isinstance(found, str):
+                self.notify(found, severity="warning", markup=False)
+            else:
+                self.app.go_to_where(found)
+
+        self.loader.ask(tried, then)
+
+
+class Working(Tab):
+    """One long piece of work at a time; a new one replaces the old one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "stop", "Stop", show=False)]
+
+    def begin(self, work: Callable[[Job], object], then: Callable[[object], object]) -> None:
+        """Do work; `then` is called here with its result or error, unless it was stopped."""
+        self.stop()
+
+        def ended(outcome: object) -> None:
+            if self.job is job:  # else it was stopped meanwhile
+                self.job = None
+                then(outcome)
+
+        job = self.job = Job(work, lambda outcome: self.call_later(ended, outcome), lambda: self.call_later(self.say))
+        self.say()
+
+    def stop(self) -> None:
+        """Call off what is being done."""
+        self.loader.forget()
+        if self.job is not None:
+            self.job.cancel()
+            self.job = None
+
+    def say(self) -> None:
+        """Show how far the work is."""
+
+    def doing(self, what: str) -> str:
+        """How far the work is, in words."""
+        share = self.job.share if self.job else None
+        name = (self.job.name if self.job else "") or what
+        return f"◌ {name} …  esc stops" if share is None else f"◌ {name} {share:.1%}  esc stops"
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Escape is the app's when nothing is done here."""
+        return self.job is not None if action == "stop" else super().check_action(action, parameters)
+
+    def action_stop(self) -> None:
+        self.stop()
+        self.say()
+
+    def on_unmount(self) -> None:
+        self.stop()
 
 
 class Entry(NamedTuple):
@@ -17,26 +112,41 @@ class Entry(NamedTuple):
 
     Attributes:
         name: Also its widget's id. title: On the screen. key: That shows it.
-        place: "module:class".
         pair: Only where two datasets are open.
     """
 
     name: str
     title: str
     key: str
-    place: str
     pair: bool = False
 
     def make(self) -> Tab:
-        """The widget."""
-        module, _, name = self.place.partition(":")
-        return cast("Tab", getattr(import_module(module), name)(id=self.name))
+        """The widget. Its module is imported when it is first shown: all of them take a quarter of a second."""
+        if self.name == "index":
+            from tokfmt.tui.tabs.index import IndexTab
+
+            return IndexTab(id=self.name)
+        if self.name == "findings":
+            from tokfmt.tui.tabs.findings import FindingsTab
+
+            return FindingsTab(id=self.name)
+        if self.name == "statistics":
+            from tokfmt.tui.tabs.statistics import StatisticsTab
+
+            return StatisticsTab(id=self.name)
+        if self.name == "compare":
+            from tokfmt.tui.tabs.compare import CompareTab
+
+            return CompareTab(id=self.name)
+        from tokfmt.tui.tabs.sequences import SequencesTab
+
+        return SequencesTab(id=self.name)
 
 
 TABS = (
-    Entry("sequences", "Sequences", "1", "tokfmt.tui.tabs.sequences:SequencesTab"),
-    Entry("index", "Index", "2", "tokfmt.tui.tabs.index:IndexTab"),
-    Entry("findings", "Findings", "3", "tokfmt.tui.tabs.findings:FindingsTab"),
-    Entry("statistics", "Statistics", "4", "tokfmt.tui.tabs.statistics:StatisticsTab"),
-    Entry("compare", "Compare", "5", "tokfmt.tui.tabs.compare:CompareTab", pair=True),
+    Entry("sequences", "Sequences", "1"),
+    Entry("index", "Index", "2"),
+    Entry("findings", "Findings", "3"),
+    Entry("statistics", "Statistics", "4"),
+    Entry("compare", "Compare", "5", pair=True),
 )

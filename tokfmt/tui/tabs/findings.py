@@ -1,32 +1,148 @@
-"""What `tokfmt check` finds in the dataset, and the way to it."""
+"""What `tokfmt check` finds in the dataset, in words, and the way to it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from textual import on
+from rich.cells import cell_len
+from rich.style import Style
+from rich.text import Text
+from textual import getters, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.widgets import Static
+from textual.widgets import DataTable, Static
 
-from tokfmt.core.errors import TokfmtError
-from tokfmt.core.inside import Target
-from tokfmt.ops.check import Demands, Verdict, check, explain
-from tokfmt.tui.jobs import Job
-from tokfmt.tui.screens.page import Page
-from tokfmt.tui.session import Session, row_at
-from tokfmt.tui.tabs.leads import Leads
-from tokfmt.tui.tabs.working import Working
-from tokfmt.tui.verdicts import ORDER, in_full, nothing_found, summary
-from tokfmt.tui.widgets.findinglist import FindingList
+from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.format import Finding
+from tokfmt.core.protocols import Pointer
+from tokfmt.core.text_format import counted
+from tokfmt.ops.check import CheckRequest, Verdict, check, explain
+from tokfmt.tui.dialogs import Page
+from tokfmt.tui.session import Session, Vocabulary, row_at
+from tokfmt.tui.tabs import Working
+from tokfmt.tui.widgets.outline import fitted
+from tokfmt.tui.workers import Job
+
+ORDER = {"error": 0, "warning": 1, "info": 2}
+"""Severities, the worst first."""
+
+_QUIET = "$foreground 60%"
+
+
+def summary(verdict: Verdict) -> str:
+    """How many findings there are, and how deep it was looked for them."""
+    depth = "every token checked" if verdict.deep else "headers and index checked"
+    counts = [
+        f"{verdict.severities[name]:,} info" if name == "info" else counted(verdict.severities[name], name)
+        for name in ORDER
+        if verdict.severities.get(name)
+    ]
+    kept = f" · {len(verdict.findings):,} of them listed" if verdict.left_out else ""
+    return f"{', '.join(counts) or 'no findings'} · {depth}{kept}"
+
+
+def nothing_found(verdict: Verdict) -> Content:
+    """No findings, in a sentence."""
+    depth = "the whole of it" if verdict.deep else "headers, index and metadata"
+    return Content(f"Nothing is wrong, as far as {depth} can tell.")
+
+
+def in_full(finding: Finding, *, explained: bool) -> Content:
+    """A finding: where, what, what to do about it, and what its code means if that is wanted."""
+    return Content("\n").join(_lines(finding, explained=explained))
+
+
+def _lines(finding: Finding, *, explained: bool) -> Iterator[Content]:
+    place = printable(finding.path) + ("" if finding.offset is None else f", byte {finding.offset:,}")
+    yield Content.assemble((f"{finding.code} ", "bold"), place)
+    yield Content(printable(finding.message))
+    if finding.remedy:
+        yield Content.assemble(("→ ", "bold"), printable(finding.remedy))
+    if explained:
+        with suppress(TokfmtError):  # a plug-in need not explain its codes
+            told = explain(finding.code)
+            yield Content("")
+            yield Content.assemble((f"{told.title}. ", f"bold {_QUIET}"), (told.text, _QUIET))
+
+
+MARKS = {"error": "✗", "warning": "▲", "info": "·"}
+_PLACE = 36
+
+
+class FindingTable(DataTable[Text]):
+    """Findings; the cursor chooses one."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"findings--{part}" for part in (*MARKS, "code", "place", "message")}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "select_cursor", "To the bytes"),
+        Binding("j", "cursor_down", "Down", show=False),
+        Binding("k", "cursor_up", "Up", show=False),
+        Binding("space", "page_down", "Page down", show=False),
+        Binding("home", "scroll_top", "First", show=False),
+        Binding("end", "scroll_bottom", "Last", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(id="findings-list", show_header=False, cursor_type="row", cell_padding=0)
+        self.cursor_foreground_priority = "renderable"
+        self.findings: Sequence[Finding] = ()
+
+    @property
+    def finding(self) -> Finding | None:
+        """The one under the cursor."""
+        return self.findings[self.cursor_row] if self.findings else None
+
+    def on_mount(self) -> None:
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._fill())
+
+    def on_resize(self) -> None:
+        self._fill()
+
+    def show(self, findings: Sequence[Finding]) -> None:
+        """List findings."""
+        self.findings = findings
+        self._fill()
+        self.move_cursor(row=0)
+
+    def _fill(self) -> None:
+        """Rows in the colours and the width of now; the cursor stays."""
+        row = self.cursor_row
+        self.clear(columns=True)
+        place = min(_PLACE, max((cell_len(place_text(finding)) for finding in self.findings), default=0))
+        room = max(1, self.size.width - 1 - 11 - 7 - place - 2)
+        for width in (11, 7, place + 2, room):
+            self.add_column("", width=width)
+        for finding in self.findings:
+            severity = finding.severity if finding.severity in MARKS else "info"
+            self.add_row(
+                self._cell(f" {MARKS[severity]} {finding.severity}", severity),
+                self._cell(finding.code, "code"),
+                self._cell(fitted(place_text(finding), place), "place"),
+                self._cell(fitted(printable(finding.message), room), "message"),
+            )
+        self.move_cursor(row=row)
+
+    def _cell(self, text: str, kind: str) -> Text:
+        style = self.get_component_rich_style(f"findings--{kind}")
+        return Text(text, Style(color=style.color, bold=style.bold), no_wrap=True)  # the cursor has the background
+
+
+def place_text(finding: Finding) -> str:
+    """File and byte of a finding, in short."""
+    name = printable(Path(finding.path).name)
+    return name if finding.offset is None else f"{name}:{finding.offset:,}"
+
 
 _HIGH = 28
 """Lines from which the code of a finding is explained without being asked."""
 
 
-class FindingsTab(Working, Leads):
+class FindingsTab(Working):
     """Findings, and beneath them the one under the cursor in full."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -35,22 +151,22 @@ class FindingsTab(Working, Leads):
         Binding("c", "all", "Check every token"),
     ]
 
+    _vocabulary: Vocabulary | None = None  # that the check has compared with
+    list = getters.query_one(FindingTable)
+    """The findings."""
+
     def compose(self) -> ComposeResult:
-        yield FindingList()
+        yield FindingTable()
         yield Static(id="finding", markup=False)
 
-    @property
-    def list(self) -> FindingList:
-        """The findings."""
-        return self.query_one(FindingList)
-
     def show(self, session: Session) -> None:
-        if hasattr(self, "session") and session is self.session:
+        same = hasattr(self, "session") and session is self.session
+        if same and (session.of_text or session.vocabulary is self._vocabulary):
             return
         self.stop()
         self.session = session
         self.list.show(())
-        if session.verdict is None:
+        if session.verdict is None or session.vocabulary is not self._vocabulary:
             self._check(deep=False)
         else:
             self._list()
@@ -61,14 +177,17 @@ class FindingsTab(Working, Leads):
     # checking
 
     def _check(self, *, deep: bool) -> None:
-        session = self.session
+        session, self._vocabulary = self.session, self.session.vocabulary
         request = session.asked or session.request  # of all splits, unless one was asked for
-        demands = Demands(
-            deep, session.format_name, tuple(request.options), request.eos, request.split, request.text_field
+        used = session.choice is not None and session.vocabulary is not None and not session.of_text
+        wanted = CheckRequest(
+            replace(request, paths=request.paths[:1], format=session.format_name, drop=frozenset()),
+            deep,
+            session.choice.name if session.choice is not None and used else None,
         )
 
         def work(job: Job) -> Verdict:
-            return next(check(request.paths[:1], demands, job))
+            return next(check(wanted, job))
 
         self.begin(work, self._found)
 
@@ -93,7 +212,7 @@ class FindingsTab(Working, Leads):
         self.list.border_subtitle = "" if verdict is None or verdict.deep or self.job else "c checks every token"
         self._moved()
 
-    @on(FindingList.Moved)
+    @on(DataTable.RowHighlighted)
     def _moved(self) -> None:
         finding = self.list.finding
         if not hasattr(self, "session"):
@@ -109,14 +228,14 @@ class FindingsTab(Working, Leads):
 
     # going
 
-    @on(FindingList.Followed)
+    @on(DataTable.RowSelected)
     def _followed(self) -> None:
         finding = self.list.finding
         if finding is not None and Path(finding.path).is_dir():
             self.notify("This finding is about the whole directory, not about a place in it.")
         elif finding is not None:
             length = 0 if finding.offset is None else 1
-            self.app.go_to_bytes(Path(finding.path), finding.offset or 0, length)  # type: ignore[attr-defined]
+            self.app.go_to_bytes(Path(finding.path), finding.offset or 0, length)
 
     def on_resize(self) -> None:
         self._moved()
@@ -126,9 +245,9 @@ class FindingsTab(Working, Leads):
         if finding is None or finding.offset is None:
             self.notify("This finding is not about one place.")
             return
-        target = Target(Path(finding.path), finding.offset)
+        target = Pointer(Path(finding.path), finding.offset)
 
-        self.lead(lambda: row_at(session, target), "no sequence lies at that byte: Enter shows the bytes")
+        self.go_to_sequence(lambda: row_at(session, target), "no sequence lies at that byte: Enter shows the bytes")
 
     def action_explain(self) -> None:
         finding = self.list.finding

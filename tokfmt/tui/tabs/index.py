@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
-from textual import on
+from textual import getters, on
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.widgets import Static
 
-from tokfmt.core.errors import TokfmtError, printable
-from tokfmt.core.inside import Field
-from tokfmt.ops.raw import Raw, sections
-from tokfmt.ops.sources import read_options
-from tokfmt.tui.bytesview import Bytes
-from tokfmt.tui.jobs import Job
-from tokfmt.tui.opening import is_small
-from tokfmt.tui.outline import Outline, Row, first_open, lead_of
-from tokfmt.tui.session import Session
-from tokfmt.tui.tabs.filebytes import FileBytes
-from tokfmt.tui.widgets.desked import Fetched
-from tokfmt.tui.widgets.hexview import HexView
-from tokfmt.tui.widgets.parts import Parts
+from tokfmt.core.errors import OptionError, TokfmtError, printable
+from tokfmt.core.options import parse_count
+from tokfmt.core.protocols import Field, Pointer
+from tokfmt.core.text_format import counted
+from tokfmt.ops.look.parts import Raw, sections
+from tokfmt.ops.source.request import given_to
+from tokfmt.tui.session import Session, is_small, row_at
+from tokfmt.tui.tabs import Tab
+from tokfmt.tui.widgets.hex_view import Bytes, HexView
+from tokfmt.tui.widgets.outline import Outline, Parts, Row, first_open, sequence_of
+from tokfmt.tui.workers import Job
 
 WIDE = 134
 """Columns from which the bytes stand beside the parts, not beneath."""
@@ -29,8 +29,23 @@ WIDE = 134
 Opened = tuple[Raw, dict[int, int]]
 
 
-class IndexTab(FileBytes):
-    """Parts, and bytes."""
+class IndexTab(Tab):
+    """Parts, and bytes.
+
+    Attributes:
+        bytes: Where they are read from, once that is known.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("o", "byte", "Byte offset"),
+        Binding("z", "zoom", "Zoom", show=False),
+    ]
+    bytes: Bytes | None = None
+    parts = getters.query_one(Parts)
+    """The sections and fields."""
+    hex = getters.query_one(HexView)
+    """The bytes."""
+    _wish: tuple[Path, int, int] | None = None
 
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id)
@@ -44,20 +59,15 @@ class IndexTab(FileBytes):
                 yield Static(id="field", markup=False)
             yield HexView()
 
-    @property
-    def parts(self) -> Parts:
-        """The sections and fields."""
-        return self.query_one(Parts)
-
     def show(self, session: Session) -> None:
         if hasattr(self, "session") and session is self.session:
             return
         self.session, self.bytes, self._counting, self._left = session, None, 0, None
-        self.generation += 1
+        self.loader.forget()
         self.hex.clear()
         self.parts.show(Outline(()))
         self.parts.border_title = "reading …"
-        self.ask(lambda: _opened(session), self._show)
+        self.loader.ask(lambda: _opened(session), self._show)
 
     def _show(self, found: Opened | str) -> None:
         if isinstance(found, str):
@@ -67,8 +77,7 @@ class IndexTab(FileBytes):
         outline = Outline(raw.sections)
         for section, count in counts.items():
             outline.open(section, count)
-        parts = len(raw.sections)
-        self.parts.border_title = f"{parts:,} part{'' if parts == 1 else 's'} of {printable(raw.path.name)}"
+        self.parts.border_title = f"{counted(len(raw.sections), 'part')} of {printable(raw.path.name)}"
         self.parts.border_subtitle = " · ".join(map(printable, raw.notes))
         self.bytes = Bytes(raw)
         self.parts.show(outline)
@@ -85,8 +94,14 @@ class IndexTab(FileBytes):
         self.set_class(self.size.width >= WIDE, "wide")
 
     def reveal_bytes(self, path: Path, offset: int, length: int) -> None:
-        super().reveal_bytes(path, offset, length)
+        """Go to bytes of a file."""
+        self._wish = (path, offset, length)
+        self.hex.focus()
+        if self.bytes is not None:
+            self._wish = None
+            self.hex.show(self.bytes, path, offset, length)
         self._left = self.parts.row
+        self.query_one("#field", Static).update("")  # what stands there is about other bytes
 
     @on(Parts.Moved)
     def _moved(self) -> None:
@@ -108,37 +123,64 @@ class IndexTab(FileBytes):
     @on(Parts.Followed)
     def _followed(self, message: Parts.Followed) -> None:
         session = self.session
-        self.lead(lambda: lead_of(session, message.section, message.field))
+        self.go_to_sequence(lambda: sequence_of(session, message.section, message.field))
 
     # parts
 
     @on(Parts.Opening)
     def _opening(self, message: Parts.Opening) -> None:
-        outline, number, generation = self.parts.outline, message.section, self.generation
+        outline, number = self.parts.outline, message.section
         section = outline.sections[number]
-
-        def done(count: object) -> None:
-            self.post_message(Fetched(generation, lambda: self._counted(outline, number, count)))
-
         self._counting += 1
-        Job(lambda job: section.count, done)
+        Job(lambda job: section.count, lambda count: self.call_later(self._counted, outline, number, count))
 
     def _counted(self, outline: Outline, section: int, count: object) -> None:
+        if outline is not self.parts.outline:  # it came too late
+            return
         self._counting -= 1
         self.parts.opening.discard(section)
-        if outline is self.parts.outline and isinstance(count, int):
+        if isinstance(count, int):
             on_it = self.parts.row == Row(section)
             outline.open(section, count)
             self.parts.changed(Row(section) if on_it else None)
         elif isinstance(count, Exception):
             self.notify(str(count), severity="error", markup=False)
 
+    # bytes
+
+    def reveal_wanted(self) -> None:
+        """Show what was asked for before anything could be read."""
+        if self._wish is not None:
+            self.reveal_bytes(*self._wish)
+
+    async def action_byte(self) -> None:
+        """Ask for a byte, and go there."""
+        await self.app.ask_line("byte offset, or file:offset", self._to_byte)
+
+    def _to_byte(self, answer: str) -> None:
+        name, _, number = answer.rpartition(":")
+        shown = self.hex.path or self.session.path
+        path = (shown.parent if self.session.path.is_file() else self.session.path) / name if name else shown
+        offset = parse_count(number)
+        if path == self.hex.path and not 0 <= offset < self.hex.file_size:
+            raise OptionError(f"{path.name} has {self.hex.file_size:,} bytes")
+        self.reveal_bytes(path, offset, 1)
+
+    @on(HexView.Chosen)
+    def _chosen(self, message: HexView.Chosen) -> None:
+        session, target = self.session, Pointer(message.path, message.offset)
+        self.go_to_sequence(lambda: row_at(session, target))
+
+    def action_zoom(self) -> None:
+        self.toggle_class("zoomed")
+        self.hex.focus()
+
 
 def _opened(session: Session) -> Opened | str:
     """The parts of a dataset, and which are open from the beginning; what is wrong, if they cannot be told."""
     format_ = session.opened.format
     try:
-        options = read_options(session.request, format_) if format_ else ()
+        options = given_to(format_, session.request) if format_ else {}
         raw = sections(session.path, format=session.format_name, options=options)
         return raw, first_open(raw.sections, small=is_small(session.path))
     except TokfmtError as error:

@@ -1,68 +1,158 @@
-"""The tab people live in: the list of rows, the reader beside it, what is known of a token beneath."""
+"""The tab people live in: the list of rows, the reader beside it, what is known of a token beneath.
+
+Here too: find and filter, jumps, bookmarks, copies and exports of what is shown.
+"""
 
 from __future__ import annotations
 
+import random
+from collections import deque
 from collections.abc import Callable
-from typing import ClassVar
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from textual import on
+from textual import getters, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 
-from tokfmt.tui.about import manner_of, titles
-from tokfmt.tui.facts import TokenFacts, facts_of
-from tokfmt.tui.opening import View
-from tokfmt.tui.session import Session, Where, carried, located
-from tokfmt.tui.tabs.bookmarking import Bookmarking
-from tokfmt.tui.tabs.jumps import Jumps
-from tokfmt.tui.tabs.panes import Panes
-from tokfmt.tui.tabs.searching import Searching
-from tokfmt.tui.tabs.tab import SideBySide
-from tokfmt.tui.tabs.takeaway import TakeAway
-from tokfmt.tui.viewport import Damage
-from tokfmt.tui.widgets.detail import Detail
-from tokfmt.tui.widgets.divider import Divider
+from tokfmt.core.errors import OptionError, TokfmtError, printable
+from tokfmt.core.options import parse_count
+from tokfmt.core.protocols import Place, Pointer
+from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import counted
+from tokfmt.tui.layout import Mode, TokenStyle
+from tokfmt.tui.rows import Damage, Piece, RowSource, Span, View
+from tokfmt.tui.search import Found, SearchJob, SearchScope, meaning, parse_search, search_scope
+from tokfmt.tui.session import Session, Where, carried, located, row_at
+from tokfmt.tui.state import Bookmark, Bookmarks, bookmark
+from tokfmt.tui.tabs import Tab
+from tokfmt.tui.widgets.frame import Divider, FindBar, TopBar, filter_words
 from tokfmt.tui.widgets.reader import Reader
-from tokfmt.tui.widgets.sequences import SequenceList
+from tokfmt.tui.widgets.sequence_list import HEAD, SequenceList, words_of
+from tokfmt.tui.widgets.token_details import TokenDetails, TokenFacts, facts_of, place_of_unit
+from tokfmt.tui.workers import Loader
+
+if TYPE_CHECKING:
+    from tokfmt.tui.export import Copied, Numbers
 
 
-class SequencesTab(Panes, Searching, Bookmarking, TakeAway, Jumps):
-    """List, reader, detail."""
+NARROWEST, WIDEST, STEP = 20, 80, 5  # per cent
+_CELLS = 40  # of the words of a bookmark
+
+
+def list_title(view: View, port: RowSource, split: str) -> str:
+    """Over the list: how many rows there are, of which split, if there are several."""
+    count = f"{port.count:,}{'' if view.whole else '…'} {view.name}" if port.count else f"no {view.name}"
+    return count + (f" of {printable(split)}" if split else "")
+
+
+def row_title(view: View, port: RowSource, row: int) -> str:
+    """Over the reader: which row it shows, and how long that is."""
+    span = port.peek_span(row)
+    length = f" · {counted(span.length, port.unit)}" if isinstance(span, Span) else ""
+    return f"{view.singular} {row:,}{length}" if port.count else ""
+
+
+def layout_words(session: Session, mode: Mode, *, of_text: bool, whitespace: bool, wrap: bool) -> str:
+    """How the reader shows a row, and what to do for more."""
+    text = mode.value if session.vocabulary else "text" if of_text else "ids"
+    words = [text, *(["whitespace"] if whitespace else []), *([] if wrap else ["not wrapped"])]
+    hint = (
+        []
+        if session.vocabulary or session.choice
+        else ["--tokenizer shows tokens" if of_text else "--tokenizer shows text"]
+    )
+    return " · ".join([*hint, *words, *([tokenizer_of(session)] if session.vocabulary else [])])
+
+
+def tokenizer_of(session: Session) -> str:
+    """The tokenizer in use, in a word or two; "" for none."""
+    if session.choice is None:
+        return ""
+    place = Path(session.choice.name)
+    name = place.parent.name if place.name == "tokenizer.json" and place.parent.name else place.name
+    return printable(name) + (" (as last time)" if session.choice.source == "last time" else "")
+
+
+class Jump(NamedTuple):
+    """To a hit: which, and where its first unit is."""
+
+    found: Found
+    where: Where
+
+
+class SequencesTab(Tab):
+    """List, reader, detail.
+
+    Hits are gone to one after the other, by a loader of their own that does everything it is asked for, in order: each
+    from where the last one has led, unless somebody has moved since.
+
+    Attributes:
+        search: The one whose hits are marked. filtered: The one whose rows are listed. They may be the same.
+        origin: Where the search began, until it has jumped.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("g", "jump('row')", "Go to"),
+        Binding("t", "jump('token')", "Token position", show=False),
+        Binding("o", "jump('byte')", "Byte offset", show=False),
+        Binding("r", "random", "Random", show=False),
+        Binding("h", "bytes", "Bytes of the token", show=False),
+        Binding("slash", "find", "Find", key_display="/"),
+        Binding("full_stop,f3", "hit(1)", "Next hit", show=False),
+        Binding("comma,shift+f3", "hit(-1)", "Previous hit", show=False),
+        Binding("f", "filter", "Filter"),
+        Binding("F", "unfilter", "No filter", show=False),
+        Binding("escape", "escape", "Stop the search; no mark; no hits", show=False),
         Binding("m", "mode", "Text/ids"),
         Binding("v", "view", "View"),
         Binding("n", "next(1)", "Next"),
         Binding("p", "next(-1)", "Previous", show=False),
-        *Panes.BINDINGS,
-        *Jumps.BINDINGS,
-        *Searching.BINDINGS,
-        *Bookmarking.BINDINGS,
-        *TakeAway.BINDINGS,
+        Binding("enter", "read", "To the reader", show=False),
+        Binding("w", "toggle_reader('whitespace')", "Whitespace", show=False),
+        Binding("l", "toggle_reader('wrap')", "Wrap lines", show=False),
+        Binding("z", "zoom", "Zoom", show=False),
+        Binding("less_than_sign", "resize(-1)", "Narrower list", show=False),
+        Binding("greater_than_sign", "resize(1)", "Wider list", show=False),
+        Binding("b", "bookmark", "Bookmark", show=False),
+        Binding("B", "bookmarks", "List bookmarks", show=False),
+        Binding("s", "mark", "Mark from here; again: no mark", show=False),
+        Binding("c", "copy(False)", "Copy text", show=False),
+        Binding("C", "copy(True)", "Copy ids", show=False),
+        Binding("e", "export", "Export", show=False),
     ]
+    share = 40
+    list = getters.query_one(SequenceList)
+    """The list."""
+    reader = getters.query_one(Reader)
+    """The reader."""
+    origin: Where | None = None
+    port: RowSource
+    token_style: TokenStyle
+    _view: View | None = None
+    scope: SearchScope
+    _later: Callable[[], None] | None = None  # begins what has to wait
+    bookmarks: Bookmarks
+    search: SearchJob | None = None
+    filtered: SearchJob | None = None
 
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id)
-        self._view: View | None = None
+        self._jumps, self._marks = Loader(self, every=True), Loader(self)
+        self._moves = 0  # of the cursor, by anything but a jump
+        self._targets: deque[Where] = deque()  # of jumps that have not arrived
+        self._last: tuple[int, SearchJob, Found] | None = None  # the jumps' own: how many moves before it, the hit
 
     def compose(self) -> ComposeResult:
-        with SideBySide():
+        with Horizontal():
             yield SequenceList()
             yield Divider()
             with Vertical(id="reading"):
                 yield Reader()
-                yield Detail()
-
-    @property
-    def list(self) -> SequenceList:
-        """The list."""
-        return self.query_one(SequenceList)
-
-    @property
-    def reader(self) -> Reader:
-        """The reader."""
-        return self.query_one(Reader)
+                yield TokenDetails()
+        yield FindBar()
 
     @property
     def where(self) -> Where:
@@ -77,29 +167,32 @@ class SequencesTab(Panes, Searching, Bookmarking, TakeAway, Jumps):
         self.session = session
         self._refuse(session)
         before, self._view, where = self._view, session.view, self.where
-        self.generation += 1
+        searched, self.scope = getattr(self, "scope", None), search_scope(session)
+        self.port, self.token_style = session.port, session.token_style
+        self.loader.forget()
+        self._jumps.forget()
         if other or before is None:
             self.go(session.where)
-        elif before is session.view:
+        elif before is self._view:
             self.go(where)
         elif not before.port.count:
             self.go((0, 0))
         else:
-            self.ask(lambda: carried(before, where, session.view), self.go)
+            self.loader.ask(lambda: carried(before, where, session.view), self.go)
         self.show_bookmarks(session, other=other)
-        self.search_again(session, other=elsewhere or session.refused is not None)
+        self.search_again(searched, other=elsewhere or session.refused is not None)
 
     def _refuse(self, session: Session) -> None:
         """In place of rows that cannot be shown, say why."""
         was, error = self.has_class("refused"), session.refused
         self.set_class(error is not None, "refused")
         if error is not None:
-            from tokfmt.tui.widgets.refusal import Refusal
+            from tokfmt.tui.widgets.frame import Refusal
 
             if not self.query(Refusal):
                 self.mount(Refusal())
-            self.query_one(Refusal).say(session, len(self.app.requests))  # type: ignore[attr-defined]
-        if was != (error is not None) and self.app.entry.name == self.id:  # type: ignore[attr-defined]
+            self.query_one(Refusal).say(session, len(self.app.requests))
+        if was != (error is not None) and self.app.entry.name == self.id:
             self.call_after_refresh(self.enter)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -108,60 +201,500 @@ class SequencesTab(Panes, Searching, Bookmarking, TakeAway, Jumps):
 
     def go(self, where: Where) -> None:
         """Show a row, the cursor on a token of it."""
-        port, alphabet = self.session.port, self.session.alphabet
+        port, token_style = self.port, self.token_style
         row = max(0, min(where[0], port.count - 1))
-        if self.list.port is not port or self.list.alphabet != alphabet:
-            self.list.show(port, alphabet, row)
+        if self.list.port is not port or self.list.token_style != token_style:
+            self.list.show(port, token_style, row)
             self.relist()
         else:
-            self.list.point_at(row)
+            self.list.point_at_row(row)
         if port.count:
-            self.reader.show(port, alphabet, row, where[1])
+            self.reader.show(port, token_style, row, where[1])
         else:
             self.reader.clear(port)
             self._detail(None)
-        self._title()
-
-    def reveal(self, position: int) -> None:
-        port = self.session.port
-        self.ask_where(lambda: located(port, position))
+        self.retitle()
 
     def ask_where(self, find: Callable[[], Where | None]) -> None:
-        self.ask(find, lambda where: None if where is None else self.go(where))
+        self.loader.ask(find, lambda where: None if where is None else self.go(where))
 
     def enter(self) -> None:
         (self.query_one("#refusal") if self.has_class("refused") else self.list).focus()
 
-    def _title(self) -> None:
-        reader, reading = self.reader, self.query_one("#reading")
-        count, reading.border_title = titles(self.session, min(reader.row, max(0, self.session.port.count - 1)))
-        self.list.border_title = self.titled(count)
-        manner = manner_of(self.session, reader.mode, whitespace=reader.whitespace, wrap=reader.wrap)
-        reading.border_subtitle = manner
+    def retitle(self) -> None:
+        """Say what is listed, and how it is read."""
+        session, reader = self.session, self.reader
+        if self._view is not None:
+            split = session.split if len(session.splits) > 1 else ""
+            self.list.border_title = self.titled(list_title(self._view, self.port, split))
+            self.query_one("#reading").border_subtitle = layout_words(
+                session, reader.mode, of_text=self.scope.of_text, whitespace=reader.whitespace, wrap=reader.wrap
+            )
+            self._title_row()
+
+    def _title_row(self) -> None:
+        if self._view is not None:
+            row = min(self.reader.row, max(0, self.port.count - 1))
+            self.query_one("#reading").border_title = row_title(self._view, self.port, row)
 
     @on(SequenceList.Chosen)
     def _chosen(self, message: SequenceList.Chosen) -> None:
-        self.reader.show(self.session.port, self.session.alphabet, message.row)
+        if self.list.port is not None:
+            self.reader.show(self.list.port, self.list.token_style, message.row)
 
     @on(Reader.Moved)
     def _moved(self) -> None:
-        session, (row, unit) = self.session, self.where
-        self._title()
-        if session.port.count and self.reader.port is session.port:
-            session.where = row, unit
-            self.ask(
-                lambda: facts_of(session, row, unit),
-                self._detail,
-            )
+        reader, where = self.reader, self.where
+        port, token_style = reader.port, reader.token_style
+        self._title_row()
+        if port is self.port and port.count:  # else another view is about to be shown
+            self.session.where = where
+            self.loader.ask(lambda: facts_of(port, token_style, *where), self._detail)
+        if where in self._targets:
+            while self._targets[0] != where:
+                self._targets.popleft()
+        else:
+            self._moves += 1
+            self._targets.clear()
+        self._mark()
 
     def _detail(self, facts: TokenFacts | Damage | None) -> None:
-        self.query_one(Detail).show(facts, self.session.port.unit)
-        self.post_message(self.Seen())
+        self.query_one(TokenDetails).show(facts, self.port.unit)
 
     # doing
 
     def action_view(self) -> None:
-        self.app.next_view()  # type: ignore[attr-defined]
+        self.app.next_view()
+
+    def action_read(self) -> None:
+        self.reader.focus()
 
     def action_next(self, step: int) -> None:
         self.list.choose(self.list.cursor + step)
+
+    # panes
+
+    def action_mode(self) -> None:
+        modes = list(Mode)
+        self.reader.mode = modes[(modes.index(self.reader.mode) + 1) % len(modes)]
+        self.retitle()
+
+    def action_toggle_reader(self, what: str) -> None:
+        setattr(self.reader, what, not getattr(self.reader, what))
+        self.retitle()
+
+    def action_zoom(self) -> None:
+        self.toggle_class("zoomed")
+        self.reader.focus()
+
+    def action_resize(self, step: int) -> None:
+        self._split(self.share + step * STEP)
+
+    @on(Divider.Dragged)
+    def _dragged(self, message: Divider.Dragged) -> None:
+        self._split(round(100 * message.column / max(1, self.size.width)))
+
+    def _split(self, share: int) -> None:
+        self.share = max(NARROWEST, min(WIDEST, share))
+        self.list.styles.width = f"{self.share}%"
+
+    # to a row, a token position, a byte of a file, anywhere
+
+    def action_random(self) -> None:
+        count = self.session.port.count
+        if count:
+            self.go((random.randrange(count), 0))  # noqa: S311 - for looking about
+
+    async def action_jump(self, what: str) -> None:
+        view = self.session.view
+        if not self.session.port.count:
+            self.notify(f"There are no {view.name} here.")
+        elif what == "row":
+            steps = "; 25*512: step 25 of batches of 512" if view.singular == "sample" else ""
+            await self.app.ask_line(
+                f"{view.singular} number, 0 to {max(0, view.port.count - 1):,}; -1 is the last{steps}", self._to_row
+            )
+        elif what == "byte":
+            await self.app.ask_line("byte offset, or file:offset", self._to_byte)
+        elif isinstance(view.reader, RecordReader):
+            self.notify("Records have no token axis: nobody has tokenised them all.", severity="warning")
+        else:
+            await self.app.ask_line(f"token position, 0 to {max(0, view.reader.info.tokens - 1):,}", self._to_position)
+
+    def _to_row(self, answer: str) -> None:
+        step, sign, batch = answer.partition("*")
+        count, row = self.session.port.count, parse_count(step) * (parse_count(batch) if sign else 1)
+        row = row + count if row < 0 else row
+        if not 0 <= row < count:
+            raise OptionError(f"there are {count:,}: 0 to {count - 1:,}")
+        self.go((row, 0))
+
+    def _to_position(self, answer: str) -> None:
+        reader, position = self.session.view.reader, parse_count(answer)
+        tokens = 0 if isinstance(reader, RecordReader) else reader.info.tokens
+        position = position + tokens if position < 0 else position
+        if not 0 <= position < tokens:
+            raise OptionError(f"there are {tokens:,} tokens: 0 to {tokens - 1:,}")
+        port = self.port
+        self.ask_where(lambda: located(port, position))
+
+    def _to_byte(self, answer: str) -> None:
+        session, port, where, (name, _, number) = self.session, self.port, self.where, answer.rpartition(":")
+        offset = parse_count(number)
+        holds = "record" if isinstance(session.view.reader, RecordReader) else "token"
+
+        def find() -> Where | str:
+            place = place_of_unit(port, *where)
+            if place is None:
+                return "this format does not tell where its tokens lie"
+            path = place.path.parent / name if name else place.path
+            try:
+                return row_at(session, Pointer(path, offset)) or f"byte {offset:,} of {path.name} holds no {holds}"
+            except TokfmtError as error:
+                return str(error)
+
+        self.loader.ask(find, self._to_found)
+
+    def _to_found(self, found: Where | str) -> None:
+        if isinstance(found, str):
+            self.notify(found, severity="error", markup=False)
+        else:
+            self.go(found)
+
+    def action_bytes(self) -> None:
+        """Show where the token under the cursor lies, in the index."""
+        port, where = self.port, self.where
+        self.loader.ask(lambda: place_of_unit(port, *where), self._to_bytes)
+
+    def _to_bytes(self, place: Place | None) -> None:
+        if place is None:
+            self.notify("This format does not tell in which bytes its tokens lie.", severity="warning")
+        else:
+            self.app.go_to_bytes(place.path, place.offset, place.width or 0)
+
+    # find and filter
+
+    @property
+    def idle(self) -> bool:
+        """No search runs, and no hit is being gone to."""
+        return self._jumps.idle and self._marks.idle and not self.searches
+
+    @property
+    def searches(self) -> bool:
+        """A search runs, or has something left to tell."""
+        return any(one.busy for one in (self.search, self.filtered) if one)
+
+    # typing
+
+    async def action_find(self) -> None:
+        words = self.search.words if self.search else ""
+        await self._ask_words("Find, from here on", words, self.find)
+
+    async def action_filter(self) -> None:
+        words = self.filtered.words if self.filtered else self.search.words if self.search else ""
+        await self._ask_words(f"List only {self.session.view.name} with", words, self.filter)
+
+    async def _ask_words(self, text: str, words: str, then: Callable[[str], None]) -> None:
+        await self.app.ask_line(text, then, words, lambda answer: meaning(answer, self.scope))
+
+    def find(self, words: str) -> None:
+        """Look for something from the cursor on, and go to the first hit."""
+        here = self.where if self.reader.port is self.port else (0, 0)
+        begun = self._begun(words, here[0], self.find)
+        if begun is not None:
+            self.origin = here
+            self._keep(begun, self.filtered)
+
+    def filter(self, words: str) -> None:
+        """List only the rows that a query finds; "" lists all again. Its hits are marked."""
+        if not words.strip():
+            self.action_unfilter()
+            return
+        begun = self._begun(words, 0, self.filter)
+        if begun is not None:
+            self.origin = None
+            self._keep(begun if begun.marks else self.search, begun)
+
+    def _begun(self, words: str, row: int, again: Callable[[str], None]) -> SearchJob | None:
+        """A search, begun; None when it cannot be, or not yet."""
+        scope = self.scope
+        try:
+            query = parse_search(words, scope)
+        except TokfmtError as error:
+            self.notify(str(error), severity="error", markup=False)
+            return None
+        if not scope.whole:
+            self._later = partial(again, words)
+            self.notify(f"The {scope.singular}s are still being counted: the search begins when that is done.")
+            return None
+        return SearchJob(words, query, scope, row, lambda one: self.call_later(self._searched, one))
+
+    def _keep(self, search: SearchJob | None, filtered: SearchJob | None) -> None:
+        """These two are of interest now, and no others."""
+        for one in (self.search, self.filtered):
+            if one is not None and one not in (search, filtered):
+                one.cancel()
+        changed, self.search, self.filtered = filtered is not self.filtered, search, filtered
+        if changed:
+            self.relist()
+        self._say()
+        self._mark()
+
+    # what comes of it
+
+    def _searched(self, search: SearchJob) -> None:
+        """A search has something to say."""
+        if search is self.filtered:
+            self._list_found(search)
+        if search is self.search and self.origin is not None:
+            self._jump_first(search, self.origin)
+        if search in (self.search, self.filtered):
+            self._mark()
+            self._say()
+
+    def relist(self) -> None:
+        """List what the filter has found, once the rows that it filters are listed at all."""
+        filtered = self.filtered
+        if filtered is None or filtered.scope.port is self.list.port:
+            self.list.restrict(None if filtered is None else filtered.results.rows())
+            self.retitle()
+
+    def _list_found(self, filtered: SearchJob) -> None:
+        if self.list.port is not filtered.scope.port or self.reader.port is not self.list.port:
+            return  # another view is about to be shown
+        rows, (row, _) = filtered.results.rows(), self.where
+        self.relist()
+        self.list.point_at_row(row)
+        if len(rows) and not filtered.results.has(row) and (row < int(rows[-1]) or not filtered.running):
+            self.list.choose(self.list.cursor)
+
+    def _mark(self) -> None:
+        """Mark the hits on the screen."""
+        search, reader = self.search, self.reader
+        self._marks.forget()
+        if search is None or not reader.lines or reader.port is not search.scope.port:
+            reader.hits = []
+            reader.refresh()
+            return
+        row, first, last = reader.row, reader.lines[0].first, reader.lines[-1].last
+
+        def marked(hits: list[range]) -> None:
+            if reader.row == row:
+                reader.hits = hits
+                reader.refresh()
+
+        self._marks.ask(lambda: search.visible(row, first, last), marked)
+
+    def _say(self) -> None:
+        self.list.hits = self.search.results if self.search else None
+        self.list.refresh()
+        self.query_one(FindBar).say(self.search or (self.filtered if self.searches else None))
+        self.screen.query_one(TopBar).say_filter(filter_words(self.filtered) if self.filtered else "")
+
+    def titled(self, count: str) -> str:
+        """Over the list: how many of them it shows."""
+        return count if self.filtered is None else f"{self.list.count:,} of {count}"
+
+    # from hit to hit
+
+    def _arrive(self, jump: Jump) -> None:
+        """Go where a jump leads."""
+        self._targets.append(jump.where)
+        bar = self.query_one(FindBar)
+        bar.number, bar.wrapped = jump.found.number, jump.found.wrapped
+        self._say()
+        self.go(jump.where)
+
+    def _jump_first(self, search: SearchJob, origin: Where) -> None:
+        """Go to the first hit from where the search began, unless somebody has moved on."""
+        if self.where != origin or (not search.running and not search.results.hits):
+            self.origin = None  # somebody has moved on, or there is nothing
+            return
+        moves = self._moves
+
+        def first() -> Jump | None:
+            if self.origin is None:  # it is done
+                return None
+            found = search.first(origin)
+            if found is not None and self.filtered is not None and not self.filtered.results.has(found.row):
+                found = search.following((found.row, found.start), 1, self.filtered)
+            if found is None or (found.wrapped and search.running and not search.results.round):
+                return None
+            self._last = moves, search, found
+            return Jump(found, search.where(found))
+
+        def then(jump: Jump | None) -> None:
+            if jump is not None and self.origin is not None:
+                self.origin = None
+                self._arrive(jump)
+
+        if search.results.hits:
+            self._jumps.ask(first, then)
+
+    def action_hit(self, step: int) -> None:
+        """Go to the next hit."""
+        search = self.search
+        if search is not None and search.scope.port is not self.reader.port:
+            return  # another view is about to be shown
+        if search is None or not search.results.hits:
+            self.notify("Nothing was found yet." if search else "/ finds something first.")
+            return
+        where, moves, self.origin = self.where, self._moves, None
+
+        def stepped() -> Jump | None:
+            last = self._last
+            if last is not None and last[:2] == (moves, search):
+                place = last[2].row, last[2].start
+            else:
+                place = where[0], search.at(where, end=step > 0)
+            found = search.following(place, step, self.filtered)
+            self._last = None if found is None else (moves, search, found)
+            return None if found is None else Jump(found, search.where(found))
+
+        def then(jump: Jump | None) -> None:
+            if jump is None:
+                self.notify("No hit is in what is listed: F lists all.")
+            else:
+                self._arrive(jump)
+
+        self._jumps.ask(stepped, then)
+
+    # ending
+
+    def action_unfilter(self) -> None:
+        self._keep(self.search, None)
+
+    def action_escape(self) -> None:
+        """Stop what runs; with nothing running, take back the mark, then forget the hits."""
+        if self.searches:
+            for one in (self.search, self.filtered):
+                if one is not None:
+                    one.cancel()
+            self._say()
+        elif self.reader.mark_from is not None:
+            self.reader.toggle_mark()
+        elif self.search is not None:
+            self._keep(None, self.filtered)
+        else:
+            self.app.action_cancel()
+
+    def search_again(self, before: SearchScope | None, *, other: bool) -> None:
+        """Something else is shown: what was looked for is looked for there, unless that is another dataset."""
+        scope, later = self.scope, self._later
+        if other or scope != before:
+            search, filtered = self.search, self.filtered
+            self._keep(None, None)
+            if not other and filtered is not None:
+                self.filter(filtered.words)
+            if not other and search not in (None, filtered):
+                self.find(search.words)
+            self.origin = None
+        if later is not None and (other or scope.whole):
+            self._later = None
+            if not other:
+                later()
+
+    # bookmarks
+
+    def show_bookmarks(self, session: Session, *, other: bool) -> None:
+        """Those of a dataset, marked in the list."""
+        if other:
+            self.bookmarks = Bookmarks(session.path)
+        self.list.bookmarks = self.bookmarks.rows(session.shown, session.split)
+        self.list.refresh()
+
+    def action_bookmark(self) -> None:
+        """Set or remove the one of the row that is shown."""
+        session, (row, unit) = self.session, self.where
+        if session.port.count:
+            piece = session.port.peek(row, 0, HEAD)
+            runs = words_of(piece, session.token_style, _CELLS) if isinstance(piece, Piece) else []
+            words = "".join(text for text, _, _ in runs)
+            added = self.bookmarks.toggle(bookmark(session.shown, row, unit, words, session.split))
+            self.notify(f"Bookmark {'on' if added else 'removed from'} {session.view.singular} {row:,}", timeout=2)
+            self.show_bookmarks(session, other=False)
+
+    async def action_bookmarks(self) -> None:
+        from tokfmt.tui.dialogs import BookmarkList
+
+        if not self.bookmarks.all:
+            self.notify("No bookmarks yet: b sets one.")
+            return
+
+        def chosen(one: Bookmark | None) -> None:
+            self.show_bookmarks(self.session, other=False)
+            if one is not None:
+                self._go_to(one)
+
+        await self.app.push_screen(BookmarkList(self.bookmarks), chosen)
+
+    def _go_to(self, one: Bookmark) -> None:
+        if one.split in self.session.splits:
+            self.app.show_split(one.split, then=lambda: self._go_in_split(one))
+        else:
+            self._go_in_split(one)
+
+    def _go_in_split(self, one: Bookmark) -> None:
+        session = self.session
+        if one.view not in {view.name for view in session.opened.views}:
+            self.notify(f"That bookmark is in the {one.view}, which are not known yet: v finds them.")
+            return
+        if one.view != session.shown:
+            self.app.show_view(one.view)
+        if one.row >= session.port.count:
+            self.notify(f"There is no {one.view.removesuffix('s')} {one.row:,} any more.", severity="warning")
+            return
+        self.ask_where(lambda: (one.row, one.unit))
+
+    # copies, exports
+
+    def action_mark(self) -> None:
+        self.reader.toggle_mark()
+
+    def action_copy(self, ids: bool) -> None:
+        """Copy the marked tokens, or all of the row."""
+        from tokfmt.tui.export import copied
+
+        session, (row, _), part = self.session, self.where, self.reader.marked
+
+        def work() -> Copied | TokfmtError:
+            try:
+                return copied(session, row, part, ids=ids)
+            except TokfmtError as error:
+                return error
+
+        if session.port.count:
+            self.reader.loader.ask(work, self._copied)
+
+    def _copied(self, found: Copied | TokfmtError) -> None:
+        if isinstance(found, TokfmtError):
+            self.notify(str(found), title="Not copied", severity="warning", markup=False)
+            return
+        self.app.copy_to_clipboard(found.text)
+        self.notify(found.said, title="Copied", markup=False)
+
+    async def action_export(self) -> None:
+        from tokfmt.tui.export import Export
+
+        sets: dict[str, Numbers] = {}
+        if self.filtered is not None:
+            sets["listed"] = self.filtered.results.rows()
+        if self.search is not None and self.search.results.hits:
+            sets["hits"] = self.search.results.rows()
+        if not self.session.view.whole:
+            self.notify(f"The {self.session.view.name} are still being counted.", severity="warning")
+            return
+        what = "listed" if self.filtered is not None else str(self.where[0])
+
+        def written(said: str | None) -> None:
+            if said is not None:
+                self.notify(said, title="Exported", markup=False)
+
+        await self.app.push_screen(Export(self.session, what, sets), written)
+
+    def on_unmount(self) -> None:
+        self._jumps.close()
+        self._marks.close()
+        for one in (self.search, self.filtered):
+            if one is not None:
+                one.cancel()

@@ -1,22 +1,181 @@
-"""A page for each visitor who knows the address, and a browser's process behind it."""
+"""A page for each visitor who knows the address, and a browser's process behind it; and who may talk to the server.
+
+A dataset may be private, and any page of the web can send requests to this machine.
+
+The secret in the address keeps everybody out who was not given it. A name that an attacker lets point here (DNS
+rebinding) is not among the Hosts; a websocket that a foreign page opens has a foreign Origin.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import ipaddress
+import logging
+import os
+import secrets
 import signal
+import socket
+from asyncio.subprocess import PIPE, Process
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
+from typing import Any
+from urllib.parse import urlsplit
 
 from aiohttp import web
+from textual_serve.app_service import AppService
 from textual_serve.server import Server
 
 from tokfmt.core.errors import ConversionError
-from tokfmt.tui.web.child import Child
-from tokfmt.tui.web.guard import Guard
+from tokfmt.tui.web import NAME
+
+LEAVE = 1.5
+"""Seconds to quit when asked to, then seconds after SIGTERM; what is left gets SIGKILL."""
+
+
+class Child(AppService):
+    """One running browser.
+
+    Args:
+        words: The command.
+        channel: Of textual-serve: where to write, how to close, its downloads.
+    """
+
+    def __init__(self, words: Sequence[str], **channel: Any) -> None:
+        super().__init__(" ".join(words), **channel)
+        self._words = words
+        self._line = -1
+        self._starting, self._ending = asyncio.Lock(), False
+        self._end: asyncio.Task[None] | None = None
+
+    async def start(self, width: int, height: int) -> None:
+        async with self._starting:
+            if not self._ending:
+                await super().start(width, height)
+
+    async def _open_app_process(self, width: int = 80, height: int = 24) -> Process:
+        end, self._line = os.pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._words,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                env={**self._build_environment(width, height), NAME: str(end)},
+                start_new_session=True,
+                pass_fds=(end,),
+            )
+        finally:
+            os.close(end)
+        self._process, self._stdin = process, process.stdin
+        return process
+
+    async def run(self) -> None:
+        await super().run()
+        await self.remote_close()  # a process that fell over has not said goodbye
+
+    async def stop(self) -> None:
+        """End the process, and everything it has started. Returns when nothing is left; may be called again."""
+        self._ending = True
+        self._end = self._end or asyncio.create_task(self._stopped())
+        await asyncio.shield(self._end)
+
+    async def _stopped(self) -> None:
+        async with self._starting:
+            pass
+        process = self._process
+        if process is None:
+            return
+        await self._download_manager.cancel_app_downloads(app_service_id=self.app_service_id)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.send_meta({"type": "quit"}), LEAVE)
+        if not await _ended(process):
+            self._signal(process, signal.SIGTERM)
+            await _ended(process)
+        self._signal(process, signal.SIGKILL)  # the group: what is left of it
+        await process.wait()
+        os.close(self._line)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _signal(self, process: Process, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+
+
+async def _ended(process: Process) -> bool:
+    """Wait for the process, for a while."""
+    try:
+        await asyncio.wait_for(process.wait(), LEAVE)
+    except TimeoutError:
+        return False
+    return True
+
+
+LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
+
+
+def names_here() -> frozenset[str]:
+    """The names of this machine, short and in full. May ask a name server."""
+    return frozenset({socket.gethostname().lower(), socket.getfqdn().lower()})
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine can reach a server bound to this host."""
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Of a server bound to `host`; `names` of this machine are its own as well, where others can reach it."""
+
+    host: str
+    secret: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+    names: frozenset[str] = frozenset()
+
+    def knows(self, secret: str) -> bool:
+        """Whether the address was the right one."""
+        return secrets.compare_digest(secret.encode("utf-8", "replace"), self.secret.encode())
+
+    def is_ours(self, host: str, reached: str = "") -> bool:
+        """Whether a Host header names this server; `reached` is the address that a request came to."""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        if name in LOCAL or name == self.host.lower():
+            return True
+        if is_local(self.host) or not name:
+            return False
+        address = _address(name)
+        return name in self.names if address is None else address == _address(reached.partition("%")[0])
+
+    def is_own_page(self, origin: str | None, host: str) -> bool:
+        """Whether the Origin header of a websocket is that of a page from this Host. Every web browser sends one."""
+        try:
+            return origin is not None and urlsplit(origin).netloc == host != ""
+        except ValueError:
+            return False
+
 
 MOST = 16
 """Pages open at once: each is a process."""
+
+STRANGERS = 32
+"""Connections held of those who have not shown that they know the secret."""
+
+_PAUSE = 0.2  # seconds between two looks at these
 
 GRACE = 2.0
 """Seconds for what is still being sent when the server ends."""
@@ -47,9 +206,11 @@ class PageServer(Server):
 
     def __init__(self, words: Sequence[str], host: str, port: int) -> None:
         super().__init__(" ".join(words), host, port, title="tokfmt browse")
-        self.words, self.guard = words, Guard(host)
+        self.words = words
+        self.guard = Guard(host, names=frozenset() if is_local(host) else names_here())
         self.children: set[Child] = set()
         self.closing = False
+        self._known: set[object] = set()  # connections over which the secret has come
 
     async def _make_app(self) -> web.Application:
         app = web.Application(middlewares=[self._guarded])
@@ -66,16 +227,19 @@ class PageServer(Server):
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not self.guard.is_ours(request.host):
+        socket = request.transport.get_extra_info("sockname") if request.transport is not None else None
+        if not self.guard.is_ours(request.host, str(socket[0]) if socket else ""):
             raise web.HTTPForbidden(text="this address is not of this server\n")
         if "secret" in request.match_info and not self.guard.knows(request.match_info["secret"]):
             raise web.HTTPNotFound
+        if request.protocol is not None:
+            self._known.add(request.protocol)
         response = await handler(request)
         if not response.prepared:
             response.headers.update(_HEADERS)
             response.headers["Content-Security-Policy"] = (
                 f"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; font-src 'self'; "
-                f"img-src 'self' data:; connect-src 'self' ws://{request.host}; "
+                f"img-src 'self' data:; connect-src 'self' ws://{request.host} wss://{request.host}; "
                 "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
             )
         return response
@@ -128,6 +292,9 @@ class PageServer(Server):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         runner = web.AppRunner(await self._make_app(), handle_signals=False, access_log=None, shutdown_timeout=GRACE)
         await runner.setup()
+        logging.getLogger("aiohttp.server").addHandler(logging.NullHandler())
+        logging.getLogger("aiohttp.server").propagate = False  # else whoever sends nonsense fills the terminal
+        keeper = asyncio.create_task(self._keep_few(runner))
         try:
             await web.TCPSite(runner, self.host, self.port).start()
             announce(self._url(runner.addresses[0][1]))
@@ -135,8 +302,21 @@ class PageServer(Server):
         except OSError as error:
             raise ConversionError(_refused(self.host, self.port, error)) from error
         finally:
+            keeper.cancel()
             await self.end()
             await runner.cleanup()
+
+    async def _keep_few(self, runner: web.AppRunner) -> None:
+        """Close connections over which no secret has come: the oldest, where there are many."""
+        while True:
+            await asyncio.sleep(_PAUSE)
+            held = runner.server.connections if runner.server else []
+            self._known.intersection_update(held)
+            strangers = [one for one in held if one not in self._known]
+            for one in strangers[: max(0, len(strangers) - STRANGERS)]:
+                one.force_close()
+                if one.transport is not None:
+                    one.transport.close()
 
     def _url(self, port: int) -> str:
         from socket import gethostname

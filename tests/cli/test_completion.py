@@ -1,0 +1,71 @@
+"""What shells complete: files, formats, options of formats, words of --drop, codes, themes; by the protocol of each shell."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tokfmt import registry
+
+WHAT = [
+    ("convert cor", "file"),
+    ("convert a b --tokenizer fix", "file"),
+    ("stats a --html ou", "file"),
+    ("check a --against c", "file"),
+    ("index c", "file"),
+    ("browse a", "file"),
+    ("con", "convert"),
+    ("convert a b --to ", registry.names()),
+    ("show a --from h", "hdf5"),
+    ("diff a b --from-a mod", "modalities"),
+    ("formats fl", "flat-tokens"),
+    ("convert a b --drop emp", "empty-sequences"),
+    ("convert a b --to hdf5 --to-opt str", "stride="),
+    ("convert a b --executor thr", "threads"),
+    ("check --explain TF107", "TF107"),
+    ("browse a --theme nor", "nord"),
+    ("stats a --output-format gi", "github"),
+    ("stats a --no-dup", "--no-duplicates"),
+]
+
+
+def completed(line, shell):
+    words = f"tokfmt {line}"
+    environment = {**os.environ, "_TOKFMT_COMPLETE": f"{shell}_complete", "COMP_WORDS": words}
+    environment["COMP_CWORD"] = words.rsplit(" ", maxsplit=1)[-1] if shell == "fish" else str(len(words.split(" ")) - 1)
+    code = "from tokfmt.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    if shell == "zsh":  # type, value and help, a line each
+        return list(zip(lines[::3], lines[1::3], strict=True))
+    return [tuple(line.partition("\t")[0].split(",", 1)) for line in lines]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(("line", "found"), WHAT, ids=lambda value: value if isinstance(value, str) else "formats")
+def test_completes(line, found, shell):
+    if shell != "bash" and found != "file" and "--to " not in line:
+        pytest.skip("the same words in another protocol")
+    answer = completed(line, shell)
+    if found == "file":  # the shell's own completion of files
+        assert answer == [("file", line.split(" ")[-1])]
+    else:
+        assert [value for kind, value in answer if kind == "plain"] == ([found] if isinstance(found, str) else found)
+
+
+def test_bash_takes_the_script():
+    """Loaded, it answers; and for a path it leaves the word to bash."""
+    script = """
+        compopt() { echo "compopt $2"; }
+        tokfmt() { "$PYTHON" -c 'from tokfmt.__main__ import main; main()' "$@"; }
+        eval "$(tokfmt completion bash)"
+        eval "$(declare -f _tokfmt_completion | sed 's/env COMP_WORDS/COMP_WORDS/; s/\\$1/tokfmt/')"
+        COMP_WORDS=(tokfmt formats fl); COMP_CWORD=2; _tokfmt_completion tokfmt; echo "${COMPREPLY[*]}"
+        COMP_WORDS=(tokfmt stats cor); COMP_CWORD=2; _tokfmt_completion tokfmt; echo "${COMPREPLY[*]}"
+    """
+    done = subprocess.run(
+        ["bash", "-c", script], env={**os.environ, "PYTHON": sys.executable}, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.splitlines() == ["flat-tokens", "compopt default", ""], done.stderr

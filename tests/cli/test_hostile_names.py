@@ -1,0 +1,139 @@
+"""A name of a file is whatever somebody liked: it never controls a terminal, nor the runner of a workflow."""
+
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from paths import FIXTURES
+
+from tokfmt.cli.streams import defused
+
+NAMES = [
+    "::stop-commands::x",
+    "##[add-mask]z",
+    "a\x1b]0;owned\x07bidi\u202ec1\x9b31mred",
+    "two\n::set-output name=x::y\r::warning::q",
+]
+COMMANDS = {
+    "stats": ["stats", "{}.pbin"],
+    "stats of several": ["stats", "{}.pbin", "other.pbin"],
+    "stats github": ["stats", "{}.pbin", "--output-format", "github", "--expect", "tokens > 1e9"],
+    "stats json": ["stats", "{}.pbin", "--json"],
+    "check": ["check", "--deep", "{}.bad.pbin", "{}.pbin"],
+    "check github": ["check", "{}.bad.pbin", "--output-format", "github"],
+    "check --fix": ["check", "{}.bad.pbin", "--fix", "{}.mended.pbin"],
+    "diff": ["diff", "{}.pbin", "{}.bad.pbin"],
+    "show": ["show", "{}.pbin", "0:2"],
+    "show --raw": ["show", "{}.jsonl", "--raw"],
+    "show --samples": ["show", "{}.h5", "0", "--samples"],
+    "index": ["index", "{}.jsonl", "--overwrite"],
+    "convert": ["convert", "{}.pbin", "{}.zarr", "--overwrite"],
+    "convert --dry-run": ["convert", "{}.pbin", "{}.other.zarr", "--dry-run"],
+    "browse": ["browse", "{}.pbin"],
+    "an error": ["stats", "{}.absent"],
+    "no option": ["stats", "--{}", "x"],
+    "no format": ["formats", "{}"],
+    "no choice": ["stats", "{}.pbin", "--executor", "{}"],
+    "no command": ["{}"],
+}  # fmt: skip
+STYLES = re.compile(r"\x1b(\[[0-9;?]*[a-zA-Z]|\(B|=|>)")
+ALLOWED = re.compile(r"^::(error|warning|notice) file=[^:]*,title=[^:]*::")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home = tmp_path_factory.mktemp("names")
+    sources = {
+        ".pbin": "modalities/D_2byte_gpt2.pbin", ".bad.pbin": "modalities/E_D_2byte_gpt2.pbin", ".jsonl": "text/corpus.jsonl",
+    }  # fmt: skip
+    samples = next(iter(sorted((FIXTURES / "hdf5" / "padded_eos").glob("*.h5"))))
+    for name in NAMES:
+        for ending, source in sources.items():
+            shutil.copy(FIXTURES / source, home / f"{name}{ending}")
+        shutil.copy(samples, home / f"{name}.h5")
+    shutil.copy(FIXTURES / sources[".pbin"], home / "other.pbin")
+    return home
+
+
+def words_of(command, name):
+    # a path that begins with a blank or a colon stands as it is: no option does
+    return [sys.executable, "-m", "tokfmt", *(word.replace("{}", name) for word in COMMANDS[command])]
+
+
+def on_a_terminal(words, cwd):
+    """What a command writes to a terminal of 100 columns."""
+    ours, theirs = pty.openpty()
+    environment = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "GITHUB_ACTIONS")}
+    environment |= {"TERM": "xterm-256color", "COLUMNS": "100"}
+    process = subprocess.Popen(words, cwd=cwd, stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL, env=environment)
+    os.close(theirs)
+    read = b""
+    while select.select([ours], [], [], 60)[0]:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:
+            break
+        if not piece:
+            break
+        read += piece
+    os.close(ours)
+    assert process.wait(60) != 70
+    return read.decode()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_nothing_controls_a_terminal(home, command):
+    for name in NAMES[2:]:
+        text = STYLES.sub("", on_a_terminal(words_of(command, name), home)).replace("\r\n", "\n")
+        # rich draws its bars over themselves, and hides the cursor
+        left = {c for c in text if not c.isprintable()} - {"\n", "\t", "\r"}
+        assert not left, (name, text)
+        assert "\n::set-output" not in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_line_is_a_command_of_a_workflow(home, command):
+    """Both streams reach the runner; of ours it obeys annotations only."""
+    for name in NAMES:
+        done = subprocess.run(
+            words_of(command, name),
+            cwd=home,
+            env={**os.environ, "GITHUB_ACTIONS": "true"},
+            capture_output=True,
+            timeout=60,
+        )
+        text = done.stdout.decode() + done.stderr.decode()
+        assert done.returncode != 70, text
+        for line in re.split(r"[\r\n]", text):
+            assert "##[" not in line, line
+            assert not line.strip().startswith("::") or ALLOWED.match(line), line
+        if command == "stats json":
+            assert json.loads(done.stdout)["path"] == f"{name}.pbin"
+
+
+@given(st.text(st.sampled_from(":#[ \n\r\tax\x0b\u2028"), max_size=30))
+@settings(max_examples=300)
+def test_defused(text):
+    found = defused(text)
+    assert "##[" not in found
+    assert not any(line.strip().startswith("::") for line in re.split(r"[\r\n]", found))
+    if "##[" not in text and "::" not in text:
+        assert found == text
+
+
+def test_texts_are_printed_as_they_are(tmp_path):
+    """Documents are data: nothing of them is rewritten, in a workflow either."""
+    (tmp_path / "c.jsonl").write_text(json.dumps({"text": "::std\n##[x]"}) + "\n")
+    words = [sys.executable, "-m", "tokfmt", "show", "c.jsonl", "--text"]
+    done = subprocess.run(
+        words, cwd=tmp_path, env={**os.environ, "GITHUB_ACTIONS": "true"}, capture_output=True, text=True
+    )
+    assert done.stdout == "::std\n##[x]\n"

@@ -1,0 +1,144 @@
+"""`tokfmt recipe`: writes mixes, reads blend lists, explains."""
+
+import contextlib
+import io
+import json
+import os
+import stat
+
+import pytest
+from paths import ROOT
+
+from tokfmt.cli import main
+
+PACK = ROOT / "fixtures/modalities/E_D_2byte_gpt2.pbin"
+
+
+def tokfmt(*words):
+    """Code, standard output and error of the command, in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main._run([str(word) for word in words])
+    return code, out.getvalue(), err.getvalue()
+
+
+def test_writes_one_that_opens(tmp_path):
+    path = tmp_path / "sub" / "mix.toml"
+    path.parent.mkdir()
+    words = [f"web={PACK}:0.7", f"{PACK}:0.3", "--seq-len", "16", "--shuffle", "samples", "-o", str(path)]
+    code, out, err = tokfmt("recipe", *words)
+    assert (code, out) == (0, "")
+    assert "2 sources" in err
+    assert 'name = "web"' in path.read_text()
+    assert "weight = 0.7" in path.read_text()
+    code, out, _ = tokfmt("stats", str(path), "--json")
+    assert code == 0
+    code, _, err = tokfmt("recipe", *words)
+    assert code == 4
+    assert "already exists. --overwrite replaces it" in err
+    assert tokfmt("recipe", *words, "--overwrite")[0] == 0
+
+
+def test_what_is_no_file_stays_and_links_are_followed(tmp_path):
+    words = [f"web={PACK}", "--seq-len", "16", "--overwrite", "-o"]
+    os.mkfifo(tmp_path / "pipe")
+    code, _, err = tokfmt("recipe", *words, str(tmp_path / "pipe"))
+    assert (code, stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)) == (4, True)
+    assert "is not replaced: it is a FIFO" in err
+    (tmp_path / "link.toml").symlink_to("real.toml")
+    assert tokfmt("recipe", *words, str(tmp_path / "link.toml"))[0] == 0
+    assert (tmp_path / "link.toml").is_symlink()
+    assert 'name = "web"' in (tmp_path / "real.toml").read_text()
+
+
+def test_prints_one_without_a_destination():
+    code, out, _ = tokfmt("recipe", f"a={PACK}", "--eos", "none")
+    assert code == 0
+    assert out.startswith("tokfmt = 1\n")
+    assert 'eos = "none"' in out
+
+
+def test_paths_are_seen_from_the_recipe(tmp_path, monkeypatch):
+    (tmp_path / "a.pbin").write_bytes(PACK.read_bytes())
+    (tmp_path / "recipes").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert tokfmt("recipe", "a.pbin", "--seq-len", "8", "-o", "recipes/mix.toml")[0] == 0
+    assert 'path = "../a.pbin"' in (tmp_path / "recipes/mix.toml").read_text()
+    assert tokfmt("recipe", "recipes/mix.toml", "--explain")[0] == 0
+
+
+@pytest.mark.parametrize("given", ["words", "file"])
+def test_blend_lists_of_megatron(tmp_path, given, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "blend.txt").write_text(f"0.25 {PACK}\n0.75 {PACK}\n")
+    words = ["blend.txt"] if given == "file" else ["0.25", str(PACK), "0.75", str(PACK)]
+    code, out, _ = tokfmt("recipe", *words, "--seq-len", "8")
+    assert code == 0
+    assert out.count("[[source]]") == 2
+    assert "weight = 0.25" in out
+
+
+def test_explain_is_a_tree(tmp_path):
+    inner = tmp_path / "inner.toml"
+    inner.write_text(f'tokfmt = 1\n[[source]]\nname = "deep"\npath = "{PACK}"\n')
+    outer = tmp_path / "outer.toml"
+    outer.write_text(
+        'tokfmt = 1\nseq_len = 16\neos = "none"\n[[source]]\npath = "inner.toml"\nweight = 1\n'
+        f'[[source]]\nname = "other"\npath = "{PACK}"\nweight = 3\n'
+    )
+    code, out, _ = tokfmt("recipe", str(outer), "--explain")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].startswith("55 samples of 16: 880 tokens; pack stream, labels next")
+    assert [line.split()[0] for line in lines[2:6]] == ["all", "inner", "deep", "other"]
+    assert lines[4].startswith("  deep")
+    code, out, err = tokfmt("recipe", str(outer), "--explain", "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["schema"] == "tokfmt.recipe/1"
+    rows = {row["name"]: row for row in found["rows"]}
+    assert rows["other"]["samples"] == 41
+    assert rows["other"]["epochs"] == 1.0
+    assert abs(rows["inner"]["share"] - 0.25) < 0.02
+    assert rows["deep"]["depth"] == 2
+    assert rows["other"]["tokens"] == 653
+
+
+def test_stats_begin_with_what_the_sources_give():
+    """The tree that --explain prints, in the table and in the JSON of stats."""
+    path = str(ROOT / "fixtures" / "recipe" / "mix.toml")
+    tree = tokfmt("recipe", path, "--explain")[1].splitlines()[1:5]
+    shown = [line.strip() for line in tokfmt("stats", path)[1].splitlines()]
+    at = shown.index("Sources")
+    assert shown[at + 1 : at + 5] == [line.strip() for line in tree]
+    rows = json.loads(tokfmt("recipe", path, "--explain", "--json")[1])["rows"]
+    assert json.loads(tokfmt("stats", path, "--json")[1])["recipe"] == rows
+
+
+def test_errors_are_one_line_with_a_remedy(tmp_path):
+    path = tmp_path / "mix.toml"
+    path.write_text('tokfmt = 1\nseq_len = 16\n[[source]]\npth = "x"\n')
+    code, _, err = tokfmt("recipe", str(path), "--explain")
+    assert code == 3
+    assert 'unknown key "pth". Did you mean path?' in err
+    code, _, err = tokfmt("recipe", str(path), "--seq-len", "5")
+    assert code in (2, 3)
+    (tmp_path / "x.txt").write_text("hello")
+    code, _, err = tokfmt("recipe", str(tmp_path / "x.txt"))
+    assert code == 3
+    assert "is neither a recipe nor a blend list" in err
+    code, _, err = tokfmt("convert", str(PACK), str(tmp_path / "y.toml"), "--to", "recipe")
+    assert code == 2
+    assert "recipes are not written from data" in err
+
+
+def test_check_says_what_is_wrong_with_one(tmp_path):
+    """TF801, with the nearest word; and how it is explained."""
+    wrong = tmp_path / "mix.toml"
+    wrong.write_text(f'tokfmt = 1\nseq_lem = 16\n[[source]]\npath = "{PACK}"\n')
+    code, out, _ = tokfmt("check", wrong)
+    assert code == 1
+    assert out.split()[:2] == ["error", "TF801"]
+    assert 'unknown key "seq_lem". Did you mean seq_len?' in " ".join(out.split())
+    code, out, _ = tokfmt("check", "--explain", "TF801")
+    assert (code, out.split()[0]) == (0, "TF801")

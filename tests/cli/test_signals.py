@@ -1,0 +1,197 @@
+"""A signal ends every command at any moment: within bounded time, with 128 + n, one line at most, and nothing left."""
+
+import contextlib
+import os
+import pty
+import random
+import signal
+import subprocess
+import sys
+import time
+from functools import cache
+
+import pytest
+from paths import CORPUS, FIXTURES, TOKENIZER
+
+from tokfmt.cli import signals
+from tokfmt.core.errors import ConversionError
+from tokfmt.run.isolation import postponed, undelivered
+
+pytestmark = pytest.mark.slow
+
+PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+BOUND = 60  # seconds; a hang is for ever, a busy machine is slow
+COMMANDS = {
+    "convert": ["convert", CORPUS, "out.pbin", "--tokenizer", TOKENIZER],
+    "convert in processes": ["convert", CORPUS, "out.pbin", "--tokenizer", TOKENIZER, "--executor", "processes", "-j2"],
+    "stats": ["stats", PACK],
+    "check": ["check", "--deep", PACK],
+    "diff": ["diff", PACK, CORPUS, "--tokenizer", TOKENIZER],
+    "show": ["show", CORPUS, ":", "--tokenizer", TOKENIZER],
+    "index": ["index", CORPUS, "-o", "out.idx"],
+    "formats": ["formats"],
+    "completion": ["completion", "bash"],
+}
+OUTPUTS = {key: [] for key in COMMANDS} | {"index": ["out.idx"]}
+OUTPUTS |= {key: ["out.pbin", "out.pbin.tokfmt.json"] for key in ("convert", "convert in processes")}
+NOTES = dict.fromkeys(COMMANDS, "note: ") | {"diff": ("note: ", "A: ", "B: "), "show": ("note: ", str(CORPUS))}
+
+
+def start(words, cwd, **how):
+    words = [sys.executable, "-m", "tokfmt", *map(str, words)]
+    return subprocess.Popen(
+        words, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **how
+    )
+
+
+@cache
+def undisturbed(name, home):
+    """Seconds that a command takes on this machine, now, and its exit code."""
+    began = time.monotonic()
+    process = start(COMMANDS[name], home)
+    process.communicate(timeout=BOUND)
+    return time.monotonic() - began, process.returncode
+
+
+def ended_by(process, number, whole_group):
+    """As a terminal does it, or `kill`."""
+    with contextlib.suppress(ProcessLookupError):
+        (os.killpg if whole_group else os.kill)(process.pid, number)
+    _, said = process.communicate(timeout=BOUND)
+    return process.returncode, said
+
+
+def assert_ended(name, number, code, said, home, whole):
+    lines = [line for line in said.splitlines() if line.startswith("tokfmt: error") or not line.startswith(NOTES[name])]
+    left = sorted(path.name for path in home.iterdir())
+    assert "Traceback" not in said, said
+    if code == 128 + number:
+        assert len(lines) == 1, said
+        is_whole = " is whole" in lines[0]
+        ends = f"{home / OUTPUTS[name][0]} is whole" if is_whole else "nothing was left behind"
+        assert lines == [f"tokfmt: error: interrupted by {number.name}; {ends}"]
+        assert left == (OUTPUTS[name] if is_whole else [])
+        return
+    # before tokfmt listened, or after it had done its work
+    assert code in (whole, -number), (code, said)
+    assert left in ([], OUTPUTS[name]), left
+    assert len(lines) <= 1, said
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_at_any_moment(name, tmp_path_factory):
+    """Moments are spread over a run of the command as long as it takes here; MOMENTS of them, 6 when not said."""
+    seconds, whole = undisturbed(name, tmp_path_factory.mktemp("whole"))
+    moments = int(os.environ.get("MOMENTS", "6"))
+    draw = random.Random(f"{name}{time.time_ns()}" if moments > 6 else name)
+    for k in range(moments):
+        home = tmp_path_factory.mktemp("home")
+        number = ENDING[k % 3]
+        process = start(COMMANDS[name], home)
+        # before tokfmt listens Python itself decides; half of a bare start is still that
+        time.sleep(0.03 + (k + draw.random()) / moments * seconds)
+        code, said = ended_by(process, number, whole_group=number != signal.SIGTERM)
+        assert_ended(name, number, code, said, home, whole)
+
+
+STUCK = """
+import sys, time
+from hashlib import pbkdf2_hmac
+from tokfmt.formats.jsonl import index
+
+def stuck(*_, **__):
+    if sys.argv[1] == "library":  # which lets other threads run, but no handler of a signal
+        print("now", flush=True)
+        pbkdf2_hmac("sha256", b"x", b"y", 1 << 30)
+    try:
+        print("now", flush=True)
+        time.sleep(1000)
+    finally:
+        time.sleep(1000)
+
+index.write_index = stuck
+from tokfmt.cli.main import run
+run(["index", "x.jsonl"])
+"""
+
+
+@pytest.mark.parametrize("where", ["library", "cleaning"])
+@pytest.mark.parametrize("number", ENDING)
+def test_the_third_ends_what_does_not_listen(where, number, tmp_path):
+    """Inside a library in C or Rust, and while cleaning up hangs; between two there is time for a person to wait."""
+    words = [sys.executable, "-c", STUCK, where]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert process.stdout.readline() == "now\n"
+    for _ in range(3):
+        assert process.poll() is None
+        time.sleep(1.5)
+        process.send_signal(number)
+    _, said = process.communicate(timeout=BOUND)
+    assert process.returncode == (128 + number if where == "library" else -number)
+    assert said == ""
+
+
+def test_a_terminal_hears_that_it_was_heard(tmp_path):
+    """Cleaning up takes longer than a moment: whoever pressed Ctrl-C is told."""
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-c", STUCK, "cleaning"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=theirs, text=True, cwd=tmp_path)
+    os.close(theirs)
+    process.stdout.readline()
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    assert b"interrupting" in os.read(ours, 1000)
+    process.kill()
+    process.communicate()
+    os.close(ours)
+
+
+def test_nohup_stays(tmp_path):
+    """SIGHUP that was ignored when tokfmt was started is ignored."""
+    words = [sys.executable, "-c", STUCK, "cleaning"]
+    process = subprocess.Popen(
+        ["nohup", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    process.stdout.readline()
+    process.send_signal(signal.SIGHUP)
+    time.sleep(1)
+    assert process.poll() is None
+    process.kill()
+    process.communicate()
+
+
+def test_what_falls_over_while_a_signal_is_answered_is_no_error_of_its_own():
+    """The signal is what ended the command, whatever came of cleaning up."""
+
+    def tear_down():
+        try:
+            raise signals.Interrupted(signal.SIGHUP)
+        finally:
+            os.close(-1)
+
+    with pytest.raises(OSError, match="Bad file descriptor") as fell:
+        tear_down()
+    worded = ConversionError("out.pbin: cannot be written: bad file descriptor")
+    worded.__cause__ = fell.value
+    assert signals.behind(worded).number == signal.SIGHUP
+    assert signals.behind(ValueError()) is None
+    ring = ValueError()
+    ring.__context__ = KeyError()
+    ring.__context__.__context__ = ring
+    assert signals.behind(ring) is None
+
+
+def test_a_signal_waits_until_what_is_being_started_has_started():
+    """Whichever thread of whatever library gets it, Python answers in the main thread, wherever that is."""
+    answered = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _: postponed(number) or answered.append(number))
+    try:
+        with undelivered():
+            signal.raise_signal(signal.SIGUSR1)
+            assert answered == []
+        assert answered == [signal.SIGUSR1]
+        signal.raise_signal(signal.SIGUSR1)
+        assert answered == [signal.SIGUSR1] * 2
+    finally:
+        signal.signal(signal.SIGUSR1, before)

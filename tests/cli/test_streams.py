@@ -1,0 +1,138 @@
+"""stdout that is full, closed or speaks ASCII only: for every command one line, the right code, and never a bug in tokfmt."""
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+
+import pytest
+from paths import CORPUS, FIXTURES, TOKENIZER
+
+PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+MERGED = FIXTURES / "modalities" / "E_D_2byte_gpt2.pbin"
+PRINTING = {
+    "help": ["--help"],
+    "version": ["--version"],
+    "help of a command": ["convert", "--help"],
+    "convert --dry-run": ["convert", PACK, "o.zarr", "--dry-run"],
+    "stats": ["stats", PACK],
+    "check": ["check", MERGED],
+    "check --explain": ["check", "--explain", "all"],
+    "diff": ["diff", PACK, MERGED],
+    "show": ["show", PACK],
+    "show text": ["show", CORPUS, ":"],
+    "show --raw": ["show", PACK, "--raw"],
+    "show --samples": ["show", FIXTURES / "hdf5" / "padded_eos", "0:2", "--samples"],
+    "formats": ["formats"],
+    "formats NAME": ["formats", "hdf5"],
+    "completion": ["completion", "bash"],
+    "browse": ["browse", PACK],
+}
+AS_JSON = {
+    "convert --json": ["convert", CORPUS, "o.pbin", "--tokenizer", TOKENIZER, "--json", "--overwrite"],
+    "stats --json": ["stats", PACK, "--tokenizer", TOKENIZER, "--json"],
+    "stats --output-format json": ["stats", PACK, "--output-format", "json"],
+    "check --json": ["check", MERGED, "--json"],
+    "check --output-format=json": ["check", MERGED, "--output-format=json"],
+    "diff --json": ["diff", PACK, MERGED, "--json"],
+    "show --json": ["show", CORPUS, ":", "--tokenizer", TOKENIZER, "--json"],
+    "show --raw --json": ["show", PACK, "--raw", "--json"],
+    "show --samples --json": ["show", FIXTURES / "hdf5" / "padded_eos", "0:2", "--samples", "--json"],
+    "index --json": ["index", CORPUS, "-o", "o.idx", "--json", "--overwrite"],
+    "formats --json": ["formats", "--json"],
+    "an error": ["stats", "nowhere", "--json"],
+    "an error of usage": ["stats", PACK, "--output-format", "json", "--from", "nope"],
+}
+ALL = PRINTING | AS_JSON
+FULL = "tokfmt: error: standard output: No space left on device. What was printed is not complete"
+
+
+def run(words, cwd, stdout, **environment):
+    words = [sys.executable, "-m", "tokfmt", *map(str, words)]
+    how = {"stdout": stdout, "stderr": subprocess.PIPE, "env": {**os.environ, **environment}, "timeout": 120}
+    done = subprocess.run(words, cwd=cwd, **how)
+    said = done.stderr.decode()
+    assert "Traceback" not in said
+    assert "Exception ignored" not in said
+    assert "bug in tokfmt" not in said
+    return done.returncode, said, done.stdout
+
+
+@cache
+def reference(name, home):
+    return run(ALL[name], home, subprocess.PIPE, PYTHONIOENCODING="utf-8")
+
+
+def errors(said):
+    return [line for line in said.splitlines() if line.startswith("tokfmt: error")]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_full(name, tmp_path):
+    with open("/dev/full", "wb") as full:
+        code, said, _ = run(ALL[name], tmp_path, full)
+    if name.startswith("an error"):  # what went wrong first is said
+        assert (code, len(errors(said))) == (2 if "usage" in name else 3, 1), said
+        return
+    assert code == 4, said
+    assert errors(said)[-1] == FULL
+    assert [line for line in errors(said)[:-1] if not line.endswith(": 1 error")] == []
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_closed(name, tmp_path):
+    """As `| head`: quietly, and as other tools of a pipeline do."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as closed:
+        code, said, _ = run(ALL[name], tmp_path, closed)
+    if name.startswith("an error"):
+        assert (code, len(errors(said))) == (2 if "usage" in name else 3, 1), said
+        return
+    verdict = ALL[name][0] in ("check", "stats", "diff")  # which nobody can know without the rest
+    assert code == (141 if verdict else 0), said
+    assert [line for line in errors(said) if not line.endswith(": 1 error")] == []
+
+
+C_LOCALE = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C", "PYTHONIOENCODING": ""}
+
+
+@pytest.mark.parametrize(
+    ("name", "locale"),
+    [(name, {"PYTHONIOENCODING": encoding}) for name in ALL for encoding in ("ascii", "latin-1")]
+    + [(name, C_LOCALE) for name in ("stats", "show text", "stats --json", "browse", "an error")],
+    ids=lambda value: value if isinstance(value, str) else value["PYTHONIOENCODING"] or "C",
+)
+def test_other_encodings(name, locale, tmp_path, tmp_path_factory):
+    """The same; a character that an encoding lacks is spelled out, and JSON is what it was."""
+    expected, _, out = reference(name, tmp_path_factory.getbasetemp())
+    code, said, other = run(ALL[name], tmp_path, subprocess.PIPE, **locale)
+    assert code == expected, said
+    encoding = "latin-1" if locale["PYTHONIOENCODING"] == "latin-1" else "utf-8"
+    assert other.decode(encoding)
+    if name in AS_JSON:
+        assert without_times(json.loads(other.decode(encoding))) == without_times(json.loads(out))
+
+
+def without_times(document):
+    return {key: value for key, value in document.items() if "time" not in key and key != "seconds"}
+
+
+def test_no_stdout_at_all(tmp_path):
+    for name in ("show", "stats --json", "convert --json"):
+        words = [sys.executable, "-m", "tokfmt", *map(str, ALL[name])]
+        done = subprocess.run(["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *words], cwd=tmp_path, timeout=120)
+        assert done.returncode == 0, name
+    assert (tmp_path / "o.pbin").read_bytes()[:1] != b"{"
+
+
+def test_a_library_that_exits_is_no_success(tmp_path):
+    script = (
+        "import sys\nfrom tokfmt import registry\n"
+        "registry.formats = registry.names = registry.get = lambda *_: sys.exit(0)\n"
+        "from tokfmt.cli.main import run\nrun(['formats'])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 70
+    assert done.stderr == "tokfmt: error: unexpected SystemExit: 0. This is a bug in tokfmt; --debug shows where\n"

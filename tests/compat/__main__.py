@@ -1,0 +1,185 @@
+"""`make compat`: the real upstream code reads what tokfmt wrote, and tokfmt reads what upstream wrote.
+
+    python -m tests.compat [FORMAT ...]
+
+Each upstream has a virtual environment of its own under .venv/compat, made when it is first asked for. Two corpora, of
+ids in two bytes and in four, are written, read by a script of this folder under that environment's Python, written by
+it, and read again. The exit code is 1 where something was read or written wrongly; what cannot be installed is said.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+import tokfmt
+from benchmarks.environments import Absent, environment
+
+HERE = Path(__file__).parent
+HOMES = HERE.parents[1] / ".venv" / "compat"
+TORCH = "torch==2.13.0"  # one for all that do not ask for another
+EOS = {"narrow": 50256, "wide": 128000}
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """A script, and the requirements it runs on; none is the environment that tokfmt is developed in."""
+
+    script: str
+    needed: tuple[str, ...] = ()
+
+    def python(self):
+        return environment(HOMES / self.script, *self.needed) if self.needed else Path(sys.executable)
+
+
+HUGGING_FACE = Upstream("hugging_face", ("datasets==5.2.0",))
+MEGATRON = Upstream("megatron_core", (TORCH, "megatron-core==0.16.1", "pybind11"))
+LITDATA = Upstream("lit_data", (TORCH, "litdata==0.2.76"))
+MOSAIC = Upstream("mosaic", ("torch==2.14.1", "torchvision==0.29.1", "mosaicml-streaming==0.13.0"))
+DATATROVE = Upstream("data_trove", (TORCH, "datatrove==0.10.1", "tokenizers==0.22.2"))
+OLMO = Upstream("ai2_olmo", (TORCH, "ai2-olmo-core==3.0.0"))
+MODALITIES = Upstream("modalities_packs", (TORCH, "modalities==0.5.0"))
+PLAIN = Upstream("plain_loops")
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A format between tokfmt and an upstream: names of what they write, and what must be told."""
+
+    upstream: Upstream
+    called: str
+    path: str  # of what `ours` and `theirs` are put in for {}
+    write_wide: tuple[str, ...] = ()  # options of the format for ids of four bytes
+    read_wide: tuple[str, ...] = ()
+    cannot: str = ""  # what does not carry empty documents: "ours", "theirs"
+    separator: bool = True  # stored with the documents
+
+
+EXCHANGES = {
+    "jsonl": Exchange(HUGGING_FACE, "datasets: load_dataset, to_json", "{}.jsonl", separator=False),
+    "parquet": Exchange(HUGGING_FACE, "datasets: load_dataset, to_parquet", "{}.parquet", separator=False),
+    "arrow": Exchange(HUGGING_FACE, "datasets: load_from_disk, save_to_disk", "{}", separator=False),
+    "megatron": Exchange(MEGATRON, "megatron-core: IndexedDataset, IndexedDatasetBuilder", "{}_document.bin"),
+    "litdata": Exchange(LITDATA, "litdata: StreamingDataset with TokensLoader, optimize", "{}"),
+    "mds": Exchange(MOSAIC, "mosaicml-streaming: StreamingDataset, MDSWriter", "{}"),
+    "datatrove": Exchange(DATATROVE, "datatrove: DatatroveFileDataset, TokenizedFile", "{}.ds"),
+    "olmo": Exchange(OLMO, "ai2-olmo-core: NumpyFSLDataset, iter_document_indices", "{}.npy"),
+    "modalities": Exchange(
+        MODALITIES, "modalities: PackedMemMapDatasetBase, PackedDataGenerator", "{}.pbin", cannot="theirs"
+    ),
+    "nanogpt": Exchange(
+        PLAIN, "numpy: get_batch and prepare.py of nanoGPT, restated", "{}.bin",
+        write_wide=("width=4",), read_wide=("width=4",),
+    ),
+    "llmc": Exchange(
+        PLAIN, "numpy: dataloader.h and data_common.py of llm.c, restated", "{}_train_000001.bin",
+        write_wide=("variant=llama3",),
+    ),
+    "flat-tokens": Exchange(PLAIN, "zarr: loader and writer of seqax, restated", "{}.zarr"),
+    "hdf5": Exchange(PLAIN, "h5py: samples of Cerebras ModelZoo, restated", "{}.h5", cannot="ours theirs"),
+}  # fmt: skip
+LEFT_OUT = {
+    "stage1": "no package; by the oracle of tests/contract",
+    "levanter": "tokfmt only reads it; fixtures/levanter is written by upstream",
+}
+
+
+class WrongError(Exception):
+    """What was read differs from what was written, or could not be read."""
+
+
+class NotRunError(Exception):
+    """Upstream is installed, and its script ended before it was imported."""
+
+
+def corpus(eos):
+    """Documents of ids below the separator, some of them empty, the first and the last not."""
+    random = np.random.default_rng(eos)
+    lengths = random.integers(1, 200, 200)
+    lengths[7::41] = 0
+    return [random.integers(0, eos, length).tolist() for length in lengths.tolist()]
+
+
+def run(name, exchange, python, home, eos):
+    """One corpus through one format; what upstream compared, and what tokfmt read."""
+    documents = corpus(eos)
+    if "ours" in exchange.cannot:
+        documents = [document for document in documents if document]
+    wide = eos >= 1 << 16
+    ours, theirs = (home / exchange.path.format(whose) for whose in ("ours", "theirs"))
+    told = {"documents": documents, "eos": eos, "ours": str(ours), "theirs": str(theirs)}
+    (home / "corpus.json").write_text(json.dumps(told))
+    source = home / "source.jsonl"
+    source.write_text("".join(json.dumps({"input_ids": document}) + "\n" for document in documents))
+    tokfmt.convert(source, ours, to_format=name, eos=eos, to_options=exchange.write_wide if wide else (), jobs=1)
+    command = [python, HERE / f"{exchange.upstream.script}.py", name, home]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise WrongError(last) if (home / "said.json").exists() else NotRunError(last)
+    said = json.loads((home / "said.json").read_text())
+    if not said["written"]:
+        return said["read"], ""
+    kept = [document for document in documents if document or "theirs" not in exchange.cannot]
+    options, separator = exchange.read_wide if wide else (), eos if exchange.separator else "none"
+    with tokfmt.open(theirs, format=name, eos=separator, options=options) as found:
+        compare([document.tolist() for document in found], kept)
+    return said["read"], f"{len(kept)} documents"
+
+
+def compare(found, expected):
+    if len(found) != len(expected):
+        raise WrongError(f"tokfmt reads {len(found)} documents of {len(expected)} that upstream wrote")
+    for number, (one, other) in enumerate(zip(found, expected)):
+        if one != other:
+            raise WrongError(
+                f"document {number} that upstream wrote: expected {str(other)[:60]}, found {str(one)[:60]}"
+            )
+
+
+def row(name, exchange):
+    """A line of the table, and whether something is wrong."""
+    package, _, how = exchange.called.partition(": ")
+    release = next((one.partition("==")[2] for one in exchange.upstream.needed if one.startswith(f"{package}==")), "")
+    title = f"{package} {release or version(package)}: {how}"
+    said = []
+    try:
+        python = exchange.upstream.python()
+        for eos in EOS.values():
+            with tempfile.TemporaryDirectory() as home:
+                said.append(run(name, exchange, python, Path(home), eos))
+    except Absent as error:
+        return (name, title, f"not installed: {error}", "–"), False
+    except NotRunError as error:
+        return (name, title, f"not run: {error}", "–"), False
+    except (WrongError, tokfmt.TokfmtError) as error:
+        return (name, title, f"WRONG: {error}", ""), True
+    ours, theirs = ("; ".join(dict.fromkeys(column)) for column in zip(*said))
+    return (name, title, ours, theirs or "–"), False
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="make compat")
+    parser.add_argument("formats", nargs="*", metavar="FORMAT", help=", ".join(EXCHANGES))
+    asked = parser.parse_args().formats
+    if unknown := set(asked) - set(EXCHANGES):
+        parser.error(f"no upstream for {', '.join(sorted(unknown))}; there are {', '.join(EXCHANGES)}")
+    wrong = False
+    print("| format | upstream | reads ours | we read theirs |\n|---|---|---|---|")
+    for name in asked or EXCHANGES:
+        cells, failed = row(name, EXCHANGES[name])
+        wrong |= failed
+        print("| " + " | ".join(cells) + " |", flush=True)
+    for name in () if asked else LEFT_OUT:
+        print(f"| {name} | – | {LEFT_OUT[name]} | – |")
+    return int(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

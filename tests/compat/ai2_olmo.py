@@ -1,0 +1,27 @@
+"""OLMo-core: NumpyFSLDataset, and its walk over documents, by .csv.gz and by separators."""
+
+import exchange
+import numpy as np
+from olmo_core.data.numpy_dataset import NumpyFSLDataset
+from olmo_core.data.utils import iter_document_indices
+
+LENGTH = 64
+
+
+def read(corpus):
+    dtype = np.uint16 if corpus.width == 2 else np.uint32
+    found = NumpyFSLDataset(
+        corpus.ours, sequence_length=LENGTH, pad_token_id=corpus.eos, eos_token_id=corpus.eos,
+        vocab_size=1 << 20, dtype=dtype,
+    )  # fmt: skip
+    found.work_dir = corpus.home / "work"
+    found.prepare()
+    rows = [found[number]["input_ids"].tolist() for number in range(len(found))]
+    said = exchange.windows(rows, corpus.stream, LENGTH)
+    for how in ({}, {"dtype": dtype, "eos_token_id": corpus.eos}):
+        spans = list(iter_document_indices(corpus.ours, **how))
+        exchange.same([corpus.stream[start:stop] for start, stop in spans], corpus.stored)
+    return f"{len(spans)} documents, {said}"
+
+
+exchange.main({"olmo": (read, None)})

@@ -1,0 +1,70 @@
+"""What the scripts here share; each is run by the Python of one upstream, in which tokfmt is not installed.
+
+    python SCRIPT.py FORMAT HOME
+
+HOME holds one corpus, described by `corpus.json`, and what tokfmt wrote of it. A script compares what upstream reads
+there with the documents, has upstream write them once more where it can, and leaves in `said.json` what it compared.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+
+class Corpus:
+    """Documents without their separator; `ours` and `theirs` are where tokfmt and upstream write."""
+
+    def __init__(self, home):
+        self.home = home
+        told = json.loads((home / "corpus.json").read_text())
+        self.documents, self.eos = told["documents"], told["eos"]
+        self.ours, self.theirs = told["ours"], told["theirs"]
+
+    @property
+    def filled(self):
+        return [document for document in self.documents if document]
+
+    @property
+    def stored(self):
+        """Each document with the separator behind it, as most formats store it."""
+        return [[*document, self.eos] for document in self.documents]
+
+    @property
+    def stream(self):
+        return [token for document in self.stored for token in document]
+
+    @property
+    def width(self):
+        return 2 if max(self.stream) < 1 << 16 else 4
+
+
+def same(found, expected):
+    """Compares lists item by item; the first that differs ends the script."""
+    if len(found) != len(expected):
+        raise SystemExit(f"expected {len(expected)} items, found {len(found)}")
+    for number, (one, other) in enumerate(zip(found, expected)):
+        if one != other:
+            raise SystemExit(f"item {number}: expected {str(other)[:60]}, found {str(one)[:60]}")
+
+
+def documents(found, expected):
+    same(found, expected)
+    return f"{len(expected)} documents"
+
+
+def windows(found, stream, length):
+    """Windows of `length` tokens, one behind the other; a loader leaves out the rest."""
+    same(found, [stream[at : at + length] for at in range(0, len(stream) // length * length, length)])
+    return f"{len(found)} windows of {length}"
+
+
+def main(exchanges):
+    """Runs what `exchanges` has for the format: a function that reads, and one that writes, or None."""
+    name, home = sys.argv[1], Path(sys.argv[2])
+    read, write = exchanges[name]
+    (home / "said.json").write_text("{}")  # upstream could be imported
+    corpus = Corpus(home)
+    said = {"read": read(corpus), "written": write is not None}
+    if write is not None:
+        write(corpus)
+    (home / "said.json").write_text(json.dumps(said))

@@ -1,0 +1,80 @@
+"""The example of `formats/README.md` under the laws of every format, and installed as users install it."""
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import tokfmt_tape
+
+from tokfmt.formats import flat
+from tokfmt.testing.contract import FormatContract
+
+HOME = Path(tokfmt_tape.__file__).parent
+
+
+class TestTape(FormatContract):
+    format = tokfmt_tape.FORMAT
+    filename = "x.tape"
+    eos_id = 50256
+    max_id = 2**32 - 1
+
+    def oracle(self, path, options):
+        raw = path.read_bytes()
+        assert struct.unpack("<4sQ", raw[:12]) == (b"TAPE", (len(raw) - 12) // 4)
+        documents = [[]]
+        for token in np.frombuffer(raw, "<u4", offset=12).tolist():
+            documents[-1].append(token)
+            if token == self.eos_id:
+                documents[-1].pop()
+                documents.append([])
+        assert documents.pop() == []
+        return documents
+
+
+def install(site):
+    """What an installer leaves: the module, and what it says of itself."""
+    project = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
+    info = site / "tokfmt_tape-1.0.dist-info"
+    info.mkdir(parents=True)
+    shutil.copy(HOME / "tokfmt_tape.py", site)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    ((group, points),) = project["entry-points"].items()
+    lines = [f"{name} = {place}\n" for name, place in points.items()]
+    (info / "entry_points.txt").write_text(f"[{group}]\n{''.join(lines)}")
+
+
+def test_installed_it_is_a_format_like_any_other(tmp_path):
+    install(tmp_path / "site")
+
+    def tokfmt(*words, code=0):
+        command = [sys.executable, "-m", "tokfmt", *map(str, words)]
+        env = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == code, done.stderr
+        return done.stdout
+
+    assert "tape" in [one["name"] for one in json.loads(tokfmt("formats", "--json"))["formats"]]
+    (tmp_path / "in.jsonl").write_text("".join(f'{{"input_ids": {list(range(n))}}}\n' for n in range(40)))
+    eos = ("--eos", "50256")
+    tokfmt("convert", "in.jsonl", "s.tape", "--shuffle", "1", "-q", *eos)
+    tokfmt("diff", "in.jsonl", "s.tape", "--ignore-order", *eos)
+    tokfmt("convert", "in.jsonl", "o.tape", "--verify", "-q", *eos)
+    tokfmt("diff", "in.jsonl", "o.tape", *eos)
+    assert "tokens" in tokfmt("show", "o.tape", "--raw")
+    raw = (tmp_path / "o.tape").read_bytes()
+    (tmp_path / "cut.tape").write_bytes(raw[:-6])
+    findings = json.loads(tokfmt("check", "cut.tape", "--json", code=1))["datasets"][0]["findings"]
+    assert [finding["code"] for finding in findings] == ["TAPE2"]
+    assert "was cut" in tokfmt("check", "--explain", "TAPE2")
+
+
+def test_the_example_is_short_and_is_the_one_of_the_page():
+    text = (HOME / "tokfmt_tape.py").read_text()
+    assert len(text.splitlines()) < 60
+    assert f"```python\n{text}```" in (Path(flat.__file__).parent / "README.md").read_text()

@@ -1,0 +1,74 @@
+"""megatron under the laws of every format; the oracle is struct and numpy."""
+
+import itertools
+import struct
+
+import numpy as np
+import pytest
+from paths import FIXTURES
+
+import tokfmt
+from tokfmt.formats.megatron import FORMAT
+from tokfmt.testing.contract import FormatContract
+
+
+def documents(path):
+    """Documents as stored, by pointers and lengths, as Megatron reads them."""
+    raw, index = path.read_bytes(), path.with_suffix(".idx").read_bytes()
+    magic, version, code, sequences, marks = struct.unpack("<9sQBQQ", index[:34])
+    assert (magic, version) == (b"MMIDIDX\0\0", 1)
+    dtype = np.dtype({8: "<u2", 4: "<i4"}[code])
+    assert len(index) == 34 + 12 * sequences + 8 * marks
+    lengths = np.frombuffer(index, "<i4", sequences, 34).tolist()
+    pointers = np.frombuffer(index, "<i8", sequences, 34 + 4 * sequences).tolist()
+    cuts = np.frombuffer(index, "<i8", marks, 34 + 12 * sequences).tolist()
+    assert (cuts[0], cuts[-1]) == (0, sequences)
+    assert sum(lengths) * dtype.itemsize == len(raw)
+    held = [np.frombuffer(raw, dtype, n, at).tolist() for n, at in zip(lengths, pointers, strict=True)]
+    return [[t for s in held[a:b] for t in s] for a, b in itertools.pairwise(cuts)]
+
+
+class TestPair(FormatContract):
+    format = FORMAT
+    filename = "x_document.bin"
+    eos_id = 50256
+    write_variants = ({}, {"dtype": "int32"})
+
+    def oracle(self, path, options):
+        stored = documents(path)
+        assert all(document[-1] == self.eos_id for document in stored)
+        return [document[:-1] for document in stored]
+
+
+class Elsewhere(type(FORMAT)):
+    name = "elsewhere"
+
+
+class TestNoSeparator(FormatContract):
+    """Empty documents are repeated indices. The format is not the one that is installed under that name, nor any."""
+
+    format = Elsewhere()
+    filename = "x_document.bin"
+    eos_id = "none"
+    write_variants = ({"eod": "none"},)
+    long_options = {"eod": "none"}
+
+    def oracle(self, path, options):
+        return documents(path)
+
+
+@pytest.mark.parametrize("value", [-1, 1, 1 << 62])
+def test_a_damaged_legacy_index_is_refused_or_read(value, tmp_path):
+    """Whatever stands in it instead of a number: an error of tokfmt's, or documents within the tokens."""
+    source = FIXTURES / "megatron" / "legacy" / "neox_cached_text_document.idx"
+    raw, path = source.read_bytes(), tmp_path / source.name
+    path.with_suffix(".bin").symlink_to(source.with_suffix(".bin"))
+    refused = 0
+    for at in range(8, len(raw), 8):
+        path.write_bytes(raw[:at] + struct.pack("<q", value) + raw[at + 8 :])
+        try:
+            with tokfmt.open(path, eos="none") as dataset:
+                assert sum(map(len, dataset)) <= path.with_suffix(".bin").stat().st_size
+        except tokfmt.TokfmtError:
+            refused += 1
+    assert refused > 2

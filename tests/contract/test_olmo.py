@@ -1,0 +1,77 @@
+"""olmo under the laws of every format; the oracle is numpy.fromfile and csv."""
+
+import csv
+import gzip
+
+import numpy as np
+import pytest
+
+from tokfmt.core.errors import TokfmtError
+from tokfmt.core.ragged import Ragged
+from tokfmt.formats.olmo import FORMAT
+from tokfmt.testing.contract import FormatContract
+from tokfmt.testing.harness import read, sequences, write
+
+
+def documents(path, width):
+    """Documents as stored, by the rows."""
+    tokens = np.fromfile(path, f"<u{width}").tolist()
+    with gzip.open(path.with_suffix(".csv.gz"), "rt", newline="") as rows:
+        spans = [(int(start), int(end)) for start, end in csv.reader(rows)]
+    ends = [end for _, end in spans]
+    assert [start for start, _ in spans] == [0, *ends][:-1] or not spans
+    assert (ends or [0])[-1] == len(tokens)
+    return [tokens[start:end] for start, end in spans]
+
+
+def ended(stored, eos):
+    assert all(document[-1] == eos and eos not in document[:-1] for document in stored)
+    return [document[:-1] for document in stored]
+
+
+class TestFile(FormatContract):
+    format = FORMAT
+    filename = "part-0-00000.npy"
+    eos_id = 100257
+    max_id = 2**32 - 1
+    write_variants = ({"width": 4}, {"width": 8})
+
+    def oracle(self, path, options):
+        return ended(documents(path, options["width"]), self.eos_id)
+
+
+class TestNarrow(TestFile):
+    eos_id = 255
+    max_id = 65535
+    write_variants = ({"width": 2},)
+
+    def oracle(self, path, options):
+        return ended(documents(path, 2), self.eos_id)
+
+
+class TestFolder(FormatContract):
+    format = FORMAT
+    filename = "tokens"
+    eos_id = 50256
+    max_id = 65535
+    write_variants = ({"file_tokens": 30, "width": 2},)
+
+    def oracle(self, path, options):
+        files = sorted(path.glob("*.npy"))
+        assert [file.name for file in files] == [f"part-0-{k:05d}.npy" for k in range(len(files))]
+        found = [documents(file, 2) for file in files]
+        for held, after in zip(found, found[1:]):
+            assert held
+            held_tokens = sum(map(len, held))
+            assert held_tokens <= 30 or len(held) == 1
+            assert held_tokens + len(after[0]) > 30
+        return ended([document for held in found for document in held], self.eos_id)
+
+
+def test_ids_of_eight_bytes(tmp_path):
+    edge = Ragged.of([[2**63 - 1, 1], [2**32]], np.dtype(np.uint64))
+    path = write(FORMAT, tmp_path / "x.npy", edge, eos_id=0)
+    assert documents(path, 8) == [[2**63 - 1, 1, 0], [2**32, 0]]
+    assert sequences(read(FORMAT, path, eos_id=0)) == edge.tolist()
+    with pytest.raises(TokfmtError, match="9,223,372,036,854,775,808"):
+        write(FORMAT, tmp_path / "y.npy", Ragged.of([[2**63]], np.dtype(np.uint64)), eos_id=0)

@@ -1,0 +1,299 @@
+"""Datasets in Python: selected, joined, shuffled, saved, as tables of Arrow, in notebooks. Oracles are numpy's."""
+
+import json
+import pickle
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from paths import CORPUS, FIXTURES, TOKENIZER
+
+import tokfmt
+from tokfmt.core.errors import ConversionError, DestinationExistsError, MissingDependencyError, OptionError
+from tokfmt.core.ragged import Ragged
+from tokfmt.ops.dataset import Dataset, MemoryReader
+from tokfmt.testing.harness import sequences
+from tokfmt.testing.strategies import datasets
+from tokfmt.views import select
+from tokfmt.views.select import Picked
+
+PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+LLMC = FIXTURES / "llmc"
+quick = settings(max_examples=80, deadline=None)
+
+
+def held(ragged):
+    return Dataset(MemoryReader(ragged), "memory")
+
+
+@quick
+@given(st.data(), datasets(max_sequences=20, max_length=9))
+def test_select_is_numpys_indexing(data, ragged):
+    lists = np.empty(len(ragged), object)
+    lists[:] = ragged.tolist()
+    bounds = st.none() | st.integers(-25, 25)
+    part = slice(data.draw(bounds), data.draw(bounds), data.draw(st.none() | st.sampled_from([1, 2, 3, -1, -2])))
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(lists), max_size=len(lists))), np.bool_)
+    chosen = [part, mask]
+    if len(lists):
+        chosen.append(np.array(data.draw(st.lists(st.integers(-len(lists), len(lists) - 1), max_size=30)), np.int64))
+    for which in chosen:
+        view = held(ragged).select(which)
+        expected = lists[which].tolist()
+        assert sequences(view) == expected
+        assert view.info.tokens == sum(map(len, expected))
+        assert [s.tolist() for s in pickle.loads(pickle.dumps(view))] == expected
+
+
+@quick
+@given(
+    st.data(), datasets(max_sequences=20, max_length=9), st.sampled_from([0, 3, 1 << 16]), st.sampled_from([1, 7, 64])
+)
+def test_any_window_of_picked_sequences(data, ragged, gap, window):
+    numbers = data.draw(st.lists(st.integers(0, max(0, len(ragged) - 1)), max_size=30 if len(ragged) else 0))
+    lists = ragged.tolist()
+    flat = [t for number in numbers for t in lists[number]]
+    before = select._GAP, select.WINDOW, select._MANY
+    try:
+        select._GAP, select.WINDOW, select._MANY = gap, window, 3
+        view = Picked(MemoryReader(ragged), np.array(numbers, np.int64))
+        a, b = sorted(data.draw(st.tuples(*[st.integers(0, len(flat))] * 2)))
+        assert view.tokens(a, b).tolist() == flat[a:b]
+    finally:
+        select._GAP, select.WINDOW, select._MANY = before
+    for position, token in enumerate(flat):
+        reader, there = view.beneath(position)
+        assert reader.tokens(there, there + 1).tolist() == [token]
+        assert flat[view.above(reader, there)] == token
+    for wrong in ((-1, 0), (0, len(flat) + 1), (1, 0)):
+        with pytest.raises(IndexError):
+            view.tokens(*wrong)
+
+
+def test_near_sequences_are_read_together_and_far_ones_are_not():
+    class Counting(MemoryReader):
+        reads = []
+
+        def tokens(self, start, stop):
+            self.reads.append((start, stop))
+            return super().tokens(start, stop)
+
+    ids = np.arange(600_000, dtype=np.uint32)
+    source = Counting(Ragged(ids, np.arange(0, 600_001, 100)))
+    assert Picked(source, np.array([7, 5, 6, 5])).tokens(0, 400).tolist() == [
+        *range(700, 800), *range(500, 600), *range(600, 700), *range(500, 600)
+    ]  # fmt: skip
+    assert source.reads == [(500, 800)]
+    source.reads.clear()
+    Picked(source, np.array([5999, 0])).tokens(0, 200)
+    assert source.reads == [(0, 100), (599_900, 600_000)]
+
+
+@pytest.mark.parametrize("which", [[0, 99], np.array([-9]), np.zeros(7, np.bool_), np.zeros((5, 1), np.bool_)])
+def test_what_is_not_there_is_not_selected(which):
+    with pytest.raises(IndexError):
+        held(Ragged.of([[1], [2], [3], [4], [5]])).select(which)
+
+
+@pytest.mark.parametrize("which", [[True, False], "3:5", 3, [1.5], None, np.array([1.5])])
+def test_what_is_no_selection_is_refused(which):
+    with pytest.raises(TypeError, match="indexed by"):
+        held(Ragged.of([[1], [2]])).select(which)
+
+
+@quick
+@given(st.lists(datasets(max_sequences=8, max_length=5), min_size=2, max_size=5))
+def test_sums_are_concatenations(parts):
+    total = held(parts[0])
+    for part in parts[1:]:
+        total = total + held(part)
+    assert sequences(total) == [s for part in parts for s in part.tolist()]
+    assert len(total.reader.sources) == len(parts)  # sums of sums are one list, not a chain
+    with pytest.raises(TypeError):
+        total + [[1, 2]]
+
+
+@quick
+@given(datasets(max_sequences=30, max_length=5), st.integers(0, (1 << 64) - 1))
+def test_a_shuffle_is_a_permutation_by_keys(ragged, seed):
+    keys = np.random.Philox(key=1 << 64 | seed).random_raw(len(ragged))
+    lists = ragged.tolist()
+    assert sequences(held(ragged).shuffle(seed)) == [lists[k] for k in sorted(range(len(lists)), key=lambda k: keys[k])]
+
+
+def test_seeds_are_checked():
+    with pytest.raises(OptionError, match=r"seed: -1 is not a seed"):
+        held(Ragged.of([[1]])).shuffle(-1)
+
+
+def test_what_is_saved_is_what_convert_writes(tmp_path):
+    dataset = tokfmt.open(PACK)
+    cases = {
+        "whole": (dataset, {}),
+        "part": (dataset.select(slice(5, 30)), {"select": "5:30"}),
+        "shuffled": (dataset.shuffle(7), {"shuffle": 7}),
+    }
+    for name, (view, options) in cases.items():
+        for suffix in ("pbin", "zarr", "jsonl"):
+            saved, converted = tmp_path / f"{name}-s.{suffix}", tmp_path / f"{name}-c.{suffix}"
+            done = view.save(saved, verify=True)
+            tokfmt.convert(PACK, converted, **options)
+            assert done.verified
+            assert sorted(map(written, files_below(saved))) == sorted(map(written, files_below(converted)))
+            manifests = [json.loads(p.with_name(f"{p.name}.tokfmt.json").read_bytes()) for p in (saved, converted)]
+            for manifest in manifests:
+                manifest.pop("select")
+            assert manifests[0] == manifests[1]
+
+
+def files_below(path):
+    return [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
+
+
+def written(path):
+    return path.name.replace("-s.", "-c."), path.read_bytes()
+
+
+def test_a_shuffle_within_a_selection_is_saved_as_it_reads(tmp_path):
+    dataset = tokfmt.open(PACK)
+    views = {
+        "a": dataset.shuffle(3).select(slice(0, 20)),
+        "b": dataset.select([4, 4, 1]).shuffle(3),
+        "c": (dataset.select(slice(3)) + dataset.select([9])).shuffle(1).select(slice(None, None, -1)),
+    }
+    for name, view in views.items():
+        done = view.save(tmp_path / f"{name}.pbin")
+        assert done.sequences == len(view)
+        assert [s.tolist() for s in tokfmt.open(tmp_path / f"{name}.pbin")] == [s.tolist() for s in view]
+
+
+def test_datasets_of_several_formats_are_saved_as_one(tmp_path):
+    tokfmt.convert(PACK, tmp_path / "b.zarr", select=slice(0, 9))
+    mixed = tokfmt.open(PACK).select(slice(2)) + tokfmt.open(tmp_path / "b.zarr")
+    assert mixed.format == "modalities + flat-tokens"
+    done = mixed.save(tmp_path / "mixed.pbin", verify=True)
+    lists = tokfmt.open(PACK)[:].tolist()
+    assert tokfmt.open(tmp_path / "mixed.pbin")[:].tolist() == lists[:2] + lists[:9]
+    assert [source["format"] for source in done.sources] == ["modalities", "flat-tokens"]
+    manifest = json.loads((tmp_path / "mixed.pbin.tokfmt.json").read_bytes())
+    assert [source["path"] for source in manifest["sources"]] == [str(PACK), str(tmp_path / "b.zarr")]
+    assert all(source["xxh3_128"] for source in manifest["sources"])
+
+
+def test_saving_is_whole_or_not_at_all(tmp_path):
+    dataset = tokfmt.open(PACK)
+    dataset.save(tmp_path / "a.pbin")
+    before = (tmp_path / "a.pbin").read_bytes()
+    with pytest.raises(DestinationExistsError, match="overwrite=True replaces it"):
+        dataset.save(tmp_path / "a.pbin")
+    with pytest.raises(ConversionError):
+        tokfmt.open(tmp_path / "a.pbin").select(slice(2)).save(tmp_path / "a.pbin", overwrite=True)  # its own source
+    assert (tmp_path / "a.pbin").read_bytes() == before
+    other = held(Ragged.of([[1]]))
+    with pytest.raises(OptionError, match="not opened from files"):
+        other.save(tmp_path / "x.pbin")
+    embedded = tokfmt.open(PACK, eos="none")
+    with pytest.raises(tokfmt.TokfmtError, match='drop="embedded-separators"'):
+        embedded.save(tmp_path / "y.bin", to_format="stage1", eos=int(embedded[0][-1]))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.pbin", "a.pbin.tokfmt.json"]
+
+
+def test_text_is_selected_and_saved_as_tokens(tmp_path):
+    dataset = tokfmt.open(CORPUS, tokenizer=str(TOKENIZER))
+    view = dataset.select([5, 3])
+    assert [s.tolist() for s in view] == [dataset[5].tolist(), dataset[3].tolist()]
+    view.save(tmp_path / "t.zarr")
+    assert [s.tolist() for s in tokfmt.open(tmp_path / "t.zarr")] == [dataset[5].tolist(), dataset[3].tolist()]
+    manifest = json.loads((tmp_path / "t.zarr.tokfmt.json").read_bytes())
+    assert manifest["tokenizer"]["digest"]
+
+
+@pytest.mark.parametrize("opened", [lambda: tokfmt.open(PACK), lambda: tokfmt.open(CORPUS, tokenizer=str(TOKENIZER))])
+def test_as_a_table_of_arrow(opened):
+    pa = pytest.importorskip("pyarrow")
+    dataset = opened()
+    table = pa.table(dataset)
+    assert table.schema.names == ["sequence", "length", "tokens"]
+    assert table["sequence"].to_pylist() == list(range(len(dataset)))
+    expected = [s.tolist() for s in dataset]
+    assert table["tokens"].to_pylist() == expected
+    assert table["length"].to_pylist() == list(map(len, expected))
+    assert table.schema.field("tokens").type.value_type == pa.from_numpy_dtype(dataset[0].dtype)
+
+
+def test_batches_of_arrow_are_bounded_and_read_when_they_are_asked_for():
+    pa = pytest.importorskip("pyarrow")
+
+    class Counting(MemoryReader):
+        read = 0
+
+        def tokens(self, start, stop):
+            Counting.read += stop - start
+            return super().tokens(start, stop)
+
+    count = 5000
+    ragged = Ragged(np.zeros(count * 1000, np.uint16), np.arange(0, count * 1000 + 1, 1000))
+    reader = pa.RecordBatchReader.from_stream(Dataset(Counting(ragged), "memory"))
+    assert Counting.read == 0
+    sizes = [len(batch) for batch in reader]
+    assert sum(sizes) == count
+    assert max(sizes) * 1000 <= 1 << 20
+
+
+def test_polars_and_duckdb_read_it():
+    polars = pytest.importorskip("polars")
+    dataset = tokfmt.open(PACK).select(slice(3))
+    frame = polars.DataFrame(dataset)
+    assert frame["tokens"].to_list() == [s.tolist() for s in dataset]
+    duckdb = pytest.importorskip("duckdb")
+    pa = pytest.importorskip("pyarrow")
+    stream = pa.RecordBatchReader.from_stream(dataset)  # noqa: F841 - duckdb finds it by its name
+    longest = duckdb.sql("select sequence, length, tokens[1] from stream order by length desc limit 1").fetchall()
+    best = max(range(3), key=lambda k: len(dataset[k]))
+    assert longest == [(best, len(dataset[best]), int(dataset[best][0]))]
+
+
+def test_without_pyarrow_the_package_is_named():
+    script = (
+        "import sys; sys.modules['pyarrow'] = None\nimport tokfmt\n"
+        f"try: tokfmt.open({str(PACK)!r}).__arrow_c_stream__()\n"
+        "except tokfmt.TokfmtError as error: print(type(error).__name__, error)"
+    )
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout
+    assert (
+        said
+        == f"{MissingDependencyError.__name__} a table of Arrow needs the package pyarrow: pip install 'tokfmt[arrow]'\n"
+    )
+
+
+def test_a_notebook_shows_the_beginning_of_a_long_sequence_and_reads_no_more():
+    class Counting(MemoryReader):
+        read = 0
+
+        def tokens(self, start, stop):
+            Counting.read += stop - start
+            return super().tokens(start, stop)
+
+    shown = Dataset(
+        Counting(Ragged(np.arange(1_000_000, dtype=np.uint32), np.array([0, 1_000_000]))), "x"
+    )._repr_html_()
+    assert "<td>1,000,000</td>" in shown and "10 11 …" in shown
+    assert Counting.read == 12
+
+
+def test_in_a_notebook_it_is_a_small_table():
+    dataset = tokfmt.open(PACK)
+    shown = dataset._repr_html_()
+    first = " ".join(map(str, dataset[0][:12].tolist()))
+    assert first in shown and f"{len(dataset[0]):,}" in shown and "… 37 more" in shown
+    assert len(shown) < 3000
+    hostile = Dataset(MemoryReader(Ragged.of([[1]])), "<script>alert(1)</script>", notes=("<img src=x>",))
+    shown = hostile._repr_html_()
+    assert set(re.findall(r"</?([a-z]+)", shown)) <= {"div", "b", "table", "thead", "tbody", "tr", "th", "td"}
+    assert "&lt;script&gt;" in shown
+    assert "records, tokenized when they are read" in tokfmt.open(CORPUS, tokenizer=str(TOKENIZER))._repr_html_()
+    assert "0 sequences" in held(Ragged.of([]))._repr_html_()

@@ -1,0 +1,405 @@
+"""What stands beside the data is evidence: every command heeds it, and no guess is made without any."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from paths import CORPUS, FIXTURES, TOKENIZER
+
+import tokfmt
+from tokfmt import registry
+from tokfmt.cli.main import cli
+from tokfmt.core.errors import (
+    CorruptError,
+    DetectionError,
+    FormatError,
+    OptionError,
+    SourceChangedError,
+    TokenizerMismatchError,
+    TokfmtError,
+)
+from tokfmt.core.format import files_of
+from tokfmt.ops.source.opened import check_unchanged, find_sources, open_source, snapshot
+from tokfmt.ops.source.request import SourceRequest, expanded, parse_selection
+
+EOS = 999
+DOCUMENTS = [[(7 * k + j) % 900 for j in range(5 + k % 9)] for k in range(1200)]
+TARGETS = {
+    "jsonl": ("o.jsonl", {}),
+    "modalities": ("o.pbin", {}),
+    "stage1": ("o", {"samples": 1}),
+    "hdf5": ("o", {"seq_len": 64, "samples": 80}),
+    "flat-tokens": ("o.zarr", {"chunk": 512}),
+}
+COMMANDS = {
+    "convert": ("convert", "{}", "new.jsonl", "--overwrite"),
+    "stats": ("stats", "{}"),
+    "check": ("check", "{}"),
+    "diff": ("diff", "{}", "{}"),
+    "show": ("show", "{}", "0"),
+}
+
+
+def source(tmp):
+    path = tmp / "source.jsonl"
+    path.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in DOCUMENTS))
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A dataset of each format, with its manifest."""
+    tmp = tmp_path_factory.mktemp("made")
+    found = {}
+    for name, (path, _) in TARGETS.items():
+        (tmp / name).mkdir()
+        destination = tmp / name / path
+        tokfmt.convert(source(tmp), destination, to_format=name, eos=EOS, to_options=TARGETS[name][1])
+        found[name] = destination
+    return found
+
+
+def copied(made, name, tmp):
+    """A copy, manifest and all, and all its files."""
+    shutil.copytree(made[name].parent, tmp / "copy")
+    path = tmp / "copy" / made[name].name
+    return path, list(files_of(registry.get(name), path))
+
+
+def said(words, path):
+    """Exit code and everything that a command says on stderr, or finds."""
+    here = Path.cwd()
+    os.chdir(path.parent)
+    try:
+        done = CliRunner().invoke(cli, [word.format(path.name) for word in words], standalone_mode=False)
+    finally:
+        os.chdir(here)
+    if isinstance(done.exception, TokfmtError):  # `cli.main` words it so
+        return done.exception.exit_code, str(done.exception)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.return_value or done.exit_code, done.stderr + (done.stdout if words[0] == "check" else "")
+
+
+def remove(file, others):
+    file.unlink()
+
+
+def truncate(file, others):
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def grow(file, others):
+    file.write_bytes(file.read_bytes() * 2)
+
+
+def swap(file, others):
+    """With one of another size: equal sizes only a checksum tells apart, which `check --deep` takes."""
+    other = next((one for one in others if one.stat().st_size != file.stat().st_size), None)
+    if other is None:
+        file.write_bytes(b"something else")
+    else:
+        mine, theirs = file.read_bytes(), other.read_bytes()
+        file.write_bytes(theirs)
+        other.write_bytes(mine[:-1])
+
+
+@pytest.mark.parametrize("damage", [remove, truncate, grow, swap])
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_command_passes_over_damage(made, name, damage, tmp_path):
+    """Whichever file it is: every command says so, and none but check goes on."""
+    _, files = copied(made, name, tmp_path / "first")
+    numbers = sorted({0, len(files) // 2, len(files) - 1})
+    for number in numbers:
+        path, files = copied(made, name, tmp_path / f"{number}")
+        damage(files[number], [file for file in files if file != files[number]])
+        for words in COMMANDS.values():
+            code, told = said(words, path)
+            assert (code != 0, bool(told)) == (True, True), (words[0], files[number].name, told)
+            assert code != 70, told
+        with pytest.raises((FormatError, DetectionError)):
+            tokfmt.open(path)
+
+
+def test_undamaged_ones_are_read(made, tmp_path):
+    for name in TARGETS:
+        path, _ = copied(made, name, tmp_path / name)
+        for command, words in COMMANDS.items():
+            code, told = said(words, path)
+            assert code == 0, (name, command, told)
+
+
+def test_a_contradicted_manifest_can_be_ignored(made, tmp_path):
+    path, _ = copied(made, "modalities", tmp_path)
+    place = path.with_name("o.pbin.tokfmt.json")
+    content = json.loads(place.read_bytes())
+    for change in ({"output": {"bytes": 5, "files": 1}}, {"sequences": 7}, {"tokens": 7}, {"format": "jsonl"}):
+        place.write_text(json.dumps({**content, **change}))
+        with pytest.raises(CorruptError, match="contradicts its manifest o.pbin.tokfmt.json"):
+            tokfmt.open(path)
+        dataset = tokfmt.open(path, ignore_manifest=True)
+        assert any("the manifest is ignored" in note for note in dataset.info.notes)
+        assert said(("stats", "{}", "--ignore-manifest"), path)[0] == 0
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_file_of_a_source_is_watched(made, name, tmp_path):
+    path, files = copied(made, name, tmp_path)
+    found = find_sources(SourceRequest((path,)))
+    before = snapshot(found)
+    check_unchanged(before, found)
+    for file in files:
+        old = file.read_bytes()
+        file.write_bytes(old + b"\n")
+        with pytest.raises(SourceChangedError, match="changed while it was being read"):
+            check_unchanged(before, found)
+        file.write_bytes(old)
+        os.utime(file, ns=(before[file][1], before[file][1]))
+    check_unchanged(before, found)
+
+
+def test_an_index_that_appears_is_a_change(made, tmp_path):
+    path, _ = copied(made, "jsonl", tmp_path)
+    found = find_sources(SourceRequest((path,)))
+    before = snapshot(found)
+    path.with_suffix(".idx").write_bytes(b"x")
+    with pytest.raises(SourceChangedError, match=r"o\.idx"):
+        check_unchanged(before, found)
+
+
+# separators
+
+
+def pack(path, documents, **options):
+    lines = path.with_suffix(".source.jsonl")
+    lines.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in documents))
+    tokfmt.convert(lines, path, to_options={"eod": "none"}, manifest=False, overwrite=True, **options)
+    lines.unlink()
+    return path
+
+
+def sequences(dataset):
+    return [ids.tolist() for ids in dataset]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    documents=st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=9), min_size=1, max_size=30),
+    ending=st.integers(0, 50),
+)
+def test_documents_that_merely_end_alike_keep_their_tokens(tmp_path, documents, ending):
+    """Fewer than 8, or the id stands inside one as well: then it is content, in every target and in Python."""
+    alike = [[*ids, ending] for ids in documents]
+    if len(alike) >= 8:
+        alike[0] = [ending, *alike[0]]
+    path = pack(tmp_path / "x.pbin", alike)
+    dataset = tokfmt.open(path)
+    assert sequences(dataset) == alike
+    assert f"all end with {ending}, which may be a separator and may be content" in " ".join(dataset.info.notes)
+    for target in ("o.jsonl", "o.zarr"):
+        tokfmt.convert(path, tmp_path / target, overwrite=True)
+        assert sequences(tokfmt.open(tmp_path / target)) == alike
+
+
+def test_a_separator_that_the_data_shows_is_said(tmp_path):
+    documents = [[k, k + 1, 77] for k in range(8)]
+    dataset = tokfmt.open(pack(tmp_path / "x.pbin", documents))
+    assert sequences(dataset) == [ids[:-1] for ids in documents]
+    assert dataset.info.inferred == (
+        "separator 77 inferred: every sequence ends with it, and none has it inside. eos=ID overrides it",
+    )
+    assert "separator 77 inferred" in said(("convert", "{}", "o.zarr"), tmp_path / "x.pbin")[1]
+
+
+def test_facts_go_before_guesses(tmp_path):
+    """--eos, then the manifest, then the tokenizer, then the format's convention."""
+    documents = [[1, 2], [3], [4, 5]]
+    lines = tmp_path / "x.jsonl"
+    lines.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in documents))
+    tokfmt.convert(lines, tmp_path / "o", to_format="stage1", eos=7)
+    known = {"eos_id": 7, "source": "manifest of o"}
+    found = open_source([tmp_path / "o"]).separator
+    assert (found.eos_id, found.source) == tuple(known.values())
+    assert open_source([tmp_path / "o"], eos=9).separator.source == "--eos"
+    given = tokfmt.open(tmp_path / "o", tokenizer=str(TOKENIZER))  # whose end of text is another
+    assert sequences(given) == documents
+    (tmp_path / "o.tokfmt.json").unlink()
+    assert open_source([tmp_path / "o"]).separator.source == "stage1 convention"
+    alone = tokfmt.open(tmp_path / "o", tokenizer=str(TOKENIZER))
+    assert alone.info.eos_id == 4095
+
+
+def test_the_separator_of_python_is_checked_and_said(tmp_path):
+    path = pack(tmp_path / "x.pbin", [[1, 9], [2, 9]])
+    for wrong in ("foo", -1, 1.5, True):
+        with pytest.raises(OptionError, match="expected a token id"):
+            tokfmt.open(path, eos=wrong)
+    assert "not every sequence ends with 5" in tokfmt.open(path, eos=5).info.notes[0]
+
+
+def test_separators_are_not_doubled(tmp_path):
+    lines = tmp_path / "x.jsonl"
+    lines.write_text('{"input_ids": [1, 2, 9]}\n{"input_ids": [3, 9]}\n')
+    done = tokfmt.convert(lines, tmp_path / "o.pbin", eos=9, verify=True)
+    assert any("not given a second one" in note for note in done.notes)
+    assert sequences(tokfmt.open(tmp_path / "o.pbin")) == [[1, 2], [3]]
+    lines.write_text('{"input_ids": [1, 2, 9]}\n{"input_ids": [3]}\n')
+    done = tokfmt.convert(lines, tmp_path / "o.pbin", eos=9, verify=True, overwrite=True)
+    assert any("some of its sequences end with 9 already" in note for note in done.notes)
+    assert sequences(tokfmt.open(tmp_path / "o.pbin")) == [[1, 2, 9], [3]]
+
+
+# tokenizers
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Packs of two tokenizers."""
+    other = tmp_path / "other"
+    shutil.copytree(TOKENIZER, other)
+    text = (other / "tokenizer.json").read_text()
+    (other / "tokenizer.json").write_text(text + "\n")
+    tokfmt.convert(CORPUS, tmp_path / "a.pbin", tokenizer=str(TOKENIZER))
+    tokfmt.convert(CORPUS, tmp_path / "b.pbin", tokenizer=str(other))
+    return tmp_path / "a.pbin", tmp_path / "b.pbin", other
+
+
+def manifest(path):
+    return json.loads(Path(f"{path}.tokfmt.json").read_bytes())
+
+
+def test_sources_of_two_tokenizers(two, tmp_path):
+    a, b, other = two
+    with pytest.raises(TokenizerMismatchError, match='drop="tokenizers"'):
+        tokfmt.convert([a, b], tmp_path / "o.pbin")
+    with pytest.raises(TokenizerMismatchError, match=r"a\.pbin: was made with another tokenizer"):
+        tokfmt.convert([CORPUS, a], tmp_path / "o.pbin", tokenizer=str(other))
+    tokfmt.convert([a, b], tmp_path / "o.pbin", drop=["tokenizers"])
+    assert (manifest(tmp_path / "o.pbin")["tokenizer"], list(manifest(tmp_path / "o.pbin")["dropped"])) == (
+        None, ["tokenizers"],
+    )  # fmt: skip
+    for words in (("stats", "{}"), ("show", "{}")):
+        assert said((*words, "--tokenizer", str(other)), a)[0] == 4
+
+
+def test_the_tokenizer_stays_known_through_every_hop_and_link(two, tmp_path):
+    made_with = manifest(two[0])["tokenizer"]
+    at = two[0]
+    for number, name in enumerate(("o.zarr", "o.h5", "o.jsonl", "p.pbin")):
+        link = tmp_path / f"link-{number}{at.suffix}"
+        link.symlink_to(at)
+        at = tmp_path / name
+        tokfmt.convert(link, at, seq_len=64 if name == "o.h5" else None, drop=["empty-sequences"])
+        assert (manifest(at)["tokenizer"], manifest(at)["eos_id"]) == (made_with, 4095)
+    assert at.read_bytes() == two[0].read_bytes()
+
+
+def test_ids_beyond_the_vocabulary(tmp_path):
+    lines = tmp_path / "x.jsonl"
+    lines.write_text('{"input_ids": [1, 2, 5000]}\n')
+    with pytest.raises(TokenizerMismatchError, match="expected ids below 4,096"):
+        tokfmt.convert(lines, tmp_path / "o.pbin", tokenizer=str(TOKENIZER))
+    assert not (tmp_path / "o.pbin").exists()
+    tokfmt.convert(lines, tmp_path / "o.pbin", tokenizer=str(TOKENIZER), drop=["tokenizers"])
+    assert manifest(tmp_path / "o.pbin")["tokenizer"] is None
+
+
+# directories
+
+
+LINE = '{"input_ids": [1, 2]}\n'
+STRANGERS = ("b.json", "c.dat", "f.csv", "thesis.tex", "sub/part-3.jsonl", "sub/deeper/x.bin", "g.pbin")
+HARMLESS = (".hidden", ".git/HEAD", "README.md", "LICENSE", "MD5SUMS", "sha256sums.txt", "x.tokfmt.json", "y.idx")
+
+
+@pytest.mark.parametrize("stranger", STRANGERS)
+def test_a_directory_is_read_whole_or_not_at_all(stranger, tmp_path):
+    home = tmp_path / "home"
+    for name in ("part-1.jsonl", "part-2.jsonl", *HARMLESS, stranger):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(LINE if name.endswith("jsonl") else "x")
+    (home / "nothing").mkdir()
+    with pytest.raises(FormatError, match=f'holds another file, {stranger}.*drop="other-files"'):
+        tokfmt.open(home)
+    for words in (("stats", "{}"), ("show", "{}"), ("diff", "{}", "{}"), ("convert", "{}", "o.zarr")):
+        assert said(words, home)[0] == 3
+        assert said((*words, "--drop", "other-files"), home)[0] == 0
+    assert "TF915" in said(("check", "{}"), home)[1]
+    assert stranger in manifest(tmp_path / "o.zarr")["dropped"]["other-files"]
+    (home / stranger).unlink()
+    assert len(tokfmt.open(home)) == 2
+
+
+def test_directories_below(tmp_path):
+    for name in ("a.jsonl", "x/part-10.jsonl", "x/part-2.jsonl", "y/z/c.jsonl"):
+        (tmp_path / "home" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "home" / name).write_text(json.dumps({"input_ids": [len(name), 1]}) + "\n")
+    (tmp_path / "home" / "y" / "README").touch()
+    found = find_sources(SourceRequest((tmp_path / "home",), recursive=True))
+    assert [one.path.name for one in found] == ["home", "x", "z"]
+    done = tokfmt.convert(tmp_path / "home", tmp_path / "o.pbin", recursive=True, eos=50)
+    assert (done.sequences, len(done.sources)) == (4, 3)
+    assert [ids[0] for ids in sequences(tokfmt.open(tmp_path / "o.pbin"))] == [7, 14, 15, 11]
+
+
+def test_what_takes_one_dataset_never_takes_the_first_of_several(tmp_path):
+    """`--recursive` and patterns may name several: diff, show and `check --against` read all of them or none."""
+    home = tmp_path / "home"
+    for name in ("a.jsonl", "x/b.jsonl"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(json.dumps({"input_ids": [len(name), 1]}) + "\n")
+    whole = tmp_path / "whole.pbin"
+    tokfmt.convert(home, whole, recursive=True, eos=50)
+    for words in (
+        ("diff", whole, home, "--recursive"),
+        ("check", whole, "--deep", "--against", home, "--recursive"),
+        ("show", home, "--recursive"),
+        ("show", home, "--recursive", "--samples"),
+        ("show", tmp_path / "[hw]*"),
+    ):
+        said = CliRunner().invoke(cli, [*map(str, words)])
+        assert isinstance(said.exception, OptionError), words
+        assert "names 2 datasets" in str(said.exception)
+        assert said.stdout == ""
+
+
+def test_paths_that_are_none(tmp_path, monkeypatch):
+    with pytest.raises(OptionError, match="a path is empty"):
+        tokfmt.open("")
+    for address in ("https://h/x.jsonl", "s3://b/x", "hf://datasets/x"):
+        with pytest.raises(OptionError, match="only local paths"):
+            tokfmt.open(address)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.jsonl").write_text(LINE)
+    (tmp_path / "a.jsonl.tokfmt.json").write_text("{}")
+    assert expanded(["a.*"]) == ("a.jsonl",)
+
+
+def test_selections_are_cut_off_as_slices_are():
+    numbers = list(range(42))
+    for text in ("0:1000", "-3:", ":1e6", "40:99", "-99:2", "50:60", ":"):
+        first, last = parse_selection(text, 42)
+        a, _, b = text.partition(":")
+        assert numbers[first:last] == numbers[int(float(a)) if a else None : int(float(b)) if b else None]
+    for text, why in (("5:2", "ends before it begins"), (" 42", "sequence 42 is not one of the 42 sequences")):
+        with pytest.raises(OptionError, match=why):
+            parse_selection(text, 42)
+
+
+def test_what_a_manifest_names_elsewhere_is_not_told(tmp_path):
+    """A manifest from a stranger names a file of somebody's: neither its size nor whether it is there comes out."""
+    shutil.copy(FIXTURES / "modalities" / "D_2byte_gpt2.pbin", tmp_path / "x.pbin")
+    tokfmt.convert(tmp_path / "x.pbin", tmp_path / "o.pbin", eos=50256)
+    place = tmp_path / "o.pbin.tokfmt.json"
+    content = json.loads(place.read_bytes())
+    outside = [str(CORPUS), "/", "/etc", str(tmp_path.parent)]
+    content["sources"] = [{"path": path, "bytes": 1, "files": 1} for path in outside]
+    place.write_text(json.dumps(content))
+    code, told = said(("check", "{}"), tmp_path / "o.pbin")
+    assert (code, "TF914" in told) == (0, False)
+    assert np.array_equal(tokfmt.open(tmp_path / "o.pbin")[0], tokfmt.open(tmp_path / "x.pbin", eos=50256)[0])

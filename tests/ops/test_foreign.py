@@ -1,0 +1,125 @@
+"""What no format reads is named by its magic or by its numbers, with the next step, and never as one of the formats."""
+
+import gzip
+import io
+import json
+import pickle
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+
+from tokfmt import registry
+from tokfmt.core.errors import UnknownFormatError
+from tokfmt.core.format import look
+from tokfmt.foreign import foreign
+
+RNG = np.random.default_rng(3)
+COUNT = 40 * 8192
+IDS = np.minimum(RNG.zipf(1.2, COUNT), 50_255)
+IDS[::600] = 50_256
+
+
+def archive(kind, **members):
+    out = io.BytesIO()
+    if kind == "zip":
+        with zipfile.ZipFile(out, "w") as file:
+            for name, content in members.items():
+                file.writestr(name, content)
+    else:
+        with tarfile.open(fileobj=out, mode="w") as file:
+            for name, content in members.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                file.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+def npy(array):
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
+
+
+HEADER = json.dumps({"ids": {"dtype": "I32", "shape": [4], "data_offsets": [0, 16]}}).encode()
+FILES = {
+    "an encrypted Parquet file": b"PARE" + bytes(range(200)) + b"PARE",
+    "an index of Megatron-LM": b"MMIDIDX\0\0" + bytes(40),
+    "a numpy array": npy(IDS.astype("u2")),
+    "a numpy archive": archive("zip", **{"ids.npy": npy(IDS[:99])}),
+    "a PyTorch file": archive("zip", **{"archive/data.pkl": b"\x80\2."}),
+    "a zip archive": archive("zip", **{"a.txt": b"a"}),
+    "a pickle": pickle.dumps({"stoi": {"a": 1}}, 4),
+    "safetensors": len(HEADER).to_bytes(8, "little") + HEADER + bytes(16),
+    "a tar archive": archive("tar", **{"a.json": b"{}"}),
+    "gzip data of a tar archive": gzip.compress(archive("tar", **{"a.json": b"{}"})),
+    "bzip2 data": b"BZh91AY&SY" + bytes(20),
+    "xz data": b"\xfd7zXZ\0" + bytes(30),
+    "one JSON array": b'[\n {"text": "a"},\n {"text": "b"}\n]\n',
+    "JSON over several lines": b'{\n  "text": "a"\n}\n',
+    "a table (CSV)": b"id,text\n1,a\n2,b\n",
+    "plain text": "Some words,\nand more of them: ä\n".encode(),
+    "a bare stream of uint16": IDS.astype("<u2").tobytes(),
+    "a bare stream of big-endian uint16": IDS.astype(">u2").tobytes(),
+    "a bare stream of int64": IDS.astype("<i8").tobytes(),
+    "a bare stream of big-endian int64": IDS.astype(">i8").tobytes(),
+    "a bare stream of big-endian int32": IDS.astype(">i4").tobytes(),
+    "a stream of int32 ids without the separator": np.where(IDS == 50_256, 2, IDS).astype("<i4").tobytes(),
+    "nothing but zeros": bytes(327_680),
+    "numbers that count up": np.arange(COUNT, dtype="<i4").tobytes(),
+    "numbers of a few kinds": RNG.integers(0, 2, COUNT).astype("<i4").tobytes(),
+    "numbers none of which is frequent": RNG.integers(0, 50_257, COUNT).astype("<i4").tobytes(),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("file", ["x.bin", "x"])
+def test_files(tmp_path, name, file):
+    path = tmp_path / file
+    path.write_bytes(FILES[name])
+    with pytest.raises(UnknownFormatError) as caught:
+        registry.detect(path)
+    assert str(caught.value).startswith(f"{path}: is {name}")
+    assert "\n" not in str(caught.value) and caught.value.remedy
+
+
+def test_a_block_of_tokens_is_one(tmp_path):
+    """With separators at the density of documents, and ids used as a tokenizer's are."""
+    (tmp_path / "x.bin").write_bytes(IDS.astype("<i4").tobytes())
+    assert registry.detect(tmp_path / "x.bin").name == "stage1"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_magic_counts_for_more_than_a_name(tmp_path, name):
+    """A name that a format claims by its suffix alone; text under it is that format's to judge."""
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(FILES[name])
+    sign = foreign(look(path))
+    if sign.certain:
+        with pytest.raises(UnknownFormatError, match="no format that tokfmt reads"):
+            registry.detect(path)
+    else:
+        assert registry.detect(path).name == "jsonl"
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        ({"dataset_info.json": b"{}"}, "a cache of Hugging Face"),
+        ({"a.bin": b"", "b.bin": b""}, "a directory of .bin files"),
+    ],
+)
+def test_directories(tmp_path, names, says):
+    for name, content in names.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(UnknownFormatError, match=f"is {says}"):
+        registry.detect(tmp_path)
+
+
+def test_a_megatron_bin_beside_its_index(tmp_path):
+    (tmp_path / "x.bin").write_bytes(IDS.astype("<i4").tobytes())
+    (tmp_path / "x.idx").write_bytes(b"MMIDIDX\0\0" + bytes(99))
+    for path in (tmp_path / "x.bin", tmp_path / "x.idx", tmp_path):
+        assert registry.detect(path).name == "megatron"

@@ -1,0 +1,122 @@
+"""Where only numpy is installed (`pip install --no-deps tokfmt`: images for training pin everything else)."""
+
+import json
+import subprocess
+import sysconfig
+import venv
+from importlib.metadata import distribution
+from pathlib import Path
+
+import numpy as np
+import pytest
+from paths import FIXTURES
+
+import tokfmt
+
+RAW = {
+    "stage1": FIXTURES / "stage1" / "stage1_block_0000.bin",
+    "modalities": FIXTURES / "modalities" / "D_2byte_gpt2.pbin",
+    "megatron": FIXTURES / "megatron" / "gpt2_text_document.bin",
+    "llmc": FIXTURES / "llmc" / "fineweb_val_000000.bin",
+    "nanogpt": FIXTURES / "nanogpt" / "openwebtext" / "train.bin",
+    "olmo": FIXTURES / "olmo" / "core-00000.npy",
+    "datatrove": FIXTURES / "datatrove" / "00001_unshuffled.ds",
+    "litdata": FIXTURES / "litdata" / "torch_int32",
+    "mds": FIXTURES / "mds" / "packed256_static",
+}
+"""A dataset of raw integers of each format."""
+
+READ = """
+import json, sys, tokfmt
+with tokfmt.open(sys.argv[1]) as dataset:
+    lengths = [len(row) for row in dataset]
+    print(json.dumps([dataset.format, lengths, dataset[len(dataset) - 1].tolist(), dataset[:2].tolist(),
+                      dataset[[0, 0]].tolist(), sorted(name for name in sys.modules if "." not in name)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    """Python in an environment that has numpy and tokfmt, as links to those of this one, and nothing else."""
+    home = tmp_path_factory.mktemp("alone")
+    venv.create(home, symlinks=True, with_pip=False)
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(home)}))
+    numpy = Path(np.__file__).parent
+    for path in (numpy, numpy.with_name("numpy.libs"), Path(tokfmt.__file__).parent):
+        if path.exists():
+            (packages / path.name).symlink_to(path)
+    about = packages / f"tokfmt-{tokfmt.__version__}.dist-info"
+    about.mkdir()
+    for name in ("METADATA", "entry_points.txt"):
+        (about / name).write_text(distribution("tokfmt").read_text(name) or "")
+
+    def run(*words):
+        return subprocess.run([home / "bin" / "python", *words], cwd=home, capture_output=True, text=True, timeout=60)
+
+    return run
+
+
+@pytest.mark.parametrize("name", RAW)
+def test_raw_integers_are_read(python, name):
+    done = python("-c", READ, str(RAW[name]))
+    assert not done.stderr
+    found, lengths, last, some, twice, modules = json.loads(done.stdout)
+    with tokfmt.open(RAW[name]) as here:
+        assert (found, lengths, last) == (here.format, [len(row) for row in here], here[-1].tolist())
+        assert (some, twice) == (here[:2].tolist(), [here[0].tolist()] * 2)
+    assert found == name
+    assert {"numpy", "tokfmt"} <= set(modules)
+
+
+def test_only_numpy_is_there(python):
+    done = python("-c", "import msgspec")
+    assert "No module named 'msgspec'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        (
+            "hdf5/new_shuffled/output_chunk_0.h5",
+            "hdf5 needs the packages h5py, deflate, isal: pip install h5py deflate isal",
+        ),
+        ("jsonl/crlf.jsonl", "tokfmt.open needs the package msgspec: pip install msgspec"),
+        ("flat-tokens/doc_example.zarr", "tokfmt.open needs the package numcodecs: pip install numcodecs"),
+    ],
+)
+def test_what_is_missing_is_named(python, path, sentence):
+    code = """
+import sys, tokfmt
+try:
+    tokfmt.open(sys.argv[1])
+except tokfmt.TokfmtError as error:
+    print(type(error).__name__, error.package, "|", error)
+"""
+    done = python("-c", code, str(FIXTURES / path))
+    kind, _, said = done.stdout.strip().partition(" ")
+    assert (kind, done.stderr) == ("MissingDependencyError", "")
+    assert said.partition(" | ")[2] == sentence
+
+
+def test_what_is_missing_to_convert_text_is_named(python, tmp_path):
+    code = "import sys, tokfmt; tokfmt.convert(sys.argv[1], sys.argv[2], tokenizer=sys.argv[3])"
+    corpus = str(FIXTURES / "text" / "corpus.jsonl")
+    done = python("-c", code, corpus, str(tmp_path / "x.pbin"), str(FIXTURES / "tokenizer"))
+    assert "MissingDependencyError: " in done.stderr.splitlines()[-1]
+    assert "pip install " in done.stderr.splitlines()[-1]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", [["--help"], ["stats", "x"]])
+def test_the_command_names_what_it_lacks(python, words):
+    done = python("-m", "tokfmt", *words)
+    said = "needs the packages click, rich, textual: pip install click rich textual. Without them, import tokfmt"
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"tokfmt: error: the command line {said} in Python reads\n"
+
+
+def test_a_module_of_tokfmt_that_is_missing_is_a_bug():
+    from tokfmt.core.errors import missing_package
+
+    with pytest.raises(ModuleNotFoundError, match="nowhere"):
+        missing_package(ModuleNotFoundError("nowhere", name="tokfmt.nowhere"), "this")

@@ -1,0 +1,379 @@
+"""Recipes of text stored: what filters, quotas and equal texts leave, token by token, against an oracle of its own."""
+
+import json
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zstandard
+from filter_oracle import broken
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_corpora import FIELDS, NAMES, SUFFIXES, WORDS, make
+from paths import FIXTURES, TOKENIZER
+from tokenizers import Tokenizer
+
+import tokfmt
+from tokfmt.core.errors import ConversionError, DestinationExistsError, OptionError, TokfmtError
+from tokfmt.core.files import File
+from tokfmt.formats.jsonl.index import index_path, write_index
+from tokfmt.ops.prepare.draw import Kept, draw, in_order
+from tokfmt.text.filters import ENTRY
+
+EOS = 4095
+GARBAGE = {
+    "min_words": 50, "min_chars": 200, "max_symbol_ratio": 0.3, "max_char_repetition": 0.2, "min_word_diversity": 0.1,
+    "max_word_share": 0.3,
+}  # fmt: skip
+SOME = {"min_words": 1}
+PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
+
+
+def order(seed, count):
+    """How documents are drawn: by words of a counter-based generator, whose key says what they are for."""
+    keys = np.random.Philox(key=34 << 64 | seed, counter=0).random_raw(max(1, count))[:count]
+    return sorted(range(count), key=lambda number: (keys[number], number))
+
+
+def expected(texts, sources, *, seed=0, dedup=False):
+    """The documents of a recipe, and of each source what became of its texts."""
+    documents, reports, seen = [], [], {}
+    for name, (quota, rules, epochs) in sources.items():
+        rejected, equal, kept, total, full = Counter(), Counter(), [], 0, False
+        encoded = [PLAIN.encode(text, add_special_tokens=False).ids for text in texts[name]]
+        for number in order(seed, len(texts[name])):
+            text, ids = texts[name][number], encoded[number]
+            fault = broken(text, rules or {})
+            if fault:
+                rejected[fault[0]] += 1
+            elif dedup and text in seen:
+                equal[seen[text]] += 1
+            elif quota is not None and total + len(ids) > quota:
+                full = True
+                break
+            else:
+                seen.setdefault(text, name)
+                kept.append(number)
+                total += len(ids)
+        rows = [sorted(kept)]
+        if quota is not None and not full and total:
+            left, again = quota - total * (quota // total), []
+            assert quota // total <= epochs
+            for number in kept if left else ():  # once more in the same order
+                if len(encoded[number]) > left:
+                    break
+                left -= len(encoded[number])
+                again.append(number)
+            rows = [sorted(kept)] * (quota // total) + [sorted(again)]
+        documents += [encoded[number] for row in rows for number in row]
+        reports.append((name, rejected, equal, len(kept), total))
+    return documents, reports
+
+
+def written(directory, sources, **keys):
+    """A recipe file."""
+    lines = ["tokfmt = 1", f'tokenizer = "{TOKENIZER}"', *(f"{key} = {value}" for key, value in keys.items())]
+    for name, (quota, rules, epochs) in sources.items():
+        lines += ["[[source]]", f'path = "{name}{SUFFIXES.get(name, ".jsonl")}"']
+        lines += [f"tokens = {quota}"] if quota is not None else []
+        lines += [f"epochs = {epochs}"] if epochs > 1 else []
+        lines += [f'filter = "{"garbage" if rules is GARBAGE else "some"}"'] if rules else []
+        lines += [f'text = "{FIELDS[name]}"'] if name in FIELDS else []
+    lines += ["[filter.some]", *(f"{rule} = {least}" for rule, least in SOME.items())]
+    path = directory / "mix.toml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+    home = tmp_path_factory.mktemp("corpora")
+    return home, make(home)
+
+
+QUOTAS = dict(zip(NAMES, (30_000, None, 9_000, 5_000, None, 2_500, 1_500, None, 3_000, None, None), strict=True))
+ELEVEN = {name: (QUOTAS[name], SOME if name == "code" else GARBAGE, 1) for name in NAMES}
+
+
+def documents_of(path):
+    with tokfmt.open(path, eos=EOS) as dataset:
+        return [row.tolist() for row in dataset]
+
+
+def test_a_small_stage_1(corpora, tmp_path):
+    """Eleven sources, quotas, filters, equal texts left out, shuffled, in blocks: each token, each border."""
+    home, texts = corpora
+    recipe = written(home, ELEVEN, dedup='"exact"', seed=5, shuffle='"documents"')
+    documents, reports = expected(texts, ELEVEN, seed=5, dedup=True)
+    done = tokfmt.convert(recipe, tmp_path / "blocks", to_format="stage1")
+    assert Counter(map(tuple, documents_of(tmp_path / "blocks"))) == Counter(map(tuple, documents))
+    assert tokfmt.diff(recipe, tmp_path / "blocks").identical
+    stored = np.concatenate([np.fromfile(path, "<u4") for path in sorted((tmp_path / "blocks").iterdir())])
+    count = sum(map(len, documents)) + len(documents)
+    assert len(stored) == -(-count // 8192) * 8192
+    assert np.all(stored[count - 1 :] == EOS)
+    assert np.count_nonzero(stored[:count] == EOS) == len(documents)
+    assert not np.any((stored[1:count] == EOS) & (stored[: count - 1] == EOS))
+    for row, (name, rejected, equal, kept, tokens) in zip(done.prepared, reports, strict=True):
+        rules = {rule.partition(".")[2]: part["documents"] for rule, part in row["rejected"].items()}
+        assert (row["source"], row["kept"], row["tokens"]) == (name, kept, tokens)
+        assert (rules, row["duplicates"]) == (rejected, equal)
+    assert max(len(row["rejected"]) for row in done.prepared) == 6, "each rule has work to do"
+    assert sum(sum(row["duplicates"].values()) for row in done.prepared) > 5
+
+
+def test_without_shuffle_what_is_drawn_stands_in_the_order_of_its_source(corpora, tmp_path):
+    home, texts = corpora
+    recipe = written(home, ELEVEN, dedup='"exact"', seed=9)
+    documents, _ = expected(texts, ELEVEN, seed=9, dedup=True)
+    tokfmt.convert(recipe, tmp_path / "a.pbin", verify=True)
+    assert documents_of(tmp_path / "a.pbin") == documents
+    assert tokfmt.diff(recipe, tmp_path / "a.pbin").identical
+    for jobs, executor in ((1, "serial"), (3, "threads"), (2, "processes")):
+        tokfmt.convert(recipe, tmp_path / "b.pbin", jobs=jobs, executor=executor, overwrite=True)
+        assert (tmp_path / "a.pbin").read_bytes() == (tmp_path / "b.pbin").read_bytes()
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize("dedup", [False, True])
+def test_a_quota_beyond_a_source_is_filled_by_passes_that_epochs_allow(corpora, tmp_path, seed, dedup):
+    home, texts = corpora
+    small = {"songs": (4_000, GARBAGE, 9), "law": (None, None, 1)}
+    recipe = written(home, small, seed=seed, **({"dedup": '"exact"'} if dedup else {}))
+    documents, _ = expected(texts, small, seed=seed, dedup=dedup)
+    tokfmt.convert(recipe, tmp_path / "a.pbin")
+    assert documents_of(tmp_path / "a.pbin") == documents
+
+
+def test_what_a_source_lacks_is_said(corpora, tmp_path):
+    home, _ = corpora
+    recipe = written(home, {"rest": (10_000_000, GARBAGE, 1)})
+    with pytest.raises(
+        ConversionError, match=r'source "rest" has [\d,]+ tokens, .* short by [\d,]+. Allow epochs = \d+'
+    ):
+        tokfmt.convert(recipe, tmp_path / "a.pbin")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_shares_of_a_budget(corpora, tmp_path):
+    """Weights of documents are quotas: shares of the budget."""
+    home, texts = corpora
+    (home / "weights.toml").write_text(
+        f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\ntokens = 12_000\n[[source]]\npath = "web.jsonl"\nweight = 3\n'
+        '[[source]]\npath = "forum.jsonl"\nweight = 1\n'
+    )
+    tokfmt.convert(home / "weights.toml", tmp_path / "a.pbin")
+    documents, _ = expected(texts, {"web": (9_000, None, 1), "forum": (3_000, None, 1)})
+    assert documents_of(tmp_path / "a.pbin") == documents
+
+
+def test_ids_beside_text(corpora, tmp_path):
+    """Equal sequences of ids are left out too; text and ids are not compared."""
+    home, texts = corpora
+    tokfmt.convert(home / "wiki.jsonl", tmp_path / "wiki.pbin", tokenizer=str(TOKENIZER), drop="fields")
+    (tmp_path / "mix.toml").write_text(
+        f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\ndedup = "exact"\n'
+        f'[[source]]\npath = "wiki.pbin"\n[[source]]\npath = "{home}/wiki.jsonl"\n[[source]]\nname = "b"\npath = "wiki.pbin"\n'
+    )
+    done = tokfmt.convert(tmp_path / "mix.toml", tmp_path / "out.pbin")
+    ids = [tuple(PLAIN.encode(text, add_special_tokens=False).ids) for text in texts["wiki"]]
+    firsts = []
+    for values in (ids, texts["wiki"]):  # of equal ones that which is drawn first stays
+        seen = {}
+        for number in order(0, len(values)):
+            seen.setdefault(values[number], number)
+        firsts.append(sorted(seen.values()))
+    assert documents_of(tmp_path / "out.pbin") == [list(ids[number]) for first in firsts for number in first]
+    assert [row["kept"] for row in done.prepared] == [*map(len, firsts), 0]
+    assert done.prepared[2]["duplicates"] == {"wiki": len(ids)}
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ('path = "x.pbin"\nfilter = "garbage"', "its filter has rules on text, and it holds ids"),
+        ('path = "x.jsonl"\nfilter = "noise"', 'there is no filter "noise"'),
+        ('path = "x.jsonl"', "Say how to tokenise it: tokenizer ="),
+    ],
+)
+def test_errors(tmp_path, source, message):
+    (tmp_path / "x.jsonl").write_text('{"text": "a"}\n')
+    (tmp_path / "x.pbin").symlink_to(FIXTURES / "modalities" / "D_2byte_gpt2.pbin")
+    (tmp_path / "mix.toml").write_text(f"tokfmt = 1\n[[source]]\n{source}\n")
+    with pytest.raises(TokfmtError, match=message):
+        tokfmt.convert(tmp_path / "mix.toml", tmp_path / "out.pbin")
+
+
+@pytest.mark.parametrize(("quota", "share"), [(900, 0.25), (4_000, 0.4)])
+@pytest.mark.parametrize("dedup", [False, True])
+def test_a_source_far_larger_than_its_quota_is_not_read_whole(tmp_path, monkeypatch, quota, share, dedup):
+    """With an index; what is drawn is the same as of one that is read from end to end. Most of it is garbage."""
+    draw_, texts = random.Random(3), []
+    for _ in range(4_000):
+        words = " ".join(draw_.choice(WORDS) for _ in range(draw_.randrange(60, 400)))
+        texts.append("!" * 1_000 if draw_.random() < 0.6 else words if draw_.random() < 0.8 or not texts else texts[0])
+    path = tmp_path / "web.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    recipe = written(tmp_path, {"web": (quota, GARBAGE, 1)}, seed=1, **({"dedup": '"exact"'} if dedup else {}))
+    tokfmt.convert(recipe, tmp_path / "whole.pbin", manifest=False)
+    documents, _ = expected({"web": texts}, {"web": (quota, GARBAGE, 1)}, seed=1, dedup=dedup)
+    assert documents_of(tmp_path / "whole.pbin") == documents
+    write_index(path, index_path(path))
+    read = []
+    whole = File.read
+
+    def counting(self, offset, length):
+        if self.path == path:
+            read.append(length)
+        return whole(self, offset, length)
+
+    monkeypatch.setattr(File, "read", counting)
+    done = tokfmt.convert(recipe, tmp_path / "some.pbin", manifest=False, jobs=1, executor="serial")
+    assert (tmp_path / "some.pbin").read_bytes() == (tmp_path / "whole.pbin").read_bytes()
+    assert sum(read) < share * path.stat().st_size
+    assert done.prepared[0]["documents"] < len(texts) / 4
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.zst"])
+def test_rejects(corpora, tmp_path, name):
+    """Each text that was looked at and not kept, with the number of its record, the rule and the value."""
+    home, texts = corpora
+    some = {"web": (3_000, GARBAGE, 1), "papers": (None, GARBAGE, 1)}
+    recipe = written(home, some, dedup='"exact"', seed=2)
+    done = tokfmt.convert(recipe, tmp_path / "a.pbin", rejects=tmp_path / name)
+    data = (tmp_path / name).read_bytes()
+    if name.endswith(".zst"):
+        data = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True).read()
+    lines = [json.loads(line) for line in data.splitlines()]
+    found = {one: Counter() for one in some}
+    for line in lines:
+        assert texts[line["source"]][line["record"]] == line["text"]
+        if line["filter"] == "dedup":
+            assert (line["rule"], line["value"]) == ("exact", None)
+        else:
+            rule, value = broken(line["text"], GARBAGE)
+            assert (line["filter"], line["rule"]) == ("garbage", rule)
+            assert line["value"] == (None if value == float("inf") else value)
+        found[line["source"]][line["rule"]] += 1
+    for row in done.prepared:
+        rules = Counter({rule.partition(".")[2]: part["documents"] for rule, part in row["rejected"].items()})
+        assert found[row["source"]] == rules + Counter(exact=sum(row["duplicates"].values()))
+    with pytest.raises(DestinationExistsError):
+        tokfmt.convert(recipe, tmp_path / "b.pbin", rejects=tmp_path / name)
+    with pytest.raises(OptionError, match="filters of a recipe"):
+        tokfmt.convert(tmp_path / "a.pbin", tmp_path / "b.pbin", rejects=tmp_path / "c.jsonl")
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_what_a_recipe_reads_is_a_source(tmp_path, nested):
+    """It is not replaced, and may not change while it is read."""
+    (tmp_path / "x.jsonl").write_text('{"text": "a"}\n')
+    (tmp_path / "y.pbin").write_bytes((FIXTURES / "modalities" / "D_2byte_gpt2.pbin").read_bytes())
+    mix = f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\neos = 4095\n[[source]]\npath = "{{}}"\n'
+    (tmp_path / "inner.toml").write_text(mix.format("y.pbin"))
+    (tmp_path / "mix.toml").write_text(mix.format("inner.toml" if nested else "x.jsonl"))
+    victim = tmp_path / ("y.pbin" if nested else "x.jsonl")
+    before = victim.read_bytes()
+    with pytest.raises(ConversionError, match="source"):
+        tokfmt.convert(tmp_path / "mix.toml", victim, overwrite=True)
+    assert victim.read_bytes() == before
+
+
+def test_samples_exist_once_they_are_stored(corpora):
+    home, _ = corpora
+    with pytest.raises(OptionError, match=r"tokfmt convert .*mix.toml DST stores it"):
+        tokfmt.open(written(home, {"rest": (None, None, 1)}))
+
+
+def test_packed_samples_of_what_was_drawn(corpora, tmp_path):
+    """With `seq_len` the recipe over what was drawn is that over the pack which was stored without."""
+    home, _ = corpora
+    some = {"web": (5_000, GARBAGE, 1), "chat": (None, GARBAGE, 1)}
+    tokfmt.convert(written(home, some), tmp_path / "some.pbin")
+    (tmp_path / "ids.toml").write_text(
+        'tokfmt = 1\nseq_len = 64\nshuffle = "samples"\n[[source]]\npath = "some.pbin"\n'
+    )
+    tokfmt.convert(
+        written(home, some, seq_len=64, shuffle='"samples"'),
+        tmp_path / "a.h5",
+        to_format="hdf5",
+        to_options={"seq_len": 64},
+    )
+    tokfmt.convert(tmp_path / "ids.toml", tmp_path / "b.h5", to_format="hdf5", to_options={"seq_len": 64})
+    assert tokfmt.diff(tmp_path / "a.h5", tmp_path / "b.h5", samples=True).identical
+
+
+def test_killed_and_continued(corpora, tmp_path):
+    """The same bytes after any number of runs that were killed."""
+    home, _ = corpora
+    recipe = written(home, ELEVEN, dedup='"exact"', seed=5)
+    tokfmt.convert(recipe, tmp_path / "whole.pbin")
+    words = [sys.executable, "-c", KILLED, str(recipe), str(tmp_path / "again.pbin")]
+    kills = 0
+    for tasks in (1, 3, 5, 7, 9, 11, 12, 13, 99):
+        kills += subprocess.run([*words, str(tasks)], capture_output=True, timeout=120).returncode == -9
+    assert kills >= 3
+    assert (tmp_path / "again.pbin").read_bytes() == (tmp_path / "whole.pbin").read_bytes()
+
+
+KILLED = """
+import os, signal, sys
+import tokfmt
+from tokfmt.run.journal import Journal
+
+add, left = Journal.add, [int(sys.argv[3])]
+
+def killing(self, *line):
+    add(self, *line)
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Journal.add = killing
+if not os.path.exists(sys.argv[2]):
+    tokfmt.convert(sys.argv[1], sys.argv[2], resume=True, jobs=1)
+"""
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.integers(0, 6)), max_size=60),
+    st.integers(0, 3), st.none() | st.integers(0, 80), st.integers(1, 9),
+)  # fmt: skip
+@settings(max_examples=200)
+def test_drawing_in_parts(rows, seed, quota, at_once):
+    """Whatever is held in memory, and however much is drawn at once."""
+    entries = np.array([(tokens, tokens, rule, word % 2, word) for tokens, rule, word in rows], ENTRY)
+    kept, seen, total = set(), set(), 0
+    for number in order(seed, len(rows)):
+        tokens, rule, word = rows[number]
+        if rule or word in seen:
+            continue
+        if quota is not None and total + tokens > quota:
+            break
+        kept.add(number)
+        seen.add(word)
+        total += tokens
+    chosen, looked, tally = draw(entries, in_order(seed, len(rows), at_once), quota, 0, Kept(Path(), 1 << 30))
+    assert set(np.flatnonzero(chosen).tolist()) == kept
+    assert (tally.kept, tally.tokens, tally.documents) == (len(kept), total, int(looked.sum()))
+
+
+def test_hashes_that_memory_does_not_hold(tmp_path):
+    """Spilled again and again, the same is found; different documents may share their first 64 bits."""
+    generator = np.random.default_rng(1)
+    held, spilled = Kept(tmp_path, 1 << 30), Kept(tmp_path, 1_000)
+    for source in range(12):
+        entries = np.zeros(300, ENTRY)
+        entries["high"], entries["low"] = generator.integers(0, 300, 300), generator.integers(0, 3, 300)
+        first = np.unique(entries, return_index=True)[1]
+        expected = held.sources(entries)
+        assert np.array_equal(spilled.sources(entries), expected)
+        new = entries[first][expected[first] < 0]
+        for kept in (held, spilled):
+            kept.add(new, source)
+    assert len(list(tmp_path.iterdir())) > 1
+    assert json.dumps(sorted(path.name for path in tmp_path.iterdir())).count("kept-") > 1

@@ -1,0 +1,224 @@
+"""What a recipe may say, what it may not, and in which words that is told."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import tokfmt
+from tokfmt.core.errors import ConversionError, FormatError, TokfmtError
+from tokfmt.recipes.language import is_recipe, parse_recipe, read_recipe, written
+from tokfmt.recipes.words import entries_of
+
+BASE = {"source": [{"path": "a.pbin"}]}
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ({"seqlen": 4}, 'unknown key "seqlen". Did you mean seq_len?'),
+        ({"seq_len": 4, "pack": "best-fit"}, "Did you mean bestfit?"),
+        ({"seq_len": 0}, "seq_len is out of bounds: expected 1..16,777,216, found 0"),
+        ({"seq_len": "4"}, "seq_len is of the wrong type: expected a whole number, found '4'"),
+        ({"seq_len": True}, "seq_len is of the wrong type"),
+        ({"seq_len": 4.5}, "seq_len is of the wrong type"),
+        ({"tokfmt": 2}, "is of version 2 of the language. This tokfmt knows version 1"),
+        ({"source": []}, "names no source"),
+        ({"source": [{"path": "a", "wieght": 1}]}, '[[source]] 1: unknown key "wieght". Did you mean weight?'),
+        ({"source": [{"name": "web"}]}, '[[source]] "web": has no path'),
+        ({"source": [{"path": "a", "weight": 0}]}, "its weight is 0: expected more than 0"),
+        ({"source": [{"path": "a", "weight": -1}]}, "its weight is -1"),
+        ({"source": [{"path": "a", "weight": float("nan")}]}, "weight is of the wrong type"),
+        ({"source": [{"path": "a", "weight": float("inf")}]}, "weight is of the wrong type"),
+        ({"source": [{"path": "a", "weight": 1}, {"path": "b"}]}, 'source "b" has no weight, and others have'),
+        ({"source": [{"path": "a", "weight": 1, "tokens": 9}]}, "has a weight and a quota"),
+        ({"source": [{"path": "a", "name": "x"}, {"path": "b", "name": "x"}]}, 'two sources are named "x"'),
+        ({"source": [{"path": "a", "filter": "garbige"}], "filter": {"garbages": {}}}, "Did you mean garbages?"),
+        ({"filter": {"g": {"min_wrds": 5}}}, '[filter.g]: unknown key "min_wrds". Did you mean min_words?'),
+        ({"tokens": 5, "epochs": 2}, "has both tokens and epochs"),
+        ({"pack": "stream"}, "pack is about samples, and there is no seq_len"),
+        ({"shuffle": "samples"}, 'shuffle = "samples" needs seq_len'),
+        ({"seq_len": 4, "pack": "document", "labels": "disjoint"}, 'It is for pack = "stream"'),
+        ({"seq_len": 4, "pack": "stored", "labels": "next"}, "Stored samples have their own"),
+        ({"seq_len": 4, "pack": "bestfit", "tail": "drop"}, "Only a stream has a last sample"),
+        ({"seq_len": 4, "long": "split"}, 'long with pack = "stream"'),
+        ({"eos": -1}, "eos is out of bounds"),
+        ({"eos": "nothing"}, 'eos = "nothing": expected a whole number, none'),
+        ({"eos": 2**31}, "eos is out of bounds"),
+        ({"source": [{"path": "a", "weight": 1}]}, "weights of documents are shares of a budget"),
+    ],
+)
+def test_errors_name_what_is_wrong_and_what_to_do(table, told):
+    with pytest.raises(FormatError) as caught:
+        parse_recipe({**BASE, **table}, Path("mix.toml"))
+    assert str(caught.value).startswith("mix.toml: ")
+    assert told in str(caught.value)
+
+
+def test_errors_of_files(tmp_path):
+    path = tmp_path / "mix.toml"
+    for content, told in (
+        (b"tokfmt = 1\n[[source]\n", "is no TOML"),
+        (b"seq_len = 4\n[[source]]\npath = 'a'\n", "says nothing of its version"),
+        (b"tokfmt = 1\n\xff\n[[source]]\n", "is no TOML"),
+        (b"tokfmt = " + b"[" * 5000, "is no TOML"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(FormatError, match=told):
+            read_recipe(path)
+
+
+def test_sniffed_by_content(tmp_path):
+    assert is_recipe(b"# mine\ntokfmt = 1  # version\nseq_len = 4\n[[source]]\npath = 'x'\n")
+    assert not is_recipe(b"[project]\nname = 'tokfmt'\n")
+    assert not is_recipe(b"tokfmt = 1\n")
+    path = tmp_path / "no-suffix"
+    path.write_text("tokfmt = 1\n[[source]]\npath = 'x.pbin'\n")
+    from tokfmt import registry
+
+    assert registry.detect(path).name == "recipe"
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    table = {
+        "tokfmt": 1, "seq_len": 4096, "pack": "bestfit", "shuffle": "samples", "seed": 2**63, "tokens": 3 * 10**11,
+        "eos": "none", "pad": 7,
+        "source": [
+            {"path": ["a b.pbin", 'q"uote\\.bin'], "weight": 0.7, "name": "web", "options": {"width": 2}},
+            {"path": "c.zarr", "weight": 0.3, "epochs": 4, "from": "flat-tokens", "select": "10:"},
+        ],
+    }  # fmt: skip
+    recipe = parse_recipe(table, tmp_path / "mix.toml")
+    (tmp_path / "mix.toml").write_text(written(recipe))
+    assert read_recipe(tmp_path / "mix.toml") == recipe
+    assert recipe.sources[0].weight == Fraction(7, 10)
+
+
+def test_names_come_from_paths_and_are_different():
+    recipe = parse_recipe({"source": [{"path": p} for p in ("x/a.pbin", "y/a.zarr", "web/*.pbin", "/")]}, Path("m"))
+    assert [entry.name for entry in recipe.sources] == ["a", "a-2", "web", "source"]
+
+
+def test_words_and_blend_lists():
+    assert entries_of(["web=w.pbin:0.7", "c.zarr:3", "/d/x.bin"], Path()) == [
+        {"name": "web", "path": "w.pbin", "weight": 0.7}, {"path": "c.zarr", "weight": 3}, {"path": "/d/x.bin"},
+    ]  # fmt: skip
+    assert entries_of(["0.7", "a_document", "0.3", "b_document"], Path("out")) == [
+        {"path": "../a_document", "weight": 0.7}, {"path": "../b_document", "weight": 0.3},
+    ]  # fmt: skip
+    with pytest.raises(TokfmtError, match="their number is odd"):
+        entries_of(["0.7", "a", "0.3"], Path())
+    with pytest.raises(TokfmtError, match="a weight is expected here, before d"):
+        entries_of(["0.7", "a", "c", "d"], Path())
+
+
+@pytest.fixture
+def packs(tmp_path):
+    for name, eos in (("a", 0), ("b", 1), ("c", None)):
+        lines = [json.dumps({"input_ids": [5 + k, 6, 7]}) for k in range(30)]
+        (tmp_path / "x.jsonl").write_text("\n".join(lines) + "\n")
+        if eos is None:
+            tokfmt.convert(tmp_path / "x.jsonl", tmp_path / "c.zarr")
+        else:
+            tokfmt.convert(tmp_path / "x.jsonl", tmp_path / f"{name}.pbin", eos=eos)
+    return tmp_path
+
+
+def test_sources_that_do_not_go_together(packs):
+    with pytest.raises(ConversionError, match=r'different separators \(0 in "a", 1 in "b"\). Say eos = ID'):
+        tokfmt.recipe([packs / "a.pbin", packs / "b.pbin"], seq_len=4)
+    with pytest.raises(ConversionError, match=r'0 in "a", none is known in "c"'):
+        tokfmt.recipe([packs / "a.pbin", packs / "c.zarr"], seq_len=4)
+    assert tokfmt.recipe([packs / "a.pbin", packs / "c.zarr"], seq_len=4, eos=0)[0]["input_ids"].tolist() == [
+        5,
+        6,
+        7,
+        0,
+    ]
+
+
+def test_a_source_that_cannot_be_read_is_named(packs):
+    with pytest.raises(TokfmtError) as caught:
+        tokfmt.recipe([packs / "a.pbin", {"path": packs / "gone*.pbin", "name": "lost"}], seq_len=4)
+    assert "no file matches this pattern" in str(caught.value)
+    assert any('source "lost"' in note for note in caught.value.__notes__)
+
+
+def test_a_source_that_changed_is_refused(packs):
+    view = tokfmt.recipe([packs / "a.pbin"], seq_len=4)
+    before = view.fingerprint
+    view[0]
+    content = (packs / "a.pbin").read_bytes()
+    (packs / "new").write_bytes(content + b"more")
+    view.close()
+    (packs / "new").rename(packs / "a.pbin")
+    with pytest.raises((TokfmtError, ValueError)):
+        view[0]
+    (packs / "a.pbin").write_bytes(content)
+    (packs / "a.pbin.tokfmt.json").unlink()
+    assert tokfmt.recipe([packs / "a.pbin"], seq_len=4).fingerprint != before
+
+
+def test_rows_of_another_length_are_refused(packs):
+    tokfmt.convert(packs / "a.pbin", packs / "x.h5", seq_len=8)
+    with pytest.raises(FormatError, match="its samples have another length: expected 4, found 8"):
+        tokfmt.recipe([packs / "x.h5"], seq_len=4, pack="stored")
+    with pytest.raises(FormatError, match="stores no samples here"):
+        tokfmt.recipe([packs / "a.pbin"], seq_len=4, pack="stored")
+
+
+def test_paths_are_relative_to_the_recipe(packs, monkeypatch, tmp_path):
+    (packs / "sub").mkdir()
+    (packs / "sub/mix.toml").write_text('tokfmt = 1\nseq_len = 4\n[[source]]\npath = "../a.pbin"\n')
+    monkeypatch.chdir("/")
+    assert len(tokfmt.open(packs / "sub/mix.toml")) > 0
+
+
+def test_quotas_of_documents(packs):
+    """Whole documents up to the first beyond, drawn by the seed, in order of the source."""
+    found = [
+        [tuple(ids) for ids in tokfmt.recipe([{"path": packs / "a.pbin", "tokens": 31}], seed=seed)] for seed in (0, 1)
+    ]
+    assert [len(one) for one in found] == [10, 10]
+    assert found[0] != found[1]
+    assert all(one == sorted(one) for one in found)
+    with pytest.raises(
+        ConversionError, match=r"has 90 tokens, which may be read once, and 200 are asked for: short by 110"
+    ):
+        tokfmt.recipe([{"path": packs / "a.pbin", "tokens": 200}])
+    repeated = list(tokfmt.recipe([{"path": packs / "a.pbin", "tokens": 200, "epochs": 3}]))
+    assert len(repeated) == 66
+
+
+def test_weights_of_documents_are_quotas(packs):
+    sources = [{"path": packs / "a.pbin", "weight": 1}, {"path": packs / "c.zarr", "weight": 2}]
+    view = tokfmt.recipe(sources, tokens=90, eos=0)
+    assert len(view) == 30
+    assert [view.reader.spans(k)[0].source for k in range(30)] == [0] * 10 + [1] * 20
+
+
+def test_a_mask_that_is_not_plain_is_not_lost_in_silence(packs):
+    import h5py
+    import numpy as np
+
+    tokfmt.convert(packs / "a.pbin", packs / "x.h5", seq_len=8)
+    with h5py.File(packs / "x.h5", "r+") as file:
+        rows = file["data"][:]
+        rows[:, 1, :3] = 0
+        del file["data"]
+        file.create_dataset("data", data=rows, chunks=(1, 3, 8))
+    (packs / "x.h5.tokfmt.json").unlink()
+    with pytest.raises(TokfmtError, match="loss mask"):
+        tokfmt.recipe([packs / "x.h5"], seq_len=8, eos=0)
+    assert len(tokfmt.recipe([packs / "x.h5"], seq_len=8, eos=0, drop="loss-mask"))
+    view = tokfmt.recipe([packs / "x.h5"], seq_len=8, pack="stored")
+    assert (view[0]["labels"][:3] == -100).all()
+    assert np.array_equal(view.sample(0, ["loss_mask"])["loss_mask"], rows[0, 1])
+
+
+def test_check_says_what_is_wrong_with_a_recipe(tmp_path):
+    (tmp_path / "mix.toml").write_text("tokfmt = 1\nseqlen = 4\n[[source]]\npath = 'a'\n")
+    (finding,) = tokfmt.check(tmp_path / "mix.toml")[0].findings
+    assert (finding.code, finding.message) == ("TF801", 'unknown key "seqlen"')
+    assert finding.remedy == "Did you mean seq_len?"

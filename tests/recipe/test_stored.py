@@ -1,0 +1,183 @@
+"""Recipes stored: to formats of samples and of documents, the same bytes whatever -j, and proved by diff."""
+
+import json
+from unittest import mock
+
+import numpy as np
+import pytest
+from paths import ROOT
+
+import tokfmt
+from tokfmt.core.errors import OptionError
+
+
+@pytest.fixture
+def mix(tmp_path):
+    rng = np.random.default_rng(5)
+    for name, count in (("web", 300), ("code", 90)):
+        lines = [json.dumps({"input_ids": rng.integers(1, 500, rng.integers(1, 60)).tolist()}) for _ in range(count)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    tokfmt.convert(tmp_path / "web.jsonl", tmp_path / "web.pbin", eos=0)
+    tokfmt.convert(tmp_path / "code.jsonl", tmp_path / "code.zarr", eos=0)
+
+    def written(words="", code="weight = 0.3", web="weight = 0.7"):
+        path = tmp_path / "mix.toml"
+        path.write_text(
+            f'tokfmt = 1\nseq_len = 32\nshuffle = "samples"\neos = 0\n{words}\n[[source]]\npath = "web.pbin"\n{web}\n'
+            f'[[source]]\npath = "code.zarr"\n{code}\n'
+        )
+        return path
+
+    return written
+
+
+def content(path):
+    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+    return {p.relative_to(path.parent): p.read_bytes() for p in files}
+
+
+@pytest.mark.parametrize("pack", ["stream", "bestfit", "document"])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("x.pbin", {}), ("x.zarr", {}), ("x.h5", {}), ("x", {"to_format": "stage1"}), ("x", {"to_format": "hdf5"})],
+)
+def test_stored_is_what_was_asked_for(mix, tmp_path, name, words, pack):
+    path = mix(f'pack = "{pack}"')
+    found = []
+    for jobs, executor in ((1, "serial"), (3, "threads")):
+        destination = tmp_path / f"j{jobs}" / name
+        destination.parent.mkdir()
+        done = tokfmt.convert(path, destination, jobs=jobs, executor=executor, verify=True, **words)
+        assert done.sequences == len(tokfmt.open(path))
+        found.append(content(destination))
+        report = tokfmt.diff(path, destination)
+        assert report.identical, report
+    assert found[0] == found[1]
+
+
+def test_rows_of_hdf5_have_mask_and_labels(mix, tmp_path):
+    import h5py
+
+    path = mix('pack = "bestfit"')
+    tokfmt.convert(path, tmp_path / "x.h5")
+    view = tokfmt.open(path)
+    wanted = view.samples(range(len(view)), ["input_ids", "loss_mask", "labels"])
+    with h5py.File(tmp_path / "x.h5") as file:
+        rows = file["data"][:]
+    for k, field in enumerate(["input_ids", "loss_mask", "labels"]):
+        assert (rows[:, k] == wanted[field]).all()
+    stored = tokfmt.recipe([tmp_path / "x.h5"], seq_len=32, pack="stored")
+    again = stored.samples(range(len(stored)), ["input_ids", "loss_mask", "labels"])
+    assert all((again[field] == wanted[field]).all() for field in wanted)
+
+
+def test_what_was_stored_is_read_without_a_contradiction(mix, tmp_path):
+    tokfmt.convert(mix(), tmp_path / "x.h5")
+    assert json.loads((tmp_path / "x.h5.tokfmt.json").read_text())["recipe"] == tokfmt.open(mix()).fingerprint
+    assert tokfmt.stats(tmp_path / "x.h5").datasets[0].sequences > 0
+
+
+def test_labels_that_are_not_moved_are_refused_by_formats_that_shift(mix, tmp_path):
+    path = mix('labels = "same"')
+    with pytest.raises(OptionError, match="hdf5 stores labels"):
+        tokfmt.convert(path, tmp_path / "x.h5")
+    assert tokfmt.convert(path, tmp_path / "blocks", to_format="stage1").sequences == len(tokfmt.open(path))
+
+
+def test_a_selection_of_samples_is_refused_where_rows_are_stored(mix, tmp_path):
+    with pytest.raises(OptionError, match="select"):
+        tokfmt.convert(mix(), tmp_path / "x.h5", select=":5")
+    assert tokfmt.convert(mix(), tmp_path / "x.pbin", select=":5").sequences == 5
+
+
+def test_padding_equal_to_eos_does_not_mask_real_eos(mix):
+    """Padding has label -100; a separator that is a target keeps its label, though it is the id that pads."""
+    view = tokfmt.open(mix('pack = "document"'))
+    got = view.samples(range(len(view)), ["labels", "loss_mask", "document_ids"])
+    real = got["document_ids"] >= 0
+    assert (got["labels"][~real] == -100).all()
+    assert (got["labels"] == 0).any(axis=1).sum() > 250
+
+
+def test_labels_are_shifted_once(mix):
+    view = tokfmt.open(mix())
+    got = view.samples(range(len(view)))
+    both = got["labels"][:, :-1] != -100
+    assert (got["labels"][:, :-1][both] == got["input_ids"][:, 1:][both]).all()
+
+
+def test_nested_recipes(mix, tmp_path):
+    """Documents in a mix, and samples in order: a curriculum."""
+    mix()
+    (tmp_path / "docs.toml").write_text('tokfmt = 1\nshuffle = "documents"\n[[source]]\npath = "web.pbin"\n')
+    view = tokfmt.recipe([tmp_path / "docs.toml"], seq_len=16, labels="same", eos=0)
+    plain = tokfmt.recipe([tmp_path / "web.pbin"], seq_len=16, labels="same", eos=0)
+    assert len(view) == len(plain)
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.toml").write_text(
+            f'tokfmt = 1\nseq_len = 16\neos = 0\nseed = {ord(name)}\nshuffle = "samples"\n[[source]]\n'
+            f'path = "{"web.pbin" if name == "a" else "code.zarr"}"\n'
+        )
+    (tmp_path / "all.toml").write_text(
+        'tokfmt = 1\nseq_len = 16\npack = "stored"\neos = 0\n[[source]]\npath = "a.toml"\n[[source]]\npath = "b.toml"\n'
+    )
+    a, b, both = (tokfmt.open(tmp_path / f"{name}.toml") for name in ("a", "b", "all"))
+    assert len(both) == len(a) + len(b)
+    fields = ["input_ids", "labels", "loss_mask", "position_ids", "document_ids", "cu_seqlens"]
+    got = both.samples(range(len(both)), fields)
+    for name in fields:
+        wanted = np.concatenate([one.samples(range(len(one)), [name])[name] for one in (a, b)])
+        assert (got[name] == wanted).all(), name
+    assert both.spans(len(a)) == [(1, 0, 0, 16)]
+    assert both.fingerprint != a.fingerprint
+
+
+def test_a_recipe_in_a_circle_is_refused(tmp_path):
+    (tmp_path / "a.toml").write_text('tokfmt = 1\n[[source]]\npath = "b.toml"\n')
+    (tmp_path / "b.toml").write_text('tokfmt = 1\n[[source]]\npath = "a.toml"\n')
+    with pytest.raises(tokfmt.TokfmtError, match="includes itself"):
+        tokfmt.open(tmp_path / "a.toml")
+
+
+def test_every_format_of_fixtures_gives_the_stream_of_its_documents(tmp_path):
+    """Mixed formats in one recipe: the same tokens as their datasets, one after the other."""
+    names = ["fixtures/modalities/D_2byte_gpt2.pbin", "fixtures/hdf5/packed_overlap", "fixtures/stage1"]
+    paths = [ROOT / name for name in names if (ROOT / name).exists()][:2]
+    view = tokfmt.recipe(paths, seq_len=64, eos=50256, labels="same")
+    got = np.concatenate([view[k]["input_ids"] for k in range(len(view))])
+    wanted = []
+    for path in paths:
+        for sequence in tokfmt.open(path, eos=50256):
+            wanted += [*sequence.tolist(), 50256] if len(sequence) else []
+    assert got[: len(wanted)].tolist() == wanted
+    assert (got[len(wanted) :] == 50256).all()
+
+
+def test_a_source_of_a_recipe_is_no_destination(mix, tmp_path):
+    for name in ("web.pbin", "mix.toml"):
+        before = (tmp_path / name).read_bytes() if (tmp_path / name).exists() else None
+        with pytest.raises(tokfmt.TokfmtError, match="is one of the sources|source"):
+            tokfmt.convert(mix(), tmp_path / name, to_format="modalities", overwrite=True)
+        assert before is None or (tmp_path / name).read_bytes() == before
+
+
+def test_a_source_that_changes_meanwhile_is_noticed(mix, tmp_path):
+    import importlib
+
+    from tokfmt.ops.convert import run
+
+    convert = importlib.import_module("tokfmt.ops.convert.convert")
+
+    class Changing(run.Run):
+        def _opened(self, found):
+            with (tmp_path / "web.pbin").open("ab") as file:
+                file.write(b"x")
+            return super()._opened(found)
+
+    path = mix()
+    with (
+        mock.patch.object(convert, "Run", Changing),
+        pytest.raises(tokfmt.TokfmtError, match="changed while|contradicts"),
+    ):
+        tokfmt.convert(path, tmp_path / "x.pbin")
+    assert not (tmp_path / "x.pbin").exists()

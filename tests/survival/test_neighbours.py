@@ -1,0 +1,205 @@
+"""Another user of the machine who may make names beside a destination, and below $TMPDIR: nothing of theirs is used.
+
+Mallory has prepared a directory in which everybody may write; alice converts there. Both are other users than root, who
+runs the test; without root it is skipped.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import stat
+
+import pytest
+from paths import FIXTURES
+
+ALICE, MALLORY = 65534, 65533
+PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="takes two users, whom root plays")]
+
+
+@pytest.fixture
+def open_place(tmp_path):
+    """A directory like /tmp, with a private one of alice's beside it, in which her work lies."""
+    for path in (tmp_path, *tmp_path.parents):  # another one more under xdist
+        if path.stat().st_mode & 0o005 != 0o005:
+            path.chmod(0o755)
+    place, alices = tmp_path / "tmp", tmp_path / "alice"
+    for path, owner, mode in ((place, 0, 0o1777), (alices, ALICE, 0o700)):
+        path.mkdir()
+        os.chown(path, owner, owner)
+        path.chmod(mode)
+    (alices / "precious").mkdir()
+    (alices / "precious" / "thesis.tex").write_text("three years")
+    (alices / "in.pbin").write_bytes(PACK.read_bytes())
+    for path in alices.rglob("*"):
+        os.chown(path, ALICE, ALICE)
+    return place, alices
+
+
+@contextlib.contextmanager
+def user(uid):
+    os.setegid(uid)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+
+
+@pytest.fixture
+def alice(stage, open_place):
+    """What becomes of a command that she, or somebody else, runs at her home."""
+
+    def runs(command, *words, uid=ALICE, **environ):
+        home = open_place[1]
+        ended = stage.run(home, *words, command=command, user=uid, environ={"HOME": str(home), **environ})
+        assert not ended.hung
+        assert "Traceback" not in ended.stderr
+        return ended
+
+    def converts(out, *words, **more):
+        return runs("convert", "in.pbin", out, "--eos", "50256", "--executor", "serial", *words, **more)
+
+    runs.converts = converts  # type: ignore[attr-defined]
+    return runs
+
+
+WORDS = {"resume": ["--resume"], "shards": ["--shard", "0/1"]}
+
+
+def refused(place, alices, done, says):
+    assert done.code == 4, done.stderr
+    assert says in done.stderr
+    assert (alices / "precious" / "thesis.tex").read_text() == "three years"
+    assert not any(path.name in ("out.zarr", "out.zarr.tokfmt.json") for path in place.iterdir())
+
+
+@pytest.mark.parametrize("kind", WORDS)
+def test_a_sibling_of_somebody_else(open_place, alice, kind):
+    """With everything that an earlier run would have left in it, and links to what alice may change."""
+    place, alices = open_place
+    home = place / f".out.zarr.tokfmt-{kind}"
+    with user(MALLORY):
+        home.mkdir(mode=0o777)
+        home.chmod(0o777)
+        (home / "build").mkdir()
+        (home / "scratch").symlink_to(alices / "precious")
+        (home / "out.zarr.tokfmt.json.draft").symlink_to(alices / "precious" / "thesis.tex")
+        (home / "published").write_text("1")
+    refused(place, alices, alice.converts(place / "out.zarr", *WORDS[kind]), "belongs to user 65533")
+    if kind == "shards":
+        refused(place, alices, alice("convert", "--finish", place / "out.zarr"), "belongs to user 65533")
+    assert home.exists()
+    assert alice.converts(place / "out.zarr").code == 0, "random names are not guessed"
+
+
+@pytest.mark.parametrize("kind", WORDS)
+def test_a_link_in_place_of_a_sibling(open_place, alice, kind):
+    place, alices = open_place
+    with user(MALLORY):
+        (place / f".out.zarr.tokfmt-{kind}").symlink_to(alices / "precious")
+    done = alice.converts(place / "out.zarr", *WORDS[kind])
+    refused(place, alices, done, "is a link that user 65533 has made")
+
+
+@pytest.mark.parametrize("kind", WORDS)
+def test_a_sibling_that_others_may_write_to(open_place, alice, kind):
+    """Her own, made by hand or by a careless umask: mallory may have been in it."""
+    place, alices = open_place
+    home = place / f".out.zarr.tokfmt-{kind}"
+    with user(ALICE):
+        home.mkdir()
+        home.chmod(0o770)
+    refused(place, alices, alice.converts(place / "out.zarr", *WORDS[kind]), "and others may write to it")
+
+
+@pytest.mark.parametrize("part", ["build", "scratch"])
+def test_parts_of_a_sibling(open_place, alice, part):
+    place, alices = open_place
+    home = place / ".out.zarr.tokfmt-resume"
+    with user(ALICE):
+        home.mkdir(mode=0o700)
+        (home / part).symlink_to(alices / "precious")
+    refused(place, alices, alice.converts(place / "out.zarr", "--resume"), "is a link that")
+
+
+def test_leftovers_of_somebody_else_are_left_alone(open_place, alice):
+    """Neither removed nor published in place of what alice makes."""
+    place, alices = open_place
+    home = place / ".out.zarr.tokfmt-00000000"
+    with user(MALLORY):
+        (home / "build").mkdir(parents=True)
+        (home / "build" / "out.zarr.replaced").write_text("planted")
+        home.chmod(0o777)
+        (home / "build").chmod(0o777)
+    done = alice.converts(place / "out.zarr")
+    assert done.code == 0, done.stderr
+    assert (home / "build" / "out.zarr.replaced").read_text() == "planted"
+    assert (place / "out.zarr").is_dir()
+
+
+def test_a_link_of_somebody_else_is_not_followed(open_place, alice):
+    place, alices = open_place
+    with user(MALLORY):
+        (place / "out.pbin").symlink_to(alices / "precious" / "thesis.tex")
+        (place / "new.pbin").symlink_to(alices / "precious" / "new")
+    for name in ("out.pbin", "new.pbin"):
+        done = alice.converts(place / name, "--overwrite")
+        assert (done.code, "is a link that user 65533 has made" in done.stderr) == (4, True), done.stderr
+    assert (alices / "precious" / "thesis.tex").read_text() == "three years"
+    assert os.listdir(alices / "precious") == ["thesis.tex"]
+    with user(ALICE):
+        (place / "mine.pbin").symlink_to(alices / "mine.pbin")
+    assert alice.converts(place / "mine.pbin").code == 0
+    assert (alices / "mine.pbin").is_file()
+
+
+def test_nobody_reads_what_is_being_made(open_place, alice):
+    """Hidden siblings, kept ones too, are alice's alone; and so nobody else can hold their locks."""
+    place, alices = open_place
+    done = alice.converts(place / "out.zarr", "--shard", "0/2")
+    assert done.code == 0, done.stderr
+    (home,) = (path for path in place.iterdir() if path.name.startswith("."))
+    for path in (home, home / "build", home / "scratch"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    with user(MALLORY), pytest.raises(PermissionError):
+        os.open(home / "lock", os.O_RDONLY)
+    done = alice("convert", "--finish", place / "out.zarr", uid=MALLORY)
+    assert (done.code, home.exists()) == (4, True)
+    assert "Permission denied" in done.stderr or "belongs to" in done.stderr
+
+
+def test_scratch_of_somebody_else(open_place, alice):
+    """What a killed process of alice's left goes; mallory's stays, links are not followed, a living one's stays."""
+    place, alices = open_place
+    with user(MALLORY):
+        (place / "tokfmt-scratch-mallory").mkdir(mode=0o777)
+        (place / "tokfmt-scratch-link").symlink_to(alices / "precious")
+    with user(ALICE):
+        for name in ("dead", "living"):
+            (place / f"tokfmt-scratch-{name}").mkdir(mode=0o700)
+            (place / f"tokfmt-scratch-{name}" / "tokens").write_text("private")
+            (place / f"tokfmt-scratch-{name}" / "lock").touch()
+    with open(place / "tokfmt-scratch-living" / "lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = alice("stats", alices / "in.pbin", "--json", TMPDIR=str(place))
+    assert done.code == 0, done.stderr
+    assert json.loads(done.stdout)["sequences"]
+    assert sorted(path.name for path in place.iterdir()) == [
+        f"tokfmt-scratch-{name}" for name in ("link", "living", "mallory")
+    ]
+    assert os.listdir(alices / "precious") == ["thesis.tex"]
+
+
+def test_root_leaves_owner_and_mode(open_place, alice):
+    place, alices = open_place
+    assert alice.converts(alices / "out.pbin").code == 0
+    (alices / "out.pbin").chmod(0o600)
+    assert alice.converts(alices / "out.pbin", "--overwrite", uid=0).code == 0
+    status = (alices / "out.pbin").stat()
+    assert (status.st_uid, stat.S_IMODE(status.st_mode)) == (ALICE, 0o600)
+    assert (alices / "out.pbin.tokfmt.json").stat().st_uid == ALICE
+    assert place.is_dir()

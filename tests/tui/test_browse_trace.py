@@ -1,0 +1,72 @@
+"""How many files of tokfmt a reader has to open to follow what the browser does: those of which code runs."""
+
+import asyncio
+import tempfile
+
+import pytest
+import tracing
+from browsing import PACK, tab_of
+from paths import FIXTURES
+
+from tokfmt.ops.source.request import SourceRequest
+from tokfmt.tui.app import Browser
+from tokfmt.tui.screenshot import settled
+from tokfmt.tui.session import open_session
+
+GOALS = {"open": (40, 18), "find": (20, 12), "down": (10, 6)}
+"""Files in all, and of them in `tui`; by the house's rules."""
+
+TODAY = {"open": (38, 14), "find": (26, 12), "down": (18, 9)}
+"""As far as it has come."""
+
+
+async def quiet(pilot):
+    """Wait, longer than it takes; asking the browser whether it is idle would run code of its own."""
+    for _ in range(40):
+        await pilot.pause(0.02)
+
+
+def files_run() -> dict[str, tracing.Ran]:
+    """The files that run at "open" (to the first rows), "find" (a word, until its hit is marked), "down" (once).
+
+    Of a second round: what is done once in a process does not count. The format is named, as every format there is
+    would look at the file otherwise; the tokenizer is loaded beside the first rows, where it is needed to find words.
+    """
+    found: dict[str, tracing.Ran] = {}
+
+    async def round_(tracer: tracing.Tracer) -> None:
+        with tracer.counting() as found["open"]:
+            app = Browser(open_session(SourceRequest((str(PACK),), "modalities")))
+            async with app.run_test(size=(120, 36)) as pilot:
+                await quiet(pilot)
+        app = Browser(open_session(SourceRequest((str(PACK),)), str(FIXTURES / "tokenizer")))
+        async with app.run_test(size=(120, 36)) as pilot:
+            await settled(app, pilot)
+            with tracer.counting() as found["find"]:
+                await pilot.press("slash", *"the", "enter")
+                await quiet(pilot)
+            await settled(app, pilot)
+            assert tab_of(app).reader.hits
+            row = tab_of(app).list.row
+            with tracer.counting() as found["down"]:
+                await pilot.press("down")
+                await quiet(pilot)
+            await settled(app, pilot)
+            assert tab_of(app).reader.row == row + 1
+
+    with tracing.traced() as tracer:
+        for _ in range(2):
+            with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as home:
+                patch.setenv("XDG_STATE_HOME", home)  # no tokenizer is remembered
+                asyncio.run(round_(tracer))
+    return found
+
+
+def test_few_files_run():
+    for name, ran in files_run().items():
+        (most, most_inside), (goal, goal_inside) = TODAY[name], GOALS[name]
+        inside = ran.of("tui/")
+        print(tracing.row(name, ran, most, goal))
+        print(f"{'':9} {len(inside):3} in tui most {most_inside:3}  goal {goal_inside:3}")
+        assert len(ran.files) <= most, name
+        assert len(inside) <= most_inside, name

@@ -1,0 +1,254 @@
+"""Keys pressed faster than a disk answers: every jump and every move arrives, in the order they were asked for."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from browsing import PACK, STORE, Fake, browse, session_of, tab_of
+from paths import TOKENIZER
+from textual.widgets import Input, Static
+
+from tokfmt.core.errors import OptionError
+from tokfmt.ops.look.query import Search, parse_query
+from tokfmt.ops.look.search import find_many
+from tokfmt.tui.session import open_first
+from tokfmt.tui.state import Bookmarks, recall, remember, state_file
+from tokfmt.tui.widgets.frame import FindBar
+from tokfmt.tui.workers import Loader
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+class Uneven(Fake):
+    """Reads take their time, the earlier ones more of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.info = self.info.__class__(self.info.layout, np.dtype(np.uint32), 2000, 200_000)
+        self.slow, self.reads = False, 0
+        self.main = threading.get_ident()
+
+    def tokens(self, start, stop):
+        assert threading.get_ident() != self.main, "read on the thread of the screen"
+        if self.slow:
+            self.reads += 1
+            time.sleep(max(0.0, 0.1 - self.reads * 0.02))
+        return (np.arange(start, stop) % 50_000).astype(np.uint32)
+
+
+@pytest.mark.usefixtures("_any_format")
+def test_the_next_hit_pressed_fast_is_as_many_hits_further():
+    reader = Uneven()
+
+    async def steps(app, press):
+        tab, pilot = tab_of(app), press.pilot
+        await press("slash", "7", "7", "enter")
+        assert tab.where == (0, 77)
+        reader.slow = True
+        for _ in range(9):
+            app.simulate_key("full_stop")
+            await pilot.pause(0.01)
+        app.simulate_key("comma")
+        await press()
+        assert tab.search.results.hits == 4  # tokens are numbered to 50,000, and there are 200,000
+        assert tab.query_one(FindBar).number == 0  # eight further, around twice
+        assert tab.where == (0, 77)
+        await press("down", "full_stop", "full_stop")
+        assert tab.query_one(FindBar).number == 2
+        assert tab.where == (1000, 77)
+
+    browse([], steps, session=session_of(reader))
+
+
+@pytest.fixture
+def _any_format(monkeypatch):
+    monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: ("fake", ""))
+
+
+def test_opening_never_holds_up_the_screen(monkeypatch):
+    gate, opened_by = threading.Event(), []
+
+    def slowly(request):
+        opened_by.append(threading.get_ident())
+        assert gate.wait(60)
+        return open_first(request)
+
+    async def steps(app, press):
+        tab, pilot = tab_of(app), press.pilot
+        assert not opened_by
+        monkeypatch.setattr("tokfmt.tui.session.open_first", slowly)
+        await pilot.press("d", "down", "enter", "down")
+        assert app.current == 0
+        assert tab.list.cursor == 1
+        assert "opening" in str(app.query_one("#loading", Static).render())
+        await pilot.press("escape")
+        gate.set()
+        await press()
+        assert app.current == 0  # it was called off
+        await press("d", "down", "enter")
+        assert app.current == 1
+        gate.clear()
+        await pilot.press("V", "down")  # another split
+        assert (app.session.split, tab.list.cursor) == ("train", 1)
+        gate.set()
+        await press()
+        assert app.session.split == "validation"
+        assert threading.get_ident() not in opened_by
+        assert len(opened_by) == 3
+
+    browse([PACK, STORE], steps)
+
+
+def bookmark_all(state, numbers):
+    words = (
+        "import sys; from pathlib import Path; from tokfmt.tui.state import Bookmark, Bookmarks;"
+        "ours = Bookmarks(Path('x'));"
+        "[ours.toggle(Bookmark('documents', int(n), 0)) for n in sys.argv[1:]]"
+    )
+    env = {**os.environ, "XDG_STATE_HOME": str(state)}
+    return subprocess.Popen([sys.executable, "-c", words, *map(str, numbers)], env=env, cwd=state)
+
+
+def test_two_browsers_keep_each_others_bookmarks(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for one in [bookmark_all(tmp_path, range(20)), bookmark_all(tmp_path, range(50, 70))]:
+        assert one.wait(60) == 0
+    assert {one.row for one in Bookmarks(Path("x")).all} == {*range(20), *range(50, 70)}
+    assert state_file().stat().st_mode & 0o777 == 0o600
+    assert state_file().parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_directory_that_others_may_write_to_is_neither_read_nor_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    remember(PACK, tokenizer="a")
+    assert recall(PACK) == {"tokenizer": "a"}
+    state_file().parent.chmod(0o777)
+    before = state_file().read_bytes()
+    assert recall(PACK) == {}
+    remember(PACK, tokenizer="b")
+    assert state_file().read_bytes() == before
+    assert sorted(os.listdir(state_file().parent)) == ["browse.json", "browse.json.lock"]
+
+
+class Long(Fake):
+    """Three documents of 100,000 tokens, each of a read that waits for the gate."""
+
+    def __init__(self):
+        super().__init__()
+        self.info = self.info.__class__(self.info.layout, np.dtype(np.uint32), 3, 300_000)
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def offsets(self, first, last):
+        return np.arange(first, last + 1, dtype=np.int64) * 100_000
+
+    def tokens(self, start, stop):
+        assert self.gate.wait(60)
+        return super().tokens(start, stop)
+
+
+@pytest.mark.usefixtures("_any_format")
+def test_moves_that_wait_for_a_disk_are_all_made():
+    reader = Long()
+
+    async def steps(app, press):
+        tab, pilot = tab_of(app), press.pilot
+        await press("tab")
+        reader.gate.clear()
+        for key in ("end", "left", "left", "left", "up"):
+            await pilot.press(key)
+        reader.gate.set()
+        await press()
+        line = next(line for line in tab.reader.lines if line.first <= tab.reader.cursor < line.last)
+        await press("end", "left", "left", "left", "up")
+        again = next(line for line in tab.reader.lines if line.first <= tab.reader.cursor < line.last)
+        assert line == again
+        reader.gate.clear()
+        for key in ("home", "right", "right"):
+            await pilot.press(key)
+        reader.gate.set()
+        await press()
+        assert tab.where == (0, 2)
+        reader.gate.clear()
+        for key in ("n", "right", "right", "right"):  # in a row that is still being opened
+            await pilot.press(key)
+        reader.gate.set()
+        await press()
+        assert tab.where == (1, 3)
+
+    browse([], steps, session=session_of(reader))
+
+
+def test_a_desk_for_every_wish_does_them_in_order():
+    class Owner:
+        def call_later(self, then, *results):
+            then(*results)
+
+    done, told, end = [], [], threading.Event()
+    loader = Loader(Owner(), every=True)
+    for number in range(100):
+        loader.ask(lambda number=number: done.append(number) or number, told.append)
+    loader.ask(lambda: None, lambda _: end.set())
+    assert end.wait(30)
+    assert done == told == list(range(100))
+    loader.close()
+
+
+async def look_for(app, pilot, words):
+    await pilot.press("slash")
+    app.screen.query_one(Input).value = words
+    await pilot.press("enter")
+    await pilot.pause()
+
+
+EVIL, TEXT = "(a|aa)+$", "a" * 5000 + "b"
+
+
+@pytest.mark.parametrize("tokenizer", [None, str(TOKENIZER)], ids=["characters", "tokens"])
+def test_a_regular_expression_without_end_freezes_nothing_and_is_called_off(tokenizer, tmp_path, monkeypatch):
+    path = tmp_path / "evil.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in ("fine", TEXT, "also fine")))
+
+    async def steps(app, press):
+        tab, pilot = tab_of(app), press.pilot
+        await look_for(app, pilot, EVIL)
+        assert tab.search.running
+        await pilot.press("down")
+        assert tab.list.cursor == 1  # keys are heard while it looks
+        await pilot.press("escape")
+        assert not tab.search.running
+        assert tab.search.cancelled
+        monkeypatch.setattr("tokfmt.tui.search.PATIENCE", 0.1)
+        await look_for(app, pilot, EVIL)
+        await press()
+        assert "no end after" in tab.search.failure
+        await look_for(app, pilot, "fine")
+        await press()
+        assert tab.search.results.hits == 2
+
+    browse([path], steps, tokenizer=tokenizer)
+
+
+def test_a_pattern_is_given_up_wherever_it_is_looked_for():
+    from tokfmt.core.ragged import Ragged
+    from tokfmt.ops.dataset import MemoryReader
+    from tokfmt.text.tokenizer import load_tokenizer
+
+    handle = load_tokenizer(str(TOKENIZER))
+    rows = handle.encoder().encode([TEXT])
+    found = find_many(
+        MemoryReader(rows if isinstance(rows, Ragged) else rows.ragged), parse_query(f"text:{EVIL}"),
+        Search(patience=0.1), decoder=handle.decoder(lenient=True),
+    )  # fmt: skip
+    with pytest.raises(OptionError, match="no end after"):
+        list(found)

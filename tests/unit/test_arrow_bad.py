@@ -1,0 +1,441 @@
+"""Bad Parquet and Arrow: cut, damaged, bombs, names that leave the folder. Each has its message, a code, and little memory."""
+
+import json
+import os
+import pickle
+import tracemalloc
+
+import numpy as np
+import pytest
+from paths import FIXTURES
+
+from tokfmt import registry
+from tokfmt.core.errors import FormatError, TokfmtError, UnsafeError, UnsupportedError
+from tokfmt.ops.source.opened import open_source
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+IDS = [[1, 2, 3], [4], [], [5, 6]]
+END = b"\xff\xff\xff\xff\0\0\0\0"
+MEMORY = 300 << 20
+
+
+def table(rows=IDS, name="input_ids", kind=None):
+    return pa.table({name: pa.array(rows, kind or pa.list_(pa.int32()))})
+
+
+def parquet(path, data=None, **how):
+    pq.write_table(table() if data is None else data, path, **how)
+    return path
+
+
+def stream(path, data=None, batch=2, **how):
+    data = table() if data is None else data
+    with (
+        pa.OSFile(str(path), "wb") as sink,
+        pa.ipc.new_stream(sink, data.schema, options=pa.ipc.IpcWriteOptions(**how)) as out,
+    ):
+        out.write_table(data, max_chunksize=batch)
+    return path
+
+
+def varint(value):
+    found = b""
+    while value > 127:
+        found += bytes([value & 127 | 128])
+        value >>= 7
+    return found + bytes([value])
+
+
+def named(path):
+    return "parquet" if path.suffix == ".parquet" or list(path.glob("*.parquet")) else "arrow"
+
+
+def everything(path, **options):
+    """All that can be read, and what it took of the memory that Arrow and numpy count."""
+    tracemalloc.start()
+    before = pa.total_allocated_bytes()
+    try:
+        reader = open_source([path], format=named(path), options=options).reader
+        if hasattr(reader, "texts"):
+            for block in reader.blocks(1 << 20):
+                for batch in reader.texts(block):
+                    assert tracemalloc.get_traced_memory()[1] < MEMORY
+                    del batch
+        else:
+            reader.offsets(0, reader.info.sequences)
+            for start in range(0, reader.info.tokens, 1 << 20):
+                reader.tokens(start, min(start + (1 << 20), reader.info.tokens))
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < MEMORY
+        assert pa.total_allocated_bytes() - before < MEMORY
+
+
+def refused(path, words, kind=FormatError, code=None, **options):
+    """Reading is refused in one line; the check finds it, and nothing else gives up."""
+    with pytest.raises(kind, match=words) as caught:
+        everything(path, **options)
+    assert "\n" not in str(caught.value)
+    format_ = registry.get(named(path))
+    found = [finding.code for finding in format_.audit(path, format_.read_options(**options), _deep())]  # type: ignore[attr-defined]
+    assert found, "the check finds nothing"
+    assert code is None or code in found
+    for section in format_.sections(path, format_.read_options(**options)):  # type: ignore[attr-defined]
+        section.fields(0, section.count)
+
+
+def _deep():
+    from tokfmt.core.protocols import Audit
+
+    return Audit(deep=True)
+
+
+# Parquet
+
+
+def test_parquet_cut_anywhere(tmp_path):
+    content = parquet(tmp_path / "x.parquet").read_bytes()
+    size = int.from_bytes(content[-8:-4], "little")
+    borders = {4, 5, 12, len(content) - 8 - size, len(content) - 8, len(content) - 4, len(content) - 1}
+    for at in sorted(borders | set(range(13, len(content), 37))):
+        path = tmp_path / "cut.parquet"
+        path.write_bytes(content[:at])
+        refused(path, "does not end as Parquet does|length of the footer", code="TF661")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words", "kind"),
+    [
+        (lambda c: c[:-8] + (2**31 - 1).to_bytes(4, "little") + b"PAR1", "length of the footer", FormatError),
+        (lambda c: c[:-8] + bytes(4) + b"PAR1", "footer cannot be read", FormatError),
+        (lambda c: c[:4] + b"\x15\x00\x15" + varint(2 * (2**31 - 1)) + c[12:], "cannot be true|too large|is cut", FormatError),
+        (lambda c: c[:-200] + os.urandom(1) * 190 + c[-10:], "cannot be read", FormatError),
+        (lambda c: c[:-4] + b"PARE", "encrypted", UnsupportedError),
+        (lambda c: b"PAR1" + b"\x19\xfc" + varint(2**31) + b"\x19\xfc\x15".ljust(40, b"\x1c") + (46).to_bytes(4, "little") + b"PAR1",
+         "footer cannot be read", FormatError),
+        (lambda c: b"PAR1" + b"\x1c" * 100_000 + (100_000).to_bytes(4, "little") + b"PAR1", "footer cannot be read", FormatError),
+    ],
+)  # fmt: skip
+def test_parquet_damaged(tmp_path, damage, words, kind):
+    path = parquet(tmp_path / "x.parquet")
+    path.write_bytes(damage(path.read_bytes()))
+    refused(path, words, kind)
+
+
+def test_a_page_that_claims_to_be_large(tmp_path):
+    """In the header of the first page the decompressed size is the second field."""
+    path = parquet(tmp_path / "x.parquet", table([[7] * 5000]), compression="zstd", use_dictionary=False)
+    content = path.read_bytes()
+    assert content[4:7] == b"\x15\x00\x15"
+    end = next(at for at in range(7, 20) if content[at] < 128) + 1
+    path.write_bytes(content[:7] + varint(2 * ((1 << 28) + 1)) + content[end:])
+    refused(path, "a page is too large", UnsafeError, code="TF667")
+
+
+@pytest.mark.parametrize("rows", [[40_000_000], [1, 40_000_000, 1]])
+def test_values_that_few_bytes_hold(tmp_path, rows):
+    """40 million ids in a few thousand bytes: one row alone would take 300 MB and more."""
+    ids = pa.array(np.zeros(sum(rows), np.int64))
+    lists = pa.LargeListArray.from_arrays(pa.array(np.cumsum([0, *rows])), ids)
+    path = parquet(tmp_path / "x.parquet", pa.table({"input_ids": lists}), compression="zstd")
+    assert path.stat().st_size < 20_000
+    refused(path, "(values|ids) in a column of .* bytes", UnsafeError, "TF667")
+
+
+def test_rows_that_are_not_there(tmp_path):
+    path = parquet(tmp_path / "x.parquet", table([[1]] * 40))
+    content = path.read_bytes()
+    footer = content[-8 - int.from_bytes(content[-8:-4], "little") : -8]
+    for count in (41, 2**20):  # rows of the file, and of its row group
+        damaged = footer.replace(varint(80), varint(2 * count))
+        assert damaged != footer
+        path.write_bytes(content[: -8 - len(footer)] + damaged + len(damaged).to_bytes(4, "little") + b"PAR1")
+        refused(path, "rows|cannot be read|values")
+
+
+def test_rows_without_end(tmp_path):
+    """Empty rows take next to nothing, and the length of each is kept in 8 bytes."""
+    empty = pa.LargeListArray.from_arrays(np.zeros((1 << 24) + 2, np.int64), pa.array([], pa.int32()))
+    data = pa.table({"input_ids": empty})
+    path = parquet(tmp_path / "x.parquet", data, compression="zstd", row_group_size=1 << 23)
+    assert path.stat().st_size < 100_000
+    refused(path, "rows in .* bytes: expected at most 16,777,216, found 16,777,217", UnsafeError, "TF667")
+    path = stream(tmp_path / "x.arrow", data, batch=1 << 20, compression="zstd")
+    refused(path, "rows in .* bytes", UnsafeError, "TF687")
+
+
+def test_a_text_that_stands_for_many_rows(tmp_path):
+    """A dictionary of one text of 1 MB, and 200,000 rows that are it: 200 GB, of which a little is held at once."""
+    text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(200_000, np.int8)), pa.array(["x" * 1_000_000]))
+    for data, how in (
+        (pa.table({"text": text}), {}),
+        (pa.table({"text": text}).slice(0, 2000), {"store_schema": False}),
+    ):
+        path = parquet(tmp_path / "x.parquet", data, **how)
+        assert path.stat().st_size < 200_000
+        reader = open_source([path]).reader
+        seen = 0
+        for batch in reader.texts(reader.blocks(1)[0]):
+            seen += len(batch.texts)
+            assert pa.total_allocated_bytes() < 2 * MEMORY
+            assert batch.texts[-1] == "x" * 1_000_000
+            if seen > 1000:
+                break
+
+
+def test_a_deep_schema(tmp_path):
+    kind = pa.int32()
+    for _ in range(120):
+        kind = pa.struct({"a": kind})
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"deep": pa.nulls(1, kind)}), path)
+    refused(path, "cannot be read", code="TF661")
+
+
+def test_checksums_of_pages_are_compared(tmp_path):
+    path = parquet(
+        tmp_path / "x.parquet", table([[7] * 500]), write_page_checksum=True, use_dictionary=False, compression="none"
+    )
+    content = bytearray(path.read_bytes())
+    content[1000] ^= 1
+    path.write_bytes(content)
+    refused(path, "cannot be read.*[Cc][Rr][Cc]", code="TF661")
+
+
+def test_names_of_columns_are_made_printable(tmp_path):
+    path = parquet(tmp_path / "x.parquet", pa.table({"a\x1b[2J\n\u202e": [1.5]}))
+    refused(path, r"no column of ids .* a\\x1b\[2J\\n\\u202e: double", UnsupportedError, "TF662")
+
+
+def test_two_columns_of_one_name(tmp_path):
+    data = pa.Table.from_arrays(
+        [pa.array(IDS, pa.list_(pa.int32())), pa.array(IDS, pa.list_(pa.int32()))], names=["input_ids"] * 2
+    )
+    for path in (parquet(tmp_path / "x.parquet", data), stream(tmp_path / "x.arrow", data)):
+        refused(path, "no column of ids", UnsupportedError)
+
+
+def test_text_that_is_not_utf8_in_a_column_of_strings(tmp_path):
+    """Arrow takes any bytes for a string that it reads."""
+    path = parquet(
+        tmp_path / "x.parquet",
+        pa.table({"text": ["one", "tw\u00f6", "three"]}),
+        compression="none",
+        use_dictionary=False,
+    )
+    path.write_bytes(path.read_bytes().replace("tw\u00f6".encode(), b"tw\xff\xff"))
+    refused(path, "row 1 of row group 0 is not UTF-8 at byte 2", code="TF666")
+
+
+def test_a_shard_that_is_missing(tmp_path):
+    for k in (0, 2):
+        parquet(tmp_path / f"train-{k:05d}-of-00003.parquet")
+    with pytest.raises(FormatError, match="lacks file 1 of 3 of train"):
+        everything(tmp_path)
+
+
+def test_files_of_one_folder_may_differ(tmp_path):
+    """datasets itself refuses that: other widths and kinds of lists, other columns, no rows at all."""
+    kinds = [pa.list_(pa.int16()), pa.large_list(pa.uint32()), pa.list_(pa.int64()), pa.list_(pa.uint8())]
+    rows = [IDS, [[70_000]], [], [[200]]]
+    for k, (kind, values) in enumerate(zip(kinds, rows, strict=True)):
+        data = table(values, kind=kind)
+        parquet(tmp_path / f"{k}.parquet", data.add_column(0, "id", pa.array(range(len(values)))) if k else data)
+    reader = open_source([tmp_path]).reader
+    assert reader.tokens(0, reader.info.tokens).tolist() == [1, 2, 3, 4, 5, 6, 70_000, 200]
+    assert reader.offsets(0, 6).tolist() == [0, 3, 4, 4, 6, 7, 8]
+    parquet(tmp_path / "9.parquet", pa.table({"input_ids": ["text"]}))
+    refused_folder = pytest.raises(FormatError, match='9.parquet: column "input_ids"')
+    with refused_folder:
+        everything(tmp_path)
+
+
+# Arrow
+
+
+def test_a_stream_cut_anywhere(tmp_path):
+    content = stream(tmp_path / "x.arrow").read_bytes()
+    assert content.endswith(END)
+    path = tmp_path / "cut.arrow"
+    for at in [8, 40, *range(48, len(content), 8), len(content) - 1]:
+        path.write_bytes(content[:at])
+        refused(path, "no end marker|does not begin with a schema|cannot be read", code="TF681")
+    path.write_bytes(content[:-8])
+    reader = open_source([path], drop=["tail"]).reader
+    assert reader.tokens(0, 6).tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_file_cut_anywhere(tmp_path):
+    path = tmp_path / "x.arrow"
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table().schema) as out:
+        out.write_table(table(), max_chunksize=2)
+    content = path.read_bytes()
+    everything(path)
+    for at in [10, *range(16, len(content), 24), len(content) - 1]:
+        path.write_bytes(content[:at])
+        refused(path, "end marker|schema|cannot be read|no message", code="TF681")
+
+
+def body(content):
+    """Where the body of the last record batch begins."""
+    at = 0
+    while (length := int.from_bytes(content[at + 4 : at + 8], "little")) and content[at : at + 4] == b"\xff" * 4:
+        metadata = content[at + 8 : at + 8 + length]
+        message = pa.ipc.read_message(content[at:])
+        last, size = at + 8 + length, len(message.body) if message.body else 0
+        at += 8 + len(metadata) + size
+    return last
+
+
+def patched(path, at, value, width=4):
+    content = bytearray(path.read_bytes())
+    content[at : at + width] = value.to_bytes(width, "little", signed=True)
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("value", [2**31 - 1, -1, 1 << 20])
+def test_offsets_of_lists_that_leave_their_values(tmp_path, value):
+    path = stream(tmp_path / "x.arrow", batch=4)
+    refused(patched(path, body(path.read_bytes()) + 4, value), "cannot be read", code="TF681")
+
+
+def test_offsets_of_texts_that_leave_their_bytes(tmp_path):
+    path = stream(tmp_path / "x.arrow", pa.table({"text": ["one", "two", "three"]}), batch=4)
+    refused(patched(path, body(path.read_bytes()) + 4, 2**31 - 1), "cannot be read", code="TF681")
+
+
+@pytest.mark.parametrize("length", [2**31 - 8, -8, 7])
+def test_a_message_of_absurd_length(tmp_path, length):
+    path = stream(tmp_path / "x.arrow")
+    refused(patched(path, 4, length), "schema|no message|cannot be read|end marker")
+
+
+def test_a_batch_that_claims_rows(tmp_path):
+    """The rows of a batch are a number of 8 bytes in its metadata."""
+    path = stream(tmp_path / "x.arrow", table([[9]] * 77), batch=77)
+    content = path.read_bytes()
+    begin = content.index(b"\xff\xff\xff\xff", 8)
+    at = content.index((77).to_bytes(8, "little"), begin)
+    for claimed in (1 << 60, 1 << 40, 78):
+        refused(patched(path, at, claimed, 8), "rows in record batch|cannot be read", code=None)
+
+
+def test_a_buffer_that_claims_bytes(tmp_path):
+    """Each compressed buffer begins with the size that it decompresses to."""
+    path = stream(tmp_path / "x.arrow", table([[9] * 3000]), batch=4, compression="zstd")
+    at = body(path.read_bytes())
+    for claimed in (1 << 40, (1 << 62) - 1):
+        refused(patched(path, at, claimed, 8), "decompresses to too much", UnsafeError, "TF687")
+    refused(patched(path, at, 1 << 20, 8), "cannot be read", code="TF681")
+
+
+def test_a_deep_arrow_schema(tmp_path):
+    kind = pa.int32()
+    for _ in range(60):
+        kind = pa.list_(kind)
+    path = stream(tmp_path / "x.arrow", pa.table({"deep": pa.nulls(1, kind)}))
+    refused(path, "no column of ids|cannot be read")
+
+
+def test_no_extension_type_is_unpickled(tmp_path):
+    """What ran code in pyarrow before 14.0.1: a type whose metadata is a pickle."""
+    mark = tmp_path / "executed"
+
+    class Mark:
+        def __reduce__(self):
+            return os.mkdir, (str(mark),)
+
+    about = {"ARROW:extension:name": "arrow.py_extension_type", "ARROW:extension:metadata": pickle.dumps(Mark())}
+    field = pa.field("input_ids", pa.list_(pa.int32()), metadata=about)
+    data = pa.table([pa.array(IDS, pa.list_(pa.int32()))], schema=pa.schema([field]))
+    for path in (stream(tmp_path / "x.arrow", data), parquet(tmp_path / "x.parquet", data)):
+        everything(path)
+        assert open_source([path]).reader.info.sequences == 4
+    assert not mark.exists()
+
+
+def saved(home, names, **more):
+    home.mkdir()
+    state = {"_data_files": [{"filename": name} for name in names], **more}
+    (home / "state.json").write_text(json.dumps(state))
+    (home / "dataset_info.json").write_text("{}")
+    return home
+
+
+@pytest.mark.parametrize("name", ["../out.arrow", "/etc/passwd", "", "..", "a\0b", 7, None])
+def test_names_that_leave_the_folder(tmp_path, name):
+    stream(tmp_path / "out.arrow")
+    with pytest.raises(TokfmtError, match="names"):
+        everything(saved(tmp_path / "saved", [name]))
+    (tmp_path / "dict").mkdir()
+    (tmp_path / "dict" / "dataset_dict.json").write_text(json.dumps({"splits": [name]}))
+    with pytest.raises(TokfmtError, match="names"):
+        everything(tmp_path / "dict")
+    format_ = registry.get("arrow")
+    assert next(f.code for f in format_.check(tmp_path / "saved", format_.read_options())) in ("TF687", "TF681")
+
+
+def test_links_that_leave_the_folder(tmp_path):
+    stream(tmp_path / "out.arrow")
+    home = saved(tmp_path / "saved", ["data.arrow"])
+    (home / "data.arrow").symlink_to(tmp_path / "out.arrow")
+    with pytest.raises(UnsafeError, match="symbolic link"):
+        everything(home)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"_data_files": 7}', b"[" * 100_000, b'{"_data_files": ["a"]}', b"\xff\xfe"]
+)
+def test_state_that_is_none(tmp_path, content):
+    home = saved(tmp_path / "saved", [])
+    (home / "state.json").write_bytes(content)
+    refused(home, "JSON|_data_files|no such file|list|nested|names", code=None)
+
+
+def test_a_dictionary_that_stands_for_many_rows(tmp_path):
+    text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(100_000, np.int8)), pa.array(["x" * 1_000_000]))
+    path = stream(tmp_path / "x.arrow", pa.table({"text": text}), batch=1 << 20)
+    everything(path)
+
+
+def test_order_of_state_counts_and_caches_are_left_out(tmp_path):
+    home = saved(tmp_path / "saved", ["b.arrow", "a.arrow"])
+    stream(home / "a.arrow", table([[1]]))
+    stream(home / "b.arrow", table([[2]]))
+    stream(home / "cache-0123abcd.arrow", table([[3]]))
+    reader = open_source([home]).reader
+    assert reader.tokens(0, 2).tolist() == [2, 1]
+
+
+def test_a_missing_package_is_named(tmp_path, monkeypatch):
+    import builtins
+
+    real = builtins.__import__
+
+    def without(name, *more, **how):
+        if name.split(".")[0] == "pyarrow":
+            raise ImportError(name)
+        return real(name, *more, **how)
+
+    path = parquet(tmp_path / "x.parquet")
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert registry.detect(path).name == "parquet"
+    with pytest.raises(TokfmtError, match=r"needs the package pyarrow: pip install 'tokfmt\[arrow\]'"):
+        open_source([path])
+
+
+def test_sniffing_imports_no_pyarrow():
+    import subprocess
+    import sys
+
+    program = (
+        "import sys; from tokfmt import registry; registry.formats();"
+        f"print(registry.detect({str(FIXTURES / 'parquet' / 'int32.parquet')!r}).name,"
+        f" registry.detect({str(FIXTURES / 'parquet' / 'save_to_disk')!r}).name, 'pyarrow' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["parquet", "arrow", "False"]

@@ -1,0 +1,70 @@
+"""Filters of texts: each rule as its words say, against an oracle that reads them character by character."""
+
+from dataclasses import asdict
+
+import pytest
+from filter_oracle import broken, value_of
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tokfmt.text.filters import GARBAGE, Filter, Rejection, rejections
+
+
+def judged(text, rules):
+    found = broken(text, asdict(rules))
+    return None if found is None else Rejection(*found)
+
+
+WORDS = st.sampled_from(
+    ["the", "THE", "a", "aaaaaa", "!!!!!", "-", "été", "x" * 4, "漢字", "e\u0301", "१२", "\U0001f600", "\ud800"]
+)
+SPACES = st.sampled_from([" ", "  ", "\n", "\t     ", "\u00a0", "\u2003", "\x1c", ""])
+TEXTS = st.lists(st.tuples(WORDS, SPACES)).map(lambda pairs: "".join(word + space for word, space in pairs)) | st.text()
+SHARES = st.none() | st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.5, 1.0]) | st.floats(0, 2)
+FILTERS = st.builds(
+    Filter, st.none() | st.integers(0, 8), st.none() | st.integers(0, 20), SHARES, SHARES, SHARES, SHARES
+)
+
+
+@given(st.lists(TEXTS), FILTERS)
+@example(["a     a", "aaaaa", "aaaaaaaaab", "", " ", "aaa", "aa"], Filter(max_char_repetition=0.0))
+def test_rules_are_what_they_say(texts, rules):
+    assert rejections(texts, rules) == [judged(text, rules) for text in texts]
+
+
+@pytest.mark.parametrize("rule", Filter.__dataclass_fields__)
+@given(text=TEXTS)
+def test_equal_to_a_threshold_stays(rule, text):
+    value = value_of(text, rule)
+    assert rejections([text], Filter(**{rule: value})) == [None]
+
+
+def test_ten_thousand_texts():
+    """Words of few letters, so that sums of weights collide; runs across the borders of texts and batches."""
+    state, texts = 12345, []
+    for k in range(10_000):
+        words = []
+        for _ in range(k % 300):
+            state = state * 1103515245 + 12345 & 0x7FFFFFFF
+            words.append(
+                ("ab", "ba", "abc", "cab", "-----", "é", f"w{state >> 8 & 511}")[(state >> 16) % 7 if k % 3 else 6]
+            )
+        texts.append(" ".join(words) if k % 5 else "".join(words))
+    for rules in (GARBAGE, Filter(min_word_diversity=0.4), Filter(max_word_share=0.2), Filter(max_char_repetition=0.3)):
+        expected = [judged(text, rules) for text in texts]
+        assert rejections(texts, rules) == expected
+        assert 0 < sum(verdict is None for verdict in expected) < len(texts)
+
+
+def test_more_than_a_thousand_words():
+    text = " ".join(["same"] * 1000 + [f"w{k}" for k in range(5000)])
+    assert rejections([text], Filter(max_word_share=0.5)) == [Rejection("max_word_share", 1.0)]
+    assert rejections([text], Filter(min_word_diversity=0.002)) == [Rejection("min_word_diversity", 0.001)]
+
+
+def test_every_code_point_is_known():
+    """Unicode assigns planes as it grows: all are asked, one text each of 4,096 code points in a row."""
+    rules = Filter(max_symbol_ratio=0.0)
+    for a in range(0, 0x110000, 0x1000):
+        text = "".join(map(chr, range(a, a + 0x1000)))
+        assert rejections([text], rules) == [judged(text, rules)]

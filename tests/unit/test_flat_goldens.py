@@ -1,0 +1,305 @@
+"""Flat formats read what the upstream tools wrote: documents by their digests, damage by its code."""
+
+import bz2
+import gzip
+import hashlib
+import json
+import os
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import zstandard
+from paths import FIXTURES
+
+import tokfmt
+from tokfmt import registry
+from tokfmt.core.errors import FormatError, LossyConversionError, TokfmtError
+from tokfmt.core.format import Confidence, Hints, look
+from tokfmt.core.protocols import Audit
+
+CASES = {
+    (home, case["name"]): case
+    for home in ("llmc", "megatron", "nanogpt", "olmo", "datatrove", "litdata", "mds", "levanter")
+    for case in json.loads((FIXTURES / home / "expected.json").read_text())["cases"]
+}
+REFUSED = {
+    ("olmo", "label_mask"): "holds no raw tokens: found a label mask",
+    ("olmo", "real_numpy"): "holds no raw tokens: found a numpy array",
+    ("olmo", "sft_short_mask_BAD"): "mask of each token: expected 300, found 297",
+    ("olmo", "sft_mask_values_BAD"): "expected 0 or 1, found 2",
+    ("datatrove", "merged_total_metadata"): "no such file",
+    ("levanter", "marin_missing_shard_BAD"): "part-00004-of-00005: is missing",
+    ("levanter", "marin_bad_counts_BAD"): "rows of the finished shards: expected 31, found 30",
+    ("mds", "pickle_UNSAFE"): "column tokens is pickled. Write the column as ndarray",
+}
+TOKENS = {
+    key: case
+    for key, case in CASES.items()
+    if "NOT_a_token" not in key[1] and key[1] not in ("blend_100", "_empty_document") and key not in REFUSED
+}
+UPSTREAM_FAILS = {"mixed-00000": ["TF705"], "pytree_mistake": ["TF745"], "empty_first_item": ["TF745"]}
+"""What tokfmt reads, and upstream reads otherwise or not at all: warnings."""
+
+SCANNED = {("olmo", "nometa-00000"): {"width": 2}, ("datatrove", "00004_noindex.ds"): {}}
+"""Those of formats with an index whose documents only the separator tells, and how they are read."""
+
+TOLD: dict[tuple[str, str], dict[str, object]] = {
+    ("mds", "bytes_int64"): {"dtype": "int64"},
+    ("mds", "bytes_uint16"): {"dtype": "uint16"},
+}
+"""Those whose files do not tell all, and what must be said."""
+AS_STORED = ("megatron", "olmo", "datatrove", "litdata", "mds", "levanter")
+
+
+def digest(ids):
+    return hashlib.sha256(np.asarray(ids, "<u4").tobytes()).hexdigest()
+
+
+def test_the_goldens_are_there():
+    assert len(CASES) == 87
+    for (home, _), case in CASES.items():
+        for file in case.get("files", ()):
+            assert hashlib.sha256((FIXTURES / home / file["path"]).read_bytes()).hexdigest() == file["sha256"]
+
+
+@pytest.mark.parametrize("key", list(TOKENS), ids="-".join)
+def test_documents(key):
+    home, case = key[0], CASES[key]
+    eos = case.get("eos_id") or {"none": "none"}.get(case["boundaries"])
+    path, options, drop = FIXTURES / home / case["entry"], {}, ()
+    if home == "megatron":
+        path, drop = path.with_name(f"{path.name}.idx"), ("modes",) if case.get("multimodal") else ()
+    if home in AS_STORED:
+        eos, options = 50256 if key in SCANNED else "none", SCANNED.get(key, TOLD.get(key, {}))
+    with tokfmt.open(path, eos=eos, options=options, drop=drop) as dataset:
+        assert dataset.format == home
+        separator, documents = dataset.info.eos_id, [dataset[k].tolist() for k in range(len(dataset))]
+    if home in AS_STORED and key not in SCANNED:
+        pass
+    elif case["transform"].startswith("append"):
+        documents = [[*document, separator] for document in documents]
+    elif case["transform"].startswith("prepend"):
+        documents = [[separator, *document] for document in documents]
+    assert [len(document) for document in documents] == case["doc_lengths"]
+    assert [digest(document)[:16] for document in documents] == case["doc_sha256_le_u32"]
+    assert digest([token for document in documents for token in document]) == case["tokens_sha256_le_u32"]
+
+
+@pytest.mark.parametrize("key", list(REFUSED), ids=lambda key: "-".join(key))
+def test_what_is_refused(key):
+    home, case = key[0], CASES[key]
+    with pytest.raises(FormatError, match=REFUSED[key]):
+        tokfmt.open(FIXTURES / home / case["entry"], format=home, options={"width": 4} if home == "olmo" else {})
+
+
+@pytest.mark.parametrize(
+    ("key", "what"),
+    [(("olmo", "sft_label_mask"), "mask_sha256"), (("datatrove", "00002_noeos_loss.ds"), "loss_sha256")],
+)
+def test_masks(key, what, tmp_path):
+    """A mask is read token for token, and is lost by name."""
+    path, format_ = FIXTURES / key[0] / CASES[key]["entry"], registry.get(key[0])
+    reader = format_.open([path], format_.read_options(), Hints(no_eos=True))
+    total = reader.info.tokens
+    mask = np.concatenate([reader.masks(0, 100), reader.masks(100, total)])
+    assert hashlib.sha256(mask.tobytes()).hexdigest() == CASES[key][what]
+    with pytest.raises(LossyConversionError, match="masks of"):
+        tokfmt.convert(path, tmp_path / "x.pbin", eos=100257)
+    tokfmt.convert(path, tmp_path / "x.pbin", eos=100257, drop=["loss-mask"])
+
+
+@pytest.mark.parametrize(
+    "key",
+    [key for key in TOKENS if key[0] in ("olmo", "datatrove", "litdata", "mds", "levanter")],
+    ids=lambda key: "-".join(key),
+)
+def test_nothing_is_found_in_what_is_right(key):
+    home, case = key[0], CASES[key]
+    path, format_ = FIXTURES / home / case["entry"], registry.get(home)
+    assert format_.sniff(look(path)) == (Confidence.CERTAIN if key != ("olmo", "nometa-00000") else Confidence.NAME)
+    options = format_.read_options(**SCANNED.get(key, TOLD.get(key, {})))
+    codes = [finding.code for finding in format_.audit(path, options, Audit(deep=True))]  # type: ignore[attr-defined]
+    assert codes == UPSTREAM_FAILS.get(key[1], [])
+    for section in format_.sections(path, options):  # type: ignore[attr-defined]
+        assert not any(field.wrong for field in section.fields(0, min(section.count, 99)))
+
+
+@pytest.mark.parametrize(
+    ("home", "name", "code", "words", "drop", "documents"),
+    [
+        ("olmo", "olmo_csv_out_of_bounds.npy", "TF702", r"row 30: expected from 10,719 on, up to 12,748", "", 0),
+        ("olmo", "olmo_csv_gap.npy", "TF703", r"row \d+ begins: expected", "gaps", 29),
+        (
+            "olmo",
+            "olmo_zero_tail.npy",
+            "TF704",
+            r"zeros behind the last row at byte 25,536: found 4,000 bytes",
+            "tail",
+            30,
+        ),
+        ("datatrove", "ds_index_odd.ds", "TF722", r"ends inside an entry at byte 232", "", 0),
+        ("datatrove", "ds_index_not_monotone.ds", "TF722", r"decreases at entry", "", 0),
+        ("datatrove", "ds_truncated.ds", "TF723", r"bytes of tokens: expected 25,536, found 25,486", "", 0),
+        ("litdata", "litdata_chunk_missing", "TF742", r"chunk-0-1.bin: is missing", "", 0),
+        ("litdata", "litdata_index_missing", "TF741", r"were never merged: expected index.json", "", 0),
+        (
+            "mds",
+            "mds_shard_truncated",
+            "TF763",
+            r"shard.00001.mds: bytes of the shard: expected 15,537, found 15,460",
+            "",
+            0,
+        ),
+        ("mds", "mds_bitflip", "TF764", r"does not fit its sha1: expected", "", 0),
+        ("mds", "mds_shard_missing", "TF762", r"shard.00001.mds: no such file", "", 0),
+        ("mds", "mds_index_empty", "TF761", r"index.json: is empty: its writer was killed", "", 0),
+        (
+            "mds",
+            "mds_index_path_escape",
+            "TF766",
+            r"outside of the folder: found ../../ndarray_int32/shard.00001.mds",
+            "",
+            0,
+        ),
+        ("datatrove", "ds_tokensize_wrong.ds", "TF724", "", "", 30),
+    ],
+)
+def test_damage_of_raw_tokens(home, name, code, words, drop, documents):
+    path, format_ = FIXTURES / "bad" / home / name, registry.get(home)
+    assert [finding.code for finding in format_.check(path, format_.read_options())] == [code]
+    if words:
+        with pytest.raises(FormatError, match=words), tokfmt.open(path) as dataset:
+            list(dataset)
+    if documents:
+        with tokfmt.open(path, drop=[drop] if drop else [], eos="none") as dataset:
+            assert len(dataset) == documents
+            assert drop or dataset.info.notes
+
+
+PACKERS = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "zstd": lambda raw: zstandard.compress(raw),
+    "snappy": lambda raw: pa.compress(raw, "snappy", asbytes=True),
+    "br": lambda raw: pa.compress(raw, "brotli", asbytes=True),
+}
+
+
+@pytest.mark.parametrize("codec", PACKERS)
+def test_shards_of_every_compression(codec, tmp_path):
+    """As upstream names them, in a folder below the index, as its merge leaves them."""
+    own, folder = FIXTURES / "mds" / "ndarray_int32", tmp_path / "shards"
+    (folder / "17").mkdir(parents=True)
+    index = json.loads((own / "index.json").read_text())
+    for shard in index["shards"]:
+        raw = shard["raw_data"]
+        content = PACKERS[codec]((own / raw["basename"]).read_bytes())
+        raw["basename"] = f"17/{raw['basename']}"
+        hashes = {"sha1": hashlib.sha1(content).hexdigest()}
+        shard["zip_data"] = {"basename": f"{raw['basename']}.{codec}", "bytes": len(content), "hashes": hashes}
+        shard["compression"] = f"{codec}:6"
+        (folder / shard["zip_data"]["basename"]).write_bytes(content)
+    (folder / "index.json").write_text(json.dumps(index))
+    with tokfmt.open(folder) as packed, tokfmt.open(own) as plain:
+        assert [one.tolist() for one in packed] == [one.tolist() for one in plain]
+    format_ = registry.get("mds")
+    assert list(format_.audit(folder, format_.read_options(), Audit(deep=True))) == []  # type: ignore[attr-defined]
+
+
+def test_an_evaluation_file_is_refused_by_name():
+    with pytest.raises(TokfmtError, match=r"evaluation file"):
+        tokfmt.open(FIXTURES / "llmc" / "hellaswag_val.bin", format="llmc")
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("llmc_count_wrong.bin", "TF622", "number of tokens"),
+        ("llmc_version.bin", "TF621", "version 9"),
+        ("llmc_bigendian.bin", "TF621", "bytes of each number in reverse"),
+    ],
+)
+def test_damage_of_llmc(name, code, words):
+    path, format_ = FIXTURES / "bad" / "llmc" / name, registry.get("llmc")
+    found = list(format_.check(path, format_.read_options()))
+    assert [finding.code for finding in found] == [code]
+    with pytest.raises(FormatError, match=words):
+        tokfmt.open(path, format="llmc")
+
+
+@pytest.mark.parametrize(
+    ("name", "codes"),
+    [
+        ("bin_truncated", ["TF604"]), ("bin_trailing", ["TF604"]), ("bin_odd", ["TF604"]), ("idx_truncated", ["TF602"]),
+        ("idx_empty", ["TF601"]), ("ptr_overflow", ["TF603"]), ("ptr_inclusive", ["TF603"]), ("bad_magic", ["TF601"]),
+        ("docidx_not_merged", ["TF605"]), ("len_without_eos", ["TF604"]), ("dtype_wrong", ["TF604", "TF603"]),
+    ],
+)  # fmt: skip
+def test_damage_of_megatron(name, codes):
+    path, format_ = FIXTURES / "bad" / "megatron" / f"meg_{name}.idx", registry.get("megatron")
+    assert [finding.code for finding in format_.check(path, format_.read_options())] == codes
+    if {"TF601", "TF602", "TF604"} & set(codes):
+        with pytest.raises(FormatError):
+            tokfmt.open(path, format="megatron")
+    else:  # the documents are whole, and it says how they were read
+        with tokfmt.open(path, format="megatron", eos="none") as dataset:
+            assert len(dataset) == 30
+            assert dataset.info.notes
+
+
+def test_the_first_tokens_of_a_shard_go_on_with_a_document():
+    """Nothing is dropped of a shard that is read alone, and val, numbered 0, comes first."""
+    shards = FIXTURES / "llmc" / "shards"
+    with tokfmt.open(shards) as whole, tokfmt.open(max(shards.iterdir())) as last:
+        assert last.info.tokens < whole.info.tokens
+        assert last[0].tolist() == whole[len(whole) - len(last)].tolist()[-len(last[0]) :]
+    with tokfmt.open(FIXTURES / "llmc" / "build_nanogpt") as stream:
+        assert len(stream) == 30
+    with tokfmt.open(FIXTURES / "llmc" / "build_nanogpt", options={"split": "val"}) as first:
+        assert first.info.tokens + len(first) == 4096
+
+
+def test_zeros_at_the_end_are_not_read_as_tokens(tmp_path):
+    path = tmp_path / "train.bin"
+    path.write_bytes((FIXTURES / "nanogpt" / "openwebtext" / "train.bin").read_bytes() + bytes(4000))
+    with pytest.raises(FormatError, match=r"ends with 2,000 zeros"):
+        tokfmt.open(path)
+    (finding,) = registry.get("nanogpt").check(path, registry.get("nanogpt").read_options())
+    assert finding.code == "TF643"
+
+
+def test_a_folder_of_nanogpt_is_read_without_its_pickle(tmp_path):
+    """`meta.pkl` is never opened: a FIFO would hang whoever did."""
+    shutil.copy(FIXTURES / "nanogpt" / "shakespeare_char" / "train.bin", tmp_path)
+    os.mkfifo(tmp_path / "meta.pkl")
+    with tokfmt.open(tmp_path) as dataset:
+        assert (dataset.format, dataset.info.tokens) == ("nanogpt", 4000)
+        assert any("2-byte ids, which nothing stores" in note for note in dataset.inferred)
+
+
+def test_a_pair_goes_by_its_prefix_and_by_either_file(tmp_path):
+    """Sources, destinations, manifests and guards know both files of a dataset, whichever was named."""
+    pack = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+    tokfmt.convert(pack, tmp_path / "my_text", to_format="megatron", eos=50256)
+    assert {path.name for path in tmp_path.iterdir()} == {"my_text.bin", "my_text.idx", "my_text.bin.tokfmt.json"}
+    said = json.loads((tmp_path / "my_text.bin.tokfmt.json").read_text())["output"]
+    assert (said["files"], said["bytes"]) == (
+        2,
+        sum((tmp_path / f"my_text.{end}").stat().st_size for end in ("bin", "idx")),
+    )
+    for name in ("my_text", "my_text.bin", "my_text.idx"):
+        with tokfmt.open(tmp_path / name) as dataset:
+            assert (len(dataset), dataset.info.eos_id) == (42, 50256)
+        with pytest.raises(TokfmtError, match="already exists"):
+            tokfmt.convert(pack, tmp_path / name, to_format="megatron", eos=50256)
+        with pytest.raises(TokfmtError, match="source"):
+            tokfmt.convert(tmp_path / name, tmp_path / "my_text.idx", to_format="jsonl", overwrite=True)
+    with open(tmp_path / "my_text.idx", "ab") as index:
+        index.write(b"x")
+    with pytest.raises(FormatError, match="contradicts its manifest"):
+        tokfmt.open(tmp_path / "my_text")
+    tokfmt.convert(pack, tmp_path / "my_text", to_format="megatron", eos=50256, overwrite=True)
+    with tokfmt.open(tmp_path / "my_text.idx") as dataset:
+        assert len(dataset) == 42

@@ -1,0 +1,112 @@
+"""Blend lists of Megatron-LM: what their words mean, as upstream reads them, and thousands of prefixes as one dataset."""
+
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+from paths import FIXTURES
+
+import tokfmt
+from tokfmt.core.errors import FormatError, TokfmtError
+from tokfmt.core.ragged import Ragged
+from tokfmt.formats.megatron import FORMAT
+from tokfmt.formats.megatron.blend import read_blend
+from tokfmt.testing.harness import write
+
+HOME = FIXTURES / "megatron" / "blend"
+CASE = next(
+    case
+    for case in json.loads((FIXTURES / "megatron" / "expected.json").read_text())["cases"]
+    if case["name"] == "blend_100"
+)
+
+
+def test_a_list_is_the_documents_of_its_prefixes_in_order():
+    with tokfmt.open(HOME / "data_args.txt", eos="none") as dataset:
+        assert dataset.format == "megatron"
+        assert [len(document) for document in dataset] == CASE["doc_lengths"]
+        assert any("weights are not applied" in note for note in dataset.info.notes)
+    assert [(one.prefix, one.weight) for one in read_blend(HOME / "data_args.txt")] == [
+        (member["prefix"], member["weight"]) for member in CASE["members"]
+    ]
+    named = [file.name for file in FORMAT.files(HOME / "data_args.txt")]
+    ends = [f"{member['prefix']}.{end}" for member in CASE["members"] for end in ("bin", "idx")]
+    assert named == ["data_args.txt", *ends]
+
+
+@pytest.mark.parametrize(("name", "count"), [("unweighted_even.txt", 8), ("unweighted_odd.txt", 7)])
+def test_lists_without_weights(name, count):
+    members = CASE["members"][:count]
+    with tokfmt.open(HOME / name, eos="none") as dataset:
+        assert [len(document) for document in dataset] == [n for member in members for n in member["doc_lengths"]]
+        assert dataset.info.notes == tuple(n for n in dataset.info.notes if "weights" not in n)
+
+
+@pytest.mark.parametrize(("split", "count"), [("train", 80), ("valid", 7)])
+def test_splits(split, count):
+    listed = json.loads((HOME / "per_split.json").read_text())[split]
+    words = listed.split() if isinstance(listed, str) else listed
+    prefixes = [word for word in words if "_text_document" in word]
+    assert [one.prefix for one in read_blend(HOME / "per_split.json", split)] == prefixes
+    assert len(prefixes) == count
+    with tokfmt.open(HOME / "per_split.json", format="megatron", eos="none", options={"split": split}) as dataset:
+        documents = {member["prefix"]: member["n_docs"] for member in CASE["members"]}
+        assert len(dataset) == sum(documents[prefix] for prefix in prefixes)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("1 a b c", "do not alternate"),  # upstream: four prefixes
+        ("1 2 3 4", "do not alternate"),  # upstream: weights 1 and 3 of the prefixes 2 and 4
+        ("a 1 b 2", "do not alternate"),
+        ("nan a 2 b", "a weight: expected a finite number, 0 or more, found nan"),
+        ("1 a -1 b", "found -1"),
+        ("1 a inf b", "found inf"),
+        ('{"train": ["a"]}', "is no list of splits: expected train, valid, test"),
+        ('{"train": {"a": 1}, "valid": null, "test": null}', "the words of train"),
+        ("", "names no prefix"),
+        ("a", "no such file"),
+    ],
+)
+def test_what_is_not_certain_is_refused(tmp_path, words, says):
+    path = tmp_path / "list.txt"
+    path.write_text(words)
+    with pytest.raises(FormatError, match=says):
+        tokfmt.open(path, format="megatron")
+    findings = list(FORMAT.check(path, FORMAT.read_options()))
+    assert [finding.code for finding in findings] == ["TF601"]
+    assert says in findings[0].message
+
+
+def test_a_list_is_never_overwritten_as_if_it_were_a_prefix(tmp_path):
+    path = tmp_path / "corpus"
+    path.write_text("mine")
+    with pytest.raises(TokfmtError, match=r"Name PREFIX\.bin"):
+        tokfmt.convert(HOME / "data_args.txt", path, to_format="megatron", eos=7, overwrite=True)
+    assert path.read_text() == "mine"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["corpus"]
+
+
+def test_thousands_of_prefixes(tmp_path):
+    """Merging them holds offsets of 8 bytes a document and little for each prefix; the bytes are those of the parts."""
+    count, length = 2000, 300
+    rng = np.random.default_rng(3)
+    one = Ragged(rng.integers(0, 5000, 64 * length).astype(np.uint16), np.arange(65) * length)
+    made = write(FORMAT, tmp_path / "a_document.bin", one, eos_id=7, options={"eod": "none"})
+    for number in range(count):
+        for end in (".bin", ".idx"):
+            (tmp_path / f"p{number}{end}").hardlink_to(made.with_suffix(end))
+    (tmp_path / "list").write_text(" ".join(f"p{number}" for number in range(count)))
+    tracemalloc.start()
+    tokfmt.convert(tmp_path / "list", tmp_path / "all_document.bin", eos="none", to_options={"eod": "none"},
+                   executor="serial")  # fmt: skip
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    documents = 64 * count
+    assert (tmp_path / "all_document.bin").stat().st_size == count * made.stat().st_size
+    assert peak < 4 * 8 * documents + count * 6000 + (16 << 20), f"{peak:,}"
+    with tokfmt.open(tmp_path / "all_document", eos="none") as dataset:
+        assert len(dataset) == documents
+        assert dataset[documents - 1].tolist() == one[63].tolist()

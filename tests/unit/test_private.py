@@ -1,0 +1,97 @@
+"""What another process holds or has changed: locks that say whose they are, parcels that are what was packed, scratch."""
+
+import os
+import stat
+
+import numpy as np
+import pytest
+
+from tokfmt.core.errors import ConversionError, UnsafeError
+from tokfmt.core.private import Scratch, check_private, holder, make_private, take_lock
+from tokfmt.core.publish import Staging
+from tokfmt.run import journal
+from tokfmt.run.execute import Parcel, receive
+from tokfmt.run.journal import Journal
+
+ME = f"process {os.getpid()} on {os.uname().nodename}"
+
+
+def test_a_lock_says_who_holds_it(tmp_path):
+    lock = take_lock(tmp_path / "lock")
+    assert take_lock(tmp_path / "lock") == -1
+    assert holder(tmp_path / "lock") == ME
+    assert stat.S_IMODE((tmp_path / "lock").stat().st_mode) & 0o077 == 0
+    os.close(lock)
+    assert holder(tmp_path / "none") == "another process"
+
+
+def test_a_locked_sibling_is_refused_with_its_holder(tmp_path):
+    with Staging(tmp_path / "out", kept="resume"), pytest.raises(ConversionError, match=ME):
+        with Staging(tmp_path / "out", kept="resume"):
+            pass
+
+
+def test_waiting_for_a_lock_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(journal, "_PATIENCE", 0.1)
+    lock = take_lock(tmp_path / "setup")
+    with (
+        Journal(tmp_path) as opened,
+        pytest.raises(ConversionError, match=f"{ME} has held the lock setup for 0.1 seconds"),
+    ):
+        opened.once("x", lambda: 1)
+    os.close(lock)
+    with Journal(tmp_path) as opened:
+        assert opened.once("x", lambda: 1) == 1
+
+
+def test_a_parcel_is_what_was_packed(tmp_path):
+    """Whoever changes it, or puts another in its place: nothing of that is unpickled."""
+    parcel = Parcel.pack({"offsets": np.arange(1 << 15)}, tmp_path)
+    assert receive(parcel)["offsets"][-1] == (1 << 15) - 1
+    (path,) = tmp_path.iterdir()
+    assert path == parcel.parts
+    raw = path.read_bytes()
+    at = raw.index(b"offsets")
+    path.write_bytes(raw[:at] + b"OFFSETS" + raw[at + 7 :])
+    with pytest.raises(UnsafeError, match="is not what was written there"):
+        receive(Parcel("another key", path, parcel.digest))
+    path.rename(tmp_path / "moved")
+    path.symlink_to("moved")
+    with pytest.raises(OSError, match="symbolic links"):
+        receive(Parcel("a third", path, parcel.digest))
+
+
+def test_private_directories(tmp_path):
+    make_private(tmp_path / "a")
+    with pytest.raises(FileExistsError):
+        make_private(tmp_path / "a")
+    (tmp_path / "a").chmod(0o755)
+    make_private(tmp_path / "a", taken_over=True)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("a")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    for name, says in (("file", "is no directory"), ("link", "is a link"), ("open", "others may write to it")):
+        with pytest.raises(ConversionError, match=says):
+            check_private(tmp_path / name)
+
+
+def test_scratch_goes(tmp_path, monkeypatch):
+    """When it is closed, when nobody has it any more, and with the next one when its process was killed."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with Scratch() as path:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+        held = Scratch()
+        assert len(list(tmp_path.iterdir())) == 2, "a living one stays"
+    del held
+    assert not list(tmp_path.iterdir())
+    pid = os.fork()
+    if not pid:
+        made = Scratch()
+        os.kill(os.getpid(), 9)
+        del made
+    os.waitpid(pid, 0)
+    assert len(list(tmp_path.iterdir())) == 1
+    with Scratch() as path:
+        assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,336 @@
+"""The verbs of the command line as functions that return data, and errors in Python's words.
+
+    tokfmt.open(path)              a Dataset: a sequence of numpy arrays
+    tokfmt.convert(src, dst)       what was done
+    tokfmt.stats(paths)            counts, lengths, vocabulary, duplicates
+    tokfmt.check(paths)            what is wrong, a verdict for each path
+    tokfmt.diff(a, b)              whether two datasets hold the same sequences, and where not
+    tokfmt.show(path, "5:8")       some sequences, decoded
+
+Whatever says `--drop fields` on a command line says `drop="fields"` here.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+
+from tokfmt.core.errors import OptionError, TokfmtError, missing_package
+
+if TYPE_CHECKING:
+    from tokfmt.core.axis import TokenReader
+    from tokfmt.ops.check import Verdict
+    from tokfmt.ops.compare.diff import Report as DiffReport
+    from tokfmt.ops.dataset import Dataset
+    from tokfmt.ops.prepare.draft import Draft
+    from tokfmt.ops.source.request import EosChoice, Options, SourceRequest
+    from tokfmt.ops.stats.report import Report as StatsReport
+
+P = ParamSpec("P")
+R = TypeVar("R")
+PathLike = str | os.PathLike[str]
+
+_FLAGS = {
+    "overwrite", "resume", "verify", "dry-run", "deep", "samples", "ignore-order", "ignore-manifest", "recursive",
+}  # fmt: skip
+READING = {"from": "format", "from-opt": "options"}
+CONVERTING = {"from": "from_format", "from-opt": "from_options", "to": "to_format", "to-opt": "to_options"}
+_VALUE = r"[A-Z][A-Z_|]*|\d+|[a-z][\w-]*(?:=(?:[\w.-]+(?:,[a-z][\w-]*=[\w.-]+)*)?)?"
+_WORD = re.compile(rf"(?<![\w-])--([a-z][a-z-]*)(?:[ =]((?:{_VALUE})(?![\w-]))|:)?")
+_COMMAND = re.compile(r"(tokfmt [a-z]+ [^.;)]*)")
+_DROPS = re.compile(r"--drop [a-z][a-z-]*(?: --drop [a-z][a-z-]*)*")
+
+
+def in_python(message: str, renamed: Mapping[str, str]) -> str:
+    """A message with Python's keywords instead of options of the command line.
+
+    Args:
+        message: Such as "already exists. --overwrite replaces it".
+        renamed: Keywords that are not named as their options are.
+    """
+    parts = _COMMAND.split(message)
+    for k, part in enumerate(parts):
+        if k % 2 == 0:  # between commands that are quoted as such
+            said = _DROPS.sub(lambda found: _drop(found[0].split()[1::2]), part)
+            parts[k] = _WORD.sub(lambda found: _keyword(found[0], found[1], found[2], renamed), said)
+    return "".join(parts)
+
+
+def _drop(words: Sequence[str]) -> str:
+    return f'drop="{words[0]}"' if len(words) == 1 else "drop=[" + ", ".join(f'"{word}"' for word in words) + "]"
+
+
+def _keyword(whole: str, option: str, value: str | None, renamed: Mapping[str, str]) -> str:
+    name = renamed.get(option, option.replace("-", "_"))
+    rest = "" if value is None else whole[len(option) + 2 :]
+    if option in _FLAGS:
+        return f"{name}=True{rest}"
+    if option == "no-manifest":
+        return f"manifest=False{rest}"
+    from tokfmt.registry import names
+
+    key, sign, setting = (value or "").partition("=")
+    if sign and name.endswith("options"):
+        return f'{name}={{"{key}": "{setting}"}}' if setting else f'{name}={{"{key}": ...}}'
+    if sign:
+        return f'{name}="{value}"'
+    if whole.endswith(":"):
+        return f"{name}:"
+    if value == "none" or (option in ("from", "to") and value in names()):
+        return f'{name}="{value}"'
+    if value is not None and (value.isdigit() or value.isupper()):
+        return f"{name}={value}"
+    return f"{name}={rest}"  # what follows are words of the sentence
+
+
+def spoken(renamed: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Errors and notes of a function in Python's words."""
+
+    def decorated(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return cast("R", _reworded(function(*args, **kwargs), renamed))
+            except TokfmtError as error:
+                error.args = (in_python(str(error), renamed), *error.args[1:])
+                raise
+            except ModuleNotFoundError as error:
+                raise missing_package(error, f"tokfmt.{function.__name__}") from error
+
+        return call
+
+    return decorated
+
+
+@spoken(READING)
+def open(  # noqa: A001 - the verb that users expect
+    path: PathLike,
+    *,
+    format: str | None = None,  # noqa: A002
+    eos: EosChoice = None,
+    options: Options = (),
+    tokenizer: str | None = None,
+    text_field: str | None = None,
+    drop: Iterable[str] = (),
+    ignore_manifest: bool = False,
+) -> Dataset:
+    """Open a dataset for reading, whatever its format.
+
+    Args:
+        path: A file or a directory.
+        format: Its format's name; detected from the content when left out.
+        eos: The separator's id, "none" for no separator, or None to find out.
+        options: The format's own read options, as {"view": "samples"} or ["view=samples"].
+        tokenizer: Name, directory or tokenizer.json; needed for text, of which only what is read is tokenised. What
+            needs to know where on the axis it lies (`ds.info`, `ds.tokens`, `ds.offsets`) tokenises all of it, into a
+            temporary directory.
+        text_field: Dotted path of the text in JSON records.
+        drop: What may be given up, by name, as for --drop.
+        ignore_manifest: Go on where the manifest beside the dataset contradicts it, as if there were none.
+
+    Returns:
+        A Dataset: `len(ds)`, `ds[i]` (uint array), `ds[a:b]` (Ragged), `ds.batches(size)`, `ds.info`;
+        `ds.info.inferred` and `ds.info.notes` say what was guessed, and what a person should be told.
+
+    Raises:
+        TokfmtError: One of its kinds; see `tokfmt.core.errors`.
+    """
+    from tokfmt.core.records import RecordReader
+    from tokfmt.ops.dataset import Dataset
+    from tokfmt.ops.source.opened import open_sources, tokenizer_of
+
+    request = _requested(path, format, options, text_field, None, eos, drop)
+    handle = tokenizer_of(tokenizer)
+    wanted = replace(request, drop=request.drop | {"fields"}, ignore_manifest=ignore_manifest)
+    (source,) = open_sources(wanted, handle)
+    reader = source.reader
+    if source.format.name == "recipe":
+        from tokfmt.ops.source.recipe import dataset
+
+        return dataset(cast("TokenReader | Draft", reader), source.notes, (source,))
+    if isinstance(reader, RecordReader):
+        if reader.info.kind == "text" and tokenizer is None:
+            raise OptionError(f"{path}: holds text; give tokenizer= to read it as tokens")
+        from tokfmt.ops.source.ingest import TextDataset, Texts, encoder_of
+
+        texts = Texts(reader, encoder_of(reader, handle))
+        if handle is not None:
+            source = source._replace(tokenizers=(handle.describe(),) * len(source.paths))
+        return TextDataset(
+            texts, source.format.name, inferred=reader.info.inferred, notes=source.notes, origin=(source,)
+        )
+    guessed = (*reader.info.inferred, *source.separator.guess)
+    notes = tuple(note for note in source.notes if note not in guessed)
+    return Dataset(reader, source.format.name, inferred=guessed, notes=notes, origin=(source,))
+
+
+@spoken(READING)
+def stats(
+    paths: PathLike | Sequence[PathLike],
+    *,
+    format: str | None = None,  # noqa: A002 - the word users know
+    options: Options = (),
+    tokenizer: str | None = None,
+    text_field: str | None = None,
+    split: str | None = None,
+    eos: EosChoice = None,
+    drop: str | Iterable[str] = (),
+    duplicates: bool = True,
+    sample: int | None = None,
+    seed: int = 0,
+    seq_len: int | None = None,
+    vocab_size: int | None = None,
+    jobs: int | None = None,
+) -> StatsReport:
+    """Statistics of datasets: `report.datasets[i]` of each path, `report.total` of all; see `tokfmt stats`.
+
+    Args:
+        paths: A path or several, each a dataset of its own.
+        format, options: A format's name, and its own read options, as {"view": "samples"}.
+        tokenizer: Name, directory or tokenizer.json: tokenizes text, spells ids, knows the vocabulary.
+        text_field, split, eos: How to read: dotted path of the text, which split, the separator's id.
+        drop: What may be left out in reading: a word or several.
+        duplicates: Look for equal sequences; takes 24 bytes a sequence.
+        sample, seed: Look at so many sequences only, chosen by the seed.
+        seq_len: To compute the cost of packing.
+        vocab_size: To compare ids with; the tokenizer's by default.
+        jobs: Threads; by default one a core.
+
+    Raises:
+        TokfmtError: One of its kinds; see `tokfmt.core.errors`.
+    """
+    from tokfmt.ops.stats import StatsRequest
+    from tokfmt.ops.stats import stats as count
+
+    source = _requested(paths, format, options, text_field, split, eos, drop)
+    return count(
+        StatsRequest(
+            source, tokenizer=tokenizer, vocab_size=vocab_size, seq_len=seq_len, duplicates=duplicates, sample=sample,
+            seed=seed, jobs=jobs,
+        )
+    )  # fmt: skip
+
+
+@spoken(READING)
+def check(
+    paths: PathLike | Sequence[PathLike],
+    *,
+    deep: bool = False,
+    format: str | None = None,  # noqa: A002
+    options: Options = (),
+    tokenizer: str | None = None,
+    against: PathLike | None = None,
+    ignore_order: bool = False,
+    text_field: str | None = None,
+    split: str | None = None,
+    eos: EosChoice = None,
+    drop: str | Iterable[str] = (),
+    jobs: int | None = None,
+) -> list[Verdict]:
+    """Whether datasets are valid: a verdict for each path, with `findings`, `errors` and `exit_code`.
+
+    Args:
+        paths: A path or several; patterns stand for what they match.
+        deep: Decode everything; else headers, indexes, sizes, and some places.
+        format, options: A format's name, and its own read options, as {"view": "samples"}.
+        tokenizer: Name, directory or tokenizer.json: compare ids, end of text and decoding with it.
+        against: A corpus that the dataset must hold the documents of, in order.
+        ignore_order: In whatever order.
+        text_field, split, eos: How to read: dotted path of the text, which split, the separator's id.
+        drop: What may be left out in reading: a word or several.
+        jobs: Threads; by default one a core.
+
+    Raises:
+        TokfmtError: An option, a tokenizer or a corpus cannot be used. What is wrong with a dataset never raises.
+    """
+    from tokfmt.ops.check import CheckRequest
+    from tokfmt.ops.check import check as look
+
+    source = _requested(paths, format, options, text_field, split, eos, drop)
+    request = CheckRequest(
+        source, deep=deep, tokenizer=tokenizer, against=against, ignore_order=ignore_order, jobs=jobs
+    )
+    verdicts = list(look(request))
+    for verdict in verdicts:
+        verdict.findings = [
+            finding._replace(message=in_python(finding.message, READING), remedy=in_python(finding.remedy, READING))
+            for finding in verdict.findings
+        ]
+    return verdicts
+
+
+@spoken(READING)
+def diff(
+    a: PathLike,
+    b: PathLike,
+    *,
+    ignore_order: bool = False,
+    samples: bool = False,
+    tokenizer: str | None = None,
+    format: str | tuple[str | None, str | None] | None = None,  # noqa: A002
+    options: Options = (),
+    text_field: str | None = None,
+    split: str | None = None,
+    eos: EosChoice = None,
+    drop: str | Iterable[str] = (),
+    limit: int = 10,
+    jobs: int | None = None,
+) -> DiffReport:
+    """Whether two datasets, of any formats, hold the same sequences: `report.identical`, `.counts`, `.first`.
+
+    Args:
+        a, b: Their paths.
+        ignore_order: Compare as multisets: which sequences, not where.
+        samples: Compare rows as they are stored, with loss masks and labels.
+        tokenizer: Tokenizes text to compare it with ids; shows ids as text.
+        format: A format's name for both, or a pair of them; by default by content.
+        options: Read options; each side takes those that its format knows.
+        text_field, split, eos: How to read: dotted path of the text, which split, the separator's id.
+        drop: What may be left out in reading: a word or several.
+        limit: Differences listed.
+        jobs: Threads; by default one a core.
+
+    Raises:
+        TokfmtError: One of its kinds; see `tokfmt.core.errors`.
+    """
+    from tokfmt.ops.compare.diff import diff as compare
+
+    format_a, format_b = format if isinstance(format, tuple) else (format, format)
+    return compare(
+        _requested(a, format_a, options, text_field, split, eos, drop),
+        _requested(b, format_b, options, text_field, split, eos, drop),
+        tokenizer=tokenizer, samples=samples, ignore_order=ignore_order, limit=limit, jobs=jobs,
+    )  # fmt: skip
+
+
+def _reworded(result: object, renamed: Mapping[str, str]) -> object:
+    """What a verb returns, with its notes in Python's words."""
+    from tokfmt.ops.convert.request import Conversion
+    from tokfmt.ops.dataset import Dataset
+
+    if isinstance(result, Dataset):
+        result.inferred, result.notes = (
+            tuple(in_python(note, renamed) for note in notes) for notes in (result.inferred, result.notes)
+        )
+    elif isinstance(result, Conversion):
+        return replace(result, notes=[in_python(note, renamed) for note in result.notes])
+    return result
+
+
+def _requested(
+    paths: PathLike | Sequence[PathLike],
+    format: str | None,  # noqa: A002
+    options: Options,
+    text_field: str | None,
+    split: str | None,
+    eos: EosChoice,
+    drop: str | Iterable[str],
+) -> SourceRequest:
+    from tokfmt.core.options import given_options
+    from tokfmt.ops.source.request import SourceRequest, check_drops, several
+
+    return SourceRequest(several(paths), format, eos, given_options(options), text_field, split, check_drops(drop))

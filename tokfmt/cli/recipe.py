@@ -1,0 +1,190 @@
+"""`tokfmt recipe`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tokfmt.cli.console import document, note
+from tokfmt.cli.parameters import PLACE, Command, Count, Eos, Words, common, examples
+
+if TYPE_CHECKING:
+    from tokfmt.ops.prepare.draft import Draft
+    from tokfmt.recipes.explain import Row
+    from tokfmt.recipes.language import RecipeFile
+
+_WRITTEN = (
+    "seq_len", "pack", "labels", "tail", "long", "shuffle", "seed", "tokens", "epochs", "eos", "pad", "bos",
+    "tokenizer",
+)  # fmt: skip
+
+
+@click.command(
+    "recipe", cls=Command, no_args_is_help=True,
+    epilog=examples(
+        "tokfmt recipe fixtures/recipe/mix.toml --explain",
+        "tokfmt recipe a=fixtures/modalities/D_2byte_gpt2.pbin:0.7 b=fixtures/megatron/gpt2_text_document:0.3 "
+        "--seq-len 128 -o mix.toml",
+        "tokfmt recipe 0.7 fixtures/modalities/D_2byte_gpt2.pbin 0.3 fixtures/megatron/gpt2_text_document --seq-len 8",
+    ),
+)  # fmt: skip
+@click.argument("words", nargs=-1, required=True, metavar="NAME=PATH:WEIGHT...|FILE")
+@click.option("-o", "--output", type=PLACE, metavar="FILE.toml", help="Where to write it. Default: standard output.")
+@click.option("--explain", is_flag=True, help="Print what each source gives: tokens, share, epochs, cut, padded.")
+@click.option("--overwrite", is_flag=True, help="Replace a recipe that exists.")
+@click.option("--seq-len", type=Count(1), help="Tokens in a sample. Left out: a recipe of documents.")
+@click.option("--pack", type=Words(["stream", "document", "bestfit", "stored"]), help="How sequences become samples.")
+@click.option("--labels", type=Words(["next", "disjoint", "starts", "same"]), help="What the labels are.")
+@click.option("--tail", type=Words(["pad", "drop"]), help="The last sample of a stream.")
+@click.option("--long", type=Words(["split", "truncate"]), help="Documents beyond a sample, with --pack document.")
+@click.option("--shuffle", type=Words(["none", "samples", "documents"]), help="What comes in random order.")
+@click.option("--seed", type=Count(0), help="What draws the order.")
+@click.option("--tokens", type=Count(1), help="Budget of the whole.")
+@click.option("--epochs", type=Count(1), help="Passes over the sources; with weights at most so many.")
+@click.option("--eos", type=Eos(), help="Separator: an id, or none. Default: what the sources say.")
+@click.option("--pad", type=Count(0), help="Id that fills up samples. Default: the separator.")
+@click.option("--bos", type=Count(0), help="Id before each document, with --labels starts.")
+@click.option("--tokenizer", metavar="NAME|PATH", help="What made the ids: compared with manifests.")
+@common
+def command(
+    words: Sequence[str],
+    output: str | None,
+    *,
+    explain: bool,
+    overwrite: bool,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+    **said: Any,
+) -> None:
+    """Write a recipe: a mix of datasets that every command reads like one. Or --explain what one gives."""
+    from tokfmt.core.errors import OptionError
+    from tokfmt.core.publish import publish_text
+    from tokfmt.recipes.language import written
+
+    keys = {key: said[key] for key in _WRITTEN if said[key] is not None}
+    file, given = _file(words, output, keys)
+    if given and keys:
+        raise OptionError(f"--{next(iter(keys)).replace('_', '-')}: {words[0]} says itself how it is read: edit it")
+    if given and output is not None:
+        raise OptionError("--output: this is a recipe already; copy it")
+    if explain or given:
+        _explain(file, as_json=as_json)
+    if output is not None:
+        publish_text(output, written(file), overwrite=overwrite)
+        if not quiet:
+            click.echo(f"{output}: {len(file.sources)} source{'s' * (len(file.sources) != 1)}", err=True)
+    elif not given and not explain:
+        click.echo(written(file), nl=False)
+
+
+def _file(words: Sequence[str], output: str | None, keys: dict[str, Any]) -> tuple[RecipeFile, bool]:
+    """The recipe that words mean, and whether it is a file that was there."""
+    from tokfmt.core.files import File
+    from tokfmt.recipes.language import is_recipe, parse_recipe, read_recipe
+    from tokfmt.recipes.words import entries_of, read_blend
+
+    where = Path(output or "recipe")
+    if len(words) == 1 and Path(words[0]).suffix in (".toml", ".txt", ".blend", "") and Path(words[0]).is_file():
+        path = Path(words[0])
+        file = File(path)
+        try:
+            head = file.read(0, min(file.size, 1 << 16))
+        finally:
+            file.close()
+        if path.suffix == ".toml" or is_recipe(head):
+            return read_recipe(path), True
+        words = read_blend(path)
+    return parse_recipe({**keys, "source": entries_of(words, where.parent)}, where), False
+
+
+def _explain(file: RecipeFile, *, as_json: bool) -> None:
+    from tokfmt.core.format import Hints
+    from tokfmt.ops.prepare.draft import Draft
+    from tokfmt.ops.source.recipe import open_recipe
+    from tokfmt.recipes.explain import explain
+    from tokfmt.recipes.samples import Samples
+
+    reader = open_recipe(file, Hints(collect=True))
+    if isinstance(reader, Draft):
+        _explain_draft(reader, as_json=as_json)
+        return
+    rows = explain(reader)
+    if as_json:
+        facts: dict[str, Any] = {"recipe": str(file.where), "seq_len": file.seq_len}
+        facts["fingerprint"] = getattr(reader, "fingerprint", None)
+        document("recipe", {**facts, "rows": [asdict(row) for row in rows]})
+        return
+    click.echo(_head(reader.info.sequences, file))
+    for line in lines_of(rows):
+        click.echo(line)
+    for line in _left_out(rows):
+        click.echo(line)
+    if isinstance(reader, Samples):
+        click.echo(f"fingerprint {reader.fingerprint}")
+    for text in (*reader.info.inferred, *reader.info.notes):
+        note(text)
+
+
+def _explain_draft(draft: Draft, *, as_json: bool) -> None:
+    """What is known of a recipe with text before it is stored: its sources, and what filters say of some texts."""
+    from tokfmt.core.errors import printable
+    from tokfmt.core.text_format import columns
+
+    looks, name = draft.looks(), str(draft.file.where)
+    if as_json:
+        document("recipe", {"recipe": name, "texts": [asdict(look) for look in looks]})
+        return
+    rows = [("source", "bytes", "quota", "looked at", "of them")]
+    for look in looks:
+        quota = "" if look.quota is None else f"{look.quota:,}"
+        left = look.texts - sum(look.rejected.values())
+        rows.append((printable(look.source), f"{look.size:,}", quota, f"{look.texts:,}", ""))
+        for what, count in {"kept": left, **look.rejected}.items():
+            rows.append((f"  {what}", "", "", f"{count:,}", f"{count / max(1, look.texts):.0%}"))
+    for line in columns(rows):
+        click.echo(line)
+    click.echo(f"Samples exist once it is stored: tokfmt convert {printable(name)} DST")
+
+
+def _head(count: int, file: RecipeFile) -> str:
+    if file.seq_len is None:
+        return f"{count:,} documents, shuffle {file.shuffle}"
+    order = f"shuffle {file.shuffle}" + (f", seed {file.seed}" if file.shuffle != "none" else "")
+    kind = f"pack {file.pack or 'stream'}, labels {file.convention}, {order}"
+    return f"{count:,} samples of {file.seq_len:,}: {count * file.seq_len:,} tokens; {kind}"
+
+
+def lines_of(rows: Sequence[Row]) -> list[str]:
+    """The tree of a recipe as a table."""
+    from tokfmt.core.errors import printable
+    from tokfmt.core.text_format import columns
+
+    lines: list[tuple[str, ...]] = [("source", "sequences", "tokens", "share", "epochs", "samples", "cut", "padded")]
+    for row in rows:
+        name = "  " * (row.depth - 1) + printable(row.name) if row.depth else "all"
+        counts = ("" if n is None else f"{n:,}" for n in (row.samples, row.cut, row.padded))
+        lines.append((name, f"{row.sequences:,}", f"{row.tokens:,}", f"{row.share:.1%}", f"{row.epochs:.2f}", *counts))
+    return columns(lines)
+
+
+def _left_out(rows: Sequence[Row]) -> list[str]:
+    from tokfmt.core.errors import printable
+    from tokfmt.core.text_format import counted
+
+    whys = {
+        "tail": "tokens of a pass, at its end, are in no sample",
+        "truncated": "tokens of a pass, beyond seq_len, are in no sample",
+        "targetless": "sequences of one token have no target and are in no sample",
+    }
+    found = []
+    for row in rows[:1] if rows[0].samples is not None else rows:
+        of = f"{printable(row.name)}: " if row.name else ""
+        found += [f"{of}{count:,} {whys[word]}" for word, count in row.left_out.items()]
+        if row.empty:
+            found.append(f"{of}without a part, as they are empty: {counted(row.empty, 'sequence')}")
+    return found

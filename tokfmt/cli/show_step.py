@@ -1,0 +1,134 @@
+"""`tokfmt show --step` and `--sample`: what a step of a recipe is made of."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from tokfmt.cli.console import note
+from tokfmt.core.errors import printable
+from tokfmt.core.text_format import counted, shortened, visible
+
+if TYPE_CHECKING:
+    from tokfmt.ops.look.step import Drawn, Part, Step
+
+_COLOURS = ("cyan", "green", "yellow", "magenta", "blue")
+"""Of sources, in the order in which they are met."""
+
+_LINES, _SAMPLES = 2, 8  # of a part's text, and samples, on a terminal without --full
+
+
+class Printing(NamedTuple):
+    """How to print: bare ids or text, whole or cut to the terminal, with or without headings, as JSON."""
+
+    only_ids: bool
+    only_text: bool
+    full: bool
+    quiet: bool
+    as_json: bool
+
+
+def show_step(path: str, selection: str | None, asked: dict[str, Any], given: dict[str, Any], how: Printing) -> None:
+    """Print the samples of a step, or one sample, and what they are made of."""
+    from tokfmt.ops.look.step import show_step as find
+
+    for word, wrong in (("SEL", selection is not None), ("--raw", given["raw"]), ("--samples", given["rows"])):
+        if wrong:
+            raise click.UsageError(f"{word} does not go with --step, --sample and what they need")
+    if how.only_text and not given["tokenizer"]:
+        raise click.UsageError("--text needs --tokenizer")
+    names = ("from_format", "from_options", "tokenizer", "eos", "drop")
+    asked = {name: value for name, value in asked.items() if value is not None}
+    found = find(path, **asked, **{name: given[name] for name in names})
+    if how.as_json:
+        _as_json(found)
+        return
+    terminal = sys.stdout.isatty() and not how.full
+    limit = given["limit"] if given["limit"] is not None else _SAMPLES if terminal else 0
+    _print(found, how, limit or found.last - found.first, terminal=terminal)
+
+
+def _print(found: Step, how: Printing, limit: int, *, terminal: bool) -> None:
+    """The heading and the notes on stderr, samples and their parts on stdout."""
+    if not how.quiet:
+        click.echo(_heading(found), err=True)
+        for text in found.notes:
+            note(text)
+    room = _LINES * shutil.get_terminal_size().columns if terminal else 0
+    colours: dict[str, str] = {}
+    for number, drawn in enumerate(islice(found.shown, limit)):
+        if how.only_ids or how.only_text:
+            for part in drawn.parts:
+                click.echo(" ".join(map(str, part.ids.tolist())) if how.only_ids else part.text)
+            continue
+        click.echo(("\n" if number else "") + _title(drawn))
+        for part in drawn.parts:
+            colour = colours.setdefault(part.source, _COLOURS[len(colours) % len(_COLOURS)])
+            click.echo(_line(part, colour))
+            words = part.text if part.text is not None else " ".join(map(str, part.ids.tolist()))
+            click.echo(_indented(words, room))
+        if drawn.padding:
+            click.echo(click.style(f"  {drawn.padding:,} of padding", dim=True))
+    left = found.last - found.first - limit
+    if left > 0 and not how.quiet:
+        note(f"{left:,} more samples in this step; --limit 0 shows all")
+
+
+def _as_json(found: Step) -> None:
+    """The same as one JSON document, written as it is read."""
+    import dataclasses
+
+    facts = {f.name: getattr(found, f.name) for f in dataclasses.fields(found) if f.name != "shown"}
+    head = json.dumps({"schema": "tokfmt.show-step/1", **facts}, indent=2)
+    click.echo(head[:-2] + ',\n  "shown": [', nl=False)
+    for number, drawn in enumerate(found.shown):
+        sample: dict[str, Any] = {
+            "sample": drawn.sample, "drawn_from": drawn.drawn_from or None, "epoch": drawn.epoch,
+            "padding": drawn.padding,
+            "parts": [
+                {f.name: getattr(part, f.name) for f in dataclasses.fields(part)} | {"ids": part.ids.tolist()}
+                for part in drawn.parts
+            ],
+        }  # fmt: skip
+        click.echo(("," if number else "") + "\n    " + json.dumps(sample), nl=False)
+    click.echo("\n  ]\n}")
+
+
+def _heading(found: Step) -> str:
+    what = f"{printable(found.path)}: recipe: {counted(found.samples, 'sample')} of {counted(found.seq_len, 'token')}"
+    if found.step is None:
+        return what
+    of_rank = f", rank {found.rank} of {found.world}" if found.world > 1 else ""
+    one = found.last - found.first == 1
+    samples = f"sample {found.first:,}" if one else f"samples {found.first:,} to {found.last - 1:,}"
+    return f"{what}; step {found.step:,} of batches of {found.batch_size:,}{of_rank}: {samples}"
+
+
+def _title(drawn: Drawn) -> str:
+    told = []
+    if drawn.drawn_from:
+        told.append(f"drawn from {drawn.drawn_from}")
+    if drawn.epoch:
+        told.append(f"pass {drawn.epoch + 1:,}")
+    return click.style(f"#{drawn.sample}", bold=True) + click.style(f"  {', '.join(told)}" if told else "", dim=True)
+
+
+def _line(part: Part, colour: str) -> str:
+    whole = part.start == 0 and part.stop >= part.length
+    there = "" if whole else f", {part.start:,} to {min(part.stop, part.length):,}"
+    end = " and its end" if part.stop > part.length else ""
+    name = click.style(printable(part.source), fg=colour, bold=True)
+    stored = f", sequence {part.stored:,} there" if part.stored != part.sequence else ""
+    where = click.style(f"  {printable(part.path)}{stored}", dim=True)
+    return f"  {name} sequence {part.sequence:,}: {counted(part.length, 'token')}{there}{end}{where}"
+
+
+def _indented(text: str, room: int) -> str:
+    """Text of a part below its line, control characters escaped; cut on a terminal."""
+    lines = visible(shortened(text, room) if room else text).rstrip("\n").split("\n")
+    return "\n".join(f"    {line}" for line in lines)

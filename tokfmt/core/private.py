@@ -1,0 +1,217 @@
+"""Directories that nobody else gets into, the locks in them, and scratch below $TMPDIR.
+
+What lies beside a destination or below $TMPDIR may have been put there by anybody who may write there. A hidden
+directory is made with mode 0700, and one that is there already is used only if it is a directory (no link to one) of
+the caller's own that nobody else may write to: then all that is in it is the caller's own as well.
+
+Commands that have no destination to build beside have scratch:
+
+    tokfmt-scratch-XXXXXXXX/     of one process, 0700
+        lock                     held with flock while it lives
+
+What processes of the same user left behind that could not clean up (SIGKILL) goes when the next one makes its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pwd
+import shutil
+import stat
+import tempfile
+import time
+import weakref
+from pathlib import Path
+from types import TracebackType
+
+from tokfmt.core.errors import ConversionError, printable
+from tokfmt.core.files import write_error
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_PAUSE = 0.05  # seconds between two tries to lock
+_PREFIX = "tokfmt-scratch-"
+
+
+def make_private(path: Path, *, taken_over: bool = False) -> None:
+    """Make a directory for the caller alone.
+
+    Args:
+        path: Its name; never followed if it is a link.
+        taken_over: One of an earlier run may be there, and is used.
+
+    Raises:
+        ConversionError: What is there is somebody else's, or others may write to it.
+        FileExistsError: Something is there, and is not to be taken over.
+    """
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not taken_over:
+            raise
+    else:
+        owner = os.lstat(path).st_uid  # on some network file systems what root makes is nobody's
+        if owner in (0, os.geteuid()) or not os.geteuid():
+            return
+    check_private(path)
+
+
+def check_private(path: Path) -> None:
+    """Refuse a hidden directory that somebody else could have made or changed; close it to readers, if it was open.
+
+    Raises:
+        ConversionError: It is no directory, not the caller's own, or others may write to it; names its owner.
+        FileNotFoundError: It is not there.
+    """
+    why = distrusted(path)
+    if why:
+        raise ConversionError(
+            f"{printable(path)}: {why}, so what it holds is not trusted. Have it removed, or choose another destination"
+        )
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if stat.S_IMODE(os.fstat(fd).st_mode) & 0o077:  # of an earlier version
+            os.fchmod(fd, 0o700)
+    finally:
+        os.close(fd)
+
+
+def distrusted(path: str | os.PathLike[str]) -> str:
+    """Why a directory cannot be taken for the caller's own; "" when it can.
+
+    Raises:
+        FileNotFoundError: It is not there.
+    """
+    status = os.lstat(path)
+    if stat.S_ISLNK(status.st_mode):
+        return f"is a link that {_name_of(status.st_uid)} has made, not a directory"
+    if not stat.S_ISDIR(status.st_mode):
+        return f"is no directory, and belongs to {_name_of(status.st_uid)}"
+    if status.st_uid != os.geteuid():
+        return f"belongs to {_name_of(status.st_uid)}"
+    return f"belongs to {_name_of(status.st_uid)}, and others may write to it" if status.st_mode & _OTHERS_WRITE else ""
+
+
+def _name_of(owner: int) -> str:
+    try:
+        return printable(pwd.getpwuid(owner).pw_name)
+    except KeyError:
+        return f"user {owner}"
+
+
+def take_lock(path: Path, *, shared: bool = False, patience: float = 0) -> int:
+    """Lock a file, made if need be, and write into it who holds it.
+
+    Args:
+        path: The file.
+        shared: Several may hold it at a time.
+        patience: Seconds to wait for whoever holds it.
+
+    Returns:
+        A descriptor that holds the lock; -1 when it is taken, or its directory is going.
+    """
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except FileNotFoundError:
+        return -1
+    try:
+        if _locked(fd, shared=shared, patience=patience) and os.path.samestat(os.fstat(fd), os.stat(path)):
+            _sign(fd)
+            return fd
+    except FileNotFoundError:
+        pass
+    except BaseException:
+        os.close(fd)
+        raise
+    os.close(fd)
+    return -1
+
+
+def _locked(fd: int, *, shared: bool, patience: float) -> bool:
+    end = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(_PAUSE)
+        else:
+            return True
+
+
+def _sign(fd: int) -> None:
+    name = f"process {os.getpid()} on {os.uname().nodename}\n".encode()
+    with contextlib.suppress(OSError):  # a full disk: the lock holds all the same
+        os.ftruncate(fd, 0)
+        os.write(fd, name)
+
+
+def holder(path: Path) -> str:
+    """Who holds a lock, or held it last: "process 4711 on node7"."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return "another process"
+    try:
+        return printable(os.read(fd, 200).decode("utf-8", "replace").strip()) or "another process"
+    finally:
+        os.close(fd)
+
+
+class Scratch:
+    """A private directory that goes when it is closed, or with this object, or with the next one if the process is
+    killed; a context manager.
+
+    Attributes:
+        path: The directory.
+    """
+
+    def __init__(self) -> None:
+        """Make it.
+
+        Raises:
+            OutageError: There is no room.
+        """
+        parent = Path(tempfile.gettempdir())
+        try:
+            _remove_dead(parent)
+            lock = -1
+            while lock < 0:  # else somebody took it for a dead one
+                self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+                lock = take_lock(self.path / "lock")
+        except OSError as error:
+            raise write_error(parent, error) from error
+        self._finalizer = weakref.finalize(self, _remove, self.path, lock, os.getpid())
+
+    def close(self) -> None:
+        """Remove it."""
+        self._finalizer()
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _remove(path: Path, lock: int, owner: int) -> None:
+    if os.getpid() == owner:  # not what a forked child inherits
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(lock)
+
+
+def _remove_dead(parent: Path) -> None:
+    with os.scandir(parent) as entries:
+        found = list(entries)
+    for entry in found:
+        if not entry.name.startswith(_PREFIX):
+            continue
+        with contextlib.suppress(OSError):
+            lock = -1 if distrusted(entry.path) else take_lock(Path(entry.path, "lock"))
+            if lock >= 0:
+                shutil.rmtree(entry.path, ignore_errors=True)
+                os.close(lock)

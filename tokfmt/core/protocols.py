@@ -1,0 +1,485 @@
+"""What formats, readers and writers may offer beyond their contract, all of it here and asked for with `isinstance`.
+
+A plug-in that offers none is converted, counted, shown and browsed all the same.
+
+    Of a format
+        Audited           finds what only shows when everything is decoded        check --deep
+        Explained         explains the codes of its findings                      check --explain
+        Repairable        is right again when it is converted to itself           check --fix
+        Patchable         is right again when a few bytes of a copy are changed   check --fix
+        Annotated         names the parts of its files: header fields, chunks     show --raw, browse
+        Glimpsed          shows tokens before its index has been read             browse
+        Rowed             stores the samples of a recipe as they are              convert
+    Of a reader
+        Located           knows in which byte of which file a token lies          browse, diff, show
+        Verbatim          knows where tokens lie as they are, to be copied        convert
+        Filled            leaves padding out, or puts separators in               stats
+        Sampled           has rows with loss mask and labels                      show, browse
+        Masked            has a loss mask beside its tokens                       convert
+        Segmented         says where documents begin in its rows                  show, browse
+    Of a view over readers
+        Underlying        knows where its positions lie beneath
+        Restorable        took separators away, and knows the axis that has them
+    Of a reader of records
+        LocatedRecords    knows where the line of each begins
+        Reaching          finds the first records without counting all
+        Collecting        sets records with trouble aside
+    Of a writer
+        Gatherer          puts its parts together while others are being written
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import Structural, TokenReader
+from tokfmt.core.errors import TokfmtError
+from tokfmt.core.files import File
+from tokfmt.core.format import Finding, Hints, Receipt, Target, TokenWriter
+from tokfmt.core.records import Spot
+
+I = TypeVar("I")  # noqa: E741 - an item
+R = TypeVar("R")
+
+
+class Spread(Protocol):
+    """A map over items, in order, several at a time; only a few results are held."""
+
+    def __call__(self, function: Callable[[I], R], items: Iterable[I]) -> Iterator[R]: ...
+
+
+def in_turn(function: Callable[[I], R], items: Iterable[I]) -> Iterator[R]:
+    """The spread that does one item after the other."""
+    return map(function, items)
+
+
+def _ignore(amount: int) -> None:
+    """Nobody is watching."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """How to check a dataset.
+
+    Attributes:
+        deep: Decode everything; else headers, indexes, sizes, and content in a few places.
+        eos_id: The separator, when the user, a tokenizer or a manifest told it.
+        spread: Runs the look at each window of a dataset.
+        advance: Told how many more tokens (bytes of text) were looked at.
+    """
+
+    deep: bool = False
+    eos_id: int | None = None
+    spread: Spread = in_turn
+    advance: Callable[[int], None] = _ignore
+
+
+@runtime_checkable
+class Audited(Protocol):
+    """A format that can look at every token."""
+
+    def audit(self, path: Path, options: Any, how: Audit) -> Iterator[Finding]:
+        """What `check` finds, and, if `how.deep`, all that only shows in the tokens. Bounded memory.
+
+        Never raises for damaged content.
+        """
+
+
+def checked(format_: Audited, path: Path, options: Any) -> Iterator[Finding]:
+    """What a format that audits takes as its `check`: all that shows without decoding everything."""
+    return format_.audit(path, options, Audit())
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What a code means.
+
+    Attributes:
+        title: In a few words.
+        text: A paragraph: what it is, how such files come to be, what to do.
+        unsafe: Reading on could execute code, leave the dataset, or exhaust memory.
+    """
+
+    title: str
+    text: str
+    unsafe: bool = False
+
+
+@runtime_checkable
+class Explained(Protocol):
+    """A format that explains its codes."""
+
+    def codes(self) -> Mapping[str, Code]:
+        """Every code that its findings have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """How a finding is put right when its dataset is written again.
+
+    Attributes:
+        how: What was done, in a sentence without a full stop ("the index is made from the lengths of the documents").
+        options: Read options without which the damaged dataset cannot be read.
+    """
+
+    how: str
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Repairable(Protocol):
+    """A format whose reader makes good what is wrong, so that writing a dataset again repairs it."""
+
+    def repairs(self) -> Mapping[str, Repair]:
+        """The codes whose findings go away when a dataset is read with the repair's options and written again."""
+
+    def repaired_with(self, path: Path, options: Any) -> Mapping[str, object]:
+        """Write options with which the sequences stay as they are stored."""
+
+
+@runtime_checkable
+class Patchable(Protocol):
+    """A format that repairs by changing a few bytes of a copy, where writing again could change more than that."""
+
+    def patches(self) -> Mapping[str, Repair]:
+        """The codes that `patch` puts right."""
+
+    def patch(self, copy: Path, options: Any) -> None:
+        """Put right what is wrong with a copy of a dataset, in place.
+
+        Raises:
+            TokfmtError: It is not certain what would be right.
+        """
+
+
+class Pointer(NamedTuple):
+    """A token that a field points to.
+
+    Attributes:
+        path: The file.
+        offset: A byte of a token; of compressed data, of the chunk that holds it.
+        beyond: How many tokens after that one (the first of the chunk) it is.
+    """
+
+    path: Path
+    offset: int
+    beyond: int = 0
+
+
+class Field(NamedTuple):
+    """One annotated piece of a file.
+
+    Attributes:
+        name: As the format's specification calls it ("data length", "entry 5", "chunk 3").
+        offset: Of its first byte, None when it is not at one place (an attribute read through a library).
+        length: In bytes, 0 when it is not at one place.
+        value: What it says, as text for people; control characters escaped.
+        meaning: What that means, in a few words; "" when the name says it.
+        wrong: It breaks the format's rules (see `Format.check` for the finding).
+        path: The file that `offset` counts in, when it is not the section's.
+        target: The token it is about, if not the one at `offset`: where the sequence of an index entry begins.
+    """
+
+    name: str
+    offset: int | None
+    length: int
+    value: str
+    meaning: str = ""
+    wrong: bool = False
+    path: Path | None = None
+    target: Pointer | None = None
+
+
+class Section(Protocol):
+    """A part of a dataset with any number of fields, read as they are asked for.
+
+    Attributes:
+        title: "header", "index", "chunks of encoded_tokens", ...
+        path: The file that `Field.offset` counts in.
+        count: Number of fields; may be 10^8. The first time it is asked for, a long index is read to its end once.
+    """
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def path(self) -> Path: ...
+    @property
+    def count(self) -> int: ...
+
+    def fields(self, first: int, last: int) -> Sequence[Field]:
+        """Fields `first <= i < last`, fewer where the section ends before.
+
+        Reads as far as `last`, and O(last - first) where it was read before. What is damaged is a field with `wrong`.
+        """
+
+
+@runtime_checkable
+class Annotated(Protocol):
+    """A format that names the parts of its files."""
+
+    def sections(self, path: Path, options: Any) -> Sequence[Section]:
+        """The parts, in the order of the file. Opens at once: what is long is decoded when its fields are read.
+
+        Never raises for damaged content: a part that cannot be read has one field that says so, with `wrong`.
+        """
+
+
+@runtime_checkable
+class Glimpsed(Protocol):
+    """A format whose index takes long to read, and whose tokens can be seen without it."""
+
+    def glimpse(self, paths: Sequence[Path], options: Any, hints: Hints) -> TokenReader | None:
+        """All tokens as one stream, after a look at the header alone; None when that does not tell where they are.
+
+        Never raises for damaged content: `Format.open` will say what is wrong.
+        """
+
+
+@runtime_checkable
+class Rowed(Protocol):
+    """A format of samples that can store rows as they are; its write options have `seq_len`."""
+
+    def row_writer(self, path: Path, options: Any, target: Target, shifted: bool) -> TokenWriter:
+        """A writer of rows of `options.seq_len`; its sources are `Sampled`, and regions are whole rows.
+
+        One that stores masks says so in an attribute `keeps_masks`.
+
+        Args:
+            path, options, target: As for `Format.writer`.
+            shifted: Labels are the next tokens; else they are the row itself, as models of Hugging Face take them.
+
+        Raises:
+            OptionError: The format stores labels that are moved by one, and these are not.
+        """
+
+
+class Place(NamedTuple):
+    """Where a token lies.
+
+    Attributes:
+        path: The file.
+        offset: Of its first byte; for compressed data, of the first byte of the chunk that holds it.
+        width: Bytes of the token in the file, or None when it lies inside a compressed chunk.
+        detail: Where in the format's own terms, in words: which chunk, row and column.
+    """
+
+    path: Path
+    offset: int
+    width: int | None
+    detail: str = ""
+
+
+@runtime_checkable
+class Located(Protocol):
+    """A stored reader that knows the places of its tokens."""
+
+    def place(self, position: int) -> Place:
+        """Where the token at a position of this axis lies. 0 <= position < info.tokens.
+
+        Raises:
+            IndexError: The position leaves the axis.
+        """
+
+    def position(self, path: Path, offset: int) -> int | None:
+        """The position whose token holds a byte of a file (or the first of a chunk); None outside of the tokens."""
+
+
+@runtime_checkable
+class LocatedRecords(Protocol):
+    """A `RecordReader` that knows where its records lie."""
+
+    def record_place(self, index: int) -> Place:
+        """Where the line of a record begins; `width` is its length without line end. Counts records if nobody did.
+
+        Raises:
+            IndexError: There is no such record.
+        """
+
+    def record_at(self, path: Path, offset: int) -> int | None:
+        """The record whose line holds a byte of a file; None where there is none."""
+
+
+@runtime_checkable
+class Underlying(Protocol):
+    """A view over other readers. What it answers is exact, in O(log n)."""
+
+    def beneath(self, position: int) -> tuple[TokenReader, int] | None:
+        """The reader beneath, and its position of the token that is at `position` here.
+
+        None for a separator that the view put in, which is nowhere beneath.
+
+        Raises:
+            IndexError: The position leaves the axis.
+        """
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        """The position here of a token of a reader beneath.
+
+        A separator that was taken away has the position of what follows it. None where the token is not on this axis,
+        or where nothing follows a separator.
+        """
+
+    def readers(self) -> Sequence[TokenReader]:
+        """The readers directly beneath."""
+
+
+def place_of(reader: TokenReader, position: int) -> Place | None:
+    """Where the token at a position of any axis lies, through all views; None when nobody knows."""
+    while isinstance(reader, Underlying):
+        found = reader.beneath(position)
+        if found is None:
+            return None
+        reader, position = found
+    return reader.place(position) if isinstance(reader, Located) else None
+
+
+def position_of(reader: TokenReader, path: Path, offset: int) -> int | None:
+    """The position on any axis of the token that holds a byte of a file; None where there is none."""
+    if isinstance(reader, Underlying):
+        for below in reader.readers():
+            found = position_of(below, path, offset)
+            if found is not None:
+                return reader.above(below, found)
+        return None
+    return reader.position(path, offset) if isinstance(reader, Located) else None
+
+
+class Piece(NamedTuple):
+    """Consecutive tokens as they lie in a file.
+
+    Attributes:
+        file: Where.
+        offset: Byte at which they begin.
+        length: Bytes that they take.
+        dtype: Width and byte order of each; unsigned.
+    """
+
+    file: File
+    offset: int
+    length: int
+    dtype: np.dtype[Any]
+
+
+@runtime_checkable
+class Verbatim(Protocol, metaclass=Structural):
+    """A reader whose tokens lie in files, one after the other, uncompressed."""
+
+    def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
+        """Where the tokens at positions `start <= p < stop` lie, in order; None when some lie nowhere as they are.
+
+        Reads no token. A view that looks at tokens as they pass (`views.separated.WithoutTrailing`) does not offer
+        this; the one that stands for it once everything was read (`Restorable`) does.
+
+        Raises:
+            IndexError: The interval leaves the axis.
+        """
+
+
+def pieces_of(reader: object, start: int, stop: int) -> Sequence[Piece] | None:
+    """Where a reader's tokens lie, if it knows."""
+    return reader.pieces(start, stop) if isinstance(reader, Verbatim) else None
+
+
+@runtime_checkable
+class Restorable(Protocol, metaclass=Structural):
+    """A view that took separators away, and knows the axis that has them still."""
+
+    def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:
+        """A reader of this axis with `eos_id` after each sequence, or None if none is at hand.
+
+        Args:
+            eos_id: The separator.
+            read: The whole axis has been read before: what is looked at as it is read need not be again, so that
+                tokens may be copied unread (`Verbatim`).
+        """
+
+
+def restored(view: object, eos_id: int, *, read: bool = False) -> TokenReader | None:
+    """The axis of a view with its separators, if it knows it."""
+    return view.restored(eos_id, read=read) if isinstance(view, Restorable) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """What was left out of an axis, and what was put in.
+
+    Attributes:
+        padding: Positions of the file that hold padding and are not on the axis; None if nobody counted.
+        positions: Of how many.
+        separators: Separators on the axis that were put there by the reader.
+    """
+
+    padding: int | None
+    positions: int
+    separators: int = 0
+
+
+@runtime_checkable
+class Filled(Protocol):
+    """A reader that leaves padding out, or puts separators in. Optional; asked for with `isinstance`."""
+
+    def filling(self) -> Filling:
+        """See `Filling`."""
+
+
+@runtime_checkable
+class Sampled(Protocol):
+    """A reader with layout SAMPLES whose rows are stored with loss mask and labels."""
+
+    def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
+        """uint8[stop - start]: 1 where the token's label counts in the loss, whatever polarity the file has."""
+
+    def labels(self, start: int, stop: int) -> NDArray[np.int64]:
+        """The label of each token, as stored: int64[stop - start]; -100 is what collators put where none counts."""
+
+
+@runtime_checkable
+class Masked(Protocol):
+    """A reader of any layout whose tokens may have a loss mask, aligned with the token itself."""
+
+    def masks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        """uint8[stop - start]: 1 where the token counts as a target; None where the dataset has no mask."""
+
+
+@runtime_checkable
+class Segmented(Protocol):
+    """A reader with layout SAMPLES whose rows say where documents begin, other than by a separator."""
+
+    def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """bool[stop - start]: where a document begins."""
+
+
+@runtime_checkable
+class Reaching(Protocol):
+    """A `RecordReader` that need not count all records to find the first of them."""
+
+    def reach(self, last: int) -> int:
+        """How many records there are, counted no farther than to record `last`."""
+
+
+@runtime_checkable
+class Collecting(Protocol):
+    """A `RecordReader` that sets records with trouble aside (`Hints.collect`) and words them later."""
+
+    def trouble(self, spot: Spot) -> TokfmtError:
+        """The error of a line that a batch set aside as invalid, in words that name it by number and byte."""
+
+    def line(self, spot: Spot) -> tuple[Path, int]:
+        """A file and the number, from 1, of a line in it."""
+
+
+@runtime_checkable
+class Gatherer(Protocol):
+    """A `TokenWriter` that can put its parts together while other regions are being written."""
+
+    def gather(self, source: TokenReader, receipt: Receipt) -> None:
+        """Take up what was written of the next region: in order of region, in the process that calls `commit`.
+
+        It may never be called, or not for all regions: `commit` takes up those that are left.
+        """

@@ -1,0 +1,168 @@
+"""Signs at dead ends: what a file that no format reads is, by its magic, and what to do with it.
+
+One table. When tokfmt learns to read one of these, its row goes. Formats claim in `sniff` only what they read.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tokfmt.core.format import Probe
+from tokfmt.core.raw_ids import kind_of, places
+
+_GPT2_EOS = 50256
+_LINES = 'write one JSON line a document, {"text": "..."} or {"input_ids": [...]}, and convert that'
+_NEXT = f"To go on, {_LINES}"
+_STREAM = "--from stage1 --eos ID reads that, split at the id that ends documents"
+_BARE = "--from nanogpt --eos ID reads it, split at the id that ends documents"
+_PANDAS = "pandas.{}(PATH).to_json('x.jsonl', orient='records', lines=True) writes JSON lines, which tokfmt reads"
+
+
+class Sign(NamedTuple):
+    """A kind of file that no format reads.
+
+    Attributes:
+        name: In words that follow "is".
+        step: What to do, a sentence without its full stop.
+        certain: Its magic counts for more than a name that a format claims.
+    """
+
+    name: str
+    step: str
+    certain: bool = True
+
+
+def foreign(probe: Probe) -> Sign | None:
+    """What a path is that no format reads, as far as can be told."""
+    for sign, matches in _DIRECTORIES if probe.is_directory else _FILES:
+        if matches(probe):
+            return sign
+    return None if probe.is_directory else _compressed(probe) or _text(probe) or _raw(probe)
+
+
+def _magic(*magics: bytes, at: int = 0) -> Callable[[Probe], bool]:
+    return lambda probe: probe.head[at:].startswith(magics)
+
+
+def _zip_with(*names: bytes) -> Callable[[Probe], bool]:
+    return lambda probe: (
+        probe.head.startswith(b"PK\3\4") and any(name in text for name in names for text in (probe.head, probe.tail))
+    )
+
+
+def _safetensors(probe: Probe) -> bool:
+    length = int.from_bytes(probe.head[:8], "little")
+    return probe.head[8:9] == b"{" and 2 <= length <= probe.size - 8 and probe.read(8 + length - 1, 1) in (b"}", b" ")
+
+
+def _numpy(probe: Probe) -> bool:
+    return probe.head.startswith(b"\x93NUMPY") and b"{" in (probe.head[10:11], probe.head[12:13])
+
+
+def _pickle(probe: Probe) -> bool:
+    return probe.head[:1] == b"\x80" and probe.head[1:2] in (b"\2", b"\3", b"\4", b"\5") and probe.tail[-1:] == b"."
+
+
+_FILES: list[tuple[Sign, Callable[[Probe], bool]]] = [
+    (Sign("an encrypted Parquet file", "Write it without encryption"), _magic(b"PARE")),
+    (Sign("an index of Megatron-LM, which belongs to a .bin", "Name it as the .bin, with .idx at the end"),
+     _magic(b"MMIDIDX\0", b"TNTIDX\0")),
+    (Sign("a numpy array (.npy)", "numpy.load(PATH).astype('<i4').tofile('x.bin') writes its ids; " + _STREAM), _numpy),
+    (Sign("a numpy archive (.npz)", "Save the array of ids with .astype('<i4').tofile('x.bin'); " + _STREAM),
+     _zip_with(b".npy")),
+    (Sign("a PyTorch file (.pt)", "torch.load(PATH, weights_only=True), then " + _LINES), _zip_with(b"data.pkl")),
+    (Sign("a zip archive", "Unzip it, and name what is in it"), _magic(b"PK\3\4", b"PK\5\6")),
+    (Sign("the index of a text file", "Name the .jsonl that it belongs to"),
+     lambda probe: probe.path.suffix == ".idx" and _pickle(probe)),
+    (Sign("a pickle, perhaps of PyTorch, which tokfmt never loads", _NEXT, certain=False), _pickle),
+    (Sign("safetensors", "Take the tensor of ids out, and " + _LINES), _safetensors),
+    (Sign("a tar archive", "Unpack it, and name what is in it"), _magic(b"ustar", at=257)),
+    (Sign("bzip2 data", "Decompress it with bunzip2"), _magic(b"BZh")),
+    (Sign("xz data", "Decompress it with unxz"), _magic(b"\xfd7zXZ\0")),
+    (Sign("an SQLite database", _NEXT), _magic(b"SQLite format 3\0")),
+]  # fmt: skip
+
+
+def _holds(*patterns: str) -> Callable[[Probe], bool]:
+    return lambda probe: any(re.fullmatch(pattern, name) for pattern in patterns for name in probe.entries)
+
+
+_DIRECTORIES: list[tuple[Sign, Callable[[Probe], bool]]] = [
+    (Sign("a cache of Hugging Face (dataset_info.json without state.json)", "Name the Arrow or Parquet files in it"),
+     _holds(r"dataset_info\.json")),
+    (Sign("a directory of tar archives (WebDataset)", _NEXT), _holds(r".*\.tar(\.gz)?")),
+    (Sign("a directory of .npy files", "Name the files, one by one"), _holds(r".*\.npy")),
+    (Sign("a directory of .bin files, and none is named stage1_block_NNNN.bin", "Name the files themselves"),
+     _holds(r".*\.bin")),
+]  # fmt: skip
+
+
+def _compressed(probe: Probe) -> Sign | None:
+    """What is in gzip data."""
+    if not probe.head.startswith(b"\x1f\x8b"):
+        return Sign("zstandard data, but not of JSON lines", "Decompress it with unzstd", certain=False) if (
+            probe.head.startswith(b"\x28\xb5\x2f\xfd")) else None  # fmt: skip
+    try:
+        inside = zlib.decompressobj(31).decompress(probe.head, 1 << 16)
+    except zlib.error:
+        return None
+    kind = "a tar archive" if inside[257:262] == b"ustar" else "something other than JSON lines"
+    return Sign(f"gzip data of {kind}", "Unpack it, and name what is in it", certain="tar" in kind)
+
+
+def _text(probe: Probe) -> Sign | None:
+    """Text that is no JSON lines."""
+    try:
+        text = probe.head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start < len(probe.head) - 3 or len(probe.head) == probe.size:
+            return None
+        text = probe.head[: error.start].decode("utf-8")
+    begin = text.lstrip("\ufeff \t\r\n")
+    if not begin or any(ord(c) < 32 and c not in "\t\r\n\f\v\x1b" for c in begin):
+        return None
+    if begin.startswith("["):
+        return Sign("one JSON array, not JSON lines", "jq -c '.[]' PATH > x.jsonl writes its items as lines",
+                    certain=False)  # fmt: skip
+    if begin.startswith("{"):
+        return Sign("JSON over several lines, not JSON lines", "jq -c . PATH > x.jsonl writes one line", certain=False)
+    lines = begin.splitlines()[:8][: None if len(text) < len(probe.head) else 8]
+    for separator, method in ((",", "read_csv"), ("\t", "read_table")):
+        counts = {line.count(separator) for line in lines}
+        if len(lines) > 1 and len(counts) == 1 and counts != {0}:
+            return Sign("a table (CSV)" if separator == "," else "a table (TSV)", _PANDAS.format(method), certain=False)
+    return Sign("plain text", "jq -cR '{text: .}' PATH > x.jsonl makes a document of each line", certain=False)
+
+
+_RAW = {
+    "int32": Sign("a stream of int32 ids without the separator 50256: stage1 of another tokenizer, or bare uint32",
+                  "--from stage1 --eos ID reads the one, --from nanogpt --from-opt width=4 --eos ID the other"),
+    "uint16": Sign("a bare stream of uint16 ids, as nanoGPT's train.bin",
+                   _BARE),
+    "int64": Sign("a bare stream of int64 ids",
+                  "numpy.fromfile(PATH, '<i8').astype('<i4').tofile('x.bin') makes them int32; " + _STREAM),
+    "big-endian uint16": Sign("a bare stream of big-endian uint16 ids",
+                              "numpy.fromfile(PATH, '>u2').astype('<i4').tofile('x.bin') turns them; " + _STREAM),
+    "big-endian int32": Sign("a bare stream of big-endian int32 ids",
+                             "--from modalities --from-opt layout=P0 --eos ID reads that, split at that id"),
+    "big-endian int64": Sign("a bare stream of big-endian int64 ids",
+                             "numpy.fromfile(PATH, '>i8').astype('<i4').tofile('x.bin') turns them; " + _STREAM),
+    "int32 tokens": Sign("a bare stream of int32 ids whose size is not that of whole samples of 8,192",
+                         "--from stage1 reads it as one block"),
+    "zeros": Sign("nothing but zeros: a sparse or failed copy", "Copy it again"),
+    "constant": Sign("one number over and over, no tokens", "Copy or write it again"),
+    "arange": Sign("numbers that count up, no tokens", "Name the file that holds the ids"),
+    "labels": Sign("numbers of a few kinds (labels, flags or bytes), no token ids", "Name the file that holds the ids"),
+    "random": Sign("numbers none of which is frequent, as random ones are: no token ids of a text",
+                   "Name the file that holds the ids"),
+}  # fmt: skip
+"""What a file without a header seems to be: one that has no magic, so that only its numbers speak."""
+
+
+def _raw(probe: Probe) -> Sign | None:
+    kind = kind_of(places(probe), _GPT2_EOS)
+    sign = _RAW.get(kind)
+    return sign and sign._replace(certain=kind == "zeros")

@@ -1,0 +1,231 @@
+"""Parquet and Arrow: a column of token ids, one sequence a row; or a column of text; or packed rows.
+
+    container         sign                                     rows are read by
+    parquet           PAR1 ... footer, u4 its length, PAR1     row group
+    arrow, stream     FFFFFFFF, u4 length, schema ... marker   record batch
+    arrow, file       ARROW1\\0\\0, the same, footer, ARROW1     record batch
+    save_to_disk      state.json names the streams, in order; dataset_dict.json names a folder for each split
+    folder of files   *.parquet, *.pq, also below data/; SPLIT-00000-of-00002.parquet has its split in the name
+
+    columns           type                                     content
+    input_ids         list<int32>; any list of any integer     ids; also tokens, token_ids, ids, or what is named
+    text              string, in any of Arrow's forms          a document; else the only string column, or what is named
+    loss_mask         list<int8>                               packed rows of Megatron-Bridge: 1 where the next counts
+    seq_start_id      list<int32>                              packed rows: where each sequence of the row begins
+    labels            list<int>                                of the token itself, not shifted; -100 does not count
+
+- NULL is no empty row: refused with its number, or read as an empty one (--drop null-rows).
+- Beside the column that is read nothing is decoded, so that it may be of any type.
+- The end marker of a stream is demanded: without it, batches that a cut took away would not be missed.
+- Written: int32 (or `dtype`), row groups of 1 Mi tokens, zstd; a folder of streams as `save_to_disk` makes it. The
+  bytes depend on the version of pyarrow, which Parquet's footer names.
+Source: pyarrow 26, datasets 5.2 and Megatron-Bridge 067f987d data/packing, run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from tokfmt.core.errors import CorruptError, FormatError
+from tokfmt.core.files import File, names_in, natural_key
+from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, titled
+from tokfmt.core.options import Late, option
+from tokfmt.core.protocols import Audit
+from tokfmt.formats.folders import inside, json_object
+
+_SHARD = re.compile(r"(.+?)-(\d{5})-of-(\d{5})(?:-\w+)?\.(?:parquet|pq)")
+_LARGEST_JSON = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read columns."""
+
+    column: str | None = option(None, "the column of ids or of text; a dotted path reaches into structs")
+    text_field: str | None = option(None, "the column of text, as --text-field names it")
+    view: Literal["documents", "samples"] = option("documents", "documents, or rows with their masks and boundaries")
+    rows: Literal["documents", "blocks"] | None = option(
+        None, "a row is a document, or a block of a stream that --eos splits; lists of fixed size are blocks"
+    )
+    split: str | None = option(None, "of a folder with several: the split to read, train unless it is the only one")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to write columns."""
+
+    column: str = option("input_ids", "name of the column")
+    dtype: Literal["int32", "uint16", "uint32", "int64"] = option("int32", "of an id")
+    seq_len: int | None = option(None, "rows of so many tokens of the stream, separators in it", least=1, most=1 << 22)
+    tokens_per_file: int = option(1 << 28, "about how many tokens go to a file of a folder", least=1)
+    split: str | None = option(None, "of a folder: the split to write")
+
+
+class Found(NamedTuple):
+    """What a path is read as: files in order, its split, the other splits, and what else belongs to it."""
+
+    files: list[Path]
+    split: str | None = None
+    others: tuple[str, ...] = ()
+    beside: tuple[Path, ...] = ()
+
+
+class Columnar:
+    """What Parquet and Arrow share."""
+
+    __repr__ = titled
+
+    name: ClassVar[str]
+    hundred: ClassVar[int]
+    joins = True
+    drops = ("null-rows",)
+    carries = "sequences in order, empty ones too; ids up to 2^31-1 (2^32-1 with dtype=uint32)"
+    cannot = "other columns; loss masks, but for looking at them"
+    read_options, write_options = ReadOptions, WriteOptions
+    codes = Late("tokfmt.formats.arrow.check", "codes")
+
+    def find(self, path: Path, split: str | None = None) -> Found:
+        """The files of a dataset; of a folder with several splits those of one.
+
+        Raises:
+            FormatError: A folder that holds none, or not all that it names.
+        """
+        raise NotImplementedError
+
+    def files(self, path: Path) -> list[Path]:
+        try:
+            found = self.find(path)
+            more = [self.find(path, other) for other in found.others]
+        except FormatError:
+            return [path] if not path.is_dir() else []
+        every = [file for one in (found, *more) for file in (*one.files, *one.beside)]
+        return sorted(dict.fromkeys(every), key=lambda file: natural_key(file.as_posix()))
+
+    def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Any:
+        from tokfmt.formats.arrow.reader import open_reader
+
+        return open_reader(self, paths, options, hints)
+
+    def writer(self, path: Path, options: WriteOptions, target: Target) -> Any:
+        from tokfmt.formats.arrow.writer import ArrowWriter, ParquetWriter
+
+        return (ParquetWriter if self.name == "parquet" else ArrowWriter)(path, options, target)
+
+    def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
+        return self.audit(path, options, Audit())
+
+    def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
+        """See `core.protocols.Audited`."""
+        from tokfmt.formats.arrow.check import findings
+
+        return findings(self, path, options, how)
+
+    def sections(self, path: Path, options: ReadOptions) -> Sequence[Any]:
+        """See `core.protocols.Annotated`."""
+        from tokfmt.formats.arrow.check import sections
+
+        return sections(self, path, options)
+
+
+class Parquet(Columnar):
+    """Parquet."""
+
+    name = "parquet"
+    title = "Parquet: token ids, packed rows, or text"
+    extensions = (".parquet", ".pq")
+    hundred = 660
+
+    def sniff(self, probe: Probe) -> Confidence | None:
+        if not probe.is_directory:
+            return Confidence.CERTAIN if probe.head.startswith(b"PAR1") else None
+        data = probe.path / "data"
+        names = [*probe.entries, *(names_in(data) if "data" in probe.entries and data.is_dir() else ())]
+        return Confidence.STRUCTURE if any(name.endswith((".parquet", ".pq")) for name in names) else None
+
+    def find(self, path: Path, split: str | None = None) -> Found:
+        if not path.is_dir():
+            return Found([path])
+        home, names = path, _named(path, ".parquet", ".pq")
+        if not names and (path / "data").is_dir():
+            home, names = path / "data", _named(path / "data", ".parquet", ".pq")
+        if not names:
+            raise FormatError(path, "holds no *.parquet")
+        shards = [_SHARD.fullmatch(name) for name in names]
+        if not all(shards):
+            return Found([home / name for name in names])
+        splits: dict[str, list[re.Match[str]]] = {}
+        for shard in shards:
+            if shard is not None:
+                splits.setdefault(shard[1], []).append(shard)
+        chosen = _chosen(path, split, list(splits))
+        wanted, there = int(splits[chosen][0][3]), {int(shard[2]) for shard in splits[chosen]}
+        if there != set(range(wanted)):
+            missing = next((k for k in range(wanted) if k not in there), wanted)
+            remedy = "Find it, or name the files one by one"
+            raise CorruptError(path, f"lacks file {missing} of {wanted} of {chosen}", remedy=remedy)
+        others = tuple(name for name in splits if name != chosen)
+        return Found([home / shard[0] for shard in splits[chosen]], chosen if others else None, others)
+
+
+class Arrow(Columnar):
+    """Arrow IPC."""
+
+    name = "arrow"
+    title = "Arrow IPC, and datasets that Hugging Face saved to disk"
+    extensions = (".arrow",)
+    hundred = 680
+
+    def sniff(self, probe: Probe) -> Confidence | None:
+        if not probe.is_directory:
+            length = int.from_bytes(probe.head[4:8], "little")
+            stream = probe.head[:4] == b"\xff\xff\xff\xff" and 16 <= length <= probe.size - 8 and length % 8 == 0
+            return Confidence.CERTAIN if stream or probe.head.startswith(b"ARROW1\0\0") else None
+        if "dataset_dict.json" in probe.entries or {"state.json", "dataset_info.json"} <= set(probe.entries):
+            return Confidence.CERTAIN
+        return Confidence.STRUCTURE if any(name.endswith(".arrow") for name in probe.entries) else None
+
+    def find(self, path: Path, split: str | None = None) -> Found:
+        if not path.is_dir():
+            return Found([path])
+        if (listing := path / "dataset_dict.json").is_file():
+            splits = [inside(path, name).name for name in _listed(listing, "splits")]
+            chosen = _chosen(path, split, splits)
+            one = self.find(path / chosen)
+            return Found(one.files, chosen, tuple(s for s in splits if s != chosen), (listing, *one.beside))
+        if (state := path / "state.json").is_file():
+            listed = _listed(state, "_data_files")
+            files = [inside(path, one.get("filename") if isinstance(one, dict) else one) for one in listed]
+            info = path / "dataset_info.json"
+            return Found(files, None, (), (state, info) if info.is_file() else (state,))
+        names = [name for name in _named(path, ".arrow") if not name.startswith("cache-")]
+        if not names:
+            raise FormatError(path, "holds no *.arrow")
+        return Found([path / name for name in names])
+
+
+def _named(directory: Path, *suffixes: str) -> list[str]:
+    found = (name for name in names_in(directory) if name.endswith(suffixes) and not name.startswith("."))
+    return sorted((name for name in found if (directory / name).is_file()), key=natural_key)
+
+
+def _chosen(path: Path, split: str | None, splits: Sequence[str]) -> str:
+    """The split to read."""
+    if not splits or (split is not None and split not in splits):
+        raise FormatError(path, f"holds no split {split or 'at all'}", found=", ".join(splits) or None)
+    return split or ("train" if "train" in splits else splits[0])
+
+
+def _listed(path: Path, key: str) -> list[Any]:
+    """A list in a JSON file."""
+    found = json_object(File(path), _LARGEST_JSON).get(key)
+    if not isinstance(found, list):
+        raise CorruptError(path, f'has no list "{key}"')
+    return found
+
+
+PARQUET = Parquet()
+ARROW = Arrow()

@@ -1,0 +1,186 @@
+"""Checking columns, and the parts of their files: footer, row groups, pages, messages."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tokfmt.core.errors import FormatError, UnsafeError, UnsupportedError
+from tokfmt.core.format import Finding, Hints
+from tokfmt.core.problem import Problem
+from tokfmt.core.protocols import Audit, Code, Field, Section
+from tokfmt.core.sections import Part, broken, shown
+from tokfmt.formats.arrow.columns import chosen, open_containers
+from tokfmt.formats.arrow.container import ArrowContainer, Container, Group, ParquetContainer, arrow, worded
+from tokfmt.formats.arrow.reader import Rows, open_reader
+from tokfmt.formats.arrow.text import NotTextError, NullRowError, TextReader
+
+if TYPE_CHECKING:
+    from tokfmt.formats.arrow import Columnar, ReadOptions
+
+_SHOWN = 64  # row groups, and columns, whose pages are listed
+_MEANINGS = {
+    1: Code("cut or damaged", "The footer or the end marker is missing, a part cannot be decoded or contradicts "
+            "another, or a file that the folder names is not there: a cut copy, or an unfinished download."),
+    2: Code("no column that is read", "Ids are a list of integers called input_ids, tokens, token_ids or ids; text is "
+            "a string. Others are read when they are named: --from-opt column=NAME, --text-field NAME."),
+    3: Code("NULL rows", "A row is NULL, which is no empty sequence: whoever wrote it had nothing to write. --drop "
+            "null-rows reads it as empty."),
+    4: Code("ids that are none", "An id is NULL, negative or 2^32 and more. -100 belongs to labels. Write it again."),
+    5: Code("packed rows that contradict themselves", "What upstream's own check (validate_row) finds, which training "
+            "does not run: loss_mask is of another length, or seq_start_id does not begin with 0, decreases, or "
+            "reaches the end. Pack them again."),
+    6: Code("not UTF-8", "A text holds bytes that are not UTF-8. Nothing is replaced: write it again, or leave the "
+            "row out."),
+    7: Code("unsafe", "The file claims what its bytes cannot hold (a bomb), or names files out of its folder.",
+            unsafe=True),
+}  # fmt: skip
+
+
+def codes() -> Mapping[str, Code]:
+    """What the codes of both formats mean."""
+    return {f"TF{hundred + number}": code for hundred in (660, 680) for number, code in _MEANINGS.items()}
+
+
+def _finding(format_: Columnar, error: FormatError) -> Finding:
+    """An error that was raised, by its kind."""
+    kinds = ((UnsupportedError, 2), (NullRowError, 3), (NotTextError, 6), (UnsafeError, 7), (FormatError, 1))
+    number = next(number for kind, number in kinds if isinstance(error, kind))
+    return Finding.of(f"TF{format_.hundred + number}", error)
+
+
+def findings(format_: Columnar, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
+    """What is wrong: containers and columns, the first rows of each file; all of them if `how.deep`."""
+    try:
+        arrow()
+        containers = open_containers(format_, format_.find(path, options.split).files)
+        column = chosen(containers[0], options)
+        if column.kind == "text":
+            yield from _texts(format_, path, options, how)
+            return
+    except FormatError as error:
+        yield _finding(format_, error)
+        return
+    rows, seen = Rows(format_.hundred, column, samples=False), set[tuple[str, str]]()
+    groups = [(one, group) for one in containers for group in (one.groups if how.deep else one.groups[:1])]
+
+    def look(item: tuple[Container, Group]) -> tuple[int, list[Problem | FormatError]]:
+        found, tokens = list[Problem | FormatError](), 0
+        try:
+            for decoded, problems in rows.decode(*item):
+                found, tokens = [*found, *problems], tokens + len(decoded.tokens)
+            stated = item[0].facts(item[1], column.name).values
+            if stated is not None and not found and tokens != stated:
+                what = f"ids of {item[0].unit} {item[1].number:,}"
+                found.append(FormatError(item[0].path, what, expected=stated, found=tokens))
+        except FormatError as error:
+            found.append(error)
+        return tokens, found
+
+    for tokens, found in how.spread(look, groups):
+        how.advance(tokens)
+        for one in found:
+            finding = one.finding() if isinstance(one, Problem) else _finding(format_, one)
+            if (finding.code, finding.path) not in seen:
+                seen.add((finding.code, finding.path))
+                yield finding
+
+
+def _texts(format_: Columnar, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
+    reader = open_reader(format_, [path], options, Hints())
+    if not isinstance(reader, TextReader):
+        return
+    for block in reader.blocks(1) if how.deep else reader.blocks(1)[:1]:
+        try:
+            for _ in reader.texts(block):
+                pass
+        except FormatError as error:
+            yield _finding(format_, error)
+        how.advance(block.stop - block.start)
+
+
+def sections(format_: Columnar, path: Path, options: ReadOptions) -> Sequence[Section]:
+    """Of each file: its columns, its row groups with their pages, or its messages."""
+    try:
+        files = format_.find(path, options.split).files
+    except FormatError as error:
+        failed = broken(error)
+        return [Part("files", path, lambda: (failed,))]
+    found: list[Section] = []
+    for file in files:
+        try:
+            (container,) = open_containers(format_, [file], tail=True)
+            found += _parts(container, file)
+        except FormatError as error:
+            failed = broken(error)
+            found.append(Part(shown(file.name), file, functools.partial(tuple[Field], (failed,))))
+    return found
+
+
+def _parts(container: Container, path: Path) -> Iterator[Section]:
+    name = shown(path.name)
+    yield Part(f"columns of {name}", path, lambda: [
+        Field(shown(column), None, 0, shown(str(container.schema.field(k).type)))
+        for k, column in enumerate(container.schema.names)
+    ])  # fmt: skip
+    if isinstance(container, ArrowContainer):
+        yield Part(f"messages of {name}", path, lambda: _messages(container))
+    else:
+        yield Part(f"footer of {name}", path, lambda: _footer(container))
+        yield Part(f"row groups of {name}", path, lambda: _groups(container))
+        first = f"the first {_SHOWN} row groups of " if len(container.groups) > _SHOWN else ""
+        yield Part(f"pages of {first}{name}", path, lambda: _pages(container))
+
+
+def _messages(container: ArrowContainer) -> list[Field]:
+    kinds = {1: "schema", 2: "dictionary", 3: "record batch"}
+    found = [
+        Field(f"{kinds[m.kind]} {k:,}", m.begin, m.head + m.body, f"{m.rows:,} rows" if m.kind == 3 else "",
+              f"metadata {m.head:,} bytes, body {m.body:,}")
+        for k, m in enumerate(container.messages)
+    ]  # fmt: skip
+    ended = container.ended
+    return [*found, Field("end marker", container.end, 8 * ended, "there" if ended else "missing", wrong=not ended)]
+
+
+def _footer(container: ParquetContainer) -> list[Field]:
+    size = container.file.size
+    length = int.from_bytes(container.file.read(size - 8, 4), "little")
+    with worded(container.path, "the footer cannot be read"):
+        said = container.metadata
+        facts = {
+            "version": said.format_version, "created by": said.created_by, "rows": said.num_rows,
+            "row groups": said.num_row_groups,
+        }  # fmt: skip
+        more = (said.metadata or {}).items()
+    facts |= {key.decode("utf-8", "replace"): f"{len(value):,} bytes" for key, value in more}
+    found = [Field(shown(key), None, 0, shown(value)) for key, value in facts.items()]
+    whole = Field("footer", size - 8 - length, length, f"{length:,} bytes")
+    return [whole, *found, Field("footer length", size - 8, 4, f"{length:,}"), Field("magic", size - 4, 4, "PAR1")]
+
+
+def _groups(container: ParquetContainer) -> list[Field]:
+    return [
+        Field(f"row group {group.number:,}", group.begin, group.size, f"{group.rows:,} rows",
+              f"{container.metadata.row_group(group.number).num_columns:,} columns")
+        for group in container.groups
+    ]  # fmt: skip
+
+
+def _pages(container: ParquetContainer) -> list[Field]:
+    kinds, found = {0: "data", 2: "dictionary", 3: "data v2"}, list[Field]()
+    for group in container.groups[:_SHOWN]:
+        row = container.metadata.row_group(group.number)
+        for k in range(min(row.num_columns, _SHOWN)):
+            try:
+                with worded(container.path, "the footer cannot be read"):
+                    chunk = row.column(k)
+                    where = shown(f"row group {group.number:,}, {chunk.path_in_schema}")
+                for kind, at, plain, stored in container.pages(chunk):
+                    value, meaning = f"{stored:,} bytes", f"{where}; {plain:,} decompressed"
+                    found.append(Field(kinds.get(kind, f"page of kind {kind}"), at, stored, value, meaning))
+            except FormatError as error:
+                found.append(broken(error))
+    return found

@@ -1,0 +1,516 @@
+"""Files of row groups and of record batches: opened, bounded, and read a few rows at a time.
+
+pyarrow decodes; what a file claims is looked at before, for pyarrow allocates as it is told: page headers and buffers
+state the bytes that they decompress to, the footer and the messages how many rows and values there are. A file may
+claim 1,100 times its bytes, as deflate can have it, or 16 Mi values where that is more.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tokfmt.core.errors import (
+    CorruptError,
+    MissingDependencyError,
+    TokfmtError,
+    TruncatedError,
+    UnsafeError,
+    UnsupportedError,
+    printable,
+)
+from tokfmt.core.files import File
+
+AT_ONCE = 1 << 21
+"""Bytes of values that are decoded at once, or one row."""
+
+MOST_VALUES, RATIO = 1 << 24, 1_100
+_PAGE, _BODY = 1 << 28, 1 << 30
+_DICTIONARY, _TEXT = 2, "BYTE_ARRAY"
+_MAGIC, _ARROW, _FRAME = b"PAR1", b"ARROW1\0\0", b"\xff\xff\xff\xff"
+_UNREADABLE = "the footer cannot be read"
+_SCHEMA, _DICTIONARIES, _BATCH = 1, 2, 3
+_NESTED = 16
+
+Path_ = tuple[int, ...]
+Spans = dict[Path_, tuple[int, int]]
+
+
+class Group(NamedTuple):
+    """What is decoded by itself: a row group, or a record batch.
+
+    Attributes:
+        number: In its file.
+        rows: How many.
+        begin, size: Where it lies.
+    """
+
+    number: int
+    rows: int
+    begin: int
+    size: int
+
+
+class Facts(NamedTuple):
+    """What a footer states of a column in a row group; None where it says nothing that can be relied on."""
+
+    values: int | None = None
+    top: int | None = None
+    nulls: int | None = None
+
+
+def arrow() -> Any:
+    """The package pyarrow.
+
+    Raises:
+        MissingDependencyError: It is not installed.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.compute
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingDependencyError("pyarrow", "arrow", "reading and writing Parquet and Arrow") from error
+    return pa
+
+
+@contextmanager
+def worded(path: Path, what: str) -> Iterator[None]:
+    """What pyarrow raises, as a FormatError of one line."""
+    pa = arrow()
+    try:
+        yield
+    except TokfmtError:
+        raise
+    except MemoryError as error:  # ArrowMemoryError is one
+        raise UnsafeError(path, f"{what} would take more memory than there is") from error
+    except NotImplementedError as error:
+        raise UnsupportedError(path, what, found=_line(error)) from error
+    except (pa.ArrowException, OSError, ValueError, KeyError, IndexError, OverflowError) as error:
+        raise CorruptError(path, what, found=_line(error)) from error
+
+
+def _line(error: Exception) -> str:
+    return printable(" ".join(str(error).split()))[:200]
+
+
+def _told(schema: Any) -> Any:
+    """A schema whose names are text."""
+    str(schema)
+    return schema
+
+
+class Source(io.RawIOBase):
+    """A file for pyarrow, read by position: bounded, and an error where it changes."""
+
+    def __init__(self, file: File) -> None:
+        self._file, self._at = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + (0, self._at, self._file.size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._file.size - self._at)
+        found = self._file.read(self._at, left if size < 0 else min(size, left))
+        self._at += len(found)
+        return found
+
+
+def check_claim(path: Path, what: str, claimed: int, stored: int) -> None:
+    """Raise UnsafeError when so many values (or bytes) are claimed of what so few bytes hold."""
+    if claimed > max(MOST_VALUES, RATIO * stored):
+        most = f"at most {max(MOST_VALUES, RATIO * stored):,}"
+        raise UnsafeError(path, f"{what} of {stored:,} bytes", expected=most, found=claimed, remedy="Not read: a bomb")
+
+
+def check_rows(path: Path, rows: int, size: int) -> None:
+    """Raise UnsafeError when a file claims more rows than it has bytes, of each of which the length is kept."""
+    if rows > max(MOST_VALUES, size):
+        raise UnsafeError(path, f"rows in {size:,} bytes", expected=f"at most {max(MOST_VALUES, size):,}", found=rows)
+
+
+class ParquetContainer:
+    """A Parquet file. Picklable; threads may share it."""
+
+    unit = "row group"
+
+    def __init__(self, path: Path, *, tail: bool = False) -> None:  # noqa: ARG002 - a file without its end has no rows
+        self.path, self.file = path, File(path)
+        ends = self.file.read(max(0, self.file.size - 8), min(8, self.file.size))
+        if self.file.size < 12 or ends[4:] != _MAGIC:
+            if ends[4:] == b"PARE":
+                raise UnsupportedError(path, "is an encrypted Parquet file", remedy="Write it without encryption")
+            remedy = "Copy or download it again: without its end, where the footer is, nothing of it can be read"
+            raise TruncatedError(
+                path,
+                "does not end as Parquet does",
+                expected=_MAGIC.hex(" "),
+                found=ends[4:].hex(" ") or "nothing",
+                remedy=remedy,
+            )
+        length = int.from_bytes(ends[:4], "little")
+        if length > self.file.size - 12:
+            raise CorruptError(path, "length of the footer", offset=self.file.size - 8, found=length)
+        metadata = self.metadata
+        if metadata.num_rows != sum(group.rows for group in self.groups) or metadata.num_rows < 0:
+            raise CorruptError(path, "rows in the footer", expected=metadata.num_rows, found="others in its row groups")
+        check_rows(path, metadata.num_rows, self.file.size)
+
+    def _open(self, metadata: Any = None) -> Any:
+        pa = arrow()
+        return pa.parquet.ParquetFile(
+            pa.PythonFile(Source(self.file), "r"), metadata=metadata, buffer_size=1 << 20, pre_buffer=False,
+            thrift_container_size_limit=1 << 18, schema_depth_limit=64,
+            page_checksum_verification=True, arrow_extensions_enabled=False,
+        )  # fmt: skip
+
+    @cached_property
+    def metadata(self) -> Any:
+        """What the footer says."""
+        with worded(self.path, _UNREADABLE):
+            return self._open().metadata
+
+    @cached_property
+    def schema(self) -> Any:
+        """Names and types of the columns."""
+        with worded(self.path, "the columns cannot be read"):
+            return _told(self._open(self.metadata).schema_arrow)
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """Its row groups."""
+        found = []
+        with worded(self.path, "the row groups cannot be read"):
+            for number in range(self.metadata.num_row_groups):
+                group = self.metadata.row_group(number)
+                chunks = [_extent(group.column(k)) for k in range(min(group.num_columns, 64))]
+                begin = min((begin for begin, _ in chunks), default=0)
+                size = max((begin + size for begin, size in chunks), default=begin) - begin
+                if group.num_rows < 0 or begin < 0 or begin + size > self.file.size:
+                    raise CorruptError(self.path, f"row group {number:,} leaves the file", expected=self.file.size)
+                found.append(Group(number, group.num_rows, begin, size))
+        return found
+
+    def chunks(self, group: Group, columns: Sequence[str]) -> list[Any]:
+        """The column chunks that some columns are made of."""
+        row = self.metadata.row_group(group.number)
+        every = (row.column(k) for k in range(row.num_columns))
+        return [c for c in every if any(f"{c.path_in_schema}.".startswith(f"{name}.") for name in columns)]
+
+    def facts(self, group: Group, column: str) -> Facts:
+        """Relied on only where Arrow itself wrote them: others count empty lists otherwise."""
+        with worded(self.path, _UNREADABLE):
+            chunks = self.chunks(group, [column])
+            known = chunks[0].statistics if len(chunks) == 1 and chunks[0].is_stats_set else None
+            made = (self.metadata.created_by or "").startswith("parquet-cpp-arrow")
+            if known is None or not made or not known.has_null_count or known.num_values < 0:
+                return Facts()
+            check_claim(self.path, "ids in a column", known.num_values, chunks[0].total_compressed_size)
+            numbers = known.has_min_max and known.physical_type in ("INT32", "INT64")
+            top = known.max if numbers else None  # of text it may be cut within a character
+            return Facts(known.num_values, top, known.null_count)
+
+    def text_bytes(self, group: Group, column: str) -> int:
+        """Bytes of a column when it is decompressed, as the footer says."""
+        with worded(self.path, _UNREADABLE):
+            return max(0, sum(int(chunk.total_uncompressed_size) for chunk in self.chunks(group, [column])))
+
+    def batches(self, group: Group, columns: Sequence[str]) -> Iterator[Any]:
+        """The rows of a group in order, a bounded number at a time: record batches of these columns.
+
+        Raises:
+            FormatError: It cannot be decoded, or claims what it cannot hold.
+        """
+        with worded(self.path, f"{self.unit} {group.number:,} cannot be read"):
+            chunks, weight, words = self.chunks(group, columns), 1, 0
+            for chunk in chunks:
+                weight = max(weight, chunk.total_uncompressed_size, 4 * chunk.num_values)
+                check_claim(self.path, "values in a column", chunk.num_values, chunk.total_compressed_size)
+                for kind, _, size, _ in self.pages(chunk):
+                    if kind == _DICTIONARY and chunk.physical_type == _TEXT:
+                        words = max(words, size)
+                if group.rows > chunk.num_values:
+                    raise CorruptError(self.path, "rows of a column", expected=group.rows, found=chunk.num_values)
+            rows = min(max(1, group.rows * AT_ONCE // weight), 1 << 17, max(1, _PAGE // max(words, 1)))
+            reader = self._open(self.metadata)
+            yield from reader.iter_batches(rows, [group.number], columns=list(columns), use_threads=False)
+
+    def pages(self, chunk: Any) -> Iterator[tuple[int, int, int, int]]:
+        """Kind, byte, size when decompressed, and size with its header, of each page; checks that they fit."""
+        at, size = _extent(chunk)
+        end = at + size
+        while at < end:
+            for room in (256, 1 << 16, 1 << 22):
+                head = self.file.read(at, min(room, end - at))
+                try:
+                    fields, length = thrift(head)
+                    break
+                except (IndexError, ValueError) as error:
+                    if len(head) < room or isinstance(error, ValueError):
+                        raise CorruptError(self.path, "the header of a page is none", offset=at) from error
+            kind, plain, stored = (fields.get(k, -1) for k in (1, 2, 3))
+            if isinstance(plain, int) and plain > _PAGE:
+                raise UnsafeError(self.path, "a page is too large", offset=at, expected=f"{_PAGE:,}", found=plain)
+            if not all(isinstance(n, int) and n >= 0 for n in (kind, plain, stored)) or at + length + stored > end:
+                raise CorruptError(self.path, "the header of a page cannot be true", offset=at)
+            yield kind, at, plain, length + stored
+            at += length + stored
+
+
+def _extent(chunk: Any) -> tuple[int, int]:
+    begins = [b for b in (chunk.dictionary_page_offset, chunk.data_page_offset) if b is not None and b >= 4]
+    return min(begins, default=4), max(0, chunk.total_compressed_size)
+
+
+def thrift(data: bytes, at: int = 0, path: Path_ = (), spans: Spans | None = None) -> tuple[dict[int, Any], int]:
+    """A struct of Thrift's compact protocol.
+
+    Args:
+        data: Where it is.
+        at: Where it begins.
+        path: Numbers of the fields and items that it lies in.
+        spans: Told where each value begins and ends, by its path.
+
+    Returns:
+        Values by number of the field, and where it ends.
+
+    Raises:
+        IndexError: It does not end.
+        ValueError: It is none.
+    """
+    fields: dict[int, Any] = {}
+    number = 0
+    while kind := data[at]:
+        at += 1
+        if kind >> 4:
+            number += kind >> 4
+        else:
+            number, at = varint(data, at)
+            number = (number >> 1) ^ -(number & 1)
+        fields[number], at = _value(data, at, kind & 15, (*path, number), spans)
+    return fields, at + 1
+
+
+def _value(data: bytes, begin: int, kind: int, path: Path_, spans: Spans | None) -> tuple[Any, int]:
+    value: Any
+    if kind in (1, 2):
+        value, at = kind == 1, begin
+    elif kind in (4, 5, 6):
+        value, at = varint(data, begin)
+        value = (value >> 1) ^ -(value & 1)
+    elif kind == 8:
+        length, at = varint(data, begin)
+        value, at = data[at : at + length], at + length
+    elif kind == 9 and len(path) < _NESTED:
+        count, inner, at = data[begin] >> 4, data[begin] & 15, begin + 1
+        if count == 15:
+            count, at = varint(data, at)
+        value = []
+        for k in range(count):
+            item, at = (data[at], at + 1) if inner in (1, 2, 3) else _value(data, at, inner, (*path, k), spans)
+            value.append(item)
+    elif kind == 12 and len(path) < _NESTED:
+        value, at = thrift(data, begin, path, spans)
+    elif kind in (3, 7):
+        value, at = data[begin], begin + (1 if kind == 3 else 8)
+    else:
+        raise ValueError(f"Thrift has no type {kind} here")
+    if spans is not None:
+        spans[path] = (begin, at)
+    return value, at
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of any length, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128 or shift > 70:
+            return value, at
+
+
+class Message(NamedTuple):
+    """One message of Arrow's IPC.
+
+    Attributes:
+        kind: 1 schema, 2 dictionary, 3 record batch.
+        begin, head, body: Its byte, bytes of its metadata with the frame, and bytes behind them.
+        rows: Of a batch.
+    """
+
+    kind: int
+    begin: int
+    head: int
+    body: int
+    rows: int
+
+
+class ArrowContainer:
+    """An Arrow IPC file or stream: the same messages, in a file behind a magic and with a footer. Picklable."""
+
+    unit = "record batch"
+
+    def __init__(self, path: Path, *, tail: bool = False) -> None:
+        self.path, self.file = path, File(path)
+        self._is_file = self.file.read(0, min(8, self.file.size)) == _ARROW
+        self.messages, self.end, self.ended = self._walk()
+        batches = [message for message in self.messages if message.kind == _BATCH]
+        if not self.messages or self.messages[0].kind != _SCHEMA:
+            raise CorruptError(path, "does not begin with a schema, as Arrow does", remedy="Streams before 1.0 do not")
+        if not self.ended and not tail:
+            remedy = "Copy or write it again; --drop tail reads the whole batches that are there"
+            raise TruncatedError(path, "has no end marker: batches may be missing", offset=self.end, remedy=remedy)
+        self.groups = [Group(k, m.rows, m.begin, m.head + m.body) for k, m in enumerate(batches)]
+        check_rows(path, sum(group.rows for group in self.groups), self.file.size)
+        if self._is_file and not tail:
+            with worded(path, "the footer cannot be read"):
+                count = arrow().ipc.open_file(arrow().PythonFile(Source(self.file), "r")).num_record_batches
+            if count != len(batches):
+                raise CorruptError(path, "record batches in the footer", expected=len(batches), found=count)
+
+    def _walk(self) -> tuple[list[Message], int, bool]:
+        """All messages, where they end, and whether the end is marked."""
+        found, at, size = list[Message](), 8 * self._is_file, self.file.size
+        while at + 8 <= size:
+            frame = self.file.read(at, 8)
+            length = int.from_bytes(frame[4:], "little")
+            if frame[:4] != _FRAME:
+                raise CorruptError(
+                    self.path, "no message of Arrow", offset=at, expected="FFFFFFFF", found=frame[:4].hex()
+                )
+            if not length:
+                return found, at, True
+            if at + 8 + length > size:
+                break
+            with worded(self.path, f"the message at byte {at:,} cannot be read"):
+                message = _message(self.file.read(at + 8, length), at)
+            if message.body < 0 or message.begin + message.head + message.body > size:
+                break
+            check_claim(self.path, f"rows in record batch {len(found) - 1:,}", message.rows, message.body)
+            found.append(message)
+            at += message.head + message.body
+        return found, at, False
+
+    @cached_property
+    def schema(self) -> Any:
+        """Names and types of the columns."""
+        with worded(self.path, "the schema cannot be read"):
+            first = self.messages[0]
+            return _told(
+                arrow().ipc.read_schema(arrow().py_buffer(self.file.read(first.begin, first.head + first.body)))
+            )
+
+    def facts(self, group: Group, column: str) -> Facts:  # noqa: ARG002 - a batch has no statistics
+        return Facts()
+
+    def text_bytes(self, group: Group, column: str) -> int:  # noqa: ARG002 - of all columns
+        """Bytes of a group."""
+        return group.size
+
+    def batches(self, group: Group, columns: Sequence[str]) -> Iterator[Any]:
+        """See `ParquetContainer.batches`."""
+        pa = arrow()
+        with worded(self.path, f"{self.unit} {group.number:,} cannot be read"):
+            number = [m.begin for m in self.messages].index(group.begin)
+            before = self.messages if self._is_file else self.messages[:number]
+            parts = [self.messages[0], *(m for m in before if m.kind == _DICTIONARIES), self.messages[number]]
+            if (total := sum(m.head + m.body for m in parts)) > _BODY:
+                raise UnsafeError(self.path, f"{self.unit} {group.number:,} is too large", expected=_BODY, found=total)
+            for message in parts:
+                self._check_buffers(message)
+            stream = bytearray(total + 8)
+            at = 0
+            for m in parts:
+                self.file.read_into(m.begin, memoryview(stream)[at : at + m.head + m.body])
+                at += m.head + m.body
+            stream[at : at + 4] = _FRAME
+            chosen = sorted({self.schema.get_field_index(name.split(".")[0]) for name in columns} - {-1})
+            options = pa.ipc.IpcReadOptions(included_fields=chosen, use_threads=False)
+            batch = pa.ipc.open_stream(pa.py_buffer(stream), options=options).read_next_batch()
+            for column in batch.columns:
+                column.validate(full=True)
+            rows = max(1, group.rows * AT_ONCE // max(group.size, 1))
+            yield from (batch.slice(first, rows) for first in range(0, batch.num_rows, rows))
+
+    def _check_buffers(self, message: Message) -> None:
+        """Compressed buffers state their own size, which is allocated."""
+        data = self.file.read(message.begin + 8, message.head - 8)
+        total = 0
+        for begin, length in _buffers(data, message.kind):
+            if begin < 0 or length < 0 or begin + length > message.body:
+                raise CorruptError(self.path, "a buffer leaves its message", offset=message.begin)
+            if length >= 8:
+                at = message.begin + message.head + begin
+                total += max(0, int.from_bytes(self.file.read(at, 8), "little", signed=True))
+        if total > _BODY:
+            raise UnsafeError(self.path, "a message decompresses to too much", offset=message.begin,
+                              expected=f"{_BODY:,}", found=total)  # fmt: skip
+
+
+def _field(data: bytes, table: int, number: int) -> int:
+    """Where a field of a table of FlatBuffers is, 0 when it is not there."""
+    vtable = table - _at("<i", data, table)
+    there = 4 + 2 * number < _at("<H", data, vtable)
+    offset = _at("<H", data, vtable + 4 + 2 * number) if there else 0
+    return table + offset if offset else 0
+
+
+def _at(kind: str, data: bytes, at: int) -> int:
+    if at < 0 or at + struct.calcsize(kind) > len(data):
+        raise ValueError("its metadata points outside of itself")
+    found: int = struct.unpack_from(kind, data, at)[0]
+    return found
+
+
+def _table(data: bytes, at: int) -> int:
+    """The table that a field refers to."""
+    if not at:
+        raise ValueError("its metadata lacks a part")
+    return at + _at("<I", data, at)
+
+
+def _message(data: bytes, begin: int) -> Message:
+    root = _at("<I", data, 0)
+    kind_at, body_at = _field(data, root, 1), _field(data, root, 3)
+    kind, rows = data[kind_at] if kind_at else 0, 0
+    if kind == _BATCH and (length := _field(data, _table(data, _field(data, root, 2)), 0)):
+        rows = _at("<q", data, length)
+    if kind not in (_SCHEMA, _DICTIONARIES, _BATCH) or rows < 0:
+        raise ValueError(f"a message of kind {kind} with {rows} rows")
+    return Message(kind, begin, len(data) + 8, _at("<q", data, body_at) if body_at else 0, rows)
+
+
+def _buffers(data: bytes, kind: int) -> Iterator[tuple[int, int]]:
+    """Compressed buffers of a message, as offset and length in its body."""
+    if kind == _SCHEMA:
+        return
+    table = _table(data, _field(data, _at("<I", data, 0), 2))
+    if kind == _DICTIONARIES:
+        table = _table(data, _field(data, table, 1))
+    buffers = _field(data, table, 2)
+    if not _field(data, table, 3) or not buffers:
+        return
+    vector = _table(data, buffers)
+    for k in range(_at("<I", data, vector)):
+        yield _at("<q", data, vector + 4 + 16 * k), _at("<q", data, vector + 12 + 16 * k)
+
+
+Container = ParquetContainer | ArrowContainer

@@ -1,0 +1,476 @@
+"""Reading columns of ids: what their rows say, and the token axis that they are.
+
+Where Arrow's own statistics say how many ids a row group has, opening reads no row; else every row is decoded once, on
+several threads. Lengths of what was decoded are kept, 8 bytes a sequence; of the ids the last few pieces.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import Info, Layout, Separators, check_interval, check_position
+from tokfmt.core.dtypes import U8, U16, U32, largest_id
+from tokfmt.core.errors import CorruptError, UnsupportedError, printable
+from tokfmt.core.format import Hints
+from tokfmt.core.problem import Problem, fatal, raise_fatal
+from tokfmt.core.protocols import Place
+from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.formats.arrow.columns import (
+    PACKED,
+    TEXT,
+    Column,
+    chosen,
+    kind_of,
+    open_containers,
+    own_blocks,
+    typed,
+    values_of,
+)
+from tokfmt.formats.arrow.container import Container, Group, ParquetContainer, arrow, worded
+from tokfmt.formats.arrow.text import TextReader
+
+if TYPE_CHECKING:
+    from tokfmt.formats.arrow import Columnar, Found, ReadOptions
+
+IGNORED = -100
+_BORDERS = "where documents begin inside of packed rows (without view=samples each is a sequence)"
+_HELD = 3 << 20  # tokens and rows that each thread keeps: those of the sequences that were looked up last
+
+
+class Decoded(NamedTuple):
+    """Some rows.
+
+    Attributes:
+        tokens: Their ids, side by side.
+        offsets: Of the sequences in them, from 0.
+        mask, labels, begins: Beside the ids, where a column says so.
+        odd: How many sequences have a mask that leaves something out, and the first of them.
+    """
+
+    tokens: Tokens
+    offsets: Offsets
+    mask: NDArray[np.uint8] | None = None
+    labels: NDArray[np.int64] | None = None
+    begins: NDArray[np.bool_] | None = None
+    odd: tuple[int, int] = (0, -1)
+
+
+class Piece(NamedTuple):
+    """Decoded rows, with their place on the axis: the first sequence, and the first token."""
+
+    first: int
+    start: int
+    rows: Decoded
+
+    def span(self, *, rows: bool) -> tuple[int, int]:
+        """The sequences, or the tokens, that they are."""
+        if rows:
+            return self.first, self.first + len(self.rows.offsets) - 1
+        return self.start, self.start + len(self.rows.tokens)
+
+
+def open_reader(
+    format_: Columnar, paths: Sequence[Path], options: ReadOptions, hints: Hints
+) -> ColumnReader | TextReader:
+    """The rows of one or more files.
+
+    Raises:
+        FormatError: They cannot be read, or no column is what is looked for.
+    """
+    arrow()  # before anything else is said
+    found = [format_.find(path, options.split) for path in paths]
+    containers = open_containers(format_, [file for one in found for file in one.files], tail="tail" in hints.drop)
+    column = chosen(containers[0], options)
+    for container in containers[1:]:
+        if kind_of(typed(container.schema, column.name)) != column.kind:
+            other = f"{typed(container.schema, column.name)}"
+            raise UnsupportedError(
+                container.path, f'column "{column.name}"', expected=f"a list of {column.kind}", found=other
+            )
+    if column.kind == TEXT:
+        return TextReader(containers, column, hints, found[0])
+    kinds = (ColumnReader, MaskedReader, PackedReader)
+    return kinds[len(column.beside)](containers, column, options, hints, found[0])
+
+
+def lists(array: Any) -> tuple[Any, Offsets]:
+    """Values of the lists of an array side by side, and their offsets; NULL counts as an empty list."""
+    lengths = arrow().compute.list_value_length(array).fill_null(0)
+    return array.flatten(), offsets_of(lengths.to_numpy(zero_copy_only=False))
+
+
+class Rows:
+    """How rows of a column are decoded: problems are found, and what is right is given."""
+
+    def __init__(self, format_hundred: int, column: Column, *, samples: bool) -> None:
+        self.hundred, self.column, self.samples = format_hundred, column, samples
+
+    def decode(self, container: Container, group: Group) -> Iterator[tuple[Decoded, list[Problem]]]:
+        """The rows of a group, some at a time, with what is wrong with them.
+
+        Raises:
+            FormatError: They cannot be decoded at all.
+        """
+        base = 0
+        for batch in container.batches(group, (self.column.name, *self.column.beside)):
+            with worded(container.path, f"{container.unit} {group.number:,} cannot be read"):
+                yield self._decoded(container, group, batch, base)
+            base += batch.num_rows
+        if base != group.rows:
+            what = f"rows of {container.unit} {group.number:,}"
+            raise CorruptError(container.path, what, expected=group.rows, found=base)
+
+    def _decoded(self, container: Container, group: Group, batch: Any, base: int) -> tuple[Decoded, list[Problem]]:
+        array, problems = values_of(batch, self.column.name), list[Problem]()
+
+        def wrong(
+            code: int, row: int, what: str, expected: object = None, found: object = None, word: str = ""
+        ) -> None:
+            where = f"row {base + row:,} of {container.unit} {group.number:,} {what}"
+            remedy = f"--drop {word} reads it as an empty row" if word else None
+            error = CorruptError(container.path, where, expected=expected, found=found, remedy=remedy)
+            problems.append(fatal(f"TF{self.hundred + code}", error, word))
+
+        if array.null_count:
+            wrong(3, int(np.argmax(array.is_null().to_numpy(zero_copy_only=False))), "is NULL", word="null-rows")
+        ids, bounds = lists(array)
+        if ids.null_count:
+            at = int(np.argmax(ids.is_null().to_numpy(zero_copy_only=False)))
+            wrong(4, _row(bounds, at), "has a NULL among its ids")
+            ids = ids.fill_null(0)
+        raw = ids.to_numpy(zero_copy_only=False)
+        if raw.dtype.kind == "i" and len(raw) and int(raw.min()) < 0:
+            at = int(np.argmax(raw < 0))
+            why = ", which belongs to labels" if int(raw[at]) == IGNORED else ""
+            wrong(4, _row(bounds, at), f"has a negative id{why}", "0 or more", int(raw[at]))
+        if raw.dtype.itemsize == 8 and len(raw) and int(raw.max()) > 2**32 - 1:
+            at = int(np.argmax(raw > 2**32 - 1))
+            wrong(4, _row(bounds, at), "has an id that no tokenizer has", f"below {2**32:,}", int(raw[at]))
+        tokens: Tokens = raw.astype(dtype_of(array.type), copy=False)
+        rows = Decoded(tokens, bounds)
+        if self.column.beside == ("labels",):
+            rows = _labelled(rows, lists(values_of(batch, "labels")), wrong)
+        elif self.column.beside:
+            masks, starts = (lists(values_of(batch, name)) for name in PACKED[1:])
+            rows = _packed(rows, masks, starts, wrong, samples=self.samples)
+        return rows, problems
+
+
+def dtype_of(kind: Any) -> Any:
+    """The unsigned dtype of the ids of a list type; ids of 8 bytes are checked to fit 4."""
+    return {8: U8, 16: U16}.get(kind.value_type.bit_width, U32)
+
+
+def _row(bounds: Offsets, at: int) -> int:
+    return int(np.searchsorted(bounds, at, side="right")) - 1
+
+
+def _labelled(rows: Decoded, labels: tuple[Any, Offsets], wrong: Any) -> Decoded:
+    """Labels of Hugging Face, which stand at the token itself: moved to the one before, which predicts it."""
+    found, bounds = labels
+    if not np.array_equal(bounds, rows.offsets) or found.null_count:
+        at = int(np.argmax(bounds != rows.offsets)) - 1
+        wrong(
+            5,
+            max(at, 0),
+            "has labels of another length",
+            *(int(np.diff(b)[max(at, 0)]) for b in (rows.offsets, bounds)),
+        )
+        return rows
+    moved = np.full(len(rows.tokens), IGNORED, np.int64)
+    moved[:-1] = found.to_numpy(zero_copy_only=False)[1:]
+    moved[rows.offsets[1:][rows.offsets[1:] > 0] - 1] = IGNORED
+    mask = (moved != IGNORED).astype(np.uint8)
+    return rows._replace(mask=mask, labels=moved, odd=_odd(mask, rows.offsets))
+
+
+def _odd(mask: NDArray[np.uint8], offsets: Offsets) -> tuple[int, int]:
+    """Sequences of which not all but the last token count, whose label is nowhere: how many, and the first."""
+    counted = offsets_of(mask)
+    lengths = np.diff(offsets)
+    last = np.where(lengths > 0, mask[np.maximum(offsets[1:] - 1, 0)] if len(mask) else 0, 0)
+    odd = np.diff(counted[offsets]) - last < lengths - 1
+    return int(odd.sum()), int(np.argmax(odd)) if odd.any() else -1
+
+
+def _packed(
+    rows: Decoded, masks: tuple[Any, Offsets], starts: tuple[Any, Offsets], wrong: Any, *, samples: bool
+) -> Decoded:
+    """Rows of several sequences."""
+    lengths, count = np.diff(rows.offsets), np.diff(starts[1])
+    different = np.diff(masks[1]) != lengths
+    if different.any() or masks[0].null_count or starts[0].null_count:
+        at = int(np.argmax(different))
+        wrong(5, at, "has a loss_mask of another length", int(lengths[at]), int(np.diff(masks[1])[at]))
+        return rows
+    first = starts[0].to_numpy(zero_copy_only=False).astype(np.int64)
+    row = np.repeat(np.arange(len(lengths)), count)
+    opens = np.zeros(len(first), np.bool_)
+    opens[starts[1][:-1][count > 0]] = True
+    bad = {
+        "has a seq_start_id that does not begin with 0": (opens & (first != 0), "0"),
+        "has a seq_start_id that decreases": (~opens & (np.diff(first, prepend=0) < 0), "no less than before"),
+        "has a seq_start_id at or beyond its end": (first >= lengths[row], "less than its tokens"),
+    }
+    for what, (flags, expected) in bad.items():
+        if flags.any():
+            at = int(np.argmax(flags))
+            wrong(5, int(row[at]), what, expected, int(first[at]))
+            return rows
+    if (lost := (count == 0) & (lengths > 0)).any():
+        wrong(5, int(np.argmax(lost)), "has no seq_start_id", "0", "nothing")
+        return rows
+    places = rows.offsets[row] + first
+    mask = (masks[0].to_numpy(zero_copy_only=False) != 0).astype(np.uint8)
+    begins = np.zeros(len(mask), np.bool_)
+    begins[places] = True
+    documents = np.append(places, len(rows.tokens))
+    ends = np.zeros(len(mask), np.bool_)
+    ends[documents[1:][documents[1:] > 0] - 1] = True
+    labels = np.where((mask != 0) & ~ends, np.append(rows.tokens[1:], 0), IGNORED).astype(np.int64)
+    offsets = rows.offsets if samples else documents
+    return Decoded(rows.tokens, offsets, mask, labels, begins, _odd(mask, documents))
+
+
+class ColumnReader:
+    """The ids of a column as a token axis."""
+
+    def __init__(
+        self, containers: Sequence[Container], column: Column, options: ReadOptions, hints: Hints, found: Found
+    ) -> None:
+        hundred = 660 if isinstance(containers[0], ParquetContainer) else 680
+        self.samples = options.view == "samples"
+        self.rows = Rows(hundred, column, samples=self.samples)
+        self.drop = hints.drop
+        self.groups = [(container, group) for container in containers for group in container.groups]
+        self._local = threading.local()
+        self._known: dict[int, Offsets] = {}
+        facts = [container.facts(group, column.name) for container, group in self.groups]
+        counts = [(group.rows, fact.values) for (_, group), fact in zip(self.groups, facts, strict=True)]
+        tops, odd, first = [fact.top for fact in facts], 0, -1
+        if column.beside or any(values is None for _, values in counts):
+            scanned = self._scan(hints.jobs)
+            counts = [(len(offsets) - 1, int(offsets[-1])) for offsets, *_ in scanned]
+            tops = [top for _, top, _ in scanned]
+            self._known = {k: offsets for k, (offsets, *_) in enumerate(scanned)}
+            odd = sum(count for *_, (count, _) in scanned)
+            if odd:
+                number = next(k for k, (*_, (count, _)) in enumerate(scanned) if count)
+                first = sum(rows for rows, _ in counts[:number]) + scanned[number][2][1]
+        self._firsts = offsets_of([rows for rows, _ in counts])
+        self._starts = offsets_of([values or 0 for _, values in counts])
+        self._info = self._told(containers, column, options, hints, found, (odd, first), tops)
+
+    def _told(
+        self, containers: Sequence[Container], column: Column, options: ReadOptions, hints: Hints, found: Found,
+        odd: tuple[int, int], tops: Sequence[int | None],
+    ) -> Info:  # fmt: skip
+        kinds = [typed(container.schema, column.name) for container in containers]
+        fixed = {kind.list_size if arrow().types.is_fixed_size_list(kind) else None for kind in kinds}
+        width = fixed.pop() if len(fixed) == 1 else None
+        blocks = options.rows == "blocks" or (width is not None and options.rows is None) or own_blocks(containers[0])
+        stream = blocks and hints.eos_id is not None and not self.samples and not column.beside[1:]
+        notes, count, total = list[str](), int(self._firsts[-1]), int(self._starts[-1])
+        if blocks and not stream and not self.samples:
+            notes.append("rows are blocks of a stream, where documents begin is not known; --eos ID splits it there")
+        others = [
+            name for name in containers[0].schema.names if name not in (column.name.split(".")[0], *column.beside)
+        ]
+        if others:
+            notes.append(f'columns beside "{printable(column.name)}" are not read: {printable(", ".join(others[:12]))}')
+        layout = Layout.STREAM if stream else Layout.SAMPLES if self.samples or blocks else Layout.DOCUMENTS
+        return Info(
+            layout, max(dtype_of(kind) for kind in kinds),
+            int(total > 0) if stream else count, total,
+            max_id=max((top for top in tops if top is not None), default=-1) if None not in tops else None,
+            sample_length=width if layout is Layout.SAMPLES else None,
+            separators=Separators.AFTER if stream else Separators.NONE,
+            eos_id=hints.eos_id if stream else None, eos_from="as told" if stream else "",
+            notes=tuple(notes), split=found.split, other_splits=found.others,
+            nonstandard_masks=odd[0] if column.beside else None, first_nonstandard=odd[1],
+            loss_masks=_BORDERS if self.samples and column.beside[1:] else "",
+            extras={
+                "column": column.name, "type": str(kinds[0]), "files": len(containers), "groups": len(self.groups),
+                "variant": "packed" if column.beside[1:] else "blocks" if blocks else "rows",
+            },
+        )  # fmt: skip
+
+    def _scan(self, jobs: int | None) -> list[tuple[Offsets, int, tuple[int, int]]]:
+        def look(number: int) -> tuple[Offsets, int, tuple[int, int]]:
+            lengths, top, odd, first, at = [np.zeros(0, np.int64)], -1, 0, -1, 0
+            for piece in self._decode(number):
+                lengths.append(np.diff(piece.offsets))
+                first = at + piece.odd[1] if piece.odd[0] and not odd else first
+                top, odd, at = max(top, largest_id(piece.tokens)), odd + piece.odd[0], at + len(piece.offsets) - 1
+            return offsets_of(np.concatenate(lengths)), top, (odd, first)
+
+        with ThreadPoolExecutor(jobs or 4) as pool:
+            return list(pool.map(look, range(len(self.groups))))
+
+    def _decode(self, number: int) -> Iterator[Decoded]:
+        container, group = self.groups[number]
+        for piece, problems in self.rows.decode(container, group):
+            raise_fatal(problems, self.drop)
+            yield piece
+
+    @property
+    def info(self) -> Info:
+        return self._info
+
+    def _pieces(self, number: int) -> Iterator[Piece]:
+        """The rows of a group; what was found once has to be found again."""
+        first, start, lengths = int(self._firsts[number]), int(self._starts[number]), [np.zeros(0, np.int64)]
+        for rows in self._decode(number):
+            yield Piece(first, start, rows)
+            lengths.append(np.diff(rows.offsets))
+            first, start = first + len(rows.offsets) - 1, start + len(rows.tokens)
+        if (first, start) != (int(self._firsts[number + 1]), int(self._starts[number + 1])):
+            container, group = self.groups[number]
+            what, there = f"ids of {container.unit} {group.number:,}", start - int(self._starts[number])
+            claimed = int(self._starts[number + 1] - self._starts[number])
+            raise CorruptError(container.path, what, expected=claimed, found=there)
+        self._known.setdefault(number, offsets_of(np.concatenate(lengths)))
+
+    def _piece(self, number: int, at: int, *, rows: bool = False) -> Piece:
+        """The decoded rows of a group that hold a position, or a sequence; each thread goes on where it was.
+
+        The last few are kept, for sequences are looked up before their tokens are.
+        """
+        held = self._held
+        for piece in reversed(held):
+            begin, end = piece.span(rows=rows)
+            if begin <= at < end:
+                return piece
+        local = self._local
+        if not self._follows(number, at, rows=rows):
+            local.number, local.reached, local.walk = number, (0, 0), self._pieces(number)
+        walk: Iterator[Piece] = local.walk
+        for piece in walk:
+            self._hold(piece)
+            local.reached = (piece.span(rows=False)[1], piece.span(rows=True)[1])
+            if at < local.reached[rows]:
+                return piece
+        container, group = self.groups[number]
+        raise CorruptError(container.path, f"ids of {container.unit} {group.number:,}", found="fewer than it says")
+
+    @property
+    def _held(self) -> deque[Piece]:
+        found: deque[Piece] = self._local.__dict__.setdefault("held", deque())
+        return found
+
+    def _hold(self, piece: Piece) -> None:
+        held, local = self._held, self._local
+        held.append(piece)
+        local.size = getattr(local, "size", 0) + len(piece.rows.tokens) + len(piece.rows.offsets)
+        while len(held) > 1 and local.size > _HELD:
+            gone = held.popleft()
+            local.size -= len(gone.rows.tokens) + len(gone.rows.offsets)
+
+    def _follows(self, number: int, at: int, *, rows: bool) -> bool:
+        """Whether a position (a sequence) of a group is ahead of where this thread is in that group."""
+        return getattr(self._local, "number", -1) == number and self._local.reached[rows] <= at
+
+    def _window(self, start: int, stop: int, part: str) -> list[Any]:
+        check_interval(start, stop, self._info.tokens)
+        found = []
+        while start < stop:
+            piece = self._piece(int(np.searchsorted(self._starts, start, side="right")) - 1, start)
+            values = getattr(piece.rows, part)[start - piece.start : stop - piece.start]
+            found.append(values)
+            start += len(values)
+        return found
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        found = self._window(start, stop, "tokens")
+        tokens: Tokens = found[0] if len(found) == 1 else np.concatenate([np.empty(0, self._info.dtype), *found])
+        return tokens.astype(self._info.dtype, copy=False)
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self._info.sequences, "sequences")
+        if self._info.layout is Layout.STREAM:
+            return np.arange(first, last + 1, dtype=np.int64) * self._info.tokens
+        found, number = list[Any](), int(np.searchsorted(self._firsts, first, side="right")) - 1
+        end = self._starts[-1] if first == self._info.sequences else None
+        while first < last or end is None:
+            base, stop = int(self._firsts[number]), min(last, int(self._firsts[number + 1]))
+            bounds = self._bounds(number, first - base, max(stop, first) - base)
+            found.append(bounds[:-1])
+            first, number, end = max(first, stop), number + 1, bounds[-1]
+        return np.concatenate([*found, [end]]).astype(np.int64, copy=False)
+
+    def _bounds(self, number: int, first: int, last: int) -> Offsets:
+        """Where sequences of a group begin, and the end of the last: int64[last - first + 1], token positions."""
+        base, start = int(self._firsts[number]), int(self._starts[number])
+        if first == last == 0:
+            return np.array([start])
+        held = any(piece.first <= base + first < piece.span(rows=True)[1] for piece in self._held)
+        if (
+            number not in self._known
+            and first < last
+            and (not first or held or self._follows(number, base + first, rows=True))
+        ):
+            found, at, stop, end = list[Offsets](), base + first, base + last, 0
+            while at < stop:  # one after the other: each piece is decoded once, for lengths and for ids
+                piece = self._piece(number, at, rows=True)
+                upto = min(stop, piece.span(rows=True)[1])
+                found.append(piece.start + piece.rows.offsets[at - piece.first : upto - piece.first])
+                at, end = upto, piece.start + int(piece.rows.offsets[upto - piece.first])
+            return np.append(np.concatenate(found), end)
+        if number not in self._known:
+            for piece in self._pieces(number):
+                self._hold(piece)
+        return start + self._known[number][first : last + 1]
+
+    def place(self, position: int) -> Place:
+        check_position(position, self._info.tokens)
+        number = int(np.searchsorted(self._starts, position, side="right")) - 1
+        container, group = self.groups[number]
+        detail = f"id {position - int(self._starts[number]):,} of {container.unit} {group.number:,}"
+        return Place(container.path, group.begin, None, detail)
+
+    def position(self, path: Path, offset: int) -> int | None:
+        for number, (container, group) in enumerate(self.groups):
+            if container.path == path and 0 <= offset - group.begin < group.size:
+                start = int(self._starts[number])
+                return start if start < int(self._starts[number + 1]) else None
+        return None
+
+    def close(self) -> None:
+        self._local = threading.local()
+        for container, _ in self.groups:
+            container.file.close()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {key: value for key, value in vars(self).items() if key != "_local"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        self._local = threading.local()
+
+
+class MaskedReader(ColumnReader):
+    """Rows with labels beside the ids."""
+
+    def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
+        """See `protocols.Sampled`."""
+        return np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "mask")])
+
+    def labels(self, start: int, stop: int) -> NDArray[np.int64]:
+        """See `protocols.Sampled`; moved to the token that predicts them, or made of ids and mask."""
+        return np.concatenate([np.empty(0, np.int64), *self._window(start, stop, "labels")])
+
+
+class PackedReader(MaskedReader):
+    """Rows of several sequences."""
+
+    def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """See `protocols.Segmented`."""
+        return np.concatenate([np.empty(0, np.bool_), *self._window(start, stop, "begins")])

@@ -1,0 +1,303 @@
+"""Writing columns: each region is a part of whole row groups, or of record batches; the commit joins them.
+
+Where a group ends depends on the tokens alone, so that the output is the same whatever the regions are. Parts of
+Parquet are joined as bytes: of the footers only offsets, ordinals and counts change. Nothing is compressed twice.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import xxhash
+
+from tokfmt.core.axis import Separators, TokenReader, windows
+from tokfmt.core.dtypes import check_ids
+from tokfmt.core.errors import ConversionError, Loss, OptionError, SeparatorUnknownError
+from tokfmt.core.files import File, write_error
+from tokfmt.core.format import Receipt, Region, Target
+from tokfmt.core.output import Output, preallocate, whole
+from tokfmt.formats.arrow import WriteOptions
+from tokfmt.formats.arrow.container import Spans, arrow, thrift, varint
+from tokfmt.views.select import Rows
+from tokfmt.views.separated import WithSeparators
+
+GROUP = 1 << 20
+"""Tokens of a row group, or of a record batch; a row counts as 8 more, so that empty rows fill one, too."""
+
+_ROW, _MANY, _LONGEST = 8, 1 << 16, 1 << 28
+_MARKER = b"\xff\xff\xff\xff\0\0\0\0"
+_WIDER = "--to-opt dtype=uint32 (or int64) has room"
+
+
+class ColumnWriter(ABC):
+    """What both containers share."""
+
+    needs_max_id = False
+
+    def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
+        arrow()
+        self.path, self.options, self.target = path, options, target
+        self.needs_eos = self.separated = options.seq_len is not None
+        self.separators = Separators.AFTER if self.needs_eos else Separators.NONE
+        if options.split is not None and (self.single or not options.split.replace("-", "_").isidentifier()):
+            what = (
+                f"--split {options.split!r}: {path.name} is one file. Name a folder for splits, which have plain names"
+            )
+            raise OptionError(what, name="split")
+
+    suffixes: tuple[str, ...]
+
+    @property
+    def single(self) -> bool:
+        """The destination is one file, not a folder."""
+        return self.path.suffix in self.suffixes
+
+    @property
+    def schema(self) -> Any:
+        """One column, with what Hugging Face says of it."""
+        pa, column, dtype = arrow(), self.options.column, self.options.dtype
+        about = {"info": {"features": self.features}}
+        more = {
+            "huggingface": json.dumps(about),
+            "tokfmt": json.dumps({"rows": "blocks" if self.needs_eos else "documents"}),
+        }
+        return pa.schema([pa.field(column, pa.list_(pa.field("element", getattr(pa, dtype)())))], metadata=more)
+
+    @property
+    def features(self) -> dict[str, object]:
+        """The column as `datasets` describes it."""
+        return {self.options.column: {"feature": {"dtype": self.options.dtype, "_type": "Value"}, "_type": "List"}}
+
+    def lost(self, source: TokenReader) -> Sequence[Loss]:  # noqa: ARG002 - rows may be empty
+        return []
+
+    def _rows(self, source: TokenReader) -> TokenReader:
+        if self.options.seq_len is None:
+            return source
+        if self.target.eos_id is None:
+            raise SeparatorUnknownError(self.path, "rows of a stream need a separator between documents")
+        return Rows(WithSeparators(source, self.target.eos_id), self.options.seq_len)
+
+    def _cuts(self, rows: TokenReader, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+        """Groups among some rows: the first row and the one after the last, and which file it goes to."""
+        start, file, before = first, -1, -1
+        for a, b in windows(first, last, _MANY):
+            begins = rows.offsets(a, b)[:-1]
+            keys = (begins + np.arange(a, b) * _ROW) // GROUP
+            here = np.zeros(b - a, np.int64) if self.single else begins // self.options.tokens_per_file
+            changed = np.flatnonzero(np.diff(keys, prepend=before) != 0)
+            for at in (a + changed).tolist():
+                if at > start:
+                    yield start, at, file
+                start, file = at, int(here[at - a])
+            file, before = (int(here[0]) if file < 0 else file), int(keys[-1])
+        if start < last:
+            yield start, last, file
+
+    def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
+        rows, found = self._rows(source), list[Region]()
+        pending: tuple[int, int, int] | None = None
+        for a, b, file in self._cuts(rows, 0, rows.info.sequences):
+            tokens = int(rows.offsets(b, b)[0])
+            if pending and (pending[1] != file or tokens - pending[2] > size):
+                found.append(self._region(len(found), rows, pending[0], a))
+                pending = None
+            pending = pending or (a, file, int(rows.offsets(a, a)[0]))
+        if pending:
+            found.append(self._region(len(found), rows, pending[0], rows.info.sequences))
+        return found
+
+    def _region(self, index: int, rows: TokenReader, first: int, last: int) -> Region:
+        return Region(index, range(first, last), range(*(int(rows.offsets(at, at)[0]) for at in (first, last))))
+
+    @property
+    def _parts(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.parts")
+
+    @property
+    def home(self) -> Path:
+        """The folder that files go to."""
+        return self.path
+
+    def create(self, source: TokenReader) -> None:  # noqa: ARG002 - sizes are known in the end
+        try:
+            self._parts.mkdir(exist_ok=True)
+            if not self.single:
+                self.home.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise write_error(self.path, error) from error
+
+    def write(self, region: Region, source: TokenReader) -> Receipt:
+        rows, cuts = self._rows(source), [(region.sequences.start, region.sequences.stop, 0)]
+        cuts = list(self._cuts(rows, *cuts[0][:2]))
+        top, digests = [-1], list[str]()
+        with whole(self._part(region.index)) as out:
+            self.encode(out, (self._batch(rows, a, b, top, digests) for a, b, _ in cuts))
+            written = out.tell()
+        return Receipt(region.index, top[0], written, [cuts[0][2], len(region.sequences), *digests])
+
+    def _batch(self, rows: TokenReader, first: int, last: int, top: list[int], digests: list[str]) -> Any:
+        pa = arrow()
+        offsets = rows.offsets(first, last)
+        start, stop = int(offsets[0]), int(offsets[-1])
+        if stop - start > _LONGEST:
+            what = f"{self.path.name}: sequence {first:,} has {stop - start:,} tokens, and a row is written whole"
+            raise ConversionError(f"{what}. --to-opt seq_len=N cuts the stream into rows of N tokens")
+        dtype = np.dtype(self.options.dtype)
+        ids = rows.tokens(start, stop)
+        top[0] = max(top[0], check_ids(ids, int(np.iinfo(dtype).max), start, self.path.name, _WIDER))
+        values = np.ascontiguousarray(ids, dtype)
+        digests.append(xxhash.xxh3_64_hexdigest(values.data))
+        schema = self.schema
+        array = pa.ListArray.from_arrays((offsets - start).astype(np.int32), values, type=schema.field(0).type)
+        return pa.record_batch([array], schema=schema)
+
+    def _part(self, region: int) -> Path:
+        return self._parts / f"{region:06d}"
+
+    def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:  # noqa: ARG002 - receipts tell
+        files = [list(ours) for _, ours in itertools.groupby(receipts, key=lambda receipt: receipt.details[0])] or [[]]
+        paths = [self.path if self.single else self.home / self.name(k, len(files)) for k in range(len(files))]
+        for path, ours in zip(paths, files, strict=True):
+            path.unlink(missing_ok=True)  # of a commit that was cut off
+            preallocate(path, 0)
+            with Output(path) as out:
+                self.join(out, [File(self._part(receipt.region)) for receipt in ours])
+        if not self.single:
+            digests = (digest for receipt in receipts for digest in receipt.details[2:])
+            self.describe(paths, xxhash.xxh3_64_hexdigest(" ".join(digests).encode()))
+        if not self.target.keep_parts:
+            shutil.rmtree(self._parts)
+
+    @abstractmethod
+    def encode(self, out: BinaryIO, batches: Iterator[Any]) -> None:
+        """Write a part."""
+
+    @abstractmethod
+    def join(self, out: Output, parts: Sequence[File]) -> None:
+        """Make a file of parts; of none an empty one."""
+
+    @abstractmethod
+    def name(self, number: int, count: int) -> str:
+        """Of a file of a folder."""
+
+    def describe(self, files: Sequence[Path], fingerprint: str) -> None:  # noqa: B027 - Parquet says nothing
+        """Write what a folder says of its files."""
+
+
+class ParquetWriter(ColumnWriter):
+    """X.parquet, or SPLIT-00000-of-00002.parquet ... in a folder."""
+
+    suffixes = (".parquet", ".pq")
+
+    def name(self, number: int, count: int) -> str:
+        return f"{self.options.split or 'train'}-{number:05d}-of-{count:05d}.parquet"
+
+    def encode(self, out: BinaryIO, batches: Iterator[Any]) -> None:
+        pa = arrow()
+        with pa.parquet.ParquetWriter(out, self.schema, compression="zstd", use_dictionary=False) as writer:
+            for batch in batches:
+                writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
+
+    def join(self, out: Output, parts: Sequence[File]) -> None:
+        at, rows, groups, footer, spans = 4, 0, list[bytes](), b"", Spans()
+        out.write(0, b"PAR1")
+        for part in parts or [self._nothing()]:
+            length = int.from_bytes(part.read(part.size - 8, 4), "little")
+            end = part.size - 8 - length
+            data, spans = part.read(end, length), Spans()
+            fields, _ = thrift(data, spans=spans)
+            out.copy(at, part, 4, end - 4)
+            rows, footer = rows + fields[3], data
+            groups += [_moved(data, spans, k, at - 4, len(groups) + k) for k in range(len(fields[4]))]
+            at += end - 4
+        head = bytes([len(groups) << 4 | 12]) if len(groups) < 15 else b"\xfc" + _varint(len(groups))
+        (a, b), (c, d) = spans[3,], spans[4,]
+        footer = b"".join((footer[:a], _varint(2 * rows), footer[b:c], head, *groups, footer[d:]))
+        out.write(at, footer + len(footer).to_bytes(4, "little") + b"PAR1")
+
+    def _nothing(self) -> File:
+        """A part without rows."""
+        with whole(self._parts / "none") as out:
+            self.encode(out, iter(()))
+        return File(self._parts / "none")
+
+
+def _moved(data: bytes, spans: Spans, number: int, shift: int, ordinal: int) -> bytes:
+    """The metadata of a row group whose bytes were moved: offsets of its chunks, and its ordinal, are others."""
+    changes, (begin, end) = list[tuple[int, int, int]](), spans[4, number]
+    for path, (a, b) in spans.items():
+        if path[:2] == (4, number) and len(path) > 2:
+            inside = path[2:]
+            moves = inside == (5,) or (len(inside) == 3 and inside[2] == 2) or (
+                len(inside) == 4 and inside[2] == 3 and inside[3] in (9, 10, 11)
+            )  # fmt: skip
+            value = varint(data, a)[0] >> 1 if moves else 0
+            if value:
+                changes.append((a, b, value + shift))
+            if inside == (7,):
+                changes.append((a, b, ordinal % (1 << 15)))
+    pieces = list[bytes]()
+    for a, b, value in sorted(changes):
+        pieces += [data[begin:a], _varint(2 * value)]
+        begin = b
+    return b"".join((*pieces, data[begin:end]))
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return bytes((*found, value))
+
+
+class ArrowWriter(ColumnWriter):
+    """One stream X.arrow, or a folder of streams as `save_to_disk` makes it, with `split` one of a dict of them."""
+
+    suffixes = (".arrow",)
+
+    @property
+    def home(self) -> Path:
+        return self.path / self.options.split if self.options.split else self.path
+
+    def name(self, number: int, count: int) -> str:
+        return f"data-{number:05d}-of-{count:05d}.arrow"
+
+    def encode(self, out: BinaryIO, batches: Iterator[Any]) -> None:
+        out.writelines(batch.serialize() for batch in batches)
+
+    def join(self, out: Output, parts: Sequence[File]) -> None:
+        head = self.schema.serialize().to_pybytes()
+        out.write(0, head)
+        at = len(head)
+        for part in parts:
+            out.copy(at, part, 0, part.size)
+            at += part.size
+        out.write(at, _MARKER)
+
+    def describe(self, files: Sequence[Path], fingerprint: str) -> None:
+        state: dict[str, object] = {
+            "_data_files": [{"filename": file.name} for file in files], "_fingerprint": fingerprint,
+            "_format_columns": None, "_format_kwargs": {}, "_format_type": None, "_output_all_columns": False,
+            "_split": self.options.split,
+        }  # fmt: skip
+        info = {"citation": "", "description": "", "features": self.features, "homepage": "", "license": ""}
+        written: list[tuple[Path, object]] = [
+            (self.home / "state.json", state),
+            (self.home / "dataset_info.json", info),
+        ]
+        if self.options.split:
+            listing = self.path / "dataset_dict.json"
+            splits = json.loads(listing.read_bytes())["splits"] if listing.is_file() else []
+            written.append((listing, {"splits": list(dict.fromkeys([*splits, self.options.split]))}))
+        for path, content in written:
+            with whole(path, self._parts, stays=True) as out:
+                out.write(json.dumps(content, indent=2, sort_keys=True).encode())

@@ -1,0 +1,207 @@
+"""datatrove's `X.ds`: raw tokens, with an index, a note on width and tokenizer, and perhaps a loss mask beside them.
+
+    file           content
+    X.ds           token ids, u16 or u32 little-endian
+    X.ds.index     u64 little-endian a document: its exclusive end in tokens. A repeated value is an empty document
+    X.ds.metadata  text of three lines: TOKENIZER|WIDTH (older: TOKENIZER), number of tokens, the same for people
+    X.ds.loss      a byte a token: 1 counts as a target, 0 does not
+
+- Index and metadata are written last: a job that was killed leaves X.ds alone. Without metadata the index tells the
+  width, without index the separator tells the documents. An empty dataset is 0 bytes of .ds and of .index.
+- A separator may follow each document; nothing says whether, or which. The default is none since 2025-04-30.
+- Files of `shuffle_chunk_size` end anywhere in a document. A folder of X.ds is read in order of their names.
+- upstream's check_dataset takes every file for one of 2-byte tokens; those of 4 bytes that it refuses are right.
+Source: huggingface/datatrove a649de79, pipeline/tokens/{tokenizer,merger}.py and utils/dataset.py, run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from tokfmt.core.axis import Separators, TokenReader, windows
+from tokfmt.core.errors import CorruptError, UnsupportedError
+from tokfmt.core.files import File
+from tokfmt.core.format import Confidence, Hints, Probe
+from tokfmt.core.options import option
+from tokfmt.core.problem import Problem, fatal, noted
+from tokfmt.core.protocols import Code
+from tokfmt.core.ragged import offsets_of
+from tokfmt.core.sections import shown
+from tokfmt.formats.flat import Column, Extent, FlatFormat, FlatWriter, Laid, loss_mask
+
+_AT_ONCE = 1 << 20  # index entries
+_METADATA = 1 << 12  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read .ds files."""
+
+    width: Literal[2, 4] | None = option(None, "bytes of a token, where neither index nor metadata tell it")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to write .ds files."""
+
+    eos: Literal["always", "none"] = option("always", "a separator after each document, or none")
+    width: Literal[2, 4] | None = option(None, "bytes of a token; 4 where the largest id is above 65,535")
+
+
+class Writer(FlatWriter):
+    """Writes X.ds, and last X.ds.index and X.ds.metadata; in a folder, 00000_unshuffled of them."""
+
+    suffix, needs_max_id = ".ds", True
+
+    @property
+    def separators(self) -> Separators:  # type: ignore[override]
+        return Separators.TRAILING if self.options.eos == "always" else Separators.NONE
+
+    def dtype(self, top: int) -> np.dtype[Any]:
+        return np.dtype(f"<u{self.options.width or (2 if top < 1 << 16 else 4)}")
+
+    def member(self, number: int) -> str:
+        return f"{number:05d}_unshuffled.ds"
+
+    def index(self, stored: TokenReader, dtype: np.dtype[Any]) -> Iterator[tuple[Path, int, bytes]]:
+        index, metadata = (beside(self.file(0), suffix) for suffix in (".index", ".metadata"))
+        yield index, 0, b""
+        for a, b in windows(0, stored.info.sequences, _AT_ONCE):
+            yield index, 8 * a, stored.offsets(a, b)[1:].astype("<u8").tobytes()
+        count = stored.info.tokens
+        yield metadata, 0, f"unknown|{dtype.itemsize}\n{count}\n{for_people(count)}".encode()
+
+
+class Datatrove(FlatFormat):
+    """datatrove's token files."""
+
+    name = "datatrove"
+    title = "datatrove and nanotron: .ds with .index and .metadata"
+    extensions = (".ds",)
+    carries = "sequences in order, empty ones too; ids up to 2^32-1"
+    cannot = "ids above 2^32-1"
+    read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
+    pattern, unreadable, masked = r"[^.].*\.ds", "TF721", "TF725"
+    suffixes, member = (".ds", ".ds.index", ".ds.metadata"), "X.ds"
+    meanings = {
+        "TF721": Code("no token file of datatrove", "It cannot be read, or neither .index nor .metadata tells the "
+                       "width: the job was killed before it wrote them. --from-opt width=N reads it as one stream."),
+        "TF722": Code("the index is no index", "Its size is no multiple of 8 bytes, or its values decrease: a cut or "
+                       "damaged copy. Copy it again, or remove it and split at the separator."),
+        "TF723": Code("index and tokens differ in size", "The last value of the index times the width is not the size: "
+                       "the tokens were cut, or go on behind the last document. Copy or write them again."),
+        "TF724": Code("the metadata contradicts the index", "The width in .metadata does not fit the index "
+                       "(datatrove#118). The index is right if it fits the size, and is used."),
+        "TF725": Code("the loss mask does not fit", "Another number of bytes than tokens, or bytes other than 0 and "
+                       "1. Write it again, or remove it."),
+    }  # fmt: skip
+
+    def recognise(self, probe: Probe) -> Confidence | None:
+        if probe.path.suffix != ".ds":
+            return None
+        told = any(beside.is_file() for beside in self.companions(probe.path))
+        return Confidence.CERTAIN if told else Confidence.NAME
+
+    def files(self, path: Path) -> list[Path]:
+        masks = [mask for member in self.members(path) if (mask := beside(member, ".loss")).is_file()]
+        own = [*super().files(path), *masks]
+        return [*own, *(total for total in path.glob("*.ds.metadata") if total not in own)]  # of all that were merged
+
+    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
+        files = self.all_files(paths)
+        indexes = [beside(file, ".index") for file in files]
+        there = [index.is_file() for index in indexes]
+        if any(there) and not all(there):
+            raise CorruptError(indexes[there.index(False)], "is missing", remedy="Copy it again")
+        laid = super().examine(paths, options, hints)
+        if not laid.masks:
+            return laid
+        laid = replace(laid, loss_masks=f"loss masks of {len(laid.masks):,} files")
+        if len(laid.masks) == len(files):
+            return laid
+        error = CorruptError(paths[0], "files with a .loss", expected=len(files), found=len(laid.masks))
+        return replace(laid, masks=(), problems=[*laid.problems, fatal("TF725", error)])
+
+    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:  # noqa: ARG002
+        index, metadata = (beside(file.path, suffix) for suffix in (".index", ".metadata"))
+        tokenizer, said = _said(metadata) if metadata.is_file() else ("", None)
+        tokens = _indexed if index.is_file() else _stream
+        laid = tokens(file, options.width, said, (index, metadata))
+        if (mask := beside(file.path, ".loss")).is_file():
+            whole, wrong = loss_mask(mask, laid.extents[0].tokens, "TF725")
+            laid = replace(laid, masks=[whole], problems=[*laid.problems, *wrong])
+        return replace(laid, extras={"tokenizer": shown(tokenizer)})
+
+
+def beside(tokens: Path, suffix: str) -> Path:
+    """X.ds.index and the others, of X.ds, or of tokens under any name."""
+    return tokens.with_name(tokens.name + suffix)
+
+
+def for_people(count: int) -> str:
+    """12768 as "12.8 kT": three digits, as `humanize.metric` writes it."""
+    power = max(0, (len(str(count)) - 1) // 3)
+    value = count / 1000**power
+    return f"{value:.{max(0, 3 - len(str(int(value))))}f} {' kMGTPE'[power].strip()}T"
+
+
+def _said(metadata: Path) -> tuple[str, int | None]:
+    """Tokenizer and bytes a token, as far as the metadata tell them."""
+    text = File(metadata)
+    line = text.read(0, min(text.size, _METADATA)).decode("utf-8", "replace").split("\n", 1)[0]
+    tokenizer, _, size = line.rpartition("|")
+    return (tokenizer, int(size)) if size in ("2", "4") and tokenizer else (line, None)
+
+
+def _stream(file: File, width: int | None, said: int | None, beside: tuple[Path, Path]) -> Laid:  # noqa: ARG001
+    """Of tokens without an index."""
+    if (width or said) is None:
+        remedy = "--from-opt width=2 (or 4) reads it as one stream"
+        raise UnsupportedError(file.path, "has neither .index nor .metadata to tell its width", remedy=remedy)
+    dtype = np.dtype(f"<u{width or said}")
+    count = file.size // dtype.itemsize
+    problems = _sizes(file, count * dtype.itemsize)
+    return Laid(extents=[Extent(file, 0, count, dtype)], separators=Separators.AFTER, problems=problems)
+
+
+def _indexed(file: File, width: int | None, said: int | None, beside: tuple[Path, Path]) -> Laid:
+    """Of tokens with an index of where documents end, and what the metadata say of their width."""
+    index, problems = File(beside[0]), list[Problem]()
+    ends = index.array(0, index.size // 8, "<u8").astype(np.int64)
+    falls = np.flatnonzero(np.diff(ends, prepend=0) < 0)
+    if index.size % 8 or len(falls):
+        what = f"decreases at entry {falls[0]:,}" if len(falls) else "ends inside an entry"
+        at = 8 * (int(falls[0]) if len(falls) else index.size // 8)
+        broken = fatal("TF722", CorruptError(index.path, what, offset=at, remedy="Copy it again"))
+        return Laid(extents=[Extent(file, 0, 0, np.dtype("<u2"))], starts=offsets_of([]), problems=[broken])
+    end = int(ends[-1]) if len(ends) else 0
+    fitting = [w for w in (said, 2, 4) if w and end * w == file.size]
+    if said and fitting and said not in fitting:
+        error = CorruptError(beside[1], "width", expected=fitting[0], found=said)
+        note = f"{beside[1].name} says {said}-byte tokens; {fitting[0]}, by the index, were read"
+        problems.append(noted("TF724", error, note))
+    dtype = np.dtype(f"<u{width or (fitting or [said or 2])[0]}")
+    return Laid(
+        extents=[Extent(file, 0, min(end, file.size // dtype.itemsize), dtype)],
+        starts=np.concatenate([np.zeros(1, np.int64), ends]),
+        separators=Separators.TRAILING,
+        problems=[*problems, *_sizes(file, end * dtype.itemsize)],
+        sections=[Column(f"ends in {index.path.name}", index, 0, "<u8", len(ends))],
+    )
+
+
+def _sizes(file: File, told: int) -> list[Problem]:
+    """A file of another size than is told."""
+    if told == file.size:
+        return []
+    remedy = "--drop tail reads what the index covers" if file.size > told else "Copy it again"
+    error = CorruptError(file.path, "bytes of tokens", expected=told, found=file.size, remedy=remedy)
+    return [fatal("TF723", error, "tail" if file.size > told else "")]
+
+
+FORMAT = Datatrove()

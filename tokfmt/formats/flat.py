@@ -1,0 +1,612 @@
+"""The base of flat formats: token ids one after the other in files, with or without a header and an index.
+
+A flat format states three things, and everything else follows from them:
+
+    examine_file what a file holds: extents of tokens, where sequences begin, problems, named bytes
+    Writer       how files are written: token width, names, header, index, on which side the separator stands
+    meanings     what the codes of its problems mean
+
+Shards, pairs of files, folders and prefixes, reading, copies of bytes as they stand, places of tokens, `--raw`, `check`
+and `--explain` follow; see `formats/README.md`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import (
+    Info,
+    Layout,
+    Separators,
+    TokenReader,
+    check_interval,
+    check_position,
+    sequence_at,
+    windows,
+)
+from tokfmt.core.dtypes import U16, check_ids
+from tokfmt.core.errors import (
+    ConversionError,
+    FormatError,
+    Loss,
+    TokfmtError,
+    printable,
+)
+from tokfmt.core.files import File, names_in, natural_key
+from tokfmt.core.format import Confidence, Finding, Hints, Probe, Receipt, Region, Target, titled
+from tokfmt.core.output import Output, copy_region, preallocate
+from tokfmt.core.problem import Problem, raise_fatal
+from tokfmt.core.protocols import Audit, Code, Piece, Place, Section, checked
+from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.core.sections import Part, broken
+from tokfmt.core.structs import (
+    NATIVE,
+    Column,
+    Columns,
+    Extent,
+    StoredIds,
+    Struct,
+    loss_mask,
+    mask_bytes,
+    native,
+    numpy_extent,
+    whole_tokens,
+    written_tokens,
+)
+from tokfmt.views.select import lost_empties
+from tokfmt.views.separated import WithSeparators
+
+__all__ = [
+    "Column",
+    "Columns",
+    "Extent",
+    "FlatFormat",
+    "FlatReader",
+    "FlatWriter",
+    "Laid",
+    "Pieces",
+    "Struct",
+    "joined",
+    "loss_mask",
+    "mask_bytes",
+    "numpy_extent",
+    "whole_tokens",
+    "written_tokens",
+]
+
+Pieces = Iterator[tuple[Path, int, bytes | NDArray[Any]]]
+"""Of files that are written: path, byte, content."""
+
+
+class Cut(NamedTuple):
+    """What goes into a file that is written.
+
+    Attributes:
+        number: 0, 1, 2, ...
+        start, stop: Which tokens of the stored axis it holds.
+        first, last: Which sequences, where files hold whole ones; else 0, 0.
+    """
+
+    number: int
+    start: int
+    stop: int
+    first: int = 0
+    last: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Laid:
+    """What the files of a dataset hold, found out without reading its tokens.
+
+    Attributes:
+        extents: The stored token axis, in order.
+        masks: For each extent its loss mask, a byte a token: 1 counts as a target, 0 does not; () where there is none.
+        starts: int64[sequences + 1], token positions, non-decreasing, from 0 to the end; None for one stream.
+        sample_length: Tokens of a row, where the dataset is read as rows of one length; `starts` is None then.
+        separators: Where they stand on that axis; `alone` ones for a stream.
+        eos_id, eos_from: The separator, where the dataset or a convention tells it, and in words how.
+        problems: In the order in which they were met.
+        sections: Named bytes beside the tokens, for `--raw`; the tokens get a section of their own.
+        inferred, notes, pad_id, split, other_splits, loss_masks, extras: As in `Info`.
+    """
+
+    extents: Sequence[Extent]
+    masks: Sequence[Extent] = ()
+    starts: Offsets | None = None
+    sample_length: int | None = None
+    separators: Separators = Separators.NONE
+    eos_id: int | None = None
+    eos_from: str = ""
+    problems: Sequence[Problem] = ()
+    sections: Sequence[Section] = ()
+    inferred: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    pad_id: int | None = None
+    split: str | None = None
+    other_splits: tuple[str, ...] = ()
+    loss_masks: str = ""
+    extras: Mapping[str, object] = field(default_factory=dict)
+
+
+def joined(parts: Sequence[Laid]) -> Laid:
+    """The contents of several files, one after the other, as one dataset.
+
+    One stream that files cut anywhere, or the sequences of each; of extras those in which all agree.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    begins = offsets_of([sum(extent.tokens for extent in part.extents) for part in parts])
+    inner = [part.starts[:-1] + begin for part, begin in zip(parts, begins, strict=False) if part.starts is not None]
+    return replace(
+        parts[0],
+        extents=[extent for part in parts for extent in part.extents],
+        masks=[mask for part in parts for mask in part.masks],
+        starts=np.concatenate([*inner, begins[-1:]]) if inner else None,
+        problems=[problem for part in parts for problem in part.problems],
+        sections=[section for part in parts for section in part.sections],
+        inferred=tuple(dict.fromkeys(fact for part in parts for fact in part.inferred)),
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        extras={key: value for key, value in parts[0].extras.items() if all(p.extras.get(key) == value for p in parts)},
+    )
+
+
+class FlatReader:
+    """The stored axis of a flat dataset; keeps 8 bytes a sequence. Picklable."""
+
+    def __init__(self, laid: Laid, accepted: frozenset[str] = frozenset()) -> None:
+        """Check that it can be read.
+
+        Args:
+            laid: What its files hold.
+            accepted: Words of `--drop` that the user gave.
+
+        Raises:
+            FormatError: A problem is fatal, and nothing accepts it.
+        """
+        raise_fatal(laid.problems, accepted)
+        self.extents, self._masks = laid.extents, laid.masks
+        # a list: bisecting an array costs a short read as much as all the rest
+        self._begins = [0, *itertools.accumulate(extent.tokens for extent in laid.extents)]
+        tokens, self._row = self._begins[-1], laid.sample_length
+        layout = Layout.SAMPLES if self._row else Layout.STREAM if laid.starts is None else Layout.DOCUMENTS
+        if self._row:
+            tokens -= tokens % self._row
+        self._starts = laid.starts
+        rows = tokens // self._row if self._row else int(tokens > 0)
+        self._info = Info(
+            layout=layout,
+            dtype=max((NATIVE[extent.dtype.itemsize] for extent in laid.extents), default=U16),
+            sequences=rows if self._starts is None else len(self._starts) - 1,
+            tokens=tokens,
+            sample_length=self._row,
+            separators=laid.separators,
+            eos_id=laid.eos_id,
+            eos_from=laid.eos_from,
+            inferred=laid.inferred,
+            notes=(*(problem.note for problem in laid.problems if problem.note), *laid.notes),
+            pad_id=laid.pad_id,
+            split=laid.split,
+            other_splits=laid.other_splits,
+            loss_masks=laid.loss_masks,
+            extras=laid.extras,
+        )
+
+    @property
+    def info(self) -> Info:
+        return self._info
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self._info.tokens)
+        found = [
+            native(extent.file.array(extent.begin + a * extent.dtype.itemsize, b - a, extent.dtype), extent, a)
+            for extent, a, b in self._parts(self.extents, start, stop)
+        ]
+        tokens: Tokens = found[0] if len(found) == 1 else np.concatenate([np.empty(0, self._info.dtype), *found])
+        return tokens.astype(self._info.dtype, copy=False)
+
+    def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
+        """Where tokens lie; see `protocols.Verbatim`. Signed and unsigned ids are the same bytes."""
+        check_interval(start, stop, self._info.tokens)
+        pieces = []
+        for extent, a, b in self._parts(self.extents, start, stop):
+            if extent.dtype.names or not extent.file.plain:
+                return None
+            width = extent.dtype.itemsize
+            dtype = np.dtype(f"{extent.dtype.byteorder}u{width}")
+            pieces.append(Piece(extent.file, extent.begin + a * width, (b - a) * width, dtype))
+        return pieces
+
+    def masks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        """See `protocols.Masked`."""
+        check_interval(start, stop, self._info.tokens)
+        if not self._masks:
+            return None
+        found = [mask_bytes(mask, a, b) for mask, a, b in self._parts(self._masks, start, stop)]
+        return np.concatenate([np.empty(0, np.uint8), *found])
+
+    def _parts(self, extents: Sequence[Extent], start: int, stop: int) -> Iterator[tuple[Extent, int, int]]:
+        """Which extents, and which tokens of each, an interval of the axis is made of."""
+        for k in range(bisect_right(self._begins, start) - 1, bisect_left(self._begins, stop)):
+            base, end = self._begins[k : k + 2]
+            if start < end:
+                yield extents[k], max(start - base, 0), min(stop, end) - base
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self._info.sequences, "sequences")
+        if self._starts is None:
+            return np.arange(first, last + 1, dtype=np.int64) * (self._row or self._info.tokens)
+        return self._starts[first : last + 1]
+
+    def place(self, position: int) -> Place:
+        check_position(position, self._info.tokens)
+        k = bisect_right(self._begins, position) - 1
+        extent = self.extents[k]
+        width = extent.dtype.itemsize
+        at = extent.begin + (position - self._begins[k]) * width
+        place = extent.file.lies_at(at)
+        if place is None:
+            return Place(extent.file.path, 0, None, f"byte {at:,} of what is compressed there")
+        return Place(extent.file.path, place, width)
+
+    def position(self, path: Path, offset: int) -> int | None:
+        for k, extent in enumerate(self.extents):
+            if extent.file.path != path or (at := extent.file.read_from(offset)) is None:
+                continue
+            local = (at - extent.begin) // extent.dtype.itemsize
+            if 0 <= local < extent.tokens:
+                position = self._begins[k] + local
+                return position if position < self._info.tokens else None
+        return None
+
+    def close(self) -> None:
+        for extent in self.extents:
+            extent.file.close()
+
+
+class FlatWriter(ABC):
+    """Writes a flat dataset. A format says what its files are; regions, tokens and copies are the same for all.
+
+    Attributes a format states:
+        separators: Where it stores them. NONE: an index tells sequences apart. TRAILING: an index, and each ends with
+            it. AFTER, BETWEEN, BEFORE: by the separator alone.
+        suffix: Of a destination that is one file; others are folders.
+        begin: Bytes in front of the tokens of a file; see `begins`.
+        whole: Files hold whole sequences: each is cut after the last sequence that fits.
+        needs_max_id: `dtype` depends on the largest id.
+        limit: Largest id that the format has room for.
+        most_bytes: Of a file.
+    """
+
+    separators: Separators = Separators.NONE
+    suffix: str = ".bin"
+    begin: int = 0
+    whole: bool = False
+    needs_max_id: bool = False
+    limit: int = 2**32 - 1
+    most_bytes: int = 2**63 - 1
+
+    def __init__(self, path: Path, options: Any, target: Target) -> None:
+        self.path, self.options, self.target = path, options, target
+        self._cuts: list[Cut] | None = None
+
+    # what a format says
+
+    @abstractmethod
+    def dtype(self, top: int) -> np.dtype[Any]:
+        """Of a token in the file, when the largest id (separator included) is `top`; -1 when nobody looked."""
+
+    def file_tokens(self) -> int | None:
+        """Tokens in a file, after which the next begins; None: all are in one file."""
+        return None
+
+    def member(self, number: int) -> str:  # noqa: ARG002 - none
+        """The name of file `number` of a folder; "" where a dataset is one file."""
+        return ""
+
+    def file(self, number: int) -> Path:
+        """The path of file `number`: of the destination itself where it is one file."""
+        member = self.member(number) if self.folder else ""
+        return self.path / member if member else self.path
+
+    def padded(self, tokens: int) -> int:
+        """How many tokens are stored when so many are to be stored: more where the last row is filled up."""
+        return tokens
+
+    def begins(self, cut: Cut) -> int:  # noqa: ARG002 - the same in all
+        """Bytes in front of the tokens of a file."""
+        return self.begin
+
+    def header(self, tokens: int, dtype: np.dtype[Any]) -> bytes:  # noqa: ARG002 - none
+        """What is known of those bytes when a file of so many tokens is made; `index` writes the rest."""
+        return b""
+
+    def index(self, stored: TokenReader, dtype: np.dtype[Any]) -> Pieces:  # noqa: ARG002 - none
+        """What is written when all tokens are: path, byte, content. Of a file that is not there yet: all of it."""
+        return iter(())
+
+    # what follows
+
+    @property
+    def folder(self) -> bool:
+        """The destination is a folder of files, not one file."""
+        return self.path.suffix != self.suffix
+
+    @property
+    def needs_eos(self) -> bool:
+        return self.separators is not Separators.NONE
+
+    @property
+    def separated(self) -> bool:
+        return self.separators.alone
+
+    def lost(self, source: TokenReader) -> Sequence[Loss]:
+        return lost_empties(source) if self.separators is Separators.BETWEEN else []
+
+    def stored(self, source: TokenReader) -> TokenReader:
+        """The axis that the files hold, separators included."""
+        if not self.needs_eos:
+            return source
+        return WithSeparators(source, self.target.eos_id or 0, before=self.separators is Separators.BEFORE)
+
+    def _dtype(self, source: TokenReader) -> np.dtype[Any]:
+        top = -1 if source.info.max_id is None else source.info.max_id
+        return self.dtype(max(top, (self.target.eos_id or 0) if self.needs_eos else -1))
+
+    def cuts(self, stored: TokenReader) -> list[Cut]:
+        """The files, at least one."""
+        if self._cuts is None:
+            most = self.file_tokens()
+            total = self.padded(stored.info.tokens)
+            if self.whole:
+                self._cuts = list(_whole_cuts(stored, most or max(1, total)))
+            else:
+                spans = list(windows(0, total, most or max(1, total))) or [(0, 0)]
+                self._cuts = [Cut(number, a, b) for number, (a, b) in enumerate(spans)]
+            if len(self._cuts) > 1 and not self.folder:
+                raise ConversionError(
+                    f"{self.path.name}: {total:,} tokens do not fit one file of {most:,}. "
+                    "Name a folder for several files"
+                )
+        return self._cuts
+
+    def cut_at(self, stored: TokenReader, position: int) -> Cut:
+        """The file that a token goes to."""
+        cuts = self.cuts(stored)
+        return cuts[bisect_right(cuts, position, key=lambda cut: cut.start) - 1]
+
+    def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
+        spans = [span for cut in self.cuts(self.stored(source)) for span in windows(cut.start, cut.stop, max(1, size))]
+        return [Region(index, range(0), range(a, b)) for index, (a, b) in enumerate(spans)]
+
+    def create(self, source: TokenReader) -> None:
+        dtype, stored = self._dtype(source), self.stored(source)
+        for cut in self.cuts(stored):
+            path = self.file(cut.number)
+            if path != self.path:
+                self.path.mkdir(exist_ok=True)
+            size = self.begins(cut) + (cut.stop - cut.start) * dtype.itemsize
+            if size > self.most_bytes:
+                raise ConversionError(f"{path.name}: would have {size:,} bytes, and {self.most_bytes:,} are the most")
+            preallocate(path, size)
+            with Output(path) as out:
+                out.write(0, self.header(cut.stop - cut.start, dtype))
+
+    def write(self, region: Region, source: TokenReader) -> Receipt:
+        stored, dtype = self.stored(source), self._dtype(source)
+        end, top, eos_id = stored.info.tokens, -1, self.target.eos_id or 0
+        limit = min(self.limit, (1 << 8 * dtype.itemsize - (dtype.kind == "i")) - 1)
+        cut = self.cut_at(stored, region.tokens.start)
+        begin, base = self.begins(cut), cut.start
+        with Output(self.file(cut.number)) as out:
+            at = begin + (region.tokens.start - base) * dtype.itemsize
+            raw = np.dtype(f"{dtype.byteorder}u{dtype.itemsize}")
+            if region.tokens.stop <= end and (copied := copy_region(out, at, stored, region, raw, limit)):
+                return copied
+            for a, b in windows(region.tokens.start, region.tokens.stop):
+                real = stored.tokens(min(a, end), min(b, end))
+                top = max(top, check_ids(real, limit, a, self.path.name, self.remedy(dtype)))
+                window = real.astype(dtype, copy=False)
+                if len(real) < b - a:
+                    window = np.concatenate([window, np.full(b - a - len(real), eos_id, dtype)])
+                out.write(begin + (a - base) * dtype.itemsize, window)
+        return Receipt(region.index, top, out.written)
+
+    def remedy(self, dtype: np.dtype[Any]) -> str:  # noqa: ARG002 - none
+        """What to do about an id that does not fit; "" for nothing."""
+        return ""
+
+    def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:  # noqa: ARG002 - nothing in them
+        stored, dtype = self.stored(source), self._dtype(source)
+        for path, pieces in itertools.groupby(self.index(stored, dtype), key=lambda piece: piece[0]):
+            rest = iter(pieces)
+            _, at, content = next(rest)
+            if not at and path != self.path:
+                path.unlink(missing_ok=True)  # of a commit that was cut off
+            if not path.exists():
+                preallocate(path, 0)
+            with Output(path) as out:
+                out.write(at, content)
+                for _, at, content in rest:
+                    out.write(at, content)
+
+
+def _whole_cuts(stored: TokenReader, most: int) -> Iterator[Cut]:
+    """Files of whole sequences, with at most so many tokens, or one sequence that is longer."""
+    first, count, number = 0, stored.info.sequences, 0
+    while first < count or not number:
+        start = int(stored.offsets(first, first)[0])
+        last = max(min(first + 1, count), sequence_at(stored, start + most))
+        if last == count - 1 and stored.info.tokens - start <= most:
+            last = count
+        yield Cut(number, start, int(stored.offsets(last, last)[0]), first, last)
+        first, number = last, number + 1
+
+
+@dataclass(frozen=True, slots=True)
+class NoOptions:
+    """Of a format that has none."""
+
+
+class FlatFormat(ABC):
+    """A format of flat files; subclass it, and make `FORMAT` of the subclass. See `core.format.Format`.
+
+    Attributes a format states:
+        name, title, extensions, joins, carries, cannot, read_options, write_options: As in `Format`.
+        Writer: A subclass of FlatWriter.
+        suffixes: Of a dataset that is several files of one PREFIX: that of its tokens first.
+        prefix: The suffix of which there is a file if PREFIX by itself means a dataset; "" if it means none.
+        pattern: Names of the files of a folder (one of each PREFIX), as a regular expression; they are read in natural
+            order of its first group, of the whole name if it has none.
+        member: Such a name in a message, as "block_NNNN.bin".
+        counted: What the files of a folder are called where it is told how many there are; "": it is not.
+        meanings: Code of each problem: title and text.
+        unreadable: The code of whatever `examine` raises.
+        masked: The code of loss masks that are none.
+    """
+
+    __repr__, check = titled, checked
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    extensions: ClassVar[tuple[str, ...]] = ()
+    joins: ClassVar[bool] = False
+    carries: ClassVar[str] = ""
+    cannot: ClassVar[str] = ""
+    read_options: ClassVar[type] = NoOptions
+    write_options: ClassVar[type] = NoOptions
+    Writer: ClassVar[type[FlatWriter]]
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    prefix: ClassVar[str] = ""
+    pattern: ClassVar[str] = ""
+    member: ClassVar[str] = "file of the format"
+    counted: ClassVar[str] = "files"
+    meanings: ClassVar[Mapping[str, Code]]
+    unreadable: ClassVar[str]
+    masked: ClassVar[str] = ""
+
+    def recognise(self, probe: Probe) -> Confidence | None:  # noqa: ARG002 - a format may have its own `sniff`
+        """How surely a file is of this format; content first, and nothing is raised."""
+        return None
+
+    def sniff(self, probe: Probe) -> Confidence | None:
+        """See `Format.sniff`. A folder is what the first of its files that has such a name is."""
+        if not probe.is_directory:
+            return self.recognise(probe)
+        name = next((name for name in probe.entries if re.fullmatch(self.pattern, name)), "")
+        inside = probe.entry(name) if name else None
+        return self.recognise(inside) if inside else None
+
+    def examine_file(self, file: File, options: Any, hints: Hints) -> Laid:
+        """What a file holds. Reads headers, indexes and sizes, never all tokens.
+
+        Raises:
+            FormatError: There is no telling what it holds.
+        """
+        raise NotImplementedError
+
+    def examine(self, paths: Sequence[Path], options: Any, hints: Hints) -> Laid:
+        """What the files of a dataset hold, one after the other; see `examine_file`."""
+        parts = [self.examine_file(File(path), options, hints) for path in self.all_files(paths)]
+        laid = joined(parts)
+        return replace(laid, extras={**laid.extras, self.counted: len(parts)}) if self.counted else laid
+
+    def names(self, path: Path) -> list[Path]:
+        """The files of PREFIX, by any of them or by itself if that means one; that of the tokens first.
+
+        A prefix may have dots. Where `prefix` is "", what has another name is a folder, or a file by itself.
+        """
+        ending = next((suffix for suffix in self.suffixes if path.name.endswith(suffix)), "")
+        if not ending and not self.prefix:
+            return [path]
+        prefix = path.name.removesuffix(ending)
+        return [path.with_name(prefix + suffix) for suffix in self.suffixes]
+
+    def canonical(self, path: Path) -> Path:
+        """See `Format.canonical`."""
+        return self.names(path)[0]
+
+    def companions(self, path: Path) -> Sequence[Path]:
+        """See `Format.companions`."""
+        return self.names(path)[1:]
+
+    def members(self, path: Path) -> list[Path]:
+        """The file at a path, or those of a folder in the order of reading; of several of a prefix, that of tokens."""
+        if not path.is_dir():
+            return [self.canonical(path)]
+        found = [match for name in names_in(path) if (match := re.fullmatch(self.pattern, name))]
+        found.sort(key=lambda match: (natural_key(match[match.re.groups and 1]), match[0]))
+        return [self.canonical(path / match[0]) for match in found]
+
+    def files(self, path: Path) -> list[Path]:
+        """See `Format.files`."""
+        if not self.suffixes:
+            return self.members(path)
+        return [file for member in self.members(path) for file in self.names(member) if file.is_file()]
+
+    def all_files(self, paths: Sequence[Path]) -> list[Path]:
+        """The members of all paths that were given.
+
+        Raises:
+            FormatError: A folder holds none.
+        """
+        for path in paths:
+            if not self.members(path):
+                raise FormatError(path, f"holds no {self.member}")
+        return [file for path in paths for file in self.members(path)]
+
+    def open(self, paths: Sequence[Path], options: Any, hints: Hints) -> FlatReader:
+        """See `Format.open`."""
+        return FlatReader(self.examine(paths, options, hints), hints.drop)
+
+    def writer(self, path: Path, options: Any, target: Target) -> FlatWriter:
+        """See `Format.writer`."""
+        return self.Writer(path, options, target)
+
+    def audit(self, path: Path, options: Any, how: Audit) -> Iterator[Finding]:
+        """See `protocols.Audited`."""
+        try:
+            laid = self.examine([path], options, Hints(how.eos_id))
+        except FormatError as error:
+            yield Finding.of(self.unreadable, error)
+            return
+        for problem in laid.problems:
+            yield problem.finding()
+        if not how.deep or any(problem.fatal for problem in laid.problems):
+            return
+        reader = FlatReader(laid)
+        looks = how.spread(lambda cut: list(self._unreadable(reader, *cut)), windows(0, reader.info.tokens))
+        for (a, b), failed in zip(windows(0, reader.info.tokens), looks, strict=True):
+            how.advance(b - a)
+            for code, why in failed:
+                yield Finding(code, "error", str(path), str(why).removeprefix(f"{printable(path)}: "))
+        reader.close()
+
+    def _unreadable(self, reader: FlatReader, start: int, stop: int) -> Iterator[tuple[str, TokfmtError]]:
+        for code, read in ((self.unreadable, reader.tokens), (self.masked, reader.masks)):
+            try:
+                read(start, stop)
+            except TokfmtError as error:
+                yield code, error
+
+    def codes(self) -> Mapping[str, Code]:
+        """See `protocols.Explained`."""
+        return self.meanings
+
+    def sections(self, path: Path, options: Any) -> Sequence[Section]:
+        """See `protocols.Annotated`."""
+        try:
+            laid = self.examine([path], options, Hints())
+        except FormatError as error:
+            failed = broken(error)
+            return [Part("file", path, lambda: (failed,))]
+        return [*laid.sections, *map(StoredIds, laid.extents)]

@@ -1,0 +1,561 @@
+"""The raw index `X.idx` beside `X.jsonl`, which tells which of its lines are documents: read, checked, written.
+
+A pickled list of (offset, length), one entry a line. Every writer in its history got the offsets right, in bytes; what
+the lengths count changed several times (see the package's docstring). So an offset is trusted, once the byte before it
+is a line end, and a line is read to its own end; of the lengths only 0 means something: no document. (But no writer's
+lengths ever reached beyond the line: one that runs into the next entry hides lines.)
+
+Upstream can leave lines out that are not JSON, and blank ones. Any other line without an entry is hidden by an index
+that is older than the text, of another text, or damaged: an error, unless `index=trust` says that it is meant.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.destination import followed, readable_by
+from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
+from tokfmt.core.files import File, write_error
+from tokfmt.core.format import Finding
+from tokfmt.core.publish import Staging
+from tokfmt.formats.jsonl import MAX_LINE
+from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, bounds, lines_of, walk
+from tokfmt.formats.jsonl.parse import Fault, Validator, line_error
+from tokfmt.formats.pickled_index import read_entries, write_entries
+
+REMEDY = "tokfmt index makes a new one; --from-opt index=none reads every line without it"
+_OTHER_FILE = "this is the index of another file or an older one"
+_LOOKED_AT = 64  # entries compared with the lines on opening; reading compares each
+_GAPS = 4096  # gaps between entries that are looked into, to count the lines left out
+_GAP_BYTES = 1 << 24
+_OTHER_TOOLS = (b"MMIDIDX", b"TNTIDX")  # an .idx of another toolkit, which belongs to a .bin
+
+
+@dataclass(frozen=True, eq=False)
+class RawIndex:
+    """The entries of an index that belongs to a text file.
+
+    Attributes:
+        path: Of the index.
+        offsets: int64[documents], where each begins in the text; increasing.
+        notes: What a person should know.
+        trusted: Lines may be left out that are documents.
+    """
+
+    path: Path
+    offsets: Positions
+    notes: tuple[str, ...]
+    trusted: bool = False
+
+    def documents(self, lines: Lines) -> Lines:
+        """Those lines that have an entry.
+
+        Raises:
+            CorruptError: An entry points into a line, or a line that is JSON has none.
+        """
+        stop = lines.offset + len(lines.data)
+        first, last = np.searchsorted(self.offsets, [lines.offset, stop]).tolist()
+        wanted = self.offsets[first:last] - lines.offset
+        starts = lines.starts.copy()
+        if len(starts) and not lines.offset:
+            starts[0] = 0  # an entry begins before the byte order mark
+        at = np.searchsorted(starts, wanted)
+        hit = at < len(starts)
+        hit[hit] = starts[at[hit]] == wanted[hit]
+        if not hit.all():
+            miss = int(np.argmin(hit))
+            raise stale(self.path, first + miss, int(self.offsets[first + miss]))
+        if len(at) == len(lines):
+            return lines
+        if not self.trusted:
+            rest = lines.take(np.delete(np.arange(len(lines)), at))
+            hidden = hidden_lines(rest)
+            if len(hidden):
+                raise hiding(self.path, lines.text, len(hidden), rest.offset + int(rest.starts[hidden[0]]))
+        return lines.take(at)
+
+
+def index_path(text: Path) -> Path:
+    """Where the index of a text file is looked for: `X.idx` beside `X.jsonl`."""
+    return text.with_suffix(".idx")
+
+
+def has_index(text: TextFile) -> bool:
+    """Whether an index stands beside a plain text file; an .idx of another toolkit is none."""
+    path = index_path(text.path)
+    if text.compression is not None or path == text.path or not os.path.lexists(path):
+        return False
+    file = File(path)
+    head = file.read(0, min(file.size, 8))
+    file.close()
+    return not head.startswith(_OTHER_TOOLS)
+
+
+def load_index(text: TextFile, *, trusted: bool) -> RawIndex | None:
+    """The index beside a plain text file; None when there is none.
+
+    Raises:
+        FormatError: It is not an index of this file, or damaged, or hides lines of it (unless it is trusted).
+    """
+    if not has_index(text):
+        return None
+    path = index_path(text.path)
+    file = File(path)
+    offsets, gaps = array("q"), _Gaps(text)
+    try:
+        for read_offsets, read_lengths in read_entries(file, 0, file.size, text.size + 1):
+            real = read_lengths > 0
+            some, lengths = read_offsets[real], read_lengths[real]
+            _check_order(path, some, len(offsets), offsets[-1] if offsets else -1)
+            for error in () if trusted else overlaps(path, text, len(offsets), (gaps.end, some, lengths)):
+                raise error
+            gaps.add(some, lengths)
+            offsets.frombytes(some.tobytes())
+    except FormatError as error:
+        raise type(error)(
+            error.path, error.what, offset=error.offset, expected=error.expected, found=error.found, remedy=REMEDY
+        ) from error
+    finally:
+        file.close()
+    index = RawIndex(path, np.asarray(offsets, np.int64), (), trusted)
+    _check_places(index, text)
+    return replace(index, notes=tuple(gaps.notes(path, trusted=trusted)))
+
+
+def _check_order(path: Path, offsets: Positions, first: int, before: int) -> None:
+    """Raise CorruptError unless offsets rise, from `before`; `first` is the number of the first entry."""
+    falling = np.flatnonzero(offsets <= np.concatenate(([before], offsets[:-1]))[: len(offsets)])
+    if len(falling):
+        at = int(falling[0])
+        raise out_of_order(path, first + at, int(offsets[at]), int(offsets[at - 1]) if at else before)
+
+
+def out_of_order(path: Path, entry: int, offset: int, before: int) -> CorruptError:
+    """The error for an entry that does not come after the one before it, which begins at `before`."""
+    what = f"entry {entry:,} begins at or before the one before it"
+    return CorruptError(path, what, expected=f"an offset above {before:,}", found=offset)
+
+
+def _check_places(index: RawIndex, text: TextFile) -> None:
+    offsets = index.offsets
+    outside = int(np.searchsorted(offsets, text.size))
+    spread = np.unique(np.linspace(0, len(offsets) - 1, min(len(offsets), _LOOKED_AT)).astype(np.int64)).tolist()
+    for at in spread if outside == len(offsets) else [outside]:
+        if error := misplaced(index.path, text, at, int(offsets[at])):
+            raise error
+
+
+def misplaced(path: Path, text: TextFile, entry: int, offset: int) -> CorruptError | None:
+    """The error for an entry that begins no line of the text; None if it does."""
+    if not 0 <= offset < text.size:
+        return CorruptError(
+            path, f"entry {entry:,} lies outside {text.path.name}: {_OTHER_FILE}",
+            expected=f"an offset below {text.size:,}", found=offset, remedy=REMEDY,
+        )  # fmt: skip
+    return stale(path, entry, offset) if offset and text.file.read(offset - 1, 1) != b"\n" else None
+
+
+def stale(path: Path, entry: int, offset: int) -> CorruptError:
+    """The error for an entry that points into a line."""
+    return CorruptError(
+        path, f"entry {entry:,} points to byte {offset:,}, where no line begins: {_OTHER_FILE}", remedy=REMEDY
+    )  # fmt: skip
+
+
+def overlaps(
+    path: Path, text: TextFile, first: int, entries: tuple[int, Positions, Positions]
+) -> Iterator[CorruptError]:
+    """Entries that reach beyond what they can hold: the next entry, or the end of the text.
+
+    Args:
+        path, text: Of the index, and what it is of.
+        first: The number of the first entry.
+        entries: Where the entry before them ends; offsets and lengths of each, in order, none of length 0.
+    """
+    before, offsets, lengths = entries
+    ends = offsets + lengths  # no more than 2^63: what the decoder lets through
+    beyond = np.flatnonzero((lengths > text.size) | (ends > text.size))
+    beyond = beyond[offsets[beyond] < text.size]  # others lie outside of the text: another file's index
+    if len(beyond):
+        at = int(beyond[0])
+        yield CorruptError(
+            path, f"entry {first + at:,} reaches beyond the end of {text.path.name}: {_OTHER_FILE}",
+            expected=f"at most {text.size - int(offsets[at]):,} bytes", found=int(lengths[at]), remedy=REMEDY,
+        )  # fmt: skip
+    reached = np.concatenate(([before], np.minimum(ends, text.size)[:-1]))[: len(offsets)]
+    over = np.flatnonzero(reached > offsets)
+    if len(over):
+        at = int(over[0])
+        yield CorruptError(
+            path, f"entry {first + at - 1:,} runs into the next: {_OTHER_FILE}",
+            expected=f"an end at byte {int(offsets[at]):,} or before", found=int(reached[at]), remedy=REMEDY,
+        )  # fmt: skip
+
+
+def hidden_lines(lines: Lines) -> Positions:
+    """Which of some lines without an entry are documents all the same: they are JSON. int64[n], indexes."""
+    validator = Validator()
+    found = [k for k, line in enumerate(lines.tolist()) if line.strip() and validator.fault(line) is None]
+    return np.asarray(found, np.int64)
+
+
+def hiding(path: Path, text: TextFile, count: int, offset: int) -> CorruptError:
+    """The error for lines that are documents, and have no entry.
+
+    Args:
+        path, text: Of the index, and what it is of.
+        count: How many, as far as was looked.
+        offset: Where the first of them begins.
+    """
+    what = f"{count:,} lines of {text.path.name} that are" if count > 1 else f"a line of {text.path.name} that is"
+    first = f"the first at byte {offset:,}" if count > 1 else f"at byte {offset:,}"
+    return CorruptError(
+        path, f"leaves out {what} JSON ({first}): it is older than the text, or of another one",
+        remedy=f"{REMEDY}; index=trust leaves such lines out",
+    )  # fmt: skip
+
+
+class _Gaps:
+    """What lies between entries, by their lengths: the ends of lines, and lines that have no entry."""
+
+    def __init__(self, text: TextFile) -> None:
+        self.text = text
+        self.end = self.size = 0
+        self.found: list[tuple[int, int]] = []  # start and stop of each gap, in order; no more once they are many
+        self.many = False
+
+    def add(self, offsets: Positions, lengths: Positions) -> None:
+        """The next entries."""
+        ends = offsets + np.minimum(lengths, self.text.size - offsets)
+        starts = np.concatenate(([self.end], ends[:-1]))
+        self._keep(starts, offsets)
+        if len(ends):
+            self.end = int(ends[-1])
+
+    def _keep(self, starts: Positions, stops: Positions) -> None:
+        wide = np.flatnonzero(stops - starts > (starts > 0))  # a line feed is no gap
+        self.size += int((stops - starts)[wide].sum())
+        self.many = self.many or len(self.found) + len(wide) > _GAPS or self.size > _GAP_BYTES
+        if not self.many:  # reading looks at all the others
+            self.found += zip(starts[wide].tolist(), stops[wide].tolist(), strict=True)
+
+    def notes(self, path: Path, *, trusted: bool) -> Iterator[str]:
+        """A note on lines without an entry, with their number if it takes but a look at few places.
+
+        Raises:
+            CorruptError: One of them is a document, and the index is not trusted.
+        """
+        self._keep(np.asarray([self.end]), np.asarray([self.text.size]))
+        count = hidden = 0
+        first = -1
+        for start, stop in self.found:
+            lines = _lines_between(self.text, start, stop)
+            count += len(lines)
+            if trusted:
+                continue
+            documents = hidden_lines(lines)
+            if len(documents) and not hidden:
+                first = lines.offset + int(lines.starts[documents[0]])
+            hidden += len(documents)
+        if hidden:
+            raise hiding(path, self.text, hidden, first)
+        if self.many:
+            yield f"{path.name} decides which lines are documents; lines without an entry are left out"
+        elif count:
+            lines_ = "lines" if count > 1 else "line"
+            what = "" if trusted else f" that {'are' if count > 1 else 'is'} blank or no JSON"
+            yield f"{path.name} leaves out {count:,} {lines_}{what}; --from-opt index=none reads all"
+
+
+def _lines_between(text: TextFile, start: int, stop: int) -> Lines:
+    """The lines that begin in a gap: it begins in a line unless it is the first."""
+    gap = text.file.read(start, stop - start)
+    cut = gap.find(b"\n") + 1 if start else 0
+    return lines_of(text, gap[cut:] if cut or not start else b"", start + cut)
+
+
+_NEW = "tokfmt index writes a new one"
+
+
+def unreadable(code: str, error: FormatError) -> Finding:
+    """An error as a line of a check; what is unsafe has a code of its own."""
+    return Finding.of("TF516" if isinstance(error, UnsafeError) else code, error)
+
+
+class IndexAudit:
+    """Sees all lines of a file once, in order, and judges the index beside it: which version of Modalities wrote it."""
+
+    def __init__(self, text: TextFile, *, trusted: bool) -> None:
+        self.text, self.path, self.trusted = text, index_path(text.path), trusted
+        self.error: FormatError | None = None
+        self.present = has_index(text)
+        self.offsets = self.lengths = np.empty(0, np.int64)
+        self.extra = self.lines = self.misses = self.hits = self.other_bytes = self.other_characters = 0
+        self.first_miss = self.first_fall = self.first_hidden = -1
+        self.hidden = 0
+        self.fall = (0, 0)  # the entry that is out of order, and the one before it
+        self.overlap: FormatError | None = None
+        self.last_difference = 0
+        self.unended = self.last_line_missing = False
+        if self.present:
+            self._load()
+
+    def _load(self) -> None:
+        try:
+            file = File(self.path)
+            self.offsets, self.lengths = _entries_of(file, self.text.size)
+            file.close()
+        except FormatError as error:
+            self.error = error
+            return
+        real = self.lengths > 0
+        self.extra = int(np.count_nonzero(~real))
+        self.offsets, self.lengths = self.offsets[real], self.lengths[real]
+        falls = np.flatnonzero(np.diff(self.offsets) <= 0)
+        if len(falls):
+            self.first_fall = int(falls[0]) + 1
+            self.fall = int(self.offsets[self.first_fall]), int(self.offsets[self.first_fall - 1])
+            order = np.argsort(self.offsets, kind="stable")
+            self.offsets, self.lengths = self.offsets[order], self.lengths[order]
+        elif not self.trusted:
+            self.overlap = next(overlaps(self.path, self.text, 0, (0, self.offsets, self.lengths)), None)
+
+    def look(self, lines: Lines) -> None:
+        """Compare the entries that fall into these lines with them."""
+        if not self.present or self.error is not None:
+            return
+        starts, lengths = lines.stretches()
+        first, last = np.searchsorted(self.offsets, [lines.offset, lines.offset + len(lines.data)]).tolist()
+        entries, counted = self.offsets[first:last], self.lengths[first:last]
+        at = np.minimum(np.searchsorted(starts, entries), len(starts) - 1)
+        hit = starts[at] == entries
+        self._misses(first, hit, last)
+        if int(np.count_nonzero(hit)) < len(lines):
+            rest = lines.take(np.delete(np.arange(len(lines)), at[hit]))
+            hidden = hidden_lines(rest)
+            if len(hidden) and not self.hidden:
+                self.first_hidden = rest.offset + int(rest.starts[hidden[0]])
+            self.hidden += len(hidden)
+        self.hits += int(np.count_nonzero(hit))
+        self.lines += len(lines)
+        self.unended = not lines.data.endswith(b"\n")
+        self.last_line_missing = self.unended and not (hit & (at == len(starts) - 1)).any()
+        characters = _characters(lines)[at[hit]]
+        self.other_bytes += int(np.count_nonzero(counted[hit] != lengths[at[hit]]))
+        wrong = counted[hit] - characters
+        self.other_characters += int(np.count_nonzero(wrong))
+        if len(wrong):
+            self.last_difference = int(wrong[-1])
+
+    def _misses(self, first: int, hit: np.ndarray[tuple[int], np.dtype[np.bool_]], last: int) -> None:
+        count = last - first - int(np.count_nonzero(hit))
+        if count and self.first_miss < 0:
+            self.first_miss = first + int(np.argmin(hit))
+        self.misses += count
+
+    def findings(self) -> Iterator[Finding]:
+        """What is wrong with the index, after all lines were seen."""
+        name, error = str(self.path), self.error
+        if not self.present:
+            return
+        if error is not None:
+            yield unreadable("TF511", error)._replace(remedy=_NEW)
+            return
+        beyond = len(self.offsets) - int(np.searchsorted(self.offsets, self.text.size))
+        misses = self.misses + beyond
+        if misses:
+            first = self.first_miss if self.first_miss >= 0 else len(self.offsets) - beyond
+            message = (
+                f"{misses:,} of {len(self.offsets):,} entries begin no line of {self.text.path.name} "
+                f"(first: offset {int(self.offsets[first]):,}): it is the index of another file or an older one"
+            )
+            yield Finding("TF512", "error", name, message, _NEW)
+            return
+        if self.first_fall >= 0:
+            yield Finding.of("TF518", out_of_order(self.path, self.first_fall, *self.fall))._replace(remedy=_NEW)
+            return
+        if self.overlap is not None:
+            yield Finding.of("TF515", self.overlap)
+        if self.hidden:
+            error = hiding(self.path, self.text, self.hidden, self.first_hidden)
+            yield Finding.of("TF513", error, "warning" if self.trusted else "error")
+        if self.hits + self.hidden < self.lines:
+            message = f"{self.lines - self.hits - self.hidden:,} lines that are blank or no JSON have no entry"
+            yield Finding("TF513", "info", name, message, "Modalities leaves them out when it is told to")
+        yield from self._version(name)
+
+    def _misses_only_the_last(self) -> bool:
+        return self.last_line_missing and self.lines - self.hits == 1 and not self.other_bytes
+
+    def _version(self, name: str) -> Iterator[Finding]:
+        version = ""
+        if not self.other_bytes:
+            if self.extra:
+                version = "I0 (2023-11-03), with an entry of length 0 at its end"
+            elif self._misses_only_the_last():
+                version = "I1 (2023-11-07), which leaves out a last line without a line feed"
+        elif not self.other_characters:
+            version = "I4 or I5 (2024-02-06 to 2024-12-11)" if self.unended else "I5 (2024-11-20 to 2024-12-11)"
+            version += ", whose lengths count characters, not bytes"
+        elif self.other_characters == 1 and self.last_difference == 1:
+            version = "I4 (2024-02-06 to 2024-11-19), whose lengths count characters, not bytes, and the last line feed"
+        else:
+            message = f"the lengths of {self.other_bytes:,} entries are neither bytes nor characters of their lines"
+            yield Finding("TF515", "warning", name, message, _NEW)
+        if version:
+            yield Finding("TF514", "warning", name, f"is an index of version {version}", f"For today's readers, {_NEW}")
+
+
+def _characters(lines: Lines) -> Positions:
+    """Characters of each line, without its carriage return and with its byte order mark; int64[lines]."""
+    raw = np.frombuffer(lines.data, np.uint8)
+    before = np.concatenate(([0], np.cumsum((raw & 0xC0) != 0x80)))  # continuation bytes begin no character
+    starts = lines.starts.copy()
+    starts[:1] = 0
+    counts: Positions = before[lines.ends] - before[starts]
+    return counts
+
+
+def _entries_of(file: File, size: int) -> tuple[Positions, Positions]:
+    """All entries of an index of a text of `size` bytes, those of length 0 included.
+
+    Returns:
+        Offsets and lengths, int64[entries] each.
+    """
+    offsets, lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for some_offsets, some_lengths in read_entries(file, 0, file.size, size + 1):
+        offsets.append(some_offsets)
+        lengths.append(some_lengths)
+    return np.concatenate(offsets), np.concatenate(lengths)
+
+
+_ENTRIES = 1 << 16  # entries held at once
+_BARE = 4  # bytes of a line that may be nothing but a byte order mark and a carriage return
+_DROP = "--drop-invalid leaves such lines out of the index"
+
+Pairs = NDArray[np.int64]
+Faults = Callable[[Lines], list[tuple[int, Fault]]]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """What was written.
+
+    Attributes:
+        source, destination: The text and its index.
+        entries: Lines in the index.
+        dropped: Lines left out because they are not JSON.
+        size: Bytes of the text.
+    """
+
+    source: Path
+    destination: Path
+    entries: int
+    dropped: int
+    size: int
+
+
+def write_index(
+    source: Path,
+    destination: Path | None = None,
+    *,
+    validate: bool = True,
+    drop_invalid: bool = False,
+    overwrite: bool = False,
+) -> IndexReport:
+    """Write the pickled list of (offset, length) in bytes of every line, carriage returns and byte order mark included.
+
+    Args:
+        source: A plain JSONL file.
+        destination: The index; `X.idx` beside `X.jsonl` when left out.
+        validate: Parse every line; else lines are only found, and no more than empty ones are invalid.
+        drop_invalid: Give no entry to lines that are not JSON, instead of stopping at the first.
+        overwrite: Replace an index that exists.
+
+    Raises:
+        FormatError: A line is not JSON (with its number and byte offset), or there is none. Nothing is written.
+        DestinationExistsError: The index exists, and `overwrite` is not set.
+    """
+    text = TextFile(source)
+    if text.compression is not None:
+        raise UnsupportedError(source, f"is {text.compression} data; an index is of plain text", remedy="Decompress it")
+    destination = destination or index_path(source)
+    place = followed(destination)
+    if place.resolve() == source.resolve() or (place.exists() and place.samefile(source)):
+        raise OptionError(f"{source}: the index would replace the text. Name another with -o")
+    validator = Validator() if validate else None
+    with Staging(destination, overwrite=overwrite, readable=readable_by([source])) as staging:
+        spilled = staging.scratch / "entries"
+        try:
+            with open(spilled, "wb") as out:
+                entries, dropped = _spill(text, validator, out, drop_invalid=drop_invalid)
+            text.file.check_unchanged()
+            with open(spilled, "rb") as entries_file, open(staging.path, "wb") as index:
+                index.writelines(write_entries(entries, _batches(entries_file)))
+        except OSError as error:
+            raise write_error(destination, error) from error
+        staging.publish()
+    return IndexReport(source, destination, entries, dropped, text.size)
+
+
+def _spill(text: TextFile, validator: Validator | None, out: BinaryIO, *, drop_invalid: bool) -> tuple[int, int]:
+    """Write (offset, length) of each valid line, int64[2] each; how many there are, and how many lines are left out."""
+    entries = dropped = 0
+    found = _found(text, drop_invalid) if validator is None else _looked_at(text, validator.faults, drop_invalid)
+    for pairs, lines in found:
+        out.write(pairs.data)
+        entries, dropped = entries + len(pairs), dropped + lines - len(pairs)
+    if not entries and not drop_invalid:
+        raise FormatError(text.path, "is empty", remedy="--drop-invalid writes an index without entries")
+    return entries, dropped
+
+
+def _looked_at(
+    text: TextFile, faults_of: Faults, drop_invalid: bool, start: int = 0, stop: int | None = None
+) -> Iterator[tuple[Pairs, int]]:
+    """Offset and length of each valid line, int64[n, 2], and how many lines that was of, some at a time."""
+    for lines in walk(text, start, stop, MAX_LINE):
+        faults = faults_of(lines)
+        if faults and not drop_invalid:
+            index, fault = faults[0]
+            remedy = fault.remedy.partition(";")[0]
+            raise line_error(text, lines.offset + int(lines.starts[index]), replace(fault, remedy=f"{remedy}; {_DROP}"))
+        pairs = _pairs(*lines.stretches())
+        yield np.delete(pairs, [index for index, _ in faults], axis=0) if faults else pairs, len(pairs)
+
+
+def _found(text: TextFile, drop_invalid: bool) -> Iterator[tuple[Pairs, int]]:
+    """The same of lines that need not be looked at, unless one of them may be empty or too long."""
+    for starts, ends in bounds(text):
+        lengths = ends - starts
+        if len(lengths) and (int(lengths.min()) <= _BARE or int(lengths.max()) > MAX_LINE):
+            yield from _looked_at(text, _empty, drop_invalid, int(starts[0]), min(int(ends[-1]) + 1, text.size))
+        else:
+            yield _pairs(starts, lengths), len(lengths)
+
+
+def _pairs(offsets: NDArray[np.int64], lengths: NDArray[np.int64]) -> Pairs:
+    pairs = np.empty((len(offsets), 2), np.int64)
+    pairs[:, 0], pairs[:, 1] = offsets, lengths
+    return pairs
+
+
+def _empty(lines: Lines) -> list[tuple[int, Fault]]:
+    """Lines without a byte, which no reader takes."""
+    return [(int(index), Fault("is empty", remedy="Remove it")) for index in np.flatnonzero(lines.ends == lines.starts)]
+
+
+def _batches(file: BinaryIO) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    while True:
+        pairs = np.fromfile(file, np.int64, 2 * _ENTRIES).reshape(-1, 2)
+        if not len(pairs):
+            return
+        yield np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])

@@ -1,0 +1,280 @@
+"""Levanter's and Marin's token caches: a ledger, and a jagged array in zarr v3 or several of them.
+
+    FOLDER/shard_ledger.json           {"total_num_rows", "shard_rows": {name: rows}, "is_finished", "finished_shards":
+                                        [names], "field_counts": {leaf: elements}, "field_counts_by_shard", "layout"}
+    FOLDER/input_ids/offsets, .../data i64 and i32 or u32, zarr v3, sharded, blosc; shapes of 2^54 declared
+    FOLDER/NAME/...                    layout "sharded": the same for each of finished_shards, in that order
+
+- offsets[0] is the number of rows R, offsets[i] the end of row i - 1; row 0 begins at 0. data[: offsets[R]] counts:
+  what lies behind is of a writer that was killed, and ignored. No chunk at all: R is 0.
+- No `layout`: consolidated, as the older package wrote. An empty row repeats an offset; empty shards occur.
+- A separator may follow each document, by the tokenizer's settings; preprocessor_metadata records them loosely.
+Source: stanford-crfm/levanter 9263f81e and marin-levanter 0.2.227, store/{cache,jagged_array,tree_store}.py, run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from tokfmt.core.axis import Separators, check_position, windows
+from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError, printable
+from tokfmt.core.files import File, names_in, walk
+from tokfmt.core.format import Confidence, Hints, Probe, Target
+from tokfmt.core.options import option
+from tokfmt.core.problem import Problem, fatal
+from tokfmt.core.protocols import Code, Field, Place, Section
+from tokfmt.core.ragged import Offsets
+from tokfmt.core.sections import Part, shown
+from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid
+from tokfmt.formats.folders import inside, json_object, whole_number
+from tokfmt.formats.zarr_arrays.array import Array
+from tokfmt.formats.zarr_arrays.store import Directory, json_of
+
+LEDGER = "shard_ledger.json"
+_OWN = re.compile(r"shard_ledger\.json(\.bak)?|\.success|zarr\.json|\d+")
+_RATIO, _ROWS = 1100, 1 << 20  # rows for each stored byte of offsets, and so many for nothing
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read caches."""
+
+    leaf: str = option("input_ids", "which array of the cache")
+    holes: Literal["refuse", "fill"] = option("refuse", "chunks that are not there: an error, or zeros")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Caches are not written."""
+
+
+class Cells(File):
+    """The items of a zarr array as if they were bytes of a file."""
+
+    plain = False
+
+    def __init__(self, array: Array, width: int) -> None:
+        super().__init__(array.layout.where)
+        self.close()
+        self.array_, self.width = array, width
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**super().__getstate__(), "array_": self.array_, "width": self.width}
+
+    @property
+    def size(self) -> int:
+        return self.array_.layout.length * self.width
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        first = offset // self.width
+        np.frombuffer(buffer, self.array_.dtype)[:] = self.array_.read(first, first + buffer.nbytes // self.width)
+
+    def close(self) -> None:
+        super().close()
+        if hasattr(self, "array_"):
+            self.array_.close()
+
+
+class Reader(FlatReader):
+    """The rows of a cache."""
+
+    def place(self, position: int) -> Place:
+        check_position(position, self.info.tokens)
+        extent, at, _ = next(self._parts(self.extents, position, position + 1))
+        return extent.file.array_.place(at)  # type: ignore[attr-defined,no-any-return] # they are Cells
+
+    def position(self, path: Path, offset: int) -> int | None:
+        base = 0
+        for extent in self.extents:
+            found = extent.file.array_.position(path, offset)  # type: ignore[attr-defined] # they are Cells
+            if found is not None:
+                return base + int(found) if found < extent.tokens else None
+            base += extent.tokens
+        return None
+
+
+class Shard(NamedTuple):
+    """What a ledger says of one store."""
+
+    folder: Path
+    rows: int
+    elements: int | None
+
+
+class Levanter(FlatFormat):
+    """Levanter's token caches."""
+
+    name = "levanter"
+    title = "Levanter and Marin token caches"
+    carries = "sequences in order, empty ones too; read only"
+    cannot = "be written"
+    read_options, write_options, Writer = ReadOptions, WriteOptions, FlatWriter
+    pattern, unreadable = re.escape(LEDGER), "TF781"
+    member = LEDGER
+    meanings = {
+        "TF781": Code("no cache that can be read", "The ledger is missing or damaged, the build was not finished "
+                       "(is_finished false, or __shards__), or the array is of another kind. The message says which."),
+        "TF782": Code("a shard is missing", "The ledger names it as finished, and it is not there: a copy was cut "
+                       "off. Copy the cache again."),
+        "TF783": Code("the ledger contradicts itself", "total_num_rows or field_counts are not the sums over its "
+                       "shards, or a shard is named twice: Levanter refuses it. Build the cache again."),
+        "TF784": Code("a shard contradicts the ledger", "Another number of rows or elements than the ledger says, or "
+                       "offsets that decrease: upstream reads wrong rows. Copy or build it again."),
+        "TF786": Code("a name that leaves the folder", "The ledger names a shard by `..`, by an absolute path or an "
+                       "address, or a link leads out. Do not read it, unless you made it yourself.", unsafe=True),
+    }  # fmt: skip
+
+    def sniff(self, probe: Probe) -> Confidence | None:
+        return Confidence.CERTAIN if LEDGER in probe.entries else None
+
+    def files(self, path: Path) -> list[Path]:
+        return sorted(home / name for home, names in walk(path) for name in names if _OWN.fullmatch(name))
+
+    def writer(self, path: Path, options: Any, target: Target) -> FlatWriter:
+        del options, target
+        raise OptionError(f"{path}: caches of Levanter are read, not written. Write jsonl or parquet, and build one")
+
+    def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Reader:
+        return Reader(self.examine(paths, options, hints), hints.drop)
+
+    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:  # noqa: ARG002
+        ledger = json_object(File(paths[0] / LEDGER))
+        shards, problems = _shards(paths[0], ledger, options.leaf)
+        looks = [_look(shard, options) for shard in shards]
+        found = [look for look in looks if not isinstance(look, Problem)]
+        ends, base = [np.zeros(1, np.int64)], 0
+        for extent, own in found:
+            ends.append(own + base)
+            base += extent.tokens
+        said = ledger.get("metadata")
+        told = said.get("preprocessor_metadata") if isinstance(said, dict) else None
+        tokenizer = shown(told.get("tokenizer", "")) if isinstance(told, dict) else ""
+        others = _others(shards[0].folder, options.leaf) if shards else []
+        return Laid(
+            extents=[extent for extent, _ in found],
+            starts=np.concatenate(ends),
+            separators=Separators.TRAILING,
+            problems=[*problems, *(look for look in looks if isinstance(look, Problem))],
+            sections=[_section(paths[0] / LEDGER, ledger)],
+            notes=(f"other arrays are not read: {', '.join(others)}",) if others else (),
+            extras={"shards": len(shards), "layout": shown(ledger.get("layout", "consolidated")),
+                    "tokenizer": tokenizer},
+        )  # fmt: skip
+
+
+def _shards(folder: Path, ledger: Mapping[str, Any], leaf: str) -> tuple[list[Shard], list[Problem]]:
+    """The stores that the ledger lists, and what is wrong with its sums."""
+    path, layout = folder / LEDGER, ledger.get("layout", "consolidated")
+    if ledger.get("is_finished") is not True:
+        raise UnsupportedError(path, "the cache was not finished", expected="is_finished", remedy="Build it to its end")
+    total = whole_number(path, "total_num_rows", ledger.get("total_num_rows"))
+    counted = _count(path, ledger.get("field_counts"), leaf)
+    if layout == "consolidated":
+        return [Shard(folder, total, counted)], []
+    names, rows = ledger.get("finished_shards"), ledger.get("shard_rows")
+    by_shard = ledger.get("field_counts_by_shard") or {}
+    if layout != "sharded" or not isinstance(names, list) or not isinstance(rows, dict):
+        raise UnsupportedError(path, "layout", expected="consolidated or sharded", found=str(layout)[:60])
+    found, problems = list[Shard](), list[Problem]()
+    for name in names:
+        try:
+            store = inside(folder, name)
+        except FormatError as error:
+            problems.append(fatal("TF786" if isinstance(error, UnsafeError) else "TF783", error))
+            continue
+        elements = _count(path, by_shard.get(name) if isinstance(by_shard, dict) else None, leaf)
+        found.append(Shard(store, whole_number(path, "shard_rows", rows.get(name)), elements))
+    if len({shard.folder for shard in found}) != len(found):
+        problems.append(fatal("TF783", CorruptError(path, "names a shard twice")))
+    told = [shard.elements for shard in found if shard.elements is not None]
+    sums = [("rows of the finished shards", total, sum(shard.rows for shard in found))]
+    if counted is not None and len(told) == len(found):
+        sums.append((f"elements of {leaf} in the finished shards", counted, sum(told)))
+    for what, expected, held in sums:
+        if not problems and held != expected:
+            problems.append(fatal("TF783", CorruptError(path, what, expected=expected, found=held)))
+    return found, problems
+
+
+def _count(path: Path, counts: object, leaf: str) -> int | None:
+    """Elements of a leaf, where the ledger says how many."""
+    said = counts.get(leaf) if isinstance(counts, dict) else None
+    return None if said is None else whole_number(path, "field_counts", said)
+
+
+def _look(shard: Shard, options: ReadOptions) -> tuple[Extent, Offsets] | Problem:
+    """The items of one store, and the end of each row; or why it cannot be read."""
+    code = "TF782"
+    try:
+        store, leaf = Directory(shard.folder), inside(shard.folder, options.leaf).name
+        described = _described(shard, store, leaf)
+        code = "TF784"
+        fill = options.holes == "fill"
+        ends = _ends(shard, store, leaf, fill=fill)
+        tokens, width = int(ends[-1]) if len(ends) else 0, described.itemsize
+        data = Array(store, f"{leaf}/data", width, 3, fill=fill, signed=described.kind == "i", length=tokens)
+    except FormatError as error:
+        return fatal("TF786" if isinstance(error, UnsafeError) and "leaves" in error.what else code, error)
+    return Extent(Cells(data, width), 0, tokens, described), ends
+
+
+def _described(shard: Shard, store: Directory, leaf: str) -> np.dtype[Any]:
+    """The dtype of the items of a leaf."""
+    if not shard.folder.is_dir():
+        raise CorruptError(shard.folder, "is missing: the ledger says that it is finished", remedy="Copy it again")
+    names = store.names(leaf)
+    listed = ", ".join(_others(shard.folder, leaf)) or "nothing"
+    if not {"offsets", "data"} <= names or "shapes" in names:
+        what = f"has no array {leaf} of one dimension"
+        raise UnsupportedError(shard.folder, what, found=listed, remedy="--from-opt leaf=NAME reads another")
+    described = json_of(store, f"{leaf}/data/zarr.json") or {}
+    kind = str(described.get("data_type"))
+    if not re.fullmatch(r"u?int(16|32|64)", kind):
+        raise UnsupportedError(shard.folder / leaf, "holds no token ids", expected="integers", found=kind[:60])
+    return np.dtype(kind).newbyteorder("<")
+
+
+def _ends(shard: Shard, store: Directory, leaf: str, *, fill: bool) -> Offsets:
+    """int64[rows]: where each row ends."""
+    first = Array(store, f"{leaf}/offsets", 8, 3, fill=fill, signed=True, length=1)
+    rows = int(first.read(0, 1)[0])
+    if rows != shard.rows:
+        raise CorruptError(first.path, "rows in offsets[0]", expected=shard.rows, found=rows)
+    if rows > _ROWS + _RATIO * first.stored_bytes():
+        raise UnsafeError(first.path, "declares far more rows than it stores", found=f"{rows:,} rows")
+    array = Array(store, f"{leaf}/offsets", 8, 3, fill=fill, signed=True, length=rows + 1)
+    ends = np.empty(rows, np.int64)
+    for a, b in windows(0, rows):
+        ends[a:b] = array.read(a + 1, b + 1).view(np.int64)
+    falls = np.flatnonzero(np.diff(ends, prepend=0) < 0)
+    if len(falls):
+        what = f"decreases at row {int(falls[0]):,}"
+        raise CorruptError(array.path, what, remedy="Copy or build it again")
+    end = int(ends[-1]) if rows else 0
+    if shard.elements is not None and shard.elements != end:
+        raise CorruptError(array.path, f"elements of {leaf}", expected=shard.elements, found=end)
+    return ends
+
+
+def _others(folder: Path, leaf: str) -> list[str]:
+    """Leaves of a store but for one."""
+    return sorted(
+        printable(name) for name in names_in(folder) if name != leaf and (folder / name / "offsets").is_dir()
+    )[:9]
+
+
+def _section(path: Path, ledger: Mapping[str, Any]) -> Section:
+    def fields() -> Iterator[Field]:
+        for key, value in ledger.items():
+            yield Field(shown(key), None, 0, shown(value))
+
+    return Part("ledger", path, lambda: list(fields()))
+
+
+FORMAT = Levanter()

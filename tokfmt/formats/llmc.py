@@ -1,0 +1,161 @@
+"""llm.c's `.bin`, which modded-nanogpt and NeMo Automodel write as well: a header of 1,024 bytes, then tokens.
+
+    bytes        content
+    0 .. 3       i32 little-endian: 20240520 (GPT-2), 20240801 (Llama 3), 278895051 (Automodel)
+    4 .. 7       i32 version: 1, 7, 1
+    8 .. 11      i32 number of tokens, below 2^31
+    12 .. 15     i32 bytes a token, Automodel only: 2 or 4; else 0, and 2 (GPT-2) or 4 (Llama 3)
+    .. 1023      zeros
+    1024 ..      token ids, u16 or u32 little-endian
+
+- A separator stands in FRONT of every document: 50256, Llama 3's 128000, the tokenizer's BOS. Two in a row begin an
+  empty document.
+- Shards NAME_{train|val}_NNNNNN.bin are one stream in order of the number, cut anywhere: the first tokens of a shard
+  go on with the last document of the one before. Shard 0 is `val`, whose name sorts after `train`.
+- build-nanogpt writes the same shards as one-dimensional numpy arrays (.npy, u16).
+- Not read: evaluation files (20240522), models and states (20240326 .. 20240328), Automodel's wrong X.bos.idx.
+Source: karpathy/llm.c f1e2ace, KellerJordan/modded-nanogpt f411b3d3, NVIDIA-NeMo/Automodel 36044ad3, run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from tokfmt.core.axis import Separators
+from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
+from tokfmt.core.files import File
+from tokfmt.core.format import Confidence, Hints, Probe
+from tokfmt.core.options import option
+from tokfmt.core.problem import Problem, fatal
+from tokfmt.core.protocols import Code
+from tokfmt.formats.flat import Extent, FlatFormat, FlatWriter, Laid, Struct, numpy_extent
+
+HEADER = Struct(magic="<i4", version="<i4", tokens="<i4", width="<i4", unused="V1008")
+VARIANTS = {"gpt2": (20240520, 1, 2, 50256), "llama3": (20240801, 7, 4, 128000), "automodel": (278895051, 1, 0, None)}
+VARIANTS |= {"numpy": (0, 0, 2, 50256)}  # build-nanogpt's, read only
+_MAGICS = {magic: name for name, (magic, *_) in VARIANTS.items() if magic}
+_OTHERS = {20240522: "an evaluation file", 20240326: "a model", 20240327: "a training state", 20240328: "a tokenizer"}
+_SHARD = r".+_(?:train|val)_(\d+)\.(?:bin|npy)"
+_MOST = 2**31 - 1  # the number of tokens is an int32
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read shards."""
+
+    split: Literal["train", "val"] | None = option(None, "of a folder: the shards of this split; all, if left out")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to write shards."""
+
+    variant: Literal["gpt2", "llama3", "automodel"] | None = option(None, "gpt2 where ids and separator allow it")
+    shard_tokens: int = option(100_000_000, "tokens in a file of a folder", least=1, most=(1 << 31) - 1)
+    split: Literal["train", "val"] = option("train", "of a folder: train in shards 1 and on, or val in shard 0, alone")
+
+
+class Writer(FlatWriter):
+    """Writes X.bin, or NAME_train_NNNNNN.bin and NAME_val_000000.bin in a folder NAME."""
+
+    separators, begin, needs_max_id = Separators.BEFORE, HEADER.size, True
+
+    def _variant(self, top: int) -> str:
+        gpt2 = self.target.eos_id == VARIANTS["gpt2"][3] and top < 1 << 16
+        return self.options.variant or ("gpt2" if gpt2 else "automodel")
+
+    def dtype(self, top: int) -> np.dtype[Any]:
+        return np.dtype(f"<u{VARIANTS[self._variant(top)][2] or (2 if top < 1 << 16 else 4)}")
+
+    def file_tokens(self) -> int:
+        return int(self.options.shard_tokens) if self.folder and self.options.split == "train" else _MOST
+
+    def member(self, number: int) -> str:
+        first = 1 if self.options.split == "train" else 0
+        return f"{self.path.stem}_{self.options.split}_{number + first:06d}.bin"
+
+    def header(self, tokens: int, dtype: np.dtype[Any]) -> bytes:
+        variant = self._variant((1 << 8 * dtype.itemsize) - 1)
+        magic, version, width, _ = VARIANTS[variant]
+        return HEADER.write(magic=magic, version=version, tokens=tokens, width=0 if width else dtype.itemsize)
+
+
+class Llmc(FlatFormat):
+    """llm.c's token files."""
+
+    name = "llmc"
+    title = "llm.c, modded-nanogpt and Automodel: a 1,024-byte header and tokens"
+    extensions = ("*_train_*.bin", "*_val_*.bin")
+    joins = True
+    carries = "sequences in order, empty ones too; ids up to 65,535, or 2^32-1 for llama3 and automodel"
+    cannot = "sequences that contain the separator"
+    read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
+    pattern, unreadable = _SHARD, "TF621"
+    member = "NAME_train_NNNNNN.bin or NAME_val_NNNNNN.bin"
+    meanings = {
+        "TF621": Code("not a token file of llm.c", "The header is none that is known: a newer version, an "
+                       "evaluation file, a model; or the file is damaged or cannot be read. Name its real format."),
+        "TF622": Code("the size contradicts the header", "The file was cut, or its writer was killed: write it again. "
+                       "--drop tail reads the whole tokens that are there, as many as the header says at most."),
+    }  # fmt: skip
+
+    def recognise(self, probe: Probe) -> Confidence | None:
+        if probe.head.startswith(b"\x93NUMPY\x01\x00") and re.fullmatch(_SHARD, probe.path.name):
+            return Confidence.STRUCTURE
+        magic, version = np.frombuffer(probe.head[:8].ljust(8, b"\0"), "<i4").tolist()
+        known = magic in _MAGICS and version == VARIANTS[_MAGICS[magic]][1] and not any(probe.head[16:1024])
+        if known and probe.path.with_suffix(".idx").exists():  # Megatron's tokens may begin like this by chance
+            return Confidence.STRUCTURE
+        return Confidence.CERTAIN if known else None
+
+    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
+        files = [file for file in self.all_files(paths) if not options.split or f"_{options.split}_" in file.name]
+        if not files:
+            raise FormatError(paths[0], f"holds no NAME_{options.split}_NNNNNN.bin")
+        return super().examine(files, options, hints)
+
+    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:  # noqa: ARG002
+        numpy = file.path.suffix == ".npy"
+        extent, kind, problems = (numpy_extent(file), "numpy", []) if numpy else _headed(file)
+        eos_id = VARIANTS[kind][3]
+        if eos_id is None and extent.tokens:
+            eos_id = int(file.array(extent.begin, 1, extent.dtype)[0])
+        return Laid(
+            extents=[extent],
+            separators=Separators.BEFORE,
+            eos_id=eos_id,
+            eos_from="the first token" if kind == "automodel" else f"{kind} convention",
+            problems=problems,
+            sections=[] if numpy else [HEADER.part(f"header of {file.path.name}", file)],
+            extras={"variant": kind},
+        )
+
+
+def _headed(file: File) -> tuple[Extent, str, list[Problem]]:
+    """The tokens behind a header, which variant it is of, and what is wrong."""
+    head = HEADER.read(file)
+    kind = _MAGICS.get(head["magic"], "")
+    if not kind or head["version"] != VARIANTS[kind][1]:
+        swapped = int.from_bytes(file.read(0, 4), "big") in _MAGICS
+        found = "the bytes of each number in reverse" if swapped else _OTHERS.get(head["magic"], str(head["magic"]))
+        known = f"a magic number of {', '.join(map(str, _MAGICS))} and its version"
+        what, held = "is no token file of llm.c", f"{found}, version {head['version']}"
+        raise UnsupportedError(file.path, what, offset=0, expected=known, found=held)
+    width = VARIANTS[kind][2] or head["width"]
+    if width not in (2, 4) or head["tokens"] < 0:
+        raise CorruptError(file.path, "bytes a token in the header", offset=12, expected="2 or 4", found=width)
+    (count, rest), told, problems = divmod(file.size - HEADER.size, width), head["tokens"], []
+    if count != told or rest:
+        what, remedy = "the number of tokens in the header", "--drop tail reads the tokens that are there"
+        error = CorruptError(file.path, what, offset=8, expected=f"{count:,}", found=told, remedy=remedy)
+        problems.append(fatal("TF622", error, "tail"))
+    return Extent(file, HEADER.size, min(count, told), np.dtype(f"<u{width}")), kind, problems
+
+
+FORMAT = Llmc()

@@ -1,0 +1,123 @@
+"""What an index of Megatron-LM holds, and everything that is wrong with it and its tokens.
+
+TNTIDX (fairseq, GPT-NeoX `cached`)    bytes
+magic, version, dtype code             54 4E 54 49 44 58 00 00; u64 1; u64 as in MMIDIDX
+item size, N, sizes, documents         u64 each
+then                                   i64[N + 1] dimensions, i64[N + 1] where each item begins, in elements,
+                                       i64[sizes], i64[documents] first item of each document
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tokfmt.core.axis import Separators
+from tokfmt.core.errors import CorruptError, TruncatedError, UnsupportedError
+from tokfmt.core.files import File
+from tokfmt.core.problem import Problem, fatal, noted
+from tokfmt.core.protocols import Section
+from tokfmt.core.ragged import Offsets, offsets_of
+from tokfmt.formats.flat import Columns, Extent, Laid, Struct
+
+MAGIC, LEGACY = b"MMIDIDX\0\0", b"TNTIDX\0\0"
+HEADER = Struct(magic="V9", version="<u8", dtype_code="u1", sequences="<u8", document_indices="<u8")
+OLD = Struct(magic="V8", version="<u8", dtype_code="<u8", item_size="<u8", items="<u8", sizes="<u8", documents="<u8")
+DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
+
+
+def columns_of(sequences: int, document_indices: int) -> Columns:
+    """Where the arrays of an index lie."""
+    return Columns(
+        HEADER.size,
+        lengths=("<i4", sequences),
+        pointers=("<i8", sequences),
+        document_indices=("<i8", document_indices),
+    )
+
+
+def laid_out(data: File, index: File, *, by_document: bool) -> Laid:
+    """What a pair holds: its documents, or each sequence by itself.
+
+    Raises:
+        FormatError: The index is none, or of another kind.
+    """
+    if index.read(0, min(8, index.size)) == LEGACY:
+        return _legacy(data, index, by_document=by_document)
+    head, path = HEADER.read(index), index.path
+    count, marks, kind = head["sequences"], head["document_indices"], DTYPES.get(head["dtype_code"])
+    if head["magic"] != MAGIC or head["version"] != 1 or kind is None:
+        found = f"{head['magic'][:7]!r}, version {head['version']}, dtype {head['dtype_code']}"
+        raise UnsupportedError(path, "no index of tokens", expected="MMIDIDX, version 1, integers", found=found)
+    columns, dtype, header = columns_of(count, marks), np.dtype(kind), HEADER.part(f"header of {path.name}", index)
+    if index.size not in (columns.end, columns.end + count):
+        size = f"{columns.end:,}"
+        cut = TruncatedError(path, "the size of the index", offset=18, expected=size, found=index.size)
+        return _documents(Extent(data, 0, 0, dtype), offsets_of([]), [fatal("TF602", cut)], header)
+    lengths, problems = columns.read(index, "lengths"), list[Problem]()
+    begins, whole = offsets_of(np.maximum(lengths, 0)), bool((lengths >= 0).all())
+    pointers, places = columns.read(index, "pointers"), begins[:-1] * dtype.itemsize
+    for k in np.flatnonzero(pointers != places)[:1].tolist():
+        error = CorruptError(
+            path, f"pointer {k:,}", offset=columns.at("pointers", k), expected=int(places[k]), found=int(pointers[k]),
+            remedy="Documents can be read by length",
+        )  # fmt: skip
+        note = f"{path.name}: pointers contradict the lengths; documents were read by length"
+        problems.append(noted("TF603", error, note))
+    if index.size != columns.end:
+        error = CorruptError(path, "holds modes of multimodal data", offset=columns.end)
+        problems.append(fatal("TF606", error, "modes"))
+    extent, sizes = _tokens(data, dtype, int(begins[-1]), whole=whole)
+    starts, marked = _marked(index, columns, begins, by_document=by_document)
+    return _documents(extent, starts, [*sizes, *problems, *marked], header, *columns.sections(index))
+
+
+def _tokens(data: File, dtype: np.dtype[Any], count: int, *, whole: bool) -> tuple[Extent, list[Problem]]:
+    """So many tokens, as the index says; it does not make sense unless `whole`."""
+    stored, problems = count * dtype.itemsize, []
+    if not whole or data.size != stored:
+        remedy = "Write it again; --drop tail reads what the index covers"
+        error = CorruptError(data.path, "bytes of tokens", expected=stored, found=data.size, remedy=remedy)
+        problems.append(fatal("TF604", error, "tail" if whole and data.size > stored else ""))
+    return Extent(data, 0, max(0, min(stored, data.size)) // dtype.itemsize, dtype), problems
+
+
+def _marked(index: File, columns: Columns, begins: Offsets, *, by_document: bool) -> tuple[Offsets, list[Problem]]:
+    """Where documents begin, of where sequences do; or the latter, and what is wrong with the column of documents."""
+    marks, count = columns.read(index, "document_indices"), len(begins) - 1
+    if len(marks) and marks[0] == 0 and marks[-1] == count and (np.diff(marks) >= 0).all():
+        return begins[marks] if by_document else begins, []
+    error = CorruptError(
+        index.path, "document indices", offset=columns.at("document_indices"), expected=f"0 up to {count:,}",
+        found=f"{marks[:1]} to {marks[-1:]}", remedy="--from-opt unit=sequences reads each sequence by itself",
+    )  # fmt: skip
+    note = f"{index.path.name}: names no document; each of its {count:,} sequences was read as one"
+    return begins, [fatal("TF605", error) if len(marks) > 1 and by_document else noted("TF605", error, note)]
+
+
+def _documents(extent: Extent, starts: Offsets, problems: list[Problem], *sections: Section) -> Laid:
+    return Laid(
+        extents=[extent],
+        starts=starts,
+        separators=Separators.TRAILING,
+        problems=problems,
+        sections=sections,
+        extras={"dtype": extent.dtype.name},
+    )
+
+
+def _legacy(data: File, index: File, *, by_document: bool) -> Laid:
+    head = OLD.read(index)
+    kind, count = DTYPES.get(head["dtype_code"]), head["items"]
+    columns = Columns(
+        OLD.size, dimensions=("<i8", count + 1), begins=("<i8", count + 1), sizes=("<i8", head["sizes"]),
+        document_indices=("<i8", head["documents"]),
+    )  # fmt: skip
+    if kind is None or index.size != columns.end:
+        raise TruncatedError(index.path, "the size of the index", expected="as its counts say", found=index.size)
+    begins = columns.read(index, "begins")
+    whole = int(begins[0]) == 0 and bool((np.diff(begins) >= 0).all())
+    extent, sizes = _tokens(data, np.dtype(kind), int(begins[-1]), whole=whole)
+    starts, marked = _marked(index, columns, begins, by_document=by_document)
+    return _documents(extent, starts, [*sizes, *marked], OLD.part(f"header of {index.path.name}", index))

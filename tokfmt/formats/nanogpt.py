@@ -1,0 +1,130 @@
+"""nanoGPT's `train.bin` and `val.bin`: token ids and nothing else.
+
+    bytes        content
+    0 to end     u16 little-endian token ids; u32 in forks with larger vocabularies, u8 in byte-level ones
+
+- No header, index, count or checksum; a folder holds one file a split. Neither the width nor the separator is stored.
+- OpenWebText: 50256 (GPT-2) follows every document, also the last; two in a row enclose an empty one. Shakespeare has
+  no separator: one stream.
+- The writer makes the file at full size and fills it: one that was killed leaves zeros at the end.
+- `meta.pkl`, beside character-level data, is a pickle and never loaded.
+Source: karpathy/nanoGPT 3adf61e1, data/*/prepare.py and get_batch in train.py, run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from tokfmt.core.axis import Separators
+from tokfmt.core.errors import FormatError
+from tokfmt.core.files import File
+from tokfmt.core.format import Confidence, Hints, Probe
+from tokfmt.core.options import option
+from tokfmt.core.protocols import Code
+from tokfmt.formats.flat import FlatFormat, FlatWriter, Laid, whole_tokens, written_tokens
+
+GPT2_EOS = 50256
+_LOOKED_AT = 1 << 15  # tokens at the beginning that show width and separator
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read raw tokens."""
+
+    width: Literal[1, 2, 4] | None = option(None, "bytes of a token; 2 unless the data shows 4")
+    split: str | None = option(None, "of a folder: the file to read, train unless it is the only one")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to write raw tokens."""
+
+    width: Literal[2, 4] = option(2, "bytes of a token; nanoGPT itself reads 2 only")
+    split: str = option("train", "name of the file in a folder")
+
+
+class Writer(FlatWriter):
+    """Writes X.bin, or train.bin and val.bin in a folder."""
+
+    separators = Separators.AFTER
+
+    def dtype(self, top: int) -> np.dtype[Any]:  # noqa: ARG002 - nothing in the file would tell another
+        return np.dtype(f"<u{self.options.width}")
+
+    def member(self, number: int) -> str:  # noqa: ARG002 - one a split
+        return f"{self.options.split}.bin"
+
+    def remedy(self, dtype: np.dtype[Any]) -> str:
+        wider = "--to-opt width=4 has room, and nanoGPT's get_batch must then read np.uint32"
+        return wider if dtype.itemsize == 2 else ""
+
+
+class NanoGpt(FlatFormat):
+    """Raw tokens of nanoGPT."""
+
+    name = "nanogpt"
+    title = "nanoGPT train.bin and val.bin: raw uint16 tokens"
+    extensions = ("train.bin", "val.bin")
+    carries = "sequences in order, empty ones too; ids up to 65,535 (2^32-1 with width=4)"
+    cannot = "sequences that contain the separator"
+    read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
+    pattern, unreadable = r"\w+\.bin", "TF641"
+    member = "train.bin or val.bin"
+    meanings = {
+        "TF641": Code("raw tokens cannot be read", "No regular file, no such split in the folder, no permission, "
+                       "or a read error of the disk. The message says which."),
+        "TF642": Code("the file ends inside a token", "Its size is no multiple of the token width: a cut copy, or "
+                       "another width (--from-opt width=N). --drop tail reads up to the last whole token."),
+        "TF643": Code("zeros at the end", "The writer makes the file at full size, and was killed before it filled "
+                       "it; or a copy was cut. Write it again; --drop tail reads what is before the zeros."),
+    }  # fmt: skip
+
+    def sniff(self, probe: Probe) -> Confidence | None:
+        if not probe.is_directory:
+            return self.recognise(probe)
+        found = [self.recognise(inside) for name in ("train.bin", "val.bin") if (inside := probe.entry(name))]
+        return max((sure for sure in found if sure), default=None)
+
+    def recognise(self, probe: Probe) -> Confidence | None:
+        if probe.path.name not in ("train.bin", "val.bin") or probe.path.with_suffix(".idx").exists():
+            return None
+        ids = np.frombuffer(probe.head[: len(probe.head) // 2 * 2], "<u2")
+        known = bool((ids == GPT2_EOS).any()) or (probe.path.parent / "meta.pkl").exists()
+        return Confidence.PLAUSIBLE if known and probe.size % 2 == 0 else Confidence.NAME
+
+    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
+        path, splits = paths[0], {file.stem: file for file in self.all_files(paths)}
+        split = options.split or ("train" if "train" in splits else min(splits))
+        if not path.is_dir():
+            return self.examine_file(File(path), options, hints)
+        if split not in splits:
+            raise FormatError(path, f"holds no {split}.bin", found=", ".join(splits))
+        laid = self.examine_file(File(splits[split]), options, hints)
+        others = tuple(name for name in splits if name != split)
+        return replace(laid, split=split, other_splits=others)
+
+    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:
+        pairs = file.array(0, min(file.size // 2, 2 * _LOOKED_AT), "<u2")
+        wide = len(pairs) >= 256 and file.size % 4 == 0 and float(np.mean(pairs[1::2] < 4)) > 0.95
+        width = options.width or (4 if wide else 2)
+        extent, problems = whole_tokens(file, np.dtype(f"<u{width}"), "TF642")
+        head = file.array(0, min(extent.tokens, _LOOKED_AT), extent.dtype)
+        extent, unwritten = written_tokens(extent, "TF643")
+        gpt2 = not hints.no_eos and bool((head == GPT2_EOS).any())
+        return Laid(
+            extents=[extent],
+            separators=Separators.AFTER,
+            eos_id=GPT2_EOS if gpt2 else None,
+            eos_from="GPT-2's separator stands in the data" if gpt2 else "",
+            problems=[*problems, *unwritten],
+            inferred=() if options.width else (f"{width}-byte ids, which nothing stores; width=N overrides",),
+            extras={"width": width},
+        )
+
+
+FORMAT = NanoGpt()

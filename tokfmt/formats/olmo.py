@@ -1,0 +1,309 @@
+"""OLMo's and dolma's token files: `X.npy` with raw tokens, `X.csv.gz` with where documents begin and end.
+
+    file                    content
+    X.npy                   token ids, little-endian u8, u16, u32 or u64, and no numpy header in spite of the name
+    X.csv.gz                gzip, no header row, a row a document: start,end in tokens, end exclusive; dolma adds
+                            id,src,loc, quoted where needed
+    labels_mask_part_K.npy  a byte a token, of token_ids_part_K.npy; in a folder, of the token file of the same rank:
+                            1 counts as a target, 0 does not
+
+- Nothing stores the width: the last row's end times the width is the size. OLMo-core takes the least of 1, 2, 4, 8
+  bytes that holds the vocabulary, dolma 2 unless told.
+- EOS follows every document unless it is its last token already; an empty document is an EOS alone.
+- dolma makes files at their full size: one that was killed leaves zeros behind the last row.
+- open-instruct cuts its stream every 1 GiB, so that documents run across files; the piece in each has a row.
+- OLMo-core reads local files by a scan for EOS and ignores the rows: documents without one run together.
+Source: allenai/dolma 669f534, allenai/OLMo-core fa6c5014, allenai/open-instruct e6c3044a, run.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from tokfmt.core.axis import Layout, Separators, TokenReader, windows
+from tokfmt.core.dtypes import smallest
+from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
+from tokfmt.core.files import File
+from tokfmt.core.format import Confidence, Finding, Hints, Probe
+from tokfmt.core.options import option
+from tokfmt.core.problem import Problem, fatal
+from tokfmt.core.protocols import Audit, Code
+from tokfmt.core.ragged import Offsets, offsets_of
+from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, loss_mask
+
+_ROWS = 1 << 20  # written at once
+_LOOKED_AT = 1 << 16  # bytes of a mask, or of a tail, that opening looks at
+_ENDS = 64  # documents whose last tokens show the separator
+_LINE = 1 << 16  # characters of a row
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read raw tokens."""
+
+    width: Literal[1, 2, 4, 8] | None = option(None, "bytes of a token, where no .csv.gz tells it")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to write raw tokens."""
+
+    width: Literal[1, 2, 4, 8] | None = option(
+        None, "bytes of a token; 2 unless ids need more. Must fit the vocabulary"
+    )
+    file_tokens: int = option(1 << 29, "tokens in a file of a folder; documents stay whole", least=1, most=1 << 40)
+
+
+class Writer(FlatWriter):
+    """Writes X.npy and X.csv.gz, or part-0-NNNNN of both in a folder."""
+
+    separators, suffix, whole, needs_max_id, limit = Separators.TRAILING, ".npy", True, True, 2**63 - 1
+
+    def dtype(self, top: int) -> np.dtype[Any]:
+        return np.dtype(f"<u{self.options.width or max(2, smallest(top).itemsize)}")
+
+    def file_tokens(self) -> int | None:
+        return int(self.options.file_tokens) if self.folder else None
+
+    def member(self, number: int) -> str:
+        return f"part-0-{number:05d}.npy"
+
+    def index(self, stored: TokenReader, dtype: np.dtype[Any]) -> Iterator[tuple[Path, int, bytes]]:  # noqa: ARG002
+        for cut in self.cuts(stored):
+            path, at = rows_of(self.file(cut.number)), 0
+            for first, last in list(windows(cut.first, cut.last, _ROWS)) or [(0, 0)]:
+                bounds = (stored.offsets(first, last) - cut.start).tolist()
+                rows = "".join(f"{a},{b}\n" for a, b in zip(bounds, bounds[1:], strict=False))
+                member = gzip.compress(rows.encode(), mtime=0)
+                yield path, at, member
+                at += len(member)
+
+
+class Look(NamedTuple):
+    """What one file holds: runs of its tokens that rows cover, where documents begin among them, and its mask."""
+
+    extents: list[Extent]
+    begins: Offsets
+    problems: list[Problem]
+    masks: list[Extent]
+
+
+class Olmo(FlatFormat):
+    """OLMo's raw tokens."""
+
+    name = "olmo"
+    title = "OLMo and dolma: raw tokens in .npy, documents in .csv.gz"
+    extensions = ("part-*.npy", "token_ids_part_*.npy")
+    joins = True
+    carries = "sequences in order, empty ones too; ids up to 2^63-1"
+    cannot = "label masks (they are read)"
+    read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
+    pattern, unreadable, masked, drops = r"(?!labels_mask|[._]).+\.npy", "TF701", "TF706", ("gaps",)
+    suffixes, member = (".npy", ".csv.gz"), "X.npy with raw tokens"
+    meanings = {
+        "TF701": Code("no raw tokens of OLMo", "A label mask, a real numpy array, a run of open-instruct that was "
+                       "stopped (_tokens.partial.bin), or no .csv.gz beside the tokens and no width=N given."),
+        "TF702": Code("rows that contradict the tokens", "Rows of the .csv.gz overlap, or end beyond the file: it was "
+                       "cut, or belongs to other tokens. OLMo-core would read past the end. Copy both again."),
+        "TF703": Code("tokens of no document", "A row of the .csv.gz is missing (OLMo-core#843). --drop gaps reads "
+                       "the documents that have rows."),
+        "TF704": Code("zeros behind the last row", "dolma makes files at full size and was killed before it cut them "
+                       "(dolma#272). --drop tail leaves the zeros out."),
+        "TF705": Code("rows and a scan differ", "OLMo-core finds documents of local files by a scan for EOS, so that "
+                       "those without one run together, and those with one inside fall apart. tokfmt reads the rows."),
+        "TF706": Code("a label mask does not fit", "Another number of bytes than tokens, or bytes other than 0 and 1: "
+                       "OLMo-core stops, or trains on wrong tokens. Write the mask again."),
+    }  # fmt: skip
+
+    def sniff(self, probe: Probe) -> Confidence | None:
+        stopped = probe.is_directory and "_tokens.partial.bin" in probe.entries
+        return Confidence.CERTAIN if stopped else super().sniff(probe)
+
+    def recognise(self, probe: Probe) -> Confidence | None:
+        if probe.path.suffix != ".npy" or _numpy(probe.head):
+            return None
+        rows = rows_of(probe.path)
+        packed = rows.is_file() and File(rows).read(0, min(3, rows.stat().st_size)) == b"\x1f\x8b\x08"
+        if packed or not probe.size:
+            return Confidence.CERTAIN if packed else None
+        named = re.fullmatch(r"token_ids_part_\d+\.npy|part-\d+-\d+\.npy", probe.path.name)
+        return Confidence.PLAUSIBLE if named else Confidence.NAME
+
+    def files(self, path: Path) -> list[Path]:
+        return [*super().files(path), *self._tokens_and_masks([path])[1]]
+
+    def _tokens_and_masks(self, paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+        """Files of tokens and their masks, which go together by rank."""
+        tokens = [file for path in paths for file in self.members(path)]
+        found = [path.glob("labels_mask*.npy") if path.is_dir() else [mask_of(path)] for path in paths]
+        return tokens, sorted(mask for masks in found for mask in masks if mask.is_file() and mask not in tokens)
+
+    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
+        tokens, masks = self._tokens_and_masks(paths)
+        if not tokens:
+            stopped = (paths[0] / "_tokens.partial.bin").exists()
+            what = "is a run of open-instruct that was stopped" if stopped else f"holds no {self.member}"
+            raise FormatError(paths[0], what, remedy="Finish the run" if stopped else None)
+        rows = [rows_of(file).is_file() for file in tokens]
+        if any(rows) and not all(rows):
+            raise CorruptError(rows_of(tokens[rows.index(False)]), "is missing", remedy="Copy it again")
+        beside: list[Path | None] = [*masks] if len(masks) == len(tokens) else [None] * len(tokens)
+        looks = [_look(File(file), beside[k], options.width, rows=rows[k]) for k, file in enumerate(tokens)]
+        problems = [problem for look in looks for problem in look.problems]
+        if len(masks) not in (0, len(tokens)):
+            what = "label masks and token files differ in number"
+            problems.append(fatal("TF706", CorruptError(masks[0], what, expected=len(tokens), found=len(masks))))
+        starts, notes = _joined(looks, hints.eos_id) if all(rows) else (None, ())
+        return Laid(
+            extents=[extent for look in looks for extent in look.extents],
+            masks=[mask for look in looks for mask in look.masks],
+            starts=starts,
+            separators=Separators.TRAILING if all(rows) else Separators.AFTER,
+            problems=problems,
+            notes=notes,
+            loss_masks=f"label masks of {len(masks):,} files" if masks else "",
+            extras={"files": len(tokens)},
+        )
+
+    def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
+        """See `FlatFormat.audit`; looked at wholly, also what a scan for the separator would find."""
+        findings = list(super().audit(path, options, how))
+        yield from findings
+        if how.deep and not findings:
+            yield from _scanned(FlatReader(self.examine([path], options, Hints(how.eos_id))), path, how.eos_id)
+
+
+def rows_of(tokens: Path) -> Path:
+    """The file of rows beside one of tokens."""
+    return tokens.with_suffix(".csv.gz")
+
+
+def mask_of(tokens: Path) -> Path:
+    """The label mask of one file of tokens, as open-instruct names them."""
+    return tokens.with_name(tokens.name.replace("token_ids", "labels_mask"))
+
+
+def _numpy(head: bytes) -> bool:
+    """A numpy array; tokens may spell its magic as well, and no header follows."""
+    return head.startswith(b"\x93NUMPY") and b"{" in (head[10:11], head[12:13])
+
+
+def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> Look:
+    head = file.read(0, min(16, file.size))
+    if _numpy(head) or file.path.name.startswith("labels_mask"):
+        found = "a numpy array" if _numpy(head) else "a label mask"
+        raise UnsupportedError(file.path, "holds no raw tokens", found=found, remedy="Name the file of tokens")
+    spans = _rows(rows_of(file.path), file.size) if rows else None
+    end = int(spans[-1, 1]) if spans is not None and len(spans) else 0
+    if width is None and spans is None:
+        odd = file.array(0, min(file.size // 2, _LOOKED_AT), "<u2")[1::2]
+        likely = 4 if len(odd) and float(np.mean(odd < 4)) > 0.95 else 2
+        remedy = f"--from-opt width=N gives the bytes of one ({likely}, it seems)"
+        raise UnsupportedError(file.path, "raw tokens, and no .csv.gz beside them tells their width", remedy=remedy)
+    whole = [w for w in (1, 2, 4, 8) if end * w == file.size] or [w for w in (1, 2, 4, 8) if _zeros(file, end * w)]
+    width = width or (whole or [2])[0]
+    count, problems = file.size // width, list[Problem]()
+    if spans is None:
+        if rest := file.size % width:
+            raise TruncatedError(file.path, f"a stream of {width}-byte tokens ends inside one", offset=file.size - rest)
+        spans = np.array([[0, count]])
+    before, path = np.concatenate(([0], spans[:-1, 1])), rows_of(file.path)
+    wrong = (spans[:, 0] < before) | (spans[:, 1] < spans[:, 0]) | (spans[:, 1] > count)
+    for k in np.flatnonzero(wrong)[:1].tolist():
+        what, expected = f"row {k + 1:,}", f"from {before[k]:,} on, up to {count:,}"
+        error = CorruptError(path, what, expected=expected, found=f"{spans[k, 0]:,} to {spans[k, 1]:,}")
+        return Look([], offsets_of([]), [fatal("TF702", error)], [])
+    gaps = np.flatnonzero(spans[:, 0] > before)
+    for k in gaps[:1].tolist():
+        error = CorruptError(path, f"row {k + 1:,} begins", expected=int(before[k]), found=int(spans[k, 0]),
+                             remedy="--drop gaps leaves out tokens that are of no document")  # fmt: skip
+        problems.append(fatal("TF703", error, "gaps"))
+    if left := file.size - end * width if rows else 0:
+        zeros = _zeros(file, end * width)
+        what = "zeros behind the last row" if zeros else "tokens behind the last row"
+        word, code = ("tail", "TF704") if zeros else ("gaps", "TF703")
+        error = CorruptError(file.path, what, offset=end * width, found=f"{left:,} bytes",
+                               remedy=f"--drop {word} leaves them out")  # fmt: skip
+        problems.append(fatal(code, error, word))
+    runs = np.split(spans, gaps[gaps > 0])
+    covered = [(int(run[0, 0]), int(run[-1, 1] - run[0, 0])) for run in runs if len(run)]
+    masks = list[Extent]()
+    if mask is not None:
+        whole_mask, wrong_mask = loss_mask(mask, count, "TF706")
+        masks = [whole_mask._replace(begin=at, tokens=many) for at, many in covered]
+        problems += wrong_mask
+    dtype = np.dtype(f"<u{width}")
+    extents = [Extent(file, at * width, many, dtype) for at, many in covered]
+    return Look(extents, offsets_of(spans[:, 1] - spans[:, 0]), problems, masks)
+
+
+def _zeros(file: File, at: int) -> bool:
+    """Whether what is behind a byte is zeros, as far as it is looked at: at both ends."""
+    if not at < file.size:
+        return False
+    many = min(file.size - at, _LOOKED_AT)
+    return not any(file.read(at, many)) and not any(file.read(file.size - many, many))
+
+
+def _rows(path: Path, most: int) -> Offsets:
+    """int64[rows, 2]: first and exclusive last token of each document. At most so many rows, and some."""
+    file = File(path)
+    text = io.TextIOWrapper(gzip.GzipFile(fileobj=io.BytesIO(file.read(0, file.size))), "utf-8", "replace", newline="")
+    rows = csv.reader(iter(lambda: text.readline(_LINE), ""))
+    pairs = ((int(row[0]), int(row[1])) for row, _ in zip(rows, range(most + _LINE), strict=False))
+    try:
+        found: Offsets = np.fromiter(pairs, np.dtype((np.int64, 2)))
+        if next(rows, None):
+            raise UnsafeError(path, "has more rows than the file of tokens has bytes")
+    except (OSError, EOFError, zlib.error) as error:
+        raise CorruptError(path, "is damaged: gzip cannot decode it", remedy="Copy it again") from error
+    except (csv.Error, ValueError, IndexError, OverflowError) as error:
+        found_at = f"line {rows.line_num:,}"
+        raise CorruptError(path, "is no table of start,end", expected="two numbers", found=found_at) from error
+    return found
+
+
+def _joined(looks: Sequence[Look], eos_id: int | None) -> tuple[Offsets, tuple[str, ...]]:
+    """Where documents begin: one that does not end with its file goes on in the next, if the file is full."""
+    readers = [FlatReader(Laid(extents=look.extents, starts=look.begins)) for look in looks]
+    ends = [int(reader.tokens(at - 1, at)[0]) for look, reader in zip(looks, readers, strict=True)
+            for at in look.begins[1:_ENDS].tolist() if at]  # fmt: skip
+    common = max(set(ends), key=ends.count, default=-1)
+    eos_id = common if eos_id is None and 2 * ends.count(common) > len(ends) else eos_id
+    starts, notes, base, joined = list[Offsets](), list[str](), 0, False
+    for number, reader in enumerate(readers):
+        total, begins = reader.info.tokens, looks[number].begins
+        starts.append(begins[joined:-1] + base)
+        base, joined = base + total, False
+        if number + 1 < len(readers) and total and eos_id not in (None, int(reader.tokens(total - 1, total)[0])):
+            joined = total == readers[0].info.tokens and readers[number + 1].info.tokens > 0
+            said = "goes on in the next file" if joined else "was kept by itself: its file is not full"
+            notes.append(f"{reader.extents[-1].file.path.name} ends without {eos_id}; its last document {said}")
+    return np.concatenate([*starts, [base]]).astype(np.int64), tuple(notes)
+
+
+def _scanned(reader: FlatReader, path: Path, eos_id: int | None) -> Iterator[Finding]:
+    """Another number of separators than of documents, which only all tokens show."""
+    info, found = reader.info, 0
+    if info.layout is not Layout.DOCUMENTS:
+        return
+    if info.tokens:
+        eos_id = int(reader.tokens(info.tokens - 1, info.tokens)[0]) if eos_id is None else eos_id
+    for a, b in windows(0, info.tokens):
+        found += int(np.count_nonzero(reader.tokens(a, b) == eos_id))
+    if found != info.sequences:
+        what = f"a scan for {eos_id}, as OLMo-core reads local files, does not find the documents of the rows"
+        yield Finding.of("TF705", CorruptError(path, what, expected=info.sequences, found=found), "warning")
+
+
+FORMAT = Olmo()

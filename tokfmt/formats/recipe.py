@@ -1,0 +1,81 @@
+"""Recipes: a dataset that is computed from others.
+
+    tokfmt = 1                  version of the language, on a line of its own
+    seq_len = 4096 ...          how samples are cut and ordered
+    [[source]] ...              what is read
+
+- TOML 1.0, UTF-8, at most 16 MiB; read only. The language is described in `tokfmt.recipes.language`.
+- With `seq_len` sequence k is sample k, padding included, mask and labels beside it; without, the documents drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokfmt.core.axis import TokenReader
+from tokfmt.core.errors import FormatError, OptionError
+from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, TokenWriter, titled
+from tokfmt.core.protocols import Code
+from tokfmt.core.records import RecordReader
+from tokfmt.recipes.language import is_recipe, read_recipe
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """A recipe says itself how it is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Recipes are not written from data."""
+
+
+class RecipeFormat:
+    """Recipes in TOML."""
+
+    __repr__ = titled
+
+    name = "recipe"
+    title = "recipes: mixes of other datasets, computed when they are read"
+    extensions = ()
+    joins = False
+    carries = "samples or documents of its sources, in the order it says; read only"
+    cannot = "be written from data: tokfmt recipe writes one"
+    read_options, write_options = ReadOptions, WriteOptions
+
+    def sniff(self, probe: Probe) -> Confidence | None:
+        if probe.is_directory or not is_recipe(probe.head):
+            return None
+        return Confidence.CERTAIN if probe.path.suffix == ".toml" else Confidence.STRUCTURE
+
+    def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> TokenReader | RecordReader:
+        del options
+        if hints.recipes is None:
+            raise OptionError(f"{paths[0]}: a recipe is opened by what knows all formats: tokfmt.open")
+        return hints.recipes(read_recipe(paths[0]), hints)
+
+    def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
+        del options, target
+        raise OptionError(
+            f"{path}: recipes are not written from data. tokfmt recipe NAME=PATH:WEIGHT ... -o {path.name} writes one"
+        )
+
+    def check(self, path: Path, options: Any) -> Iterator[Finding]:
+        del options
+        try:
+            read_recipe(path)
+        except FormatError as error:
+            yield Finding.of("TF801", error)
+
+    def codes(self) -> Mapping[str, Code]:
+        """See `protocols.Explained`."""
+        text = (
+            "It is no TOML, or has a key, a word or a number that the language does not have. The message says where."
+        )
+        return {"TF801": Code("a recipe cannot be read", text)}
+
+
+FORMAT = RecipeFormat()

@@ -1,0 +1,280 @@
+"""Where the files of a store lie: a directory, or a zip of one. Only regular files inside the store are read."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.errors import CorruptError, UnsafeError, UnsupportedError
+from tokfmt.core.files import File, names_in
+from tokfmt.formats.folders import inside, parsed_object
+
+_MEMBER = 1 << 28
+"""Bytes of a zip member at most: twice the largest chunk."""
+
+_JSON_BYTES = 1 << 20
+
+_RATIO = 1100
+"""Deflate cannot shrink by more than about 1,032."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A run of bytes: a part of a file, or what was inflated from a zip.
+
+    Attributes:
+        path: For messages.
+        start, size: Where it lies in `source`, in bytes.
+    """
+
+    path: Path
+    source: File | bytes
+    start: int
+    size: int
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes; the caller keeps within `size`."""
+        if isinstance(self.source, File):
+            return self.source.read(self.start + offset, length)
+        return self.source[self.start + offset : self.start + offset + length]
+
+    def array(self, offset: int, length: int) -> NDArray[np.uint8]:
+        """The same as uint8[length], with one copy less."""
+        if isinstance(self.source, File):
+            return self.source.array(self.start + offset, length, np.dtype(np.uint8)).view(np.uint8)
+        return np.frombuffer(self.source, np.uint8, length, self.start + offset)
+
+    def read_into(self, offset: int, out: NDArray[np.uint8]) -> None:
+        """Fill `out` from `offset`; the caller keeps within `size`."""
+        if isinstance(self.source, File):
+            self.source.read_into(self.start + offset, out.data)
+        else:
+            out[:] = np.frombuffer(self.source, np.uint8, len(out), self.start + offset)
+
+    def part(self, offset: int, length: int) -> Blob:
+        """A blob inside this one; the caller keeps within `size`."""
+        return Blob(self.path, self.source, self.start + offset, length)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the bytes of a key lie in a file that exists.
+
+    Attributes:
+        path, start: The file, and the first byte of them.
+        exact: They lie there as they are; else they are compressed (a zip's member).
+    """
+
+    path: Path
+    start: int
+    exact: bool
+
+
+class Store(Protocol):
+    """Files by key ("train/encoded_tokens/0"). Picklable, no open handles."""
+
+    @property
+    def root(self) -> Path: ...
+
+    def names(self, key: str) -> frozenset[str]:
+        """What a directory holds; nothing when it is none."""
+
+    def blob(self, key: str) -> Blob | None:
+        """A regular file, None when there is none of that name.
+
+        Raises:
+            FormatError: It is no regular file, cannot be read, or lies outside of the store.
+        """
+
+    def origin(self, key: str) -> Origin:
+        """Where a key lies that `blob` knows."""
+
+    def key_at(self, path: Path, offset: int) -> tuple[str, int] | None:
+        """The key whose bytes lie at a byte of a file, and which of them (0 of a compressed one); None if none does."""
+
+
+def open_store(path: Path) -> Store:
+    """The store at a path: a directory, or a zip file."""
+    return Directory(path) if path.is_dir() else Zipped(path)
+
+
+class Directory:
+    """A store as zarr usually lays it out."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def names(self, key: str) -> frozenset[str]:
+        path = self._inside(key)
+        return frozenset(names_in(path)) if path.is_dir() else frozenset()
+
+    def blob(self, key: str) -> Blob | None:
+        path = self._inside(key)
+        if not os.path.lexists(path):
+            return None
+        file = File(path)
+        return Blob(path, file, 0, file.size)
+
+    def origin(self, key: str) -> Origin:
+        return Origin(self._inside(key), 0, exact=True)
+
+    def key_at(self, path: Path, offset: int) -> tuple[str, int] | None:
+        return (path.relative_to(self.root).as_posix(), offset) if path.is_relative_to(self.root) else None
+
+    def _inside(self, key: str) -> Path:
+        """The path of a key, after a look at every symbolic link on the way from the root."""
+        return inside(self.root, key, "store") if key else self.root
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    header: int
+    stored: int
+    size: int
+    crc: int
+    deflated: bool
+
+
+class Zipped:
+    """A zip of a store. Members are usually stored as they are; of several with one name the last counts."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self._file = root, File(root)
+        self._members: dict[str, _Member] = {}
+        self._names: dict[str, set[str]] = {"": set()}
+        for entry in self._entries():
+            parts = entry.filename.split("/")
+            if ".." in parts or entry.filename.startswith("/") or "\\" in entry.filename:
+                raise UnsafeError(root, f"holds a member with the name {entry.filename!r}, which leaves the store",
+                                  remedy="Make the zip again from a store")  # fmt: skip
+            for depth in range(len(parts)):
+                self._names.setdefault("/".join(parts[:depth]), set()).add(parts[depth])
+            if parts[-1]:
+                self._members[entry.filename] = self._member(entry)
+
+    def names(self, key: str) -> frozenset[str]:
+        return frozenset(self._names.get(key, ()))
+
+    def blob(self, key: str) -> Blob | None:
+        member = self._members.get(key)
+        if member is None:
+            return None
+        content = self._content(member, key)
+        return Blob(self.root / key, content, 0, len(content))
+
+    def origin(self, key: str) -> Origin:
+        member = self._members[key]
+        return Origin(self.root, self._begin(member, key), exact=not member.deflated)
+
+    def key_at(self, path: Path, offset: int) -> tuple[str, int] | None:
+        before = [(member.header, key) for key, member in self._members.items() if member.header <= offset]
+        if path != self.root or not before:
+            return None
+        key = max(before)[1]
+        member, begin = self._members[key], self._begin(self._members[key], key)
+        return (key, 0 if member.deflated else offset - begin) if begin <= offset < begin + member.stored else None
+
+    def _begin(self, member: _Member, key: str) -> int:
+        """Where the bytes of a member begin in the zip."""
+        head = self._file.read(member.header, 30)
+        if head[:4] != b"PK\x03\x04":
+            raise CorruptError(self.root / key, "has no header where the zip's directory says", offset=member.header,
+                               remedy="Copy the zip again")  # fmt: skip
+        names, extra = struct.unpack("<2H", head[26:30])
+        return member.header + 30 + int(names) + int(extra)
+
+    def _entries(self) -> list[zipfile.ZipInfo]:
+        try:
+            with zipfile.ZipFile(io.BufferedReader(_Positioned(self._file))) as archive:
+                return archive.infolist()
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, struct.error, OSError) as error:
+            raise CorruptError(
+                self.root, "is neither a zarr directory nor a zip that can be read", remedy="Copy it again"
+            ) from error
+
+    def _member(self, entry: zipfile.ZipInfo) -> _Member:
+        where = self.root / entry.filename
+        if entry.flag_bits & 1:
+            raise UnsupportedError(where, "is encrypted", remedy="Make the zip again without a password")
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise UnsupportedError(where, "is compressed by a method other than deflate", found=entry.compress_type,
+                                   remedy="Make the zip again")  # fmt: skip
+        if entry.file_size > min(_MEMBER, entry.compress_size * _RATIO + 64):
+            raise UnsafeError(
+                where, f"says that its {entry.compress_size:,} bytes inflate to {entry.file_size:,}",
+                remedy="Unpack the zip by other means, if it is to be trusted",
+            )  # fmt: skip
+        return _Member(entry.header_offset, entry.compress_size, entry.file_size, entry.CRC, entry.compress_type != 0)
+
+    def _content(self, member: _Member, key: str) -> bytes:
+        where = self.root / key
+        raw = self._file.read(self._begin(member, key), member.stored)
+        if member.deflated:
+            try:
+                raw = zlib.decompressobj(-15).decompress(raw, member.size + 1)
+            except zlib.error as error:
+                raise CorruptError(where, "cannot be inflated", remedy="Copy the zip again") from error
+        if len(raw) != member.size:
+            raise CorruptError(
+                where, "is not as long as the zip's directory says", expected=f"{member.size:,} bytes",
+                remedy="Copy the zip again",
+            )  # fmt: skip
+        if zlib.crc32(raw) != member.crc:
+            raise CorruptError(where, "does not fit its checksum in the zip", remedy="Copy the zip again")
+        return raw
+
+
+class _Positioned(io.RawIOBase):
+    """A File as a seekable stream, for zipfile."""
+
+    def __init__(self, file: File) -> None:
+        self._file, self._at = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.size}[whence]
+        if at < 0:
+            raise ValueError("negative position")
+        self._at = at
+        return at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        count = max(0, min(len(buffer), self._file.size - self._at))
+        self._file.read_into(self._at, memoryview(buffer)[:count])
+        self._at += count
+        return count
+
+
+def json_of(store: Store, key: str) -> Mapping[str, object] | None:
+    """A small JSON object of the store, None when the file is not there.
+
+    Raises:
+        UnsafeError: More than 1 MiB, or nested too deeply.
+        CorruptError: Not a JSON object.
+    """
+    blob = store.blob(key)
+    if blob is None:
+        return None
+    if blob.size > _JSON_BYTES:
+        raise UnsafeError(
+            blob.path, "is too large for metadata", expected="at most 1 MiB", found=f"{blob.size:,} bytes"
+        )
+    return parsed_object(blob.path, blob.read(0, blob.size), "Copy the store again")

@@ -1,0 +1,571 @@
+"""Compare a dataset with what lies beside it: its manifest, a tokenizer, the corpus that it was made of.
+
+Manifest   size, checksum and counts of what was written
+Tokenizer  ids, end of text, and what the ids decode to
+Corpus     document by document, with what happened on the way
+
+Of a corpus and a dataset fingerprints are compared, the corpus tokenised on its way to them; nothing is written
+anywhere. They are aligned as `tokfmt diff` does it: what is there is never called missing, wherever it stands. 16 bytes
+a document are held of either side, and 96 while they are aligned.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import Layout, Separators, TokenReader, sequence_at
+from tokfmt.core.errors import FormatError, OptionError, TokfmtError, printable
+from tokfmt.core.format import Finding
+from tokfmt.core.protocols import place_of
+from tokfmt.core.ragged import Tokens
+from tokfmt.core.records import RecordReader
+from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
+from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_print, hands, read_records
+from tokfmt.ops.progress import Progress
+from tokfmt.ops.source.manifest import Manifest, file_differences, fingerprint, read_manifest, written_files
+from tokfmt.ops.source.opened import Source, SourceFiles, open_one
+from tokfmt.ops.source.request import SourceRequest
+
+if TYPE_CHECKING:
+    from tokfmt.text.tokenizer import TokenizerHandle
+
+
+_COPY = "Copy it again; if it was changed on purpose, remove the manifest"
+
+
+def file_findings(one: SourceFiles, deep: bool, progress: Progress) -> Iterator[Finding]:
+    """Size and number of files, and, if deep, the checksum."""
+    path, said = one.path, read_manifest(one.path)
+    if not os.path.lexists(said.path):
+        return
+    if not said.output:
+        yield Finding(
+            "TF910", "warning", str(said.path), "is no manifest that tokfmt can read", "Remove it, or restore it"
+        )
+        return
+    try:
+        wrong = {what: (expected, found) for what, expected, found in file_differences(one, said)}
+        if "the format" in wrong:
+            what = f"is {one.format.name}; its manifest says {printable(said.content.get('format'))}"
+            yield Finding("TF913", "error", str(path), what, "The manifest belongs to another dataset of this name")
+            return
+        if wrong:
+            sizes = [(key, wrong[key]) for key in ("bytes", "files") if key in wrong]
+            told = [f"{found:,} {key}, the manifest says {_number(expected)}" for key, (expected, found) in sizes]
+            yield Finding("TF911", "error", str(path), f"has {' and '.join(told)}", _COPY)
+        elif deep:
+            progress.phase(f"checksum of {path.name}", 0, "bytes")
+            digest = fingerprint(path, written_files(one.format, path, one.files))["xxh3_128"]
+            if digest != said.output.get("xxh3_128"):
+                yield Finding("TF912", "error", str(path), f"has the checksum {digest}, the manifest says "
+                              f"{printable(said.output.get('xxh3_128'))}", _COPY)  # fmt: skip
+    except FormatError as error:
+        yield Finding("TF911", "error", error.path, error.what, _COPY)
+    yield from _sources(said, path)
+
+
+def _sources(said: Manifest, path: Path) -> Iterator[Finding]:
+    """Sources that lie beside the dataset still, and have another size.
+
+    Anybody may have written the manifest: of files elsewhere it shall not be said whether they exist, and how large
+    they are, nor a directory be walked.
+    """
+    sources, home = said.content.get("sources"), os.path.realpath(path.parent)
+    for source in sources if isinstance(sources, list) else []:
+        name, bytes_ = (source.get("path"), source.get("bytes")) if isinstance(source, dict) else (None, None)
+        if not isinstance(name, str) or not isinstance(bytes_, int) or "\0" in name or source.get("files") != 1:
+            continue
+        if os.path.dirname(os.path.realpath(name)) != home or not os.path.isfile(name):
+            continue
+        size = os.stat(name).st_size
+        if size != bytes_:
+            yield Finding(
+                "TF914",
+                "info",
+                str(path),
+                f"its source {printable(name)} has {size:,} bytes now, {bytes_:,} when it was converted",
+                "Convert again, if it should follow its source",
+            )
+
+
+def other_findings(one: SourceFiles) -> Iterator[Finding]:
+    """What lies in the directory of a dataset and is no file of it."""
+    if one.left_out:
+        what = f"is read as {one.format.name}, which leaves out {one.left_out}"
+        yield Finding("TF915", "warning", str(one.path), what, "Other commands refuse it; see --explain TF915")
+
+
+def count_findings(path: Path, sequences: int | None, tokens: int | None, eos_id: int | None) -> Iterator[Finding]:
+    """Compare how many were read, with `eos_id` taken away, with the manifest's counts."""
+    said = read_manifest(path)
+    counts = said.counts()  # none of several splits, of which one was read
+    alike = said.eos_id == eos_id  # else tokens are counted with separators in one, and without in the other
+    for key, found in (("sequences", sequences), ("tokens", tokens if alike else None)):
+        expected = counts.get(key)
+        if isinstance(expected, int) and found is not None and expected != found:
+            yield Finding(
+                "TF913",
+                "error",
+                str(path),
+                f"holds {found:,} {key}, the manifest says {expected:,}",
+                "The manifest belongs to another dataset, or --eos differs from what was converted",
+            )
+
+
+def _number(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else printable(value)
+
+
+_PLACES = 64
+_PLACE = 1 << 14  # tokens in each place, when not all are looked at
+_SEQUENCES = 64  # decoded
+_LONGEST = 1 << 13  # tokens of a sequence that are decoded
+_FEW = 4
+_REPLACED = "\ufffd"
+_HALF = 0.5
+_SHORT = 8  # tokens: a shorter document tells nothing
+
+
+class Beyond(NamedTuple):
+    """Ids of a window that are not in the vocabulary: their number, and position and id of the first (-1 if none)."""
+
+    number: int
+    position: int
+    token: int
+
+
+class Vocabulary:
+    """Looks for ids beyond a tokenizer's vocabulary: in what it is shown, or at some places by itself."""
+
+    def __init__(self, reader: TokenReader, handle: TokenizerHandle, jobs: int) -> None:
+        self.reader, self.handle, self.jobs = reader, handle, jobs
+        self.found: list[Beyond] = []
+        self.whole = False
+
+    def look(self, start: int, tokens: Tokens) -> Beyond:
+        """The tokens from a position on. Threads share it."""
+        wrong = np.flatnonzero(tokens >= self.handle.vocab_size)
+        return Beyond(len(wrong), start + int(wrong[0]), int(tokens[wrong[0]])) if len(wrong) else Beyond(0, -1, -1)
+
+    def note(self, looked: Iterable[Beyond], *, whole: bool = False) -> None:
+        """What was seen, in the order of the axis; `whole`: everything is shown."""
+        self.whole = self.whole or whole
+        self.found += [one for one in looked if one.number]
+
+    def sample(self) -> None:
+        """Look at some places."""
+        total = self.reader.info.tokens
+        starts = np.unique(np.linspace(0, max(0, total - _PLACE), _PLACES).astype(np.int64)).tolist() if total else []
+
+        def look(start: int) -> Beyond:
+            return self.look(start, self.reader.tokens(start, min(start + _PLACE, total)))
+
+        with ThreadPoolExecutor(self.jobs, thread_name_prefix="tokfmt") as pool:
+            self.note(pool.map(look, starts))
+
+
+def tokenizer_findings(
+    source: Source, reader: TokenReader, handle: TokenizerHandle, vocabulary: Vocabulary
+) -> Iterator[Finding]:
+    """Ids beyond the vocabulary; a separator that is not the end of text; decoding that shows another tokenizer."""
+    name, named = str(source.paths[0]), handle.name
+    said = read_manifest(source.paths[0]).tokenizer
+    if said is not None and said["digest"] != handle.digest:
+        yield Finding("TF926", "warning", name, f"its manifest names a tokenizer with checksum {said['digest']}, "
+                      f"{named} has {handle.digest}", "Name the tokenizer that it was made with")  # fmt: skip
+    try:
+        yield from _beyond(name, reader, handle, vocabulary)
+        eos_id = source.separator.eos_id
+        if eos_id is not None and handle.eos_id is not None and eos_id != handle.eos_id:
+            yield Finding(
+                "TF922",
+                "warning",
+                name,
+                f"its separator is {eos_id:,} ({source.separator.source}), the end of "
+                f"text of {named} is {handle.eos_id:,}",
+                "If that is not meant, another tokenizer was used",
+            )
+        yield from _decoded(name, reader, handle)
+    except TokfmtError as error:
+        yield Finding("TF901", "error", name, str(error).removeprefix(f"{name}: "))
+
+
+def _beyond(name: str, reader: TokenReader, handle: TokenizerHandle, vocabulary: Vocabulary) -> Iterator[Finding]:
+    """Ids that are not in the vocabulary: of all tokens, or of some windows."""
+    if not vocabulary.whole:
+        vocabulary.sample()
+    found, size = vocabulary.found, handle.vocab_size
+    if not found:
+        return
+    _, position, token = found[0]
+    sequence = sequence_at(reader, position)
+    place = place_of(reader, position)
+    at = position - int(reader.offsets(sequence, sequence)[0])
+    where = "" if vocabulary.whole else " where it was looked at"
+    count = sum(part.number for part in found)
+    yield Finding(
+        "TF921", "error", str(place.path) if place else name,
+        f"{count:,} ids are beyond the {size:,} tokens of {handle.name}{where} (first: id {token:,}, sequence "
+        f"{sequence:,}, position {at:,})", "Name the tokenizer that it was made with",
+        place.offset if place else None,
+    )  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Texts:
+    """What some sequences decode to."""
+
+    ids: list[list[int]]
+    texts: list[str]
+    whole: bool
+
+
+def _decoded(name: str, reader: TokenReader, handle: TokenizerHandle) -> Iterator[Finding]:
+    found = _some(reader, handle)
+    count = len(found.texts)
+    if count < _FEW:
+        return
+    replaced = sum(_REPLACED in text[8:-8] for text in found.texts)
+    if replaced > _HALF * count:
+        yield Finding(
+            "TF923",
+            "warning",
+            name,
+            f"{replaced:,} of {count:,} sequences decoded with {handle.name} hold bytes that are not UTF-8",
+            "It was probably made with another tokenizer",
+        )
+        return
+    foreign = [text for text in found.texts if not text.isascii()]
+    misread = sum(map(_is_misread, foreign))
+    if misread >= _FEW and misread > _HALF * len(foreign):
+        yield Finding(
+            "TF924",
+            "warning",
+            name,
+            f"{misread:,} of {len(foreign):,} texts that are not ASCII are UTF-8 read as Latin-1",
+            "Pack the text again: Modalities before 2024-02-06 read it so",
+        )
+    if found.whole:
+        yield from _encoded_again(name, found, handle)
+
+
+def _encoded_again(name: str, found: _Texts, handle: TokenizerHandle) -> Iterator[Finding]:
+    again = handle.encoder().encode(found.texts)
+    long = [number for number, ids in enumerate(found.ids) if len(ids) >= _SHORT]
+    other = sum(again[number].tolist() != found.ids[number] for number in long)
+    if len(long) >= _FEW and other > _HALF * len(long):
+        yield Finding("TF925", "warning", name, f"{other:,} of {len(long):,} documents, decoded with {handle.name} and "
+                      "encoded again, give other ids", "It was probably made with another tokenizer")  # fmt: skip
+
+
+def _some(reader: TokenReader, handle: TokenizerHandle) -> _Texts:
+    """Sequences spread over the dataset, decoded: documents that are not too long, or the beginnings of samples."""
+    info, decoder = reader.info, handle.decoder(lenient=True)
+    count = min(info.sequences, _SEQUENCES)
+    ids, whole = [], info.layout is Layout.DOCUMENTS
+    for number in np.unique(np.linspace(0, info.sequences - 1, count).astype(np.int64)).tolist():
+        start, stop = reader.offsets(number, number + 1).tolist()
+        if stop - start > _LONGEST and whole:
+            continue
+        tokens = reader.tokens(start, min(stop, start + _LONGEST)).tolist()
+        if handle.eos_id is not None and tokens and tokens[-1] == handle.eos_id:
+            tokens.pop()
+        if tokens and max(tokens) < handle.vocab_size:
+            ids.append(tokens)
+    return _Texts(ids, [decoder.decode(tokens) for tokens in ids], whole)
+
+
+def _is_misread(text: str) -> bool:
+    """Whether all of a text is UTF-8 that was read as Latin-1."""
+    try:
+        text.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return False
+    return True
+
+
+_REMEDY = "Look at tokfmt check of the corpus, mend it, and pack it again"
+_KINDS: dict[Step, str] = {"only_in_a": "extra", "only_in_b": "missing", "changed": "changed"}
+_LOOKED = 1 << 20  # tokens of two documents that are compared
+
+
+class Corpus:
+    """What datasets are compared with: opened at once, read when it is first needed, and only once.
+
+    Args:
+        request: Where it is, and how to read it.
+        handle: To tokenise its text.
+        jobs: Workers.
+        progress: Told of tokens and bytes.
+        ignore_order: Its documents may come in any order.
+        processes: Much text is tokenised in processes.
+
+    Raises:
+        OptionError: It holds text, and there is no tokenizer.
+        TokfmtError: It cannot be opened.
+    """
+
+    def __init__(
+        self,
+        request: SourceRequest,
+        handle: TokenizerHandle | None,
+        jobs: int,
+        progress: Progress,
+        *,
+        ignore_order: bool = False,
+        processes: bool = False,
+    ) -> None:
+        self.handle, self.jobs, self.progress = handle, jobs, progress
+        self.ignore_order, self.processes = ignore_order, processes
+        # fields beside the documents are not compared, so nobody has to give them up
+        self.source = open_one(replace(request, drop=request.drop | {"fields"}), jobs=jobs, progress=progress)
+        reader = self.source.reader
+        if handle is None and isinstance(reader, RecordReader) and reader.info.kind == "text":
+            raise OptionError(
+                "--against compares tokens with text: say how to encode it with --tokenizer NAME|DIR|FILE"
+            )
+
+    @cached_property
+    def side(self) -> Side:
+        """Its documents."""
+        return self.side_of(self.source)
+
+    @cached_property
+    def fingerprints(self) -> Fingerprints:
+        """Of all its documents."""
+        with hands(self.jobs) as workers:
+            return self.side.fingerprints(0, workers, lambda _: None)
+
+    def side_of(self, source: Source) -> Side:
+        """A dataset as it is compared."""
+        reader = source.reader
+        if not isinstance(reader, RecordReader):
+            # a pack whose documents do not all end with the separator is read with those that there are
+            trailing = self.handle is not None and reader.info.separators is Separators.TRAILING
+            return AxisSide(reader, ignored_end=self.handle.eos_id if self.handle and trailing else None)
+        encoder = self.handle.encoder() if self.handle else None
+        return read_records(reader, encoder, self.jobs, self.progress, processes=self.processes)
+
+    def close(self) -> None:
+        """Release open files."""
+        self.source.reader.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """What is different.
+
+    Attributes:
+        total: Documents of the corpus.
+        missing, extra, changed, moved: How many documents.
+        firsts: The first of each kind, as (sequence here, document of the corpus).
+        cut_off: Those that are missing are the last ones.
+    """
+
+    total: int
+    missing: int = 0
+    extra: int = 0
+    changed: int = 0
+    moved: int = 0
+    firsts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    cut_off: bool = False
+
+    def first(self, kind: str) -> tuple[int, int]:
+        """Of a kind that there is."""
+        return self.firsts.get(kind, (-1, -1))
+
+
+def corpus_findings(source: Source, corpus: Corpus) -> Iterator[Finding]:
+    """Documents that are missing, too many, different, shifted, or in another order."""
+    name, path = str(source.paths[0]), source.paths[0]
+    try:
+        there = corpus.side
+        here = corpus.side_of(source)
+        corpus.progress.phase(f"comparing with {corpus.source.paths[0].name}", here.tokens, "tokens")
+        with hands(corpus.jobs) as workers:
+            mine = here.fingerprints(0, workers, corpus.progress.advance)
+        # what splits at separators cannot hold empty documents, so nobody has lost them
+        splits = isinstance(here, AxisSide) and here.reader.info.free_of is not None
+        ignored = corpus.ignore_order
+        if not ignored and read_manifest(path).content.get("shuffle") is not None:
+            corpus.progress.note(f"{path.name}: shuffled, as its manifest says; compared with the order ignored")
+            ignored = True
+        found = compare(mine, corpus.fingerprints, skip_empty=splits, ignore_order=ignored)
+        yield from _worded(name, here, there, found)
+    except TokfmtError as error:
+        yield Finding("TF901", "error", name, str(error).removeprefix(f"{name}: "))
+
+
+def compare(
+    here: Fingerprints, there: Fingerprints, *, skip_empty: bool = False, ignore_order: bool = False
+) -> Differences:
+    """Compare the documents of a dataset with those of a corpus.
+
+    Args:
+        here, there: uint64[documents, 2] each.
+        skip_empty: Empty ones do not count, on either side.
+        ignore_order: Only which there are, and how often.
+    """
+    mine = theirs = None
+    if skip_empty:
+        mine, theirs = (np.flatnonzero((prints != empty_print()).any(1)) for prints in (here, there))
+        here, there = here[mine], there[theirs]
+
+    def places(a: int, b: int) -> tuple[int, int]:
+        """Numbers that count the empty ones as well; -1 for none."""
+        return tuple(  # type: ignore[return-value]
+            k if kept is None else int(kept[k]) if 0 <= k < len(kept) else -1 for k, kept in ((a, mine), (b, theirs))
+        )
+
+    if ignore_order:
+        more, less = surpluses(here, there, 1)
+        first = {"extra": places((more.examples or (-1,))[0], -1), "missing": places(-1, (less.examples or (-1,))[0])}
+        return Differences(len(there), missing=less.count, extra=more.count, firsts=first)
+    check_room(len(here) + len(there), 0)
+    found = aligned(here, there)
+    steps = _firsts(found.stretches())
+    lost = steps.get("only_in_b")
+    missing = found.differing.get("only_in_b", 0)
+    first = {_KINDS[step]: places(stretch.a, stretch.b) for step, stretch in steps.items() if step in _KINDS}
+    if len(found.moves):
+        first["moved"] = places(*found.moves[0].tolist())
+    return Differences(
+        len(there),
+        missing=missing,
+        extra=found.differing.get("only_in_a", 0),
+        changed=found.differing.get("changed", 0),
+        moved=len(found.moves),
+        firsts=first,
+        cut_off=lost is not None and lost.b + missing == len(there),
+    )
+
+
+def _firsts(stretches: Iterator[Stretch]) -> dict[Step, Stretch]:
+    found: dict[Step, Stretch] = {}
+    for stretch in stretches:
+        found.setdefault(stretch.step, stretch)
+    return found
+
+
+def _worded(name: str, here: Side, corpus: Side, found: Differences) -> Iterator[Finding]:
+    if found.missing:
+        line = found.first("missing")[1] + 1
+        place = (
+            f"from document {line:,} of the corpus on" if found.cut_off else f"first: document {line:,} of the corpus"
+        )
+        what = f"{found.missing:,} of {found.total:,} documents are missing ({place})"
+        yield Finding("TF931", "error", name, what, _REMEDY)
+    if found.extra:
+        what = f"{found.extra:,} documents are not in the corpus (first: sequence {found.first('extra')[0]:,})"
+        yield Finding("TF932", "error", name, what, "Was something packed twice, or the corpus changed?")
+    if found.moved:
+        sequence, document = found.first("moved")
+        place = f"sequence {sequence:,}, document {document + 1:,} of the corpus"
+        what = f"{found.moved:,} documents are in another order (first: {place})"
+        yield Finding("TF935", "error", name, what, "If their order does not matter, --ignore-order")
+    if found.changed:
+        yield _changed(name, here, corpus, found)
+
+
+def _changed(name: str, here: Side, corpus: Side, found: Differences) -> Finding:
+    sequence, document = found.first("changed")
+    mine, theirs = _beginning(here, sequence), _beginning(corpus, document)
+    length = min(len(mine), len(theirs))
+    differ = np.flatnonzero(mine[:length] != theirs[:length])
+    at = int(differ[0]) if len(differ) else length
+    path, offset = _place(name, here, sequence, at)
+    shift = shift_of(here, corpus, sequence, document)
+    head = f"{found.changed:,} documents differ (first: sequence {sequence:,}, document {document + 1:,} of "
+    if shift:
+        tokens, way = abs(shift), "early" if shift > 0 else "late"
+        what = f"{head}the corpus): they begin {tokens:,} tokens too {way}"
+        return Finding(
+            "TF934",
+            "error",
+            path,
+            what,
+            "It was made from a merged pack by a program that used its shifted offsets: see --explain TF934",
+            offset,
+        )
+    if at == len(mine):
+        detail = f"it ends after {len(mine):,} of {len(theirs):,} tokens"
+    elif at == len(theirs):
+        detail = f"it goes on after all {len(theirs):,} tokens"
+    else:
+        detail = f"position {at:,}: {int(mine[at]):,}, expected {int(theirs[at]):,}"
+    return Finding(
+        "TF933",
+        "error",
+        path,
+        f"{head}the corpus, {detail})",
+        "Is it the tokenizer, and the corpus, that it was made with?",
+        offset,
+    )
+
+
+def _place(name: str, here: Side, sequence: int, token: int) -> tuple[str, int | None]:
+    """The file and the byte of a token."""
+    if not isinstance(here, AxisSide) or not here.tokens:
+        return name, None
+    start = int(here.reader.offsets(sequence, sequence)[0])
+    place = place_of(here.reader, min(start + token, here.tokens - 1))
+    return (name, None) if place is None else (str(place.path), place.offset)
+
+
+def _beginning(side: Side, number: int) -> NDArray[np.integer]:
+    return side.values(number, 0, min(side.length(number), _LOOKED))
+
+
+_FARTHEST = 64
+"""Tokens: twelve bytes are 3, 6 or 12 tokens, and nested merges add up."""
+
+_ENOUGH = 8
+_LOOK = 256
+_BEFORE = 1 << 20  # tokens of a document before, whose end is looked at
+
+
+def shift_of(here: Side, corpus: Side, sequence: int, document: int) -> int:
+    """How many tokens too early a document begins (negative: too late); 0 when it is not shifted.
+
+    The stream of the corpus has one token after each document, whatever the separator is: it is not compared.
+    """
+    mine = _head(here, sequence)
+    if len(mine) < _ENOUGH:
+        return 0
+    stream, known, begin = _stream(corpus, document)
+    for tokens in sorted(range(-_FARTHEST, _FARTHEST + 1), key=abs):
+        at = begin - tokens
+        if not tokens or at < 0 or at + _ENOUGH > len(stream):
+            continue
+        length = min(len(mine), len(stream) - at)
+        told = known[at : at + length]
+        same = (stream[at : at + length] == mine[:length])[told]
+        if len(same) >= _ENOUGH and same.all():
+            return tokens
+    return 0
+
+
+def _head(side: Side, number: int) -> NDArray[np.int64]:
+    return side.values(number, 0, min(side.length(number), _LOOK)).astype(np.int64)
+
+
+def _stream(corpus: Side, document: int) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
+    """The corpus around a document with a gap for each separator; which tokens are known; where the document begins."""
+    pieces: list[NDArray[np.int64]] = []
+    first, last = max(0, document - _FARTHEST), min(corpus.count, document + 8)
+    around = corpus.neighbours(first, last, _BEFORE)
+    for number, ids in enumerate(around, first):
+        piece = ids[-2 * _FARTHEST :] if number < document else ids[: 2 * _LOOK]
+        pieces.append(np.append(piece.astype(np.int64), -1))
+    begin = sum(map(len, pieces[: document - first]))
+    stream = np.concatenate(pieces) if pieces else np.empty(0, np.int64)
+    return stream, stream >= 0, begin

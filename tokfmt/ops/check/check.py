@@ -1,0 +1,356 @@
+"""Check datasets: the format's own rules, the reader that every command uses, and what else is known of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from tokfmt import registry
+from tokfmt.core.axis import TokenReader, windows
+from tokfmt.core.errors import (
+    DetectionError,
+    FormatError,
+    MissingDependencyError,
+    OptionError,
+    SeparatorUnknownError,
+    TokfmtError,
+    UnsafeError,
+    UnsupportedError,
+)
+from tokfmt.core.format import REGION, Finding, Format, look
+from tokfmt.core.protocols import Audit, Audited, Code
+from tokfmt.core.records import RecordReader
+from tokfmt.ops.check.beside import (
+    Beyond,
+    Corpus,
+    Vocabulary,
+    corpus_findings,
+    count_findings,
+    file_findings,
+    other_findings,
+    tokenizer_findings,
+)
+from tokfmt.ops.check.codes import meanings
+from tokfmt.ops.progress import Progress, Silent
+from tokfmt.ops.source.manifest import read_manifest
+from tokfmt.ops.source.opened import Source, dataset_paths, format_of, found_at, open_found, tokenizer_of, told
+from tokfmt.ops.source.request import EosChoice, SourceRequest, read_options
+from tokfmt.run.execute import worker_count
+from tokfmt.views.split import SplitAt
+
+if TYPE_CHECKING:
+    from tokfmt.text.tokenizer import TokenizerHandle
+
+
+I = TypeVar("I")  # noqa: E741 - an item
+R = TypeVar("R")
+PathLike = str | os.PathLike[str]
+_SAID = frozenset({"other-files", "tokenizers"})
+"""What stops other commands is a finding here."""
+
+MOST = 100
+"""Findings of one code that are kept; the others are counted."""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What was found in one dataset.
+
+    Attributes:
+        path: As given.
+        format: Its format's name, None when it could not be opened.
+        deep: Everything was decoded.
+        sequences, tokens: How many, separators not counted, when it was read to its end.
+        findings: At most `most` of each code, in the order in which they were met.
+        counts: How many there are of each code.
+        severities: How many there are of each severity.
+        unsafe: Reading on could execute code, leave the dataset, or exhaust memory.
+    """
+
+    path: str
+    format: str | None = None
+    deep: bool = False
+    sequences: int | None = None
+    tokens: int | None = None
+    findings: list[Finding] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    severities: dict[str, int] = field(default_factory=dict)
+    unsafe: bool = False
+    most: int = MOST
+
+    def add(self, found: Iterable[Finding], meanings: Mapping[str, Code]) -> None:
+        """Take up findings, and let go of those beyond the limit.
+
+        Args:
+            found: As they are met.
+            meanings: Of their codes, as far as they are explained; a finding without a remedy refers to them.
+        """
+        for given in found:
+            finding = given
+            if not given.remedy and given.code in meanings:
+                finding = given._replace(remedy=f"tokfmt check --explain {given.code} says more")
+            number = self.counts[finding.code] = self.counts.get(finding.code, 0) + 1
+            self.severities[finding.severity] = self.severities.get(finding.severity, 0) + 1
+            self.unsafe = self.unsafe or (finding.code in meanings and meanings[finding.code].unsafe)
+            if number <= self.most:
+                self.findings.append(finding)
+
+    @property
+    def errors(self) -> int:
+        return self.severities.get("error", 0)
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """How many of each code were counted and not kept."""
+        return {code: count - self.most for code, count in self.counts.items() if count > self.most}
+
+    @property
+    def exit_code(self) -> int:
+        """0 without errors, 1 with some, 3 when it could not be opened or is unsafe."""
+        if self.unsafe or "TF900" in self.counts:
+            return 3
+        return 1 if self.errors else 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRequest:
+    """What to check.
+
+    Attributes:
+        source: Paths, each a dataset of its own, and how to read them; of formats with splits all, if none is named.
+        deep: Decode everything.
+        tokenizer: Whose vocabulary, end of text and decoding to compare with.
+        against: A corpus that the dataset must hold the documents of, in order.
+        ignore_order: In whatever order.
+        jobs: Workers; by default one a core.
+        executor: "threads"; "auto": processes for much text (a script then needs `if __name__ == "__main__":`).
+        most: Findings of one code that are kept.
+    """
+
+    source: SourceRequest
+    deep: bool = False
+    tokenizer: str | None = None
+    against: PathLike | None = None
+    ignore_order: bool = False
+    jobs: int | None = None
+    executor: Literal["threads", "auto"] = "threads"
+    most: int = MOST
+
+
+def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[Verdict]:
+    """Check each dataset; patterns stand for what they match.
+
+    Raises:
+        OptionError: An option, a format or a tokenizer that does not exist.
+        TokfmtError: The corpus to compare with cannot be opened. Damage of what is checked never raises.
+    """
+    handle = tokenizer_of(request.tokenizer)
+    watched = progress or Silent()
+    jobs = worker_count(request.jobs)
+    corpus = _corpus(request, handle, jobs, watched)
+    try:
+        for path in dataset_paths(request.source):
+            yield _Checking(path, request, handle, corpus, jobs, watched).verdict()
+    finally:
+        if corpus is not None:
+            corpus.close()
+
+
+def _corpus(request: CheckRequest, handle: TokenizerHandle | None, jobs: int, progress: Progress) -> Corpus | None:
+    """What to compare with, if there is something."""
+    if request.against is None:
+        return None
+    asked = request.source
+    source = SourceRequest((request.against,), text_field=asked.text_field, drop=asked.drop, recursive=asked.recursive)
+    processes = request.executor == "auto"
+    return Corpus(source, handle, jobs, progress, ignore_order=request.ignore_order, processes=processes)
+
+
+class _Checking:
+    """One dataset being checked."""
+
+    def __init__(
+        self,
+        path: Path,
+        request: CheckRequest,
+        handle: TokenizerHandle | None,
+        corpus: Corpus | None,
+        jobs: int,
+        progress: Progress,
+    ) -> None:
+        self.path, self.deep, self.handle, self.corpus = path, request.deep, handle, corpus
+        self.jobs, self.progress = jobs, progress
+        self.found = Verdict(os.fspath(path), deep=request.deep, most=request.most)
+        asked = request.source
+        self.request = replace(asked, paths=(path,), drop=asked.drop | _SAID, ignore_manifest=True)
+
+    def verdict(self) -> Verdict:
+        """Everything that is wrong."""
+        if self.request.format:
+            registry.get(self.request.format)
+        try:
+            look(self.path)
+            format_ = format_of(self.path, self.request.format)
+        except FormatError as error:
+            self.found.add([_finding("TF900", "error", error)], meanings(None))
+            return self.found
+        except DetectionError as error:
+            why = str(error).partition(": ")[2] or str(error)
+            self.found.add([Finding("TF900", "error", os.fspath(self.path), why)], meanings(None))
+            return self.found
+        self.found.format = format_.name
+        known = meanings(format_)
+        self.found.add(self._own(format_, read_options(format_, self.request)), known)
+        one = found_at(self.path, format_, self.request)
+        self.found.add(file_findings(one, self.deep, self.progress), known)
+        if not self.found.errors:
+            self.found.add(other_findings(one), known)
+        if not self.found.unsafe and (self.deep or self.handle or self.corpus):
+            told = self.found.errors > 0  # then a reader that refuses says nothing new
+            read = self._read(format_)
+            self.found.add((f for f in read if not (told and f.code == "TF901")), known)
+        return self.found
+
+    def _own(self, format_: Format, options: Any) -> Iterator[Finding]:
+        """What the format itself finds."""
+        path = self.path
+        if not isinstance(format_, Audited):
+            yield from _guarded(format_.check(path, options))
+            return
+        if self.deep:
+            self.progress.phase(f"checking {path.name}", 0, "tokens")
+        known = told(self.request.eos, [path], [read_manifest(path)])
+        default = self.handle.eos_id if self.handle else None
+        with ThreadPoolExecutor(self.jobs, thread_name_prefix="tokfmt") as pool:
+            how = Audit(
+                deep=self.deep,
+                eos_id=known.eos_id if known is not None else default,
+                spread=_Spread(pool, self.jobs),
+                advance=self.progress.advance,
+            )
+            yield from _guarded(format_.audit(path, options, how))
+
+    def _read(self, format_: Format) -> Iterator[Finding]:
+        """What only the reader tells, and what is compared with a tokenizer, a corpus and the manifest's counts."""
+        try:
+            source = self._opened(format_)
+        except (OptionError, MissingDependencyError):
+            raise
+        except TokfmtError as error:
+            yield _refusal(os.fspath(self.path), error)
+            return
+        try:
+            yield from self._of_source(source)
+        finally:
+            source.reader.close()
+
+    def _opened(self, format_: Format) -> Source:
+        """The dataset as every command sees it; as it is stored if nothing tells its separator."""
+
+        def opened(eos: EosChoice, handle: TokenizerHandle | None = None) -> Source:
+            request = replace(self.request, format=format_.name, eos=eos)
+            progress = self.progress if self.deep else None
+            return open_found([found_at(self.path, format_, request)], request, handle, self.jobs, progress)
+
+        handle = self.handle if self.handle is not None and self.handle.eos_id is not None else None
+        try:
+            source = opened(self.request.eos)
+        except SeparatorUnknownError:
+            return opened(None, handle) if handle is not None else opened("none")
+        unused = isinstance(source.reader, SplitAt) and source.reader.info.sequences <= 1
+        if unused and handle is not None and self.request.eos is None:
+            source.reader.close()  # a convention that this dataset does not follow
+            return opened(None, handle)
+        return source
+
+    def _of_source(self, source: Source) -> Iterator[Finding]:
+        reader = source.reader
+        if isinstance(reader, RecordReader):
+            if self.deep:
+                try:
+                    self.found.sequences = reader.count()
+                except TokfmtError as error:
+                    yield _refusal(os.fspath(self.path), error)
+                    return
+        else:
+            info = reader.info
+            self.found.sequences, self.found.tokens = info.sequences, info.tokens
+            vocabulary = None if self.handle is None else Vocabulary(reader, self.handle, self.jobs)
+            # what splits at separators has read all of it on opening
+            if self.deep and (vocabulary is not None or not isinstance(reader, SplitAt)):
+                yield from self._walked(reader, vocabulary)
+            if self.handle is not None and vocabulary is not None:
+                yield from tokenizer_findings(source, reader, self.handle, vocabulary)
+        if self.deep:
+            yield from count_findings(self.path, self.found.sequences, self.found.tokens, source.separator.eos_id)
+        if self.corpus is not None:
+            yield from corpus_findings(source, self.corpus)
+
+    def _walked(self, reader: TokenReader, vocabulary: Vocabulary | None) -> Iterator[Finding]:
+        """Every token, through the reader, once: shown to whoever looks at ids."""
+        self.progress.phase(f"reading {self.path.name}", reader.info.tokens, "tokens")
+
+        def look_at(interval: tuple[int, int]) -> tuple[TokfmtError | None, list[Beyond]]:
+            beyond = []
+            try:
+                for a, b in windows(*interval):
+                    tokens = reader.tokens(a, b)
+                    if vocabulary is not None:
+                        beyond.append(vocabulary.look(a, tokens))
+            except TokfmtError as error:
+                return error, beyond
+            return None, beyond
+
+        with ThreadPoolExecutor(self.jobs, thread_name_prefix="tokfmt") as pool:
+            cuts = list(windows(0, reader.info.tokens, REGION))
+            for (error, beyond), (a, b) in zip(_Spread(pool, self.jobs)(look_at, cuts), cuts, strict=True):
+                self.progress.advance(b - a)
+                if vocabulary is not None:
+                    vocabulary.note(beyond, whole=True)
+                if error is not None:
+                    yield _refusal(os.fspath(self.path), error)
+
+
+class _Spread:
+    """Maps over items with threads, in order, at most two results a thread ahead."""
+
+    def __init__(self, pool: ThreadPoolExecutor, jobs: int) -> None:
+        self.pool, self.ahead = pool, 2 * jobs
+
+    def __call__(self, function: Callable[[I], R], items: Iterable[I]) -> Iterator[R]:
+        left = iter(items)
+        pending = [self.pool.submit(function, item) for item in islice(left, self.ahead)]
+        while pending:
+            done = pending.pop(0).result()
+            pending += [self.pool.submit(function, item) for item in islice(left, 1)]
+            yield done
+
+
+def _guarded(found: Iterator[Finding]) -> Iterator[Finding]:
+    """Findings, and whatever a check raises itself as one more."""
+    try:
+        yield from found
+    except FormatError as error:
+        yield _refusal(error.path, error)
+
+
+def _refusal(path: str, error: TokfmtError) -> Finding:
+    if isinstance(error, UnsafeError):
+        return _finding("TF902", "error", error)
+    if isinstance(error, FormatError):
+        return _finding("TF901", "warning" if isinstance(error, UnsupportedError) else "error", error)
+    return Finding("TF901", "warning", path, str(error).removeprefix(f"{path}: "))
+
+
+def _finding(code: str, severity: str, error: FormatError) -> Finding:
+    contrast = ""
+    if error.expected is not None and error.found is not None:
+        contrast = f": expected {error.expected}, found {error.found}"
+    elif error.found is not None:
+        contrast = f": found {error.found}"
+    return Finding(code, severity, error.path, error.what + contrast, error.remedy or "", error.offset)

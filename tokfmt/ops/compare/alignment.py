@@ -1,0 +1,588 @@
+"""The one alignment of two datasets: which sequences are alike in order, which moved, which are on one side only.
+
+`diff`, `check --against` and the browser's `--diff` count with it; `convert --verify` goes in step with its first part.
+
+Common beginnings are compared as arrays, at the speed of memory. From the first difference on every sequence has a
+fingerprint; a longest common subsequence of them is what is alike in order, what is left over on both sides has moved,
+and the rest is changed or on one side only. Equal sequences are paired as that subsequence wants it: one that is gone
+is never told as moved because an equal one stands elsewhere.
+
+Memory: 96 bytes for each sequence of either side behind the first difference; refused beyond half of the machine's.
+Time: that of sorting, times the number of equal sequences; where there are too many equal ones for that, pairs of them
+are taken as they come, and `exact` is False.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core import axis, memory
+from tokfmt.core.errors import OptionError
+from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Read, Side
+from tokfmt.run.execute import SerialExecutor
+from tokfmt.run.plan import Workers
+
+HELD = 96
+"""Bytes held for each sequence behind the first difference, of either side."""
+
+PAIRS = 1 << 23
+"""Pairs of equal sequences that are all looked at, beside one for each sequence."""
+
+_FIRST, _MOST = 1 << 8, 1 << 16  # sequences compared at once: few at first, then more
+_SMALL = 1 << 14  # tokens compared at once: the same
+_CHUNK = 1 << 16
+_PARTS = 64  # of a multiset, matched one after the other
+
+Positions = NDArray[np.int64]
+Kind = Literal["changed", "only_in_a", "only_in_b", "moved", "swapped"]
+Step = Literal["changed", "only_in_a", "only_in_b", "moved", "arrived", "swapped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Surplus:
+    """What one side has more of.
+
+    Attributes:
+        count: Sequences, each as often as it is there too often.
+        examples: Numbers of some of them, ascending.
+    """
+
+    count: int
+    examples: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference, in the words of `tokfmt diff --json`.
+
+    Attributes:
+        kind: "changed": in both, at the same place, unlike. "moved": the same sequence at two places. "swapped": two
+            sequences that stand in each other's place.
+        a, b: Sequence numbers; None on the side that lacks it.
+        with_a, with_b: The other pair, for "swapped".
+        at_a, at_b: Where that is in either dataset.
+    """
+
+    kind: Kind
+    a: int | None
+    b: int | None
+    at_a: int
+    at_b: int
+    with_a: int | None = None
+    with_b: int | None = None
+
+
+class Stretch(NamedTuple):
+    """Some steps in a row that differ in the same way, side by side.
+
+    Attributes:
+        step: "moved": of A, and elsewhere in B; "arrived": the same seen from B; else as in `Difference`.
+        a, b: The first sequences, on the side that lacks it where it would be.
+        length: How many steps.
+    """
+
+    step: Step
+    a: int
+    b: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """How two datasets match.
+
+    Attributes:
+        counts: Sequences of A and of B.
+        runs: int64[n, 3]: sequences alike in order, as first of A, first of B, how many; ascending.
+        moves: int64[m, 2]: sequences of A and of B that are alike and stand elsewhere; ascending in A.
+        exact: No more sequences could be in order, so none fewer have moved.
+    """
+
+    counts: tuple[int, int]
+    runs: Positions
+    moves: Positions
+    exact: bool = True
+
+    @property
+    def same(self) -> int:
+        """Sequences alike in order, those not counted that have changed places with their neighbour."""
+        return int(self.runs[:, 2].sum()) - len(self._neighbours)
+
+    @cached_property
+    def differing(self) -> dict[Kind, int]:
+        """How many of each kind; pairs for "swapped"."""
+        starts, stops = self._gaps
+        moved = [np.bincount(gaps, minlength=len(starts)) for gaps in self._gaps_of_moves]
+        left = [stops[:, side] - starts[:, side] - moved[side] for side in (0, 1)]
+        both = int(np.minimum(left[0], left[1]).sum())
+        swapped = len(self._swaps)
+        far = swapped - len(self._neighbours)
+        found: dict[Kind, int] = {
+            "changed": both,
+            "only_in_a": int(left[0].sum()) - both,
+            "only_in_b": int(left[1].sum()) - both,
+            "moved": len(self.moves) - swapped - far,
+            "swapped": swapped,
+        }
+        return {kind: count for kind, count in found.items() if count}
+
+    def differences(self) -> Iterator[Difference]:
+        """All of them, in the order of A."""
+        for step, a, b, count in self.stretches():
+            if step in ("moved", "swapped"):
+                yield from self._moved(a, b)
+            elif step != "arrived":
+                for k in range(count):
+                    here, there = a + k * (step != "only_in_b"), b + k * (step != "only_in_a")
+                    yield Difference(
+                        step,
+                        None if step == "only_in_b" else here,
+                        None if step == "only_in_a" else there,
+                        here,
+                        there,
+                    )
+
+    def _moved(self, a: int, b: int) -> Iterator[Difference]:
+        swap = self._swaps.get(a)
+        if swap is not None:
+            yield swap
+        elif a not in self._seconds:
+            yield Difference("moved", a, self.elsewhere(0, a), a, b)
+
+    def elsewhere(self, side: int, row: int) -> int | None:
+        """Where on the other side a sequence of A (0) or B (1) stands that has moved; None when it has not."""
+        order = self.moves if side == 0 else self._by_b
+        at = int(np.searchsorted(order[:, side], row))
+        return int(order[at, 1 - side]) if at < len(order) and order[at, side] == row else None
+
+    @cached_property
+    def _by_b(self) -> Positions:
+        """The moves, ascending in B."""
+        return self.moves[np.argsort(self.moves[:, 1])]
+
+    def stretches(self) -> Iterator[Stretch]:
+        """What differs, laid side by side: every sequence of either side that is not in a run stands in one step."""
+        starts, stops = self._gaps
+        moved = self.moves[:, 0], self._by_b[:, 1]
+        edges = [(np.searchsorted(m, starts[:, k]), np.searchsorted(m, stops[:, k])) for k, m in enumerate(moved)]
+        for gap in np.flatnonzero((stops > starts).any(1)).tolist():
+            rows = [list(m[low[gap] : high[gap]].tolist()) for m, (low, high) in zip(moved, edges, strict=True)]
+            yield from self._steps(starts[gap].tolist(), stops[gap].tolist(), rows[0], rows[1])
+
+    def _steps(self, first: list[int], last: list[int], gone: list[int], came: list[int]) -> Iterator[Stretch]:
+        """The steps of one gap between runs; `gone` and `came` are what has moved there, of A and of B."""
+        (i, j), (end_a, end_b) = first, last
+        gone, came = [*gone, end_a][::-1], [*came, end_b][::-1]
+        while i < end_a or j < end_b:
+            moved, arrived = i < end_a and i == gone[-1], j < end_b and j == came[-1]
+            if moved and arrived and self._in_place(i, j):
+                yield Stretch("swapped", i, j, 1)
+                i, j = i + 1, j + 1
+                gone.pop(), came.pop()
+            elif moved:
+                yield Stretch("moved", i, j, 1)
+                i += 1
+                gone.pop()
+            elif arrived:
+                yield Stretch("arrived", i, j, 1)
+                j += 1
+                came.pop()
+            elif i < end_a and j < end_b:
+                count = min(gone[-1] - i, came[-1] - j)
+                yield Stretch("changed", i, j, count)
+                i, j = i + count, j + count
+            elif i < end_a:
+                yield Stretch("only_in_a", i, j, gone[-1] - i)
+                i = gone[-1]
+            else:
+                yield Stretch("only_in_b", i, j, came[-1] - j)
+                j = came[-1]
+
+    def _in_place(self, a: int, b: int) -> bool:
+        """Whether two that have moved stand in each other's place, of which these are one."""
+        swap = self._swaps.get(a) or self._seconds.get(a)
+        return swap is not None and (a, b) in ((swap.a, swap.b), (swap.with_a, swap.with_b))
+
+    @cached_property
+    def _gaps(self) -> tuple[Positions, Positions]:
+        """int64[gaps, 2] each: where in A and in B what lies between runs starts and stops; with both ends."""
+        runs = self.runs
+        starts = np.concatenate((np.zeros((1, 2), np.int64), runs[:, :2] + runs[:, 2:]))
+        return starts, np.concatenate((runs[:, :2], np.array([self.counts], np.int64)))
+
+    @cached_property
+    def _gaps_of_moves(self) -> tuple[Positions, Positions]:
+        """In which gap of A a move begins, and in which of B it ends."""
+        starts = self._gaps[0]
+        found = [np.searchsorted(starts[:, side], self.moves[:, side], side="right") - 1 for side in (0, 1)]
+        return found[0], found[1]
+
+    @cached_property
+    def _swaps(self) -> dict[int, Difference]:
+        """Of moves: two that stand in each other's place, by the one of A that has moved, or the first of both."""
+        return {**self._apart, **self._neighbours}
+
+    @cached_property
+    def _apart(self) -> dict[int, Difference]:
+        """Two moves of which each ends where the other begins."""
+        moves, (gap_a, gap_b) = self.moves, self._gaps_of_moves
+        count = len(moves)
+        if not count:
+            return {}
+        order = np.argsort(moves[:, 1])
+        slot_a = gap_a * (count + 1) + _ranks(gap_a)
+        slot_b = np.empty(count, np.int64)
+        slot_b[order] = gap_b[order] * (count + 1) + _ranks(gap_b[order])
+        into = order[np.minimum(np.searchsorted(slot_b[order], slot_a), count - 1)]  # who comes to where this one was
+        pairs = np.flatnonzero((slot_b[into] == slot_a) & (slot_a[into] == slot_b) & (moves[into, 0] > moves[:, 0]))
+        found = {}
+        for k in pairs.tolist():
+            (a, goes), (other, comes) = moves[k].tolist(), moves[into[k]].tolist()
+            found[a] = Difference("swapped", a, comes, a, comes, other, goes)
+        return found
+
+    @cached_property
+    def _neighbours(self) -> dict[int, Difference]:
+        """Moves over one neighbour that stays: both have changed places."""
+        found: dict[int, Difference] = {}
+        used = {number for swap in self._apart.values() for number in (swap.a, swap.with_a)}
+        a, b = self.moves[:, 0], self.moves[:, 1]
+        for over in (1, -1):
+            at = np.searchsorted(self.runs[:, 0], a + over, side="right") - 1
+            run = self.runs[np.maximum(at, 0)] if len(self.runs) else np.zeros((len(a), 3), np.int64)
+            within = (at >= 0) & (a + over < run[:, 0] + run[:, 2])
+            meets = within & (run[:, 1] + a + over - run[:, 0] == b - over)
+            for k in np.flatnonzero(meets).tolist():
+                low, high = sorted((int(a[k]), int(a[k]) + over))
+                if low not in used and high not in used:
+                    used |= {low, high}
+                    first = min(int(b[k]), int(b[k]) - over)
+                    found[int(a[k])] = Difference("swapped", low, first, low, first, high, first + 1)
+        return found
+
+    @cached_property
+    def _seconds(self) -> dict[int | None, Difference]:
+        """Swaps of two that have moved, by the second of both."""
+        return {swap.with_a: swap for swap in self._apart.values()}
+
+
+def align(
+    a: Side,
+    b: Side,
+    workers: Workers,
+    progress: Callable[[int], None] = lambda _: None,
+    begun: Callable[[int], None] = lambda _: None,
+) -> Alignment:
+    """Align two datasets.
+
+    Args:
+        a, b: Both.
+        workers: Who compares and hashes; threads.
+        progress: Told how many more tokens of either were passed.
+        begun: Told how many sequences at the beginning are alike, before the others are aligned.
+
+    Raises:
+        OptionError: More sequences lie behind the first difference than memory should hold.
+    """
+    head = 0
+    if isinstance(a, AxisSide) and isinstance(b, AxisSide) and a.ignored_end is None and b.ignored_end is None:
+        head = alike_from_start(a, b, workers, lambda tokens: progress(2 * tokens))
+    begun(head)
+    check_room(a.count + b.count - 2 * head, head)
+    if head == a.count == b.count:
+        return aligned(_NONE, _NONE, head)
+    return aligned(a.fingerprints(head, workers, progress), b.fingerprints(head, workers, progress), head)
+
+
+def check_room(count: int, first: int) -> None:
+    """Raise OptionError when `count` sequences behind the first difference are more than memory should hold."""
+    if count * HELD > memory.share():
+        raise OptionError(
+            f"{count:,} sequences lie behind the first difference (sequence {first:,}); aligning them would hold "
+            f"{count * HELD:,} bytes of memory, half of this machine's is {memory.share():,}. --ignore-order needs less"
+        )
+
+
+_NONE = np.empty((0, 2), np.uint64)
+
+
+def aligned(a: Fingerprints, b: Fingerprints, head: int = 0) -> Alignment:
+    """Align fingerprints of all sequences but `head` at the beginning, which are alike."""
+    before = _common(a, b)
+    after = _common(a[before:][::-1], b[before:][::-1])
+    x, y = _numbered(a[before : len(a) - after], b[before : len(b) - after])
+    i, j, exact = _in_order(x, y)
+    left_x, left_y = _others(len(x), i), _others(len(y), j)
+    p, q = _paired(x[left_x], y[left_y])
+    moves = np.stack([left_x[p], left_y[q]], axis=1) + head + before
+    single = np.stack([i, j], axis=1) + head + before
+    ends = np.array([[len(a) - after, len(b) - after]]) + head
+    runs = _runs(head + before, single, ends, after)
+    return Alignment((len(a) + head, len(b) + head), runs, moves, exact or not len(moves))
+
+
+def alike_from_start(a: AxisSide, b: AxisSide, workers: Workers, progress: Callable[[int], None]) -> int:
+    """How many sequences at the beginning of both are alike, compared as arrays."""
+    total, size = 0, _FIRST
+    while total < min(a.count, b.count):
+        count = min(size, a.count - total, b.count - total)
+        bounds_a, bounds_b = a.reader.offsets(total, total + count), b.reader.offsets(total, total + count)
+        other = np.flatnonzero(np.diff(bounds_a) != np.diff(bounds_b))
+        equal = int(other[0]) if len(other) else count  # of equal length
+        start_a, start_b = int(bounds_a[0]), int(bounds_b[0])
+        reads = [
+            (_from(read_a, start_a), _from(read_b, start_b))
+            for read_a, read_b in zip(a.channels, b.channels, strict=True)
+        ]
+        found = first_unlike(reads, int(bounds_a[equal]) - start_a, workers, progress)
+        if found >= 0:
+            return total + int(np.searchsorted(bounds_a - start_a, found, side="right")) - 1
+        total += equal
+        if equal < count:
+            return total
+        size = min(4 * size, _MOST)
+    return total
+
+
+def _from(read: Read, begin: int) -> Read:
+    return lambda start, stop: read(begin + start, begin + stop)
+
+
+def first_unlike(
+    reads: Sequence[tuple[Read, Read]],
+    length: int,
+    workers: Workers,
+    progress: Callable[[int], None] = lambda _: None,
+) -> int:
+    """The first of `length` positions at which one of the pairs of channels differs; -1 when none does.
+
+    Windows are compared in parallel; small ones first, as after one difference the next is often near.
+    """
+
+    def compared(window: tuple[int, int]) -> int:
+        begin, end = window
+        wrong = [
+            int(np.argmax(unlike))
+            for read_a, read_b in reads
+            if (unlike := read_a(begin, end) != read_b(begin, end)).any()
+        ]
+        return begin + min(wrong) if wrong else -1
+
+    serial = isinstance(workers.executor, SerialExecutor) or length <= 4 * axis.WINDOW
+    rest = _growing(length)
+    while group := list(islice(rest, 1 if serial else 2 * workers.jobs)):
+        for window, found in zip(group, _mapped(workers.executor, compared, group), strict=True):
+            if found >= 0:
+                return found
+            progress(window[1] - window[0])
+    return -1
+
+
+def _mapped(
+    executor: Executor, function: Callable[[tuple[int, int]], int], group: Sequence[tuple[int, int]]
+) -> Iterator[int]:
+    return map(function, group) if len(group) == 1 else executor.map(function, group)
+
+
+def _growing(length: int) -> Iterator[tuple[int, int]]:
+    start, size = 0, min(_SMALL, axis.WINDOW)
+    while start < length:
+        stop = min(start + size, length)
+        yield start, stop
+        start, size = stop, min(2 * size, axis.WINDOW)
+
+
+# with the order ignored
+
+
+def multisets(
+    a: Side, b: Side, most: int, workers: Workers, progress: Callable[[int], None]
+) -> tuple[Surplus, Surplus]:
+    """Compare two datasets as multisets of sequences: what A has more of than B, and B than A.
+
+    Holds 16 bytes a sequence of either side, in memory up to half of the machine's, else in a file in $TMPDIR.
+
+    Args:
+        a, b: Both.
+        most: Examples of either.
+        workers: Who hashes.
+        progress: Told how many more tokens were hashed.
+    """
+    prints = [side.fingerprints(0, workers, progress) for side in (a, b)]
+    return surpluses(prints[0], prints[1], most)
+
+
+def surpluses(a: Fingerprints, b: Fingerprints, most: int) -> tuple[Surplus, Surplus]:
+    """What A has more of than B, and B than A, with the numbers of up to `most` sequences each."""
+    counts, examples = [0, 0], [np.empty(0, np.int64), np.empty(0, np.int64)]
+    for part in range(_PARTS):
+        mine = [_of_part(side, part) for side in (a, b)]
+        x, y = _numbered(a[mine[0]], b[mine[1]])
+        for side, paired in enumerate(_paired(x, y)):
+            extra = mine[side][_others(len(mine[side]), paired)]
+            counts[side] += len(extra)
+            examples[side] = np.sort(np.concatenate([examples[side], extra[:most]]))[:most]
+    found = [Surplus(n, tuple(some.tolist())) for n, some in zip(counts, examples, strict=True)]
+    return found[0], found[1]
+
+
+def _of_part(prints: Fingerprints, part: int) -> Positions:
+    """The sequences of one of _PARTS parts, by their fingerprints; a window at a time, as these may lie on disk."""
+    found = [
+        first
+        + np.flatnonzero(prints[first : first + axis.WINDOW, 0] >> np.uint64(64 - _PARTS.bit_length() + 1) == part)
+        for first in range(0, len(prints), axis.WINDOW)
+    ]
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+# numbers that stand for fingerprints
+
+
+def _common(a: Fingerprints, b: Fingerprints) -> int:
+    """How many both begin with."""
+    length = min(len(a), len(b))
+    for first in range(0, length, _MOST):
+        last = min(first + _MOST, length)
+        unlike = np.flatnonzero((a[first:last] != b[first:last]).any(1))
+        if len(unlike):
+            return first + int(unlike[0])
+    return length
+
+
+def _numbered(a: Fingerprints, b: Fingerprints) -> tuple[Positions, Positions]:
+    """Equal fingerprints as equal numbers."""
+    prints = np.concatenate([a, b])
+    order = np.lexsort((prints[:, 1], prints[:, 0]))
+    prints = prints[order]
+    fresh = np.zeros(len(prints), np.int64)
+    if len(prints):
+        fresh[1:] = (prints[1:] != prints[:-1]).any(1)
+    numbers = np.empty(len(prints), np.int64)
+    numbers[order] = np.cumsum(fresh)
+    return numbers[: len(a)], numbers[len(a) :]
+
+
+def _in_order(x: Positions, y: Positions) -> tuple[Positions, Positions, bool]:
+    """Positions in x and in y of a longest common subsequence, and whether it surely is a longest one."""
+    size = int(max(x.max(initial=-1), y.max(initial=-1))) + 1
+    count_x, count_y = np.bincount(x, minlength=size), np.bincount(y, minlength=size)
+    at_x, at_y = np.flatnonzero(count_y[x]), np.flatnonzero(count_x[y])  # what both have
+    short_x, short_y = x[at_x], y[at_y]
+    pairs = count_x * count_y
+    limit = PAIRS + len(short_x) + len(short_y)
+    if float(pairs.sum(dtype=np.float64)) <= limit:
+        p, q = _longest(short_x, short_y)
+        return at_x[p], at_y[q], True
+    few = np.argsort(pairs, kind="stable")
+    few = few[np.cumsum(pairs[few], dtype=np.float64) <= limit]
+    light = np.zeros(size, np.bool_)
+    light[few] = True
+    light_x, light_y = np.flatnonzero(light[short_x]), np.flatnonzero(light[short_y])
+    p, q = _longest(short_x[light_x], short_y[light_y])
+    p, q = light_x[p], light_y[q]
+    # the many equal ones: in the stretches between those found, one after the other
+    between = [_within(short, anchors, light, size) for short, anchors in ((short_x, p), (short_y, q))]
+    more_p, more_q = _paired(between[0][1], between[1][1])
+    p, q = np.concatenate([p, between[0][0][more_p]]), np.concatenate([q, between[1][0][more_q]])
+    order = np.argsort(p)
+    p, q = p[order], q[order]
+    kept = _increasing(q)
+    return at_x[p[kept]], at_y[q[kept]], False
+
+
+def _within(x: Positions, anchors: Positions, light: NDArray[np.bool_], size: int) -> tuple[Positions, Positions]:
+    """Positions of what is not light, and a number for each that says which it is and between which anchors."""
+    heavy = np.flatnonzero(~light[x])
+    return heavy, np.searchsorted(anchors, heavy) * size + x[heavy]
+
+
+def _longest(x: Positions, y: Positions) -> tuple[Positions, Positions]:
+    """The same over all pairs of equal numbers (Hunt and Szymanski); in step where that is as long."""
+    begin, length = 0, min(len(x), len(y))
+    unlike = np.flatnonzero(x[:length] != y[:length])
+    begin = int(unlike[0]) if len(unlike) else length
+    x, y = x[begin:], y[begin:]
+    order = np.argsort(y, kind="stable")
+    starts = np.searchsorted(y[order], x)
+    each = np.searchsorted(y[order], x, side="right") - starts
+    ends = np.cumsum(each)
+    p = np.repeat(np.arange(len(x)), each)
+    q = order[np.repeat(starts + ends - 1, each) - np.arange(len(p))]  # of each of x the last of y first
+    kept = _increasing(q)
+    in_step = np.flatnonzero(x[: len(y)] == y[: len(x)])
+    p, q = (in_step, in_step) if len(in_step) == len(kept) else (p[kept], q[kept])
+    head = np.arange(begin)
+    return np.concatenate([head, p + begin]), np.concatenate([head, q + begin])
+
+
+def _increasing(values: Positions) -> Positions:
+    """Indexes of a longest strictly increasing subsequence (patience sorting)."""
+    tails, holders = array("q"), array("q")
+    before = np.empty(len(values), np.int64)
+    k = 0
+    for first in range(0, len(values), _CHUNK):
+        found = []
+        for value in values[first : first + _CHUNK].tolist():
+            at = len(tails) if not tails or value > tails[-1] else bisect_left(tails, value)
+            if at == len(tails):
+                tails.append(value)
+                holders.append(k)
+            else:
+                tails[at], holders[at] = value, k
+            found.append(holders[at - 1] if at else -1)
+            k += 1
+        before[first : first + len(found)] = found
+    out = np.empty(len(tails), np.int64)
+    at = holders[-1] if holders else -1
+    for place in range(len(out) - 1, -1, -1):
+        out[place] = at
+        at = int(before[at])
+    return out
+
+
+def _paired(x: Positions, y: Positions) -> tuple[Positions, Positions]:
+    """Positions of equal numbers: the first of x with the first of y, and so on; ascending in x."""
+    keys = []
+    size = max(len(x), len(y)) + 1
+    _, both = np.unique(np.concatenate([x, y]), return_inverse=True)
+    for numbers in (both[: len(x)], both[len(x) :]):
+        order = np.argsort(numbers, kind="stable")
+        rank = np.empty(len(numbers), np.int64)
+        rank[order] = _ranks(numbers[order])
+        keys.append(numbers * size + rank)
+    _, p, q = np.intersect1d(keys[0], keys[1], assume_unique=True, return_indices=True)
+    order = np.argsort(p)
+    return p[order], q[order]
+
+
+def _ranks(ordered: Positions) -> Positions:
+    """How many equal ones come before each of ascending numbers."""
+    return np.arange(len(ordered)) - np.searchsorted(ordered, ordered, side="left")
+
+
+def _others(count: int, taken: Positions) -> Positions:
+    left = np.ones(count, np.bool_)
+    left[taken] = False
+    return np.flatnonzero(left)
+
+
+def _runs(head: int, single: Positions, ends: Positions, after: int) -> Positions:
+    """Runs of a common beginning, of single pairs, of a common end."""
+    breaks = np.flatnonzero((np.diff(single, axis=0) != 1).any(1)) + 1 if len(single) else np.empty(0, np.int64)
+    firsts = np.concatenate(([0], breaks)).astype(np.int64) if len(single) else breaks
+    lengths = np.diff(np.concatenate((firsts, [len(single)]))) if len(single) else firsts
+    middle = np.concatenate([single[firsts], lengths[:, None]], axis=1)
+    rows = [np.array([[0, 0, head]]), middle, np.concatenate([ends, [[after]]], axis=1)]
+    found = np.concatenate([rows_ for rows_ in rows if len(rows_)]).astype(np.int64)
+    return found[found[:, 2] > 0]

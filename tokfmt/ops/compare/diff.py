@@ -1,0 +1,377 @@
+"""`tokfmt diff`: do two datasets hold the same sequences, whatever their formats?
+
+Tokens are compared with tokens, text with text, rows as they are stored with such rows. Text and ids need a tokenizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from tokfmt.core.axis import Layout
+from tokfmt.core.errors import OptionError, printable
+from tokfmt.core.format import Encoder, Format
+from tokfmt.core.private import Scratch
+from tokfmt.core.protocols import Sampled
+from tokfmt.core.records import RecordReader
+from tokfmt.ops.compare.alignment import Difference, Kind, Surplus, align, first_unlike, multisets
+from tokfmt.ops.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, read_records
+from tokfmt.ops.prepare.draft import Draft
+from tokfmt.ops.prepare.prepare import prepared_in
+from tokfmt.ops.progress import Progress, Silent
+from tokfmt.ops.source.opened import Source, format_of, open_one, tokenizer_of
+from tokfmt.ops.source.request import SourceRequest, option_names, viewed
+from tokfmt.recipes.language import read_recipe
+from tokfmt.run.execute import worker_count
+from tokfmt.run.plan import Workers
+from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder
+
+CONTEXT = 8
+"""Tokens shown on either side of the first difference."""
+
+_NAMES = ("tokens", "loss mask", "labels")
+_WORDS: dict[Kind, str] = {
+    "changed": "{} changed",
+    "only_in_a": "{} only in A",
+    "only_in_b": "{} only in B",
+    "moved": "{} moved",
+    "swapped": "{} swapped with another",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Two datasets opened so that they can be compared.
+
+    Attributes:
+        source_a, source_b: As they were opened.
+        a, b: What is compared.
+        decoder: Shows ids as text; None without a tokenizer.
+        unit: "tokens", or "bytes" for text.
+        scale: How many units make about as much as a token.
+        scratch: What was prepared of recipes of text.
+    """
+
+    source_a: Source
+    source_b: Source
+    a: Side
+    b: Side
+    decoder: TextDecoder | None
+    unit: str
+    scale: int
+    scratch: tuple[Scratch, ...] = ()
+
+    def close(self) -> None:
+        """Release open files."""
+        self.source_a.reader.close()
+        self.source_b.reader.close()
+        for scratch in self.scratch:
+            scratch.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Some tokens of one sequence, around a position.
+
+    Attributes:
+        sequence: Its number.
+        length: Of the whole sequence.
+        start: Position within the sequence of the first token here.
+        values: Ids (or mask, or labels).
+        text: Of these ids, when there is a decoder.
+    """
+
+    sequence: int
+    length: int
+    start: int
+    values: list[int]
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The first difference.
+
+    Attributes:
+        difference: Of which kind, and where.
+        what: "tokens", "loss mask" or "labels".
+        position: Within the sequence, of the first value that differs; 0 for a sequence that is only on one side.
+        values: Both values there; None where the sequence has ended, or is not there.
+        a, b: What stands around it.
+    """
+
+    difference: Difference
+    what: str
+    position: int
+    values: tuple[int | None, int | None]
+    a: Excerpt | None
+    b: Excerpt | None
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """One of both.
+
+    Attributes:
+        path, format: Where and what it is.
+        sequences, tokens: Its size.
+        notes: What a person should be told.
+    """
+
+    path: str
+    format: str
+    sequences: int
+    tokens: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What `tokfmt diff` found.
+
+    Attributes:
+        identical: No difference at all.
+        unit: "tokens", or "bytes" where text was compared as text.
+        compared: "tokens", and "loss mask", "labels" where samples were compared as stored.
+        a, b: Both datasets.
+        same: Sequences alike; None when the order was ignored.
+        counts: Differences by kind; see `alignment.Difference`.
+        first: None when there is none, or the order was ignored.
+        differences: The first ones.
+        surplus: With the order ignored: what A has more of, and B.
+        complete: No fewer sequences can have moved: not so many are equal that only some pairs of them were looked at.
+    """
+
+    identical: bool
+    unit: str
+    compared: tuple[str, ...]
+    a: Dataset
+    b: Dataset
+    same: int | None
+    counts: dict[str, int]
+    first: First | None
+    differences: list[Difference]
+    surplus: tuple[Surplus, Surplus] | None
+    complete: bool = True
+
+
+def diff(
+    a: SourceRequest,
+    b: SourceRequest,
+    *,
+    tokenizer: str | None = None,
+    samples: bool = False,
+    ignore_order: bool = False,
+    limit: int = 10,
+    jobs: int | None = None,
+    executor: Literal["threads", "auto"] = "threads",
+    progress: Progress | None = None,
+) -> Report:
+    """Compare two datasets, sequence by sequence.
+
+    Args:
+        a, b: Both, and how to read them; each takes those options that its format knows.
+        tokenizer: Tokenizes text that is compared with ids, and shows the first difference as text.
+        samples: Compare rows as they are stored.
+        ignore_order: Compare multisets, by fingerprints of 128 bits.
+        limit: Differences listed, and examples with the order ignored.
+        jobs: Workers; by default one a core.
+        executor: "threads"; "auto": processes for much text (a script then needs `if __name__ == "__main__":`).
+        progress: Who is told how far it is.
+
+    Raises:
+        TokfmtError: One of its kinds.
+    """
+    watched = progress or Silent()
+    if ignore_order and samples:
+        raise OptionError("--samples compares rows as they lie, so not with --ignore-order")
+    jobs = worker_count(jobs)
+    both = open_both(a, b, watched, tokenizer=tokenizer, samples=samples, jobs=jobs, executor=executor)
+    try:
+        with hands(jobs) as workers:
+            compare = _unordered if ignore_order else _ordered
+            return compare(both, limit, workers, watched)
+    finally:
+        both.close()
+
+
+def counted(differing: Mapping[Kind, int]) -> str:
+    """How many differences of each kind, in words: `2 changed, 409 only in A`."""
+    return ", ".join(words.format(f"{n:,}") for kind, words in _WORDS.items() if (n := differing.get(kind)))
+
+
+def open_both(
+    a: SourceRequest,
+    b: SourceRequest,
+    progress: Progress,
+    *,
+    tokenizer: str | None = None,
+    samples: bool = False,
+    jobs: int = 1,
+    executor: Literal["threads", "auto"] = "threads",
+) -> Compared:
+    """Open both; records are read once, for their fingerprints. Arguments as of `diff`.
+
+    Raises:
+        OptionError: Text and ids, and no tokenizer; samples asked for where there are none.
+    """
+    handle = tokenizer_of(tokenizer)
+    formats = [format_of(one.paths[0], one.format) for one in (a, b)]
+    a, b = _as_rows(a, b, formats), _as_rows(b, a, formats[::-1])
+    samples = samples or any(one.options.get("view") == "samples" for one in (a, b))
+    sources = [
+        open_one(_asked(one, format_, formats, samples=samples), handle, jobs, progress)
+        for one, format_ in zip((a, b), formats, strict=True)
+    ]
+    scratch = list[Scratch]()
+    for k, source in enumerate(sources):
+        if isinstance(source.reader, Draft):
+            scratch.append(Scratch())
+            sources[k] = source._replace(reader=prepared_in(scratch[-1].path, source.reader, jobs, progress))
+    for source in sources if samples else ():
+        if isinstance(source.reader, RecordReader) or source.reader.info.layout is not Layout.SAMPLES:
+            name = source.format.name
+            raise OptionError(f"{printable(source.paths[0])}: {name} stores no samples here; leave --samples out")
+    texts = [isinstance(source.reader, RecordReader) and source.reader.info.kind == "text" for source in sources]
+    decoder: TextDecoder | None = handle.decoder(lenient=True) if handle else None
+    encoder: Encoder | None = handle.encoder() if handle else None
+    if all(texts):
+        encoder = Utf8()
+        decoder = ByteLevelDecoder({byte: bytes([byte]) for byte in range(256)}, lenient=True)
+    masked = samples and all(isinstance(source.reader, Sampled) for source in sources)
+
+    def side(source: Source) -> Side:
+        reader = source.reader
+        if isinstance(reader, RecordReader):
+            if reader.info.kind == "text" and encoder is None:
+                place = printable(source.paths[0])
+                raise OptionError(f"{place}: holds text, the other token ids: --tokenizer makes them alike")
+            return read_records(reader, encoder, jobs, progress, processes=executor == "auto")
+        if masked and isinstance(reader, Sampled):
+            return AxisSide(reader, (reader.tokens, reader.masks, reader.labels))
+        return AxisSide(reader)
+
+    unit, scale = ("bytes", 4) if all(texts) else ("tokens", 1)
+    return Compared(sources[0], sources[1], side(sources[0]), side(sources[1]), decoder, unit, scale, tuple(scratch))
+
+
+def _as_rows(one: SourceRequest, other: SourceRequest, formats: Sequence[Format]) -> SourceRequest:
+    """What is compared with samples of a recipe is read as samples of that length, if its format has them."""
+    mine, others = formats
+    rows = viewed(one, mine, "samples") if others.name == "recipe" else one
+    width = read_recipe(Path(other.paths[0])).seq_len if rows is not one else None
+    if width is None:
+        return one
+    lengths = {"seq_len": width} if "seq_len" in option_names(mine.read_options) else {}
+    return replace(rows, options={**lengths, **rows.options})
+
+
+def _asked(one: SourceRequest, mine: Format, formats: list[Format], *, samples: bool) -> SourceRequest:
+    """A request without the options that only the other format knows; fields beside text are not compared."""
+    known = option_names(mine.read_options)
+    others = set().union(*(option_names(format_.read_options) for format_ in formats)) - known
+    options = {name: value for name, value in one.options.items() if name.replace("-", "_") not in others}
+    wanted = replace(one, format=mine.name, options=options, drop=one.drop | {"fields"})
+    return viewed(wanted, mine, "samples") if samples else wanted
+
+
+def _datasets(both: Compared) -> tuple[Dataset, Dataset]:
+    found = [
+        Dataset(str(source.paths[0]), source.format.name, side.count, side.tokens, tuple(source.notes))
+        for source, side in ((both.source_a, both.a), (both.source_b, both.b))
+    ]
+    return found[0], found[1]
+
+
+def _ordered(both: Compared, limit: int, workers: Workers, progress: Progress) -> Report:
+    a, b = _datasets(both)
+    progress.phase("comparing", a.tokens + b.tokens, both.unit)
+    found = align(both.a, both.b, workers, progress.advance)
+    listed = []
+    for difference in found.differences():
+        listed.append(difference)
+        if len(listed) >= max(1, limit):
+            break
+    return Report(
+        identical=not listed,
+        unit=both.unit,
+        compared=_NAMES[: len(both.a.channels)],
+        a=a,
+        b=b,
+        same=found.same,
+        counts=dict(sorted(found.differing.items())),
+        first=_first(both, listed[0], workers) if listed else None,
+        differences=listed[:limit],
+        surplus=None,
+        complete=found.exact,
+    )
+
+
+def _first(both: Compared, difference: Difference, workers: Workers) -> First:
+    i, j = difference.a, difference.b
+    if difference.kind == "moved":  # shown where it is missing
+        j = None
+    if i is None or j is None:
+        a = None if i is None else _excerpt(both, both.a, i, 0, 0)
+        b = None if j is None else _excerpt(both, both.b, j, 0, 0)
+        values = (a.values[0] if a and a.values else None, b.values[0] if b and b.values else None)
+        return First(difference, _NAMES[0], 0, values, a, b)
+    lengths = both.a.length(i), both.b.length(j)
+    channels = range(len(both.a.channels))
+    reads = [(_within(both.a, i, channel), _within(both.b, j, channel)) for channel in channels]
+    found = first_unlike(reads, min(lengths), workers)
+    position = min(lengths) if found < 0 else found
+    pairs = [
+        tuple(
+            int(read(position, position + 1)[0]) if position < length else None
+            for read, length in zip(two, lengths, strict=True)
+        )
+        for two in reads
+    ]
+    channel = next((k for k, (x, y) in enumerate(pairs) if x != y), 0)
+    return First(
+        difference,
+        _NAMES[channel],
+        position,
+        (pairs[channel][0], pairs[channel][1]),
+        _excerpt(both, both.a, i, position, channel),
+        _excerpt(both, both.b, j, position, channel),
+    )
+
+
+def _within(side: Side, sequence: int, channel: int) -> Read:
+    return lambda start, stop: side.values(sequence, start, stop, channel)
+
+
+def _excerpt(both: Compared, side: Side, sequence: int, position: int, channel: int) -> Excerpt:
+    length = side.length(sequence)
+    a, b = max(0, position - CONTEXT * both.scale), min(length, position + CONTEXT * both.scale + 1)
+    values = [int(value) for value in side.values(sequence, a, b, channel)]
+    text = None
+    if both.decoder is not None:
+        text = both.decoder.decode(side.values(sequence, a, b))
+    return Excerpt(sequence, length, a, values, text)
+
+
+# with the order ignored
+
+
+def _unordered(both: Compared, limit: int, workers: Workers, progress: Progress) -> Report:
+    a, b = _datasets(both)
+    progress.phase("hashing", a.tokens + b.tokens, both.unit)
+    more_a, more_b = multisets(both.a, both.b, limit, workers, progress.advance)
+    counts: dict[Kind, int] = {"only_in_a": more_a.count, "only_in_b": more_b.count}
+    return Report(
+        identical=not any(counts.values()),
+        unit=both.unit,
+        compared=_NAMES[:1],
+        a=a,
+        b=b,
+        same=None,
+        counts={kind: count for kind, count in counts.items() if count},
+        first=None,
+        differences=[],
+        surplus=(more_a, more_b),
+    )

@@ -1,0 +1,456 @@
+"""128 bits that stand for a sequence of ids: for duplicates, for differences, for multisets.
+
+Equal sequences have equal fingerprints, whatever the dtype they are stored in and however they are cut into windows.
+Different ones collide with a probability of about 2^-128, unless somebody constructs them to: this is no cryptography.
+
+A sequence of up to 64 tokens is a multilinear sum in two lanes of 64 bits, computed for a whole window at once; a
+longer one is xxh3_128 of its ids as little-endian uint32, which is faster from there on. The values may change between
+versions of tokfmt: never store them.
+"""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from xxhash import xxh3_128, xxh3_128_digest
+
+from tokfmt.core import axis, memory
+from tokfmt.core.axis import TokenReader
+from tokfmt.core.errors import OptionError
+from tokfmt.core.format import Encoder
+from tokfmt.core.private import Scratch
+from tokfmt.core.ragged import Offsets, Ragged, Tokens, gathered, offsets_of
+from tokfmt.core.records import Block, RecordReader
+from tokfmt.ops.progress import Progress
+from tokfmt.run.execute import make_executor, run_tasks
+from tokfmt.run.plan import Workers
+from tokfmt.text.ingest import block_size, encoded_batches
+
+Fingerprints = NDArray[np.uint64]
+"""uint64[sequences, 2]"""
+
+Read = Callable[[int, int], NDArray[np.integer]]
+"""Values of the token positions `start <= p < stop`."""
+
+SHORT = 64
+"""Tokens up to which the sum is used. Measured: both take 0.2 to 0.4 µs there."""
+
+_BLOCK = 1 << 15  # tokens summed at once, in cache
+_MOST = 1 << 16  # sequences hashed at once
+_PRINT = 16  # bytes of a fingerprint
+_WORTH = 1 << 26  # bytes of text from which on processes pay
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_32 = np.uint64(32)
+
+
+def fingerprints(ragged: Ragged) -> Fingerprints:
+    """One fingerprint for each whole sequence of a window.
+
+    Args:
+        ragged: Ids of any unsigned dtype.
+
+    Returns:
+        uint64[sequences, 2].
+    """
+    return fingerprints_between(ragged.tokens, ragged.offsets[:-1], ragged.offsets[1:])
+
+
+def fingerprints_between(tokens: Tokens, starts: Offsets, stops: Offsets) -> Fingerprints:
+    """The same of sequences that have something else, such as separators, between them.
+
+    Args:
+        tokens: A window of ids.
+        starts, stops: int64[n], where each sequence lies in it, in order.
+
+    Returns:
+        uint64[n, 2].
+    """
+    if tokens.dtype.itemsize == 8 and len(tokens) and not int(tokens.max()) >> 32:
+        tokens = tokens.astype(np.uint32)
+    lengths = stops - starts
+    out = np.empty((len(starts), 2), np.uint64)
+    short, long = np.flatnonzero(lengths <= SHORT), np.flatnonzero(lengths > SHORT)
+    if len(short):
+        some = gathered(tokens, starts[short], lengths[short])
+        out[short] = _sums(some.tokens, some.offsets)
+    if len(long):
+        out[long] = _hashed(tokens, starts[long].tolist(), stops[long].tolist())
+    return out
+
+
+def _hashed(tokens: Tokens, starts: list[int], stops: list[int]) -> Fingerprints:
+    if tokens.dtype.itemsize == 8:
+        digests = []
+        for a, b in zip(starts, stops, strict=True):
+            running = Running()
+            running.add(tokens[a:b])
+            digests.append(running.digest())
+        return _from_bytes(digests)
+    words = np.ascontiguousarray(tokens, "<u4").data.cast("B")
+    return _from_bytes([xxh3_128_digest(words[4 * a : 4 * b]) for a, b in zip(starts, stops, strict=True)])
+
+
+def _from_bytes(digests: list[bytes]) -> Fingerprints:
+    return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64).reshape(-1, 2)
+
+
+@functools.cache
+def _keys() -> NDArray[np.uint64]:
+    """uint64[2, SHORT + 1]: a key for each position and the length, of either lane. Seeded by the first digits of pi
+    and of e, in hexadecimal. numpy.random takes 30 ms to load, which commands that hash nothing need not wait for.
+    """
+    return np.random.Philox(key=0x243F6A8885A308D3B7E151628AED2A6A).random_raw(2 * (SHORT + 1)).reshape(2, -1)
+
+
+def _sums(tokens: Tokens, offsets: NDArray[np.int64]) -> Fingerprints:
+    """Fingerprints of sequences of at most SHORT tokens, block by block."""
+    lengths, keys = np.diff(offsets), _keys()
+    out = lengths.astype(np.uint64)[:, None] * keys[:, SHORT]
+    filled = np.flatnonzero(lengths)  # reduceat knows no empty sums
+    begins = offsets[filled]
+    cuts = [*np.searchsorted(begins, np.arange(offsets[0], offsets[-1], _BLOCK)).tolist(), len(filled)]
+    for u, v in pairwise(cuts):
+        if u == v:
+            continue
+        a, b = int(begins[u]), int(offsets[filled[v - 1] + 1])
+        starts = begins[u:v] - a
+        mixed = tokens[a:b].astype(np.uint64) * _ODD
+        mixed ^= mixed >> _32
+        within = np.arange(b - a) - np.repeat(starts, lengths[filled[u:v]])
+        for lane in range(2):
+            out[filled[u:v], lane] += np.add.reduceat(keys[lane].take(within) * mixed, starts)
+    out ^= out >> _32  # every bit of a sum reaches the low ones, and from there all
+    out *= _ODD
+    out ^= out >> _32
+    return out
+
+
+class Running:
+    """The fingerprint of one sequence that comes in windows."""
+
+    def __init__(self) -> None:
+        self._low, self._high = xxh3_128(), xxh3_128()
+        self._wide = False
+        self._length = 0
+        self._held: list[Tokens] = []
+
+    def add(self, tokens: Tokens) -> None:
+        """The next tokens of it."""
+        if self._length <= SHORT:
+            self._held.append(tokens[: SHORT + 1].copy())
+        low = tokens
+        if tokens.dtype.itemsize == 8 and len(tokens) and int(tokens.max()) >> 32:
+            at = np.flatnonzero(tokens >> _32)  # what uint32 does not hold: where, and which
+            self._high.update(np.stack([at + self._length, tokens[at] >> _32]).T.astype("<u8").tobytes())
+            self._wide = True
+            low = tokens & np.uint64(0xFFFFFFFF)
+        self._low.update(np.ascontiguousarray(low, "<u4").data)
+        self._length += len(tokens)
+
+    @property
+    def fingerprint(self) -> Fingerprints:
+        """uint64[1, 2]."""
+        return _from_bytes([self.digest()])
+
+    def digest(self) -> bytes:
+        """Two lanes as 16 bytes, big-endian."""
+        if self._length <= SHORT:
+            tokens = np.concatenate(self._held) if self._held else np.empty(0, np.uint32)
+            return _sums(tokens, offsets_of([len(tokens)])).astype(">u8").tobytes()
+        if self._wide:
+            self._low.update(self._high.digest())
+        return self._low.digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Hashing:
+    """What is hashed of the sequences of an axis.
+
+    Attributes:
+        reader: The sequences.
+        channels: What each token carries, read by positions: its id first, then loss mask and labels where they count.
+        ignored_end: An id that does not count as the last of a sequence.
+    """
+
+    reader: TokenReader
+    channels: Sequence[Read]
+    ignored_end: int | None = None
+
+
+def hash_axis(what: Hashing, first: int, out: Fingerprints, workers: Workers, progress: Callable[[int], None]) -> None:
+    """Fingerprints of the sequences from `first` on, in parallel; no sequence is held whole if it is long.
+
+    Args:
+        what: The sequences, and what of them counts.
+        first: The first sequence.
+        out: uint64[sequences, 2], filled.
+        workers: Who does it.
+        progress: Told how many more tokens were hashed.
+
+    Raises:
+        IndexError: There are not so many sequences.
+    """
+    parts = cuts(what.reader, first, first + len(out))
+    for at, prints, tokens in run_tasks(_hash_cut, what, parts, workers.executor, workers.jobs, workers.scratch):
+        out[at - first : at - first + len(prints)] = prints
+        progress(tokens)
+
+
+def cuts(reader: TokenReader, first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Runs of sequences of about a window, or one long sequence."""
+    while first < last:
+        bounds = reader.offsets(first, min(last, first + _MOST))
+        at = 0
+        while at < len(bounds) - 1:
+            end = max(at + 1, int(np.searchsorted(bounds, bounds[at] + axis.WINDOW, side="right")) - 1)
+            yield first + at, first + end
+            at = end
+        first += at
+
+
+def _hash_cut(what: Hashing, cut: tuple[int, int]) -> tuple[int, Fingerprints, int]:
+    """The task: the first sequence, the fingerprints, how many tokens they are of."""
+    bounds = what.reader.offsets(*cut)
+    begin, end = int(bounds[0]), int(bounds[-1])
+    prints: Fingerprints | None = None
+    for number, read in enumerate(what.channels):
+        ignored = None if number else what.ignored_end
+        one = _hash_window(read, bounds, ignored) if end - begin <= axis.WINDOW else _hash_long(read, bounds, ignored)
+        prints = one if prints is None else prints * _ODD + one
+    return cut[0], np.empty((0, 2), np.uint64) if prints is None else prints, end - begin
+
+
+def _hash_window(read: Read, bounds: Offsets, ignored_end: int | None) -> Fingerprints:
+    begin = int(bounds[0])
+    values = _unsigned(read(begin, int(bounds[-1])))
+    starts, stops = bounds[:-1] - begin, bounds[1:] - begin
+    if ignored_end is not None and len(values):
+        stops = stops - ((stops > starts) & (values[np.maximum(stops - 1, 0)] == ignored_end))
+    return fingerprints_between(values, starts, stops)
+
+
+def _hash_long(read: Read, bounds: Offsets, ignored_end: int | None) -> Fingerprints:
+    start, stop = bounds.tolist()
+    if ignored_end is not None and int(read(stop - 1, stop)[0]) == ignored_end:
+        stop -= 1
+    return fingerprint_of(read, start, stop)
+
+
+def fingerprint_of(read: Read, start: int, stop: int) -> Fingerprints:
+    """That of one sequence that is too long to be read at once, uint64[1, 2]."""
+    running = Running()
+    for a, b in axis.windows(start, stop):
+        running.add(_unsigned(read(a, b)))
+    return running.fingerprint
+
+
+def _unsigned(values: NDArray[np.integer]) -> Tokens:
+    found: Any = values  # masks and labels may be signed
+    return cast("Tokens", found if found.dtype.kind == "u" else found.view(f"u{found.dtype.itemsize}"))
+
+
+def hash_records(
+    records: RecordReader, encoder: Encoder | None, workers: Workers, progress: Callable[[int], None]
+) -> tuple[Fingerprints, int]:
+    """Fingerprints of records, in parallel; nothing is written anywhere.
+
+    Args:
+        records: Text or ids.
+        encoder: Text to ids; None for ids.
+        workers: Who does it. Parsing JSON keeps Python's lock: much text asks for processes.
+        progress: Told how many more bytes were read.
+
+    Returns:
+        uint64[records, 2], and how many tokens they are of.
+    """
+    blocks = list(enumerate(records.blocks(block_size(records.info.size, workers.jobs))))
+    parts: dict[int, Fingerprints] = {}
+    total = count = 0
+    shared = (records, encoder)
+    for number, prints, tokens in run_tasks(
+        _hash_block, shared, blocks, workers.executor, workers.jobs, workers.scratch
+    ):
+        parts[number], total, count = prints, total + tokens, count + len(prints)
+        if count * _PRINT > memory.share() // 2:
+            raise OptionError(
+                f"16 bytes are held for each record, and after {count:,} that is a quarter of this machine's memory. "
+                "Convert the records to a pack first (tokfmt convert SRC x.pbin), and compare that"
+            )
+        progress(blocks[number][1].stop - blocks[number][1].start)
+    found = [parts[number] for number in range(len(blocks))]
+    return np.concatenate(found) if found else np.empty((0, 2), np.uint64), total
+
+
+def _hash_block(shared: tuple[RecordReader, Encoder | None], item: tuple[int, Block]) -> tuple[int, Fingerprints, int]:
+    records, encoder = shared
+    number, block = item
+    found, total = [np.empty((0, 2), np.uint64)], 0
+    for ragged in encoded_batches(records, encoder, block):
+        found.append(fingerprints(ragged))
+        total += len(ragged.tokens)
+    return number, np.concatenate(found), total
+
+
+# whose sequences are compared
+
+
+@contextmanager
+def hands(jobs: int, text: int = 0) -> Iterator[Workers]:
+    """Who compares: `jobs` threads; processes for much text.
+
+    Args:
+        jobs: How many.
+        text: Bytes of text to be parsed.
+    """
+    if jobs > 1 and text >= _WORTH:
+        with Scratch() as home, make_executor("processes", jobs) as executor:
+            yield Workers(executor, jobs, home)
+        return
+    with make_executor("threads" if jobs > 1 else "serial", jobs) as executor:
+        yield Workers(executor, jobs, Path())
+
+
+class AxisSide:
+    """Sequences of a token axis.
+
+    Attributes:
+        reader: The axis.
+        channels, ignored_end: See `Hashing`. Both sides have the same channels.
+    """
+
+    def __init__(self, reader: TokenReader, channels: Sequence[Read] = (), ignored_end: int | None = None) -> None:
+        self.reader, self.channels, self.ignored_end = reader, channels or (reader.tokens,), ignored_end
+
+    @property
+    def count(self) -> int:
+        """Number of sequences."""
+        return self.reader.info.sequences
+
+    @property
+    def tokens(self) -> int:
+        """Length of the axis."""
+        return self.reader.info.tokens
+
+    def fingerprints(self, first: int, workers: Workers, progress: Callable[[int], None]) -> Fingerprints:
+        """Those of all sequences from `first` on."""
+        out = _room(self.count - first)
+        hash_axis(Hashing(self.reader, self.channels, self.ignored_end), first, out, workers, progress)
+        return out
+
+    def length(self, sequence: int) -> int:
+        """Tokens of a sequence."""
+        start, stop = self.reader.offsets(sequence, sequence + 1).tolist()
+        return int(stop - start)
+
+    def values(self, sequence: int, start: int, stop: int, channel: int = 0) -> NDArray[np.integer]:
+        """What the tokens `start <= k < stop` of a sequence carry."""
+        begin = int(self.reader.offsets(sequence, sequence)[0])
+        return self.channels[channel](begin + start, begin + stop)
+
+    def neighbours(self, first: int, last: int, most: int | None) -> list[NDArray[np.integer]]:
+        """The first `most` ids of some sequences."""
+        bounds = self.reader.offsets(first, last).tolist()
+        ends = [b if most is None else min(b, a + most) for a, b in pairwise(bounds)]
+        return [self.reader.tokens(a, b) for a, b in zip(bounds, ends, strict=False)]
+
+
+class Utf8:
+    """Text as its bytes, so that texts are compared as sequences of ids are."""
+
+    def encode(self, texts: list[str]) -> Ragged:
+        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+        return Ragged(np.frombuffer(b"".join(encoded), np.uint8), offsets_of([len(text) for text in encoded]))
+
+
+class RecordSide:
+    """Records as sequences: their ids, or their text encoded. 16 bytes a record are held; nothing is written."""
+
+    def __init__(
+        self, records: RecordReader, encoder: Encoder | None, workers: Workers, progress: Callable[[int], None]
+    ) -> None:
+        self.records, self.encoder = records, encoder
+        self._prints, self.tokens = hash_records(records, encoder, workers, progress)
+        self._last: tuple[int, NDArray[np.integer]] = (-1, np.empty(0, np.uint32))
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return len(self._prints)
+
+    @property
+    def channels(self) -> Sequence[None]:
+        """Ids only."""
+        return (None,)
+
+    def fingerprints(self, first: int, workers: Workers, progress: Callable[[int], None]) -> Fingerprints:
+        """Those of all records from `first` on."""
+        del workers, progress
+        return self._prints[first:]
+
+    def length(self, sequence: int) -> int:
+        """Tokens of a record."""
+        return len(self._ids(sequence))
+
+    def values(self, sequence: int, start: int, stop: int, channel: int = 0) -> NDArray[np.integer]:
+        """Ids `start <= k < stop` of a record."""
+        del channel
+        return self._ids(sequence)[start:stop]
+
+    def _ids(self, sequence: int) -> NDArray[np.integer]:
+        if self._last[0] != sequence:
+            self._last = (sequence, self.neighbours(sequence, sequence + 1, None)[0])
+        return self._last[1]
+
+    def neighbours(self, first: int, last: int, most: int | None) -> list[NDArray[np.integer]]:
+        """The ids of some records, read in one go: finding one may take a look at all before it."""
+        found: list[NDArray[np.integer]] = []
+        for block in self.records.blocks(1 << 20, first, last):
+            for ragged in encoded_batches(self.records, self.encoder, block):
+                found += [ids[:most] for ids in ragged]
+        return found
+
+
+def read_records(
+    records: RecordReader, encoder: Encoder | None, jobs: int, progress: Progress, *, processes: bool
+) -> RecordSide:
+    """Records as they are compared.
+
+    Args:
+        records: Text or ids.
+        encoder: For text.
+        jobs: Workers.
+        progress: Told of bytes.
+        processes: Much text is read in processes.
+    """
+    text = records.info.kind == "text"
+    doing = "reading ids" if not text else "reading text" if isinstance(encoder, Utf8) else "tokenizing"
+    progress.phase(doing, records.info.size, "bytes")
+    with hands(jobs, records.info.size if processes else 0) as workers:
+        return RecordSide(records, encoder if text else None, workers, progress.advance)
+
+
+Side = AxisSide | RecordSide
+
+
+@functools.cache
+def empty_print() -> Fingerprints:
+    """uint64[2], the fingerprint of a sequence without tokens."""
+    (found,) = fingerprints(Ragged.of([[]]))
+    return cast("Fingerprints", found)
+
+
+def _room(count: int) -> Fingerprints:
+    """Where fingerprints go: memory, or, beyond a share of it, a file in $TMPDIR that has no name any more."""
+    if count * _PRINT <= memory.share() // 4:
+        return np.empty((count, 2), np.uint64)
+    with tempfile.TemporaryFile(prefix="tokfmt-") as file:
+        return np.memmap(file, np.uint64, "w+", shape=(count, 2))

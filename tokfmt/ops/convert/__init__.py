@@ -1,0 +1,1 @@
+"""Conversion of datasets: what is asked, who goes where, what is lost, how it is verified, resumed and published."""

@@ -1,0 +1,184 @@
+"""Records of one format to the same format: lines are copied as they stand, selected, validated, concatenated.
+
+To be dealt out and shuffled as sequences of tokens are, lines are a token axis of bytes (`LineReader`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tokfmt.core.axis import Info, Layout, TokenReader, batches, check_interval, windows
+from tokfmt.core.dtypes import U8
+from tokfmt.core.errors import Loss
+from tokfmt.core.files import File
+from tokfmt.core.format import Receipt, Region
+from tokfmt.core.output import Output, preallocate, whole
+from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.records import Aside, Block, RecordReader
+from tokfmt.formats.jsonl.lines import join
+from tokfmt.ops.progress import Progress
+from tokfmt.ops.source.request import parse_selection
+from tokfmt.run.plan import Kind, Workers, journaled
+
+_BLOCK = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """How many records were copied and in how many tasks; what was left out, by the number of the reader."""
+
+    records: int
+    tasks: int
+    asides: Mapping[int, Aside]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    number: int
+    path: Path
+    reader: int
+    records: int
+    size: int
+    aside: Aside
+
+
+def selected_blocks(readers: Sequence[RecordReader], selection: str | None) -> list[tuple[int, Block]]:
+    """Blocks of all readers, in order, that hold the selected records; each with the number of its reader."""
+    if selection is None:
+        return [(k, block) for k, reader in enumerate(readers) for block in reader.blocks(_BLOCK)]
+    counts = [reader.count() for reader in readers]
+    first, last = parse_selection(selection, sum(counts))
+    found, base = [], 0
+    for k, (reader, count) in enumerate(zip(readers, counts, strict=True)):
+        a, b = max(first - base, 0), min(last - base, count)
+        if a < b:
+            found += [(k, block) for block in reader.blocks(_BLOCK, a, b)]
+        base += count
+    return found
+
+
+def copy_records(
+    readers: Sequence[RecordReader], path: Path, selection: str | None, workers: Workers, progress: Progress
+) -> Copied:
+    """Write the selected records of all readers to `path`, one line each, in order."""
+    blocks = list(enumerate(selected_blocks(readers, selection)))
+    progress.phase("copying", sum(block.stop - block.start for _, (_, block) in blocks), "bytes")
+    parts, home = [], copies_in(workers)
+    home.mkdir(exist_ok=True)
+    kind: Kind[tuple[int, tuple[int, Block]], _Part] = Kind(
+        "copy",
+        number=lambda item: item[0],
+        finished=lambda part: part.number,
+        facts=lambda part: [part.reader, part.records, part.size, part.aside.facts()],
+        recall=lambda number, facts: _recalled(number, home, *facts),
+    )
+    for part in journaled(kind, _copy_block, (list(readers), home), blocks, workers):
+        parts.append(part)
+        progress.advance(part.size)
+    parts.sort(key=lambda part: part.number)
+    journal, paths = workers.journal, [part.path for part in parts]
+    journal.sync()
+    journal.once("copied", lambda: join(paths, path, keep=journal.keeps))
+    asides = dict.fromkeys(range(len(readers)), Aside())
+    for part in parts:
+        asides[part.reader] += part.aside
+    if blank := sum(aside.blank for aside in asides.values()):
+        progress.note(f"blank lines, which are no documents: {blank:,}")
+    return Copied(sum(p.records for p in parts), len(parts), asides)
+
+
+def _recalled(number: int, home: Path, reader: int, records: int, size: int, aside: Sequence[Any]) -> _Part:
+    return _Part(number, home / f"{number:06d}", reader, records, size, Aside.recalled(aside))
+
+
+def copies_in(workers: Workers) -> Path:
+    """The directory in scratch that holds the parts; made by `copy_records`."""
+    return workers.scratch / "done-copies"
+
+
+def _copy_block(shared: tuple[list[RecordReader], Path], item: tuple[int, tuple[int, Block]]) -> _Part:
+    readers, scratch = shared
+    number, (k, block) = item
+    path = scratch / f"{number:06d}"
+    records, aside = 0, Aside()
+    with whole(path) as out:
+        for batch in readers[k].lines(block):
+            out.writelines(line + b"\n" for line in batch.lines)
+            records, aside = records + len(batch.lines), aside + batch.aside
+    return _Part(number, path, k, records, block.stop - block.start, aside)
+
+
+_END = ord("\n")
+
+
+class LineReader:
+    """The lines of a file in scratch, line ends included: a byte is a token, a line a sequence.
+
+    Keeps 8 bytes a line.
+    """
+
+    def __init__(self, path: Path, lines: int) -> None:
+        self._file = File(path)
+        self._offsets = np.zeros(lines + 1, np.int64)
+        at = 1
+        for a, b in windows(0, self._file.size):
+            ends = np.flatnonzero(self._file.array(a, b - a, U8) == _END)
+            self._offsets[at : at + len(ends)] = ends + (a + 1)
+            at += len(ends)
+        self._info = Info(Layout.DOCUMENTS, U8, lines, self._file.size)
+
+    @property
+    def info(self) -> Info:
+        return self._info
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self._info.tokens)
+        return self._file.array(start, stop - start, U8)
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self._info.sequences, "sequences")
+        return self._offsets[first : last + 1]
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class LineWriter:
+    """Writes such an axis to a file."""
+
+    needs_eos = False
+    separated = False
+    needs_max_id = False
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def lost(self, source: TokenReader) -> Sequence[Loss]:  # noqa: ARG002 - lines stay as they are
+        return []
+
+    def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
+        cuts = windows(0, source.info.tokens, size)
+        return [Region(index, range(0), range(a, b)) for index, (a, b) in enumerate(cuts)]
+
+    def create(self, source: TokenReader) -> None:
+        preallocate(self.path, source.info.tokens)
+
+    def write(self, region: Region, source: TokenReader) -> Receipt:
+        with Output(self.path) as out:
+            for a, b in windows(region.tokens.start, region.tokens.stop):
+                out.write(a, source.tokens(a, b))
+        return Receipt(region.index, -1, out.written)
+
+    def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:
+        """A file of lines has no index."""
+
+
+def lines_in(reader: TokenReader) -> Iterator[bytes]:
+    """The lines of such an axis, without their ends."""
+    for batch in batches(reader, 0, reader.info.sequences):
+        yield from (line.tobytes()[:-1] for line in batch)

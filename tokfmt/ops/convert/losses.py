@@ -1,0 +1,229 @@
+"""What a conversion would lose, and whether the user accepted it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+
+from tokfmt.core.axis import Info, Separators, TokenReader, sequence_at
+from tokfmt.core.errors import FormatError, Loss, LossyConversionError, TokfmtError
+from tokfmt.core.format import Format, TokenWriter
+from tokfmt.core.protocols import Collecting, restored
+from tokfmt.core.records import Aside, RecordInfo, RecordReader, Spot
+from tokfmt.core.text_format import counted
+from tokfmt.ops.source.opened import Source
+from tokfmt.run.plan import Scan, Workers, scan
+from tokfmt.views.select import Known, NonEmpty
+
+_NAMED = 12
+"""Fields that are named; of the others only how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A source whose losses are known and accepted.
+
+    Attributes:
+        reader: What is to be written, empty sequences included.
+        embedded: Separators stand inside sequences: what they mean where the target splits there; None: there are none.
+        dropped: What was given up, in words, by its --drop name.
+    """
+
+    reader: TokenReader
+    embedded: Separators | None
+    dropped: dict[str, str]
+
+    def carried(self, view: TokenReader) -> Prepared:
+        """What a writer can carry wholly of a view of the reader: without empty sequences, if they were given up."""
+        return replace(self, reader=NonEmpty(view) if "empty-sequences" in self.dropped else view)
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """What was found so far.
+
+    Attributes:
+        found: Each with its word.
+        notes: What is left out without anybody being asked: fields beside text that becomes tokens.
+        fault: The error of the first invalid line.
+    """
+
+    found: list[Loss] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    fault: TokfmtError | None = None
+
+    def accepted(self, drop: frozenset[str], target: str) -> dict[str, str]:
+        """What is given up, in words, by its --drop name.
+
+        Raises:
+            LossyConversionError: With every loss that is not in `drop`.
+            FormatError: Of the first invalid line, if such lines are not to be left out; its notes tell all the rest.
+        """
+        refused = [loss for loss in self.found if loss.name not in drop]
+        if self.fault is not None and any(loss.name == "invalid-lines" for loss in refused):
+            raise self._with_rest(self.fault, refused, target)
+        if refused:
+            raise LossyConversionError(target, _joined(refused))
+        return {loss.name: loss.what for loss in _joined(self.found)}
+
+    def _with_rest(self, fault: TokfmtError, refused: Sequence[Loss], target: str) -> TokfmtError:
+        fault.accepted_by = "invalid-lines"
+        lines = [loss for loss in refused if loss.name == "invalid-lines"]
+        if len(lines) > 1 or not lines[0].what.startswith("1 "):
+            fault.add_note(f"In all {'; '.join(loss.what for loss in lines)}")
+        others = _joined([loss for loss in refused if loss.name != "invalid-lines"])
+        if others:
+            fault.add_note(str(LossyConversionError(target, others)))
+        return fault
+
+
+def _joined(losses: Sequence[Loss]) -> list[Loss]:
+    """Those of one name, of several sources, as one."""
+    found: dict[str, list[str]] = {}
+    for loss in losses:
+        found.setdefault(loss.name, []).append(loss.what)
+    return [Loss(name, "; ".join(what)) for name, what in found.items()]
+
+
+def prepare(
+    axis: TokenReader, writer: TokenWriter, eos_id: int | None, losses: Losses, workers: Workers
+) -> tuple[TokenReader, Separators | None]:
+    """Find what only reading tells: separators inside sequences, and the largest id. Losses are added to those known.
+
+    Returns:
+        The axis, with what is known of it now; what the separators inside sequences mean to the target, if any.
+    """
+    axis, embedded = _scanned(axis, writer, eos_id, workers)
+    losses.found.extend(embedded)
+    return axis, getattr(writer, "separators", Separators.BETWEEN) if embedded else None
+
+
+def known_losses(
+    axis: TokenReader, sources: Sequence[Source], writer: TokenWriter, *, split_chosen: bool
+) -> list[Loss]:
+    """What the target cannot carry, as far as it is known without reading tokens."""
+    kept = {"loss-mask"} if getattr(writer, "keeps_masks", False) else set[str]()
+    lost = [loss for loss in _of_sources(sources, split_chosen=split_chosen) if loss.name not in kept]
+    return [*lost, *writer.lost(axis)]
+
+
+def names_lost(source: Source, aside: Aside, target: Format) -> set[str]:
+    """The words of --drop that what was set aside of a source asks for."""
+    return {name for name, count in _counts(source, aside, target).items() if count}
+
+
+def _counts(source: Source, aside: Aside, target: Format) -> dict[str, int]:
+    """Fields beside text that becomes tokens are nobody's loss: jsonl could have kept them, and whoever has ids."""
+    text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
+    asked = not text or target is source.format
+    return {"invalid-lines": aside.invalid, "fields": aside.others if asked else 0}
+
+
+def record_losses(asides: Sequence[tuple[Source, Aside]], target: Format, drop: frozenset[str]) -> Losses:
+    """What records do not take along, in words, with the first places."""
+    losses = Losses()
+    fault: TokfmtError | None = None
+    for source, aside in asides:
+        asked = names_lost(source, aside, target)
+        if aside.invalid and isinstance(source.reader, Collecting):
+            faults = [source.reader.trouble(spot) for spot in aside.faults]
+            fault = fault or faults[0]
+            losses.found.append(Loss("invalid-lines", _invalid_lines(source, aside.invalid, faults)))
+        elif aside.invalid:
+            losses.found.append(Loss("invalid-lines", counted(aside.invalid, "invalid line")))
+        if aside.others:
+            what = _fields(source, aside)
+            if "fields" in asked or "fields" in drop:
+                losses.found.append(Loss("fields", what))
+            else:
+                losses.notes.append(f"{source.paths[0]}: {what} do not go along")
+    return replace(losses, fault=fault)
+
+
+def _invalid_lines(source: Source, count: int, faults: Sequence[TokfmtError]) -> str:
+    words = [_told(source, fault) for fault in faults]
+    return f"{counted(count, 'invalid line')} ({'; '.join(words)}{'; ...' if count > len(words) else ''})"
+
+
+def _told(source: Source, fault: TokfmtError) -> str:
+    if not isinstance(fault, FormatError):
+        return str(fault)
+    return fault.what if _alone(source, fault.path) else f"{Path(fault.path).name}: {fault.what}"
+
+
+def _fields(source: Source, aside: Aside) -> str:
+    info = source.reader.info
+    read = info.field if isinstance(info, RecordInfo) else ""
+    beside = f'beside "{read}" ' if read else ""
+    names = sorted(aside.fields, key=lambda name: (-aside.fields[name], name))
+    told = [f'"{name}" in {aside.fields[name]:,}' for name in islice(names, _NAMED)]
+    if len(names) > _NAMED:
+        told.append(f"{len(names) - _NAMED:,} other fields")
+    first = f"; first: {_line(source, aside.first)}" if aside.first is not None else ""
+    return f"fields {beside}of {counted(aside.others, 'record')} ({', '.join(told)}{first})"
+
+
+def _line(source: Source, spot: Spot) -> str:
+    if not isinstance(source.reader, Collecting):
+        return "not known"
+    path, number = source.reader.line(spot)
+    return f"line {number:,}" + ("" if _alone(source, path) else f" of {path.name}")
+
+
+def _alone(source: Source, path: str | Path) -> bool:
+    """A file that is all of its source needs not be named."""
+    return [Path(path)] == [Path(given) for given in source.paths]
+
+
+def _of_sources(sources: Sequence[Source], *, split_chosen: bool) -> list[Loss]:
+    losses = []
+    for source in sources:
+        info = source.reader.info
+        if not isinstance(info, RecordInfo):
+            losses += _masks(info)
+        if info.other_splits and not split_chosen:
+            others = ", ".join(info.other_splits)
+            what = f"the other splits ({others}; --split NAME or --from-opt split=NAME reads one)"
+            losses.append(Loss("splits", what))
+    return losses
+
+
+def _masks(info: Info) -> list[Loss]:
+    masked, first = info.nonstandard_masks, info.first_nonstandard
+    what = f"loss masks or labels that are not the plain ones in {masked or 0:,} samples (first: sample {first})"
+    return [Loss("loss-mask", words) for words in (what if masked else "", info.loss_masks) if words]
+
+
+def _scanned(
+    axis: TokenReader, writer: TokenWriter, eos_id: int | None, workers: Workers
+) -> tuple[TokenReader, list[Loss]]:
+    """One pass over the tokens, if the writer needs the largest id or a sequence might hold the separator."""
+    look_for = eos_id if writer.separated and axis.info.free_of != eos_id else None
+    if look_for is None and (not writer.needs_max_id or axis.info.max_id is not None):
+        return axis, []
+    found = Scan(*workers.journal.once("scan", lambda: list(_looked_for(axis, writer, eos_id, look_for, workers))))
+    if not found.separators:
+        return Known(axis, found.max_id), []
+    sequence = sequence_at(axis, found.first)
+    what = (
+        f"{found.separators:,} separator{'s' * (found.separators != 1)} ({eos_id}) inside sequences "
+        f"(first: sequence {sequence:,}, token position {found.first:,})"
+    )
+    return Known(axis, found.max_id), [Loss("embedded-separators", what)]
+
+
+def _looked_for(
+    axis: TokenReader, writer: TokenWriter, eos_id: int | None, look_for: int | None, workers: Workers
+) -> Scan:
+    """A scan of the axis; through what is stored beneath where that is at hand, separators and all, which costs less.
+
+    The largest id is then that of the separators too, which matters to no writer that stores them.
+    """
+    stored = restored(axis, eos_id) if eos_id is not None and writer.needs_eos else None
+    if stored is not None:
+        found = scan(stored, look_for, workers)
+        if look_for is None or found.separators == axis.info.sequences:
+            return Scan(found.max_id, 0, -1)
+    return scan(axis, look_for, workers)

@@ -1,0 +1,123 @@
+"""`-`: standard input as a source, standard output as a destination. FIFOs (`<(...)`) are sources as well.
+
+Sources are read more than once, and output is whole or absent; so both go by way of private scratch in $TMPDIR.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from tokfmt import registry
+from tokfmt.core.errors import DetectionError, OptionError, TokfmtError, printable, retell
+from tokfmt.core.files import reading_error, write_error
+from tokfmt.core.format import files_of
+from tokfmt.core.private import Scratch
+from tokfmt.ops.convert.request import Conversion, Request
+from tokfmt.ops.progress import Progress
+from tokfmt.ops.source.request import STREAM, Path_, is_pipe
+
+_PIECE = 1 << 20
+
+
+@contextmanager
+def piped(paths: Sequence[Path_], progress: Progress) -> Iterator[tuple[tuple[Path_, ...], Mapping[str, str]]]:
+    """Sources as files: what is a pipe is copied to scratch first, a piece at a time.
+
+    Yields:
+        The paths to read, and how those in scratch are called by whoever gave them.
+
+    Raises:
+        OptionError: Standard input is given twice, or is a terminal.
+        DetectionError: What a pipe brings is no JSON lines.
+    """
+    if sum(os.fspath(path) == STREAM for path in paths) > 1:
+        raise OptionError("-: standard input can be read once only")
+    found, names = list(paths), dict[str, str]()
+    with ExitStack() as stack:
+        for number, path in enumerate(paths):
+            if is_pipe(path):
+                copy = stack.enter_context(Scratch()) / "piped.jsonl"
+                names[str(copy)] = os.fspath(path)
+                progress.note(f"{printable(path)} is copied to {printable(copy.parent)} before it is read")
+                _copy(path, copy)
+                found[number] = copy
+        with _told(names):
+            for copy_ in names:
+                _need_lines(Path(copy_), names[copy_])
+            yield tuple(found), names
+
+
+def _copy(path: Path_, copy: Path) -> None:
+    if os.fspath(path) == STREAM and sys.stdin.isatty():
+        raise OptionError("-: standard input is a terminal. Pipe something into it, or name a file")
+    try:
+        fd = os.dup(sys.stdin.fileno()) if os.fspath(path) == STREAM else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise reading_error(path, error) from error
+    try:
+        with open(fd, "rb") as source, open(copy, "xb") as target:
+            shutil.copyfileobj(source, target, _PIECE)
+    except OSError as error:
+        raise write_error(copy, error) from error
+
+
+def _need_lines(copy: Path, name: str) -> None:
+    try:
+        found = registry.detect(copy).name if copy.stat().st_size else "jsonl"
+    except DetectionError:
+        return  # opening says why
+    if found != "jsonl":
+        raise OptionError(f"{printable(name)}: is {found}, and only jsonl is read from a pipe. Save it to a file")
+
+
+@contextmanager
+def _told(names: Mapping[str, str]) -> Iterator[None]:
+    try:
+        yield
+    except TokfmtError as error:
+        for real, shown in names.items():
+            retell(error, real, shown)
+        raise
+
+
+def to_stdout(request: Request, convert: Callable[[Request], Conversion]) -> Conversion:
+    """Convert to scratch, and copy what came of it to standard output.
+
+    Raises:
+        OptionError: The format is no single stream, or what was asked for needs a place.
+        BrokenPipeError: Whoever reads has had enough.
+    """
+    format_ = registry.get(request.to or "jsonl")
+    if not getattr(format_, "streams", False):
+        raise OptionError(
+            f"-: {format_.name} is no stream that could be piped; jsonl is, and the raw blocks of stage1. Name a file"
+        )
+    kept = "--resume" if request.resume else "--shard" if request.shard else ""
+    if kept or request.arrangement.shares is not None:
+        raise OptionError(f"-: {kept or 'shares in --split'} needs a place to write to. Name a file")
+    with Scratch() as home:
+        place = home / "piped"
+        with _told({str(place): STREAM}):
+            done = convert(replace(request, destination=place, to=format_.name, manifest=False, overwrite=False))
+            if not request.dry_run:
+                _print(files_of(format_, place))
+    return replace(done, destination=STREAM)
+
+
+def _print(files: Sequence[Path]) -> None:
+    sys.stdout.flush()
+    try:
+        for path in files:
+            with open(path, "rb") as file:
+                shutil.copyfileobj(file, sys.stdout.buffer, _PIECE)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise write_error(Path(STREAM), error) from error

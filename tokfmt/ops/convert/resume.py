@@ -1,0 +1,339 @@
+"""Resume: where a conversion is built, and whether an unfinished one that was kept may be continued or finished there.
+
+A conversion that may be continued (`--resume`, `--shard`) says in `conversion.json`, in the hidden sibling of its
+destination, what it is: every option that its output depends on, and size, modification time and inode of each source
+file. Whoever continues it must ask for the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import tokfmt
+from tokfmt.core.destination import followed
+from tokfmt.core.errors import (
+    ConversionError,
+    CorruptError,
+    LossyConversionError,
+    SourceChangedError,
+    TokenRangeError,
+    TruncatedError,
+    UnsafeError,
+    UnsupportedError,
+    VerificationError,
+    printable,
+)
+from tokfmt.core.options import given_options
+from tokfmt.core.private import check_private, make_private
+from tokfmt.core.publish import Staging, hidden_sibling, write_whole
+from tokfmt.ops.convert.arrangement import AS_IT_IS
+from tokfmt.ops.convert.request import Request
+from tokfmt.ops.source.request import SourceRequest, words_of
+from tokfmt.run.journal import Forgetful, Journal, Shard, keep_only, read_journal
+from tokfmt.text.engine import EngineDifferenceError
+
+SCHEMA = "tokfmt.conversion/1"
+Facts = Mapping[str, object]
+Snapshot = Mapping[Path, tuple[int, int, int]]
+
+_IS_KEPT = "What was done is kept in "
+_FREE = {
+    "jobs",
+    "executor",
+    "overwrite",
+    "verify",
+    "dry_run",
+    "manifest",
+    "resume",
+    "shard",
+    "finish",
+    "destination",
+    "piped",
+}
+_RESOLVED = {"to", "to_options", "seq_len", "tokenizer"}  # the caller says what became of them
+_WORDS = {
+    "source.options": "--from-opt", "source.format": "--from", "source.paths": "the list of sources",
+    "shares": "what --split deals out",
+}  # fmt: skip
+
+
+def plain(value: Any) -> Any:
+    """A request, or a part of one, as JSON."""
+    if dataclasses.is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return words_of(value)
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return [plain(item) for item in value] if isinstance(value, (tuple, list)) else value
+
+
+def facts_of(request: Request, resolved: Facts, before: Snapshot) -> dict[str, object]:
+    """All that the output depends on, in words that a message can use.
+
+    Args:
+        request: What was asked for.
+        resolved: What became of it: formats, separator, tokenizer.
+        before: The files of the sources.
+    """
+    asked = {key: value for key, value in _absolute(request).items() if key not in _FREE | _RESOLVED}
+    asked |= {f"source.{key}": value for key, value in asked.pop("source").items()}
+    asked |= asked.pop("arrangement")
+    if asked["shares"]:
+        del asked["shares"]["seeded"]
+    facts = {_WORDS.get(key, f"--{key.partition('.')[2] or key}".replace("_", "-")): v for key, v in asked.items()}
+    shards = request.shard.count if request.shard else request.finish
+    facts |= {"the version of tokfmt": tokfmt.__version__, "the number of shards": shards, **resolved}
+    facts |= {f"the source {os.path.abspath(path)}": list(status) for path, status in before.items()}
+    return dict(json.loads(json.dumps(facts)))
+
+
+def _absolute(request: Request) -> dict[str, Any]:
+    """A request as JSON that means the same in another working directory."""
+    content: dict[str, Any] = plain(request)
+    content["source"]["paths"] = [os.path.abspath(path) for path in content["source"]["paths"]]
+    if request.tokenizer is not None and os.path.exists(request.tokenizer):
+        content["tokenizer"] = os.path.abspath(request.tokenizer)
+    return content
+
+
+@contextlib.contextmanager
+def resumed(
+    place: Staging, request: Request, facts: Facts, note: Callable[[str], None]
+) -> Iterator[tuple[Staging, Forgetful]]:
+    """A place that is kept when a conversion is interrupted, and the journal of what is done there.
+
+    Args:
+        place: A new one, or what an earlier run has left.
+        request: What was asked for.
+        facts: See `facts_of`.
+        note: Told what a person should know.
+
+    Raises:
+        ConversionError: What is kept there is another conversion, or somebody works on it; or shards are missing.
+        DestinationExistsError.
+    """
+    sharded = request.kept == "shards"
+    with place as staging:
+        # until there is something worth keeping; whoever else works here keeps it
+        staging.keep = sharded or read_conversion(staging.home / "conversion.json") is not None
+        new = _agree(staging, request, facts, note)
+        shard = request.shard or Shard()
+        also = [Shard(k, request.finish) for k in range(request.finish)]
+        with Journal(staging.home, shard, also) as journal:
+            try:
+                _tidy(staging, shard, everything=sharded)
+                if not new and not sharded:
+                    note(f"continuing what is in {staging.home.name}")
+                yield staging, journal
+            except BaseException as error:
+                words = isinstance(error, _WORDS_MEND) or bool(getattr(error, "accepted_by", ""))
+                hopeless = not _text_kinds(staging) if words else isinstance(error, _HOPELESS)
+                staging.keep = (not hopeless and not journal.empty) or (
+                    sharded and not isinstance(error, VerificationError)
+                )
+                if staging.keep and not hopeless:
+                    again = "again with --resume and these words" if words else "again with --resume"
+                    _say_kept(error, staging.home.name, "the same again" if sharded else again)
+                raise
+        staging.keep = not staging.published
+
+
+def _say_kept(error: BaseException, home: str, again: str) -> None:
+    """One note for all destinations of a conversion."""
+    notes = getattr(error, "__notes__", [])
+    homes = [note.removeprefix(_IS_KEPT).partition(": run ")[0] for note in notes if note.startswith(_IS_KEPT)]
+    notes[:] = [note for note in notes if not note.startswith(_IS_KEPT)]
+    error.add_note(f"{_IS_KEPT}{', '.join([home, *homes])}: run {again} to continue")
+
+
+def _agree(staging: Staging, request: Request, facts: Facts, note: Callable[[str], None]) -> bool:
+    """Compare with what is kept, or write down what is begun; whether it is new.
+
+    What only the steps after tokenising depend on may change: what is tokenised stays, the rest is done again.
+    """
+    path = staging.home / "conversion.json"
+    kept = read_conversion(path)
+    written = json.dumps({"schema": SCHEMA, "facts": facts, "request": _absolute(request)}).encode()
+    if kept is None:
+        write_whole(path, written)
+        return True
+    was: Facts = kept["facts"]
+    keys = [key for key in {**was, **facts} if was.get(key) != facts.get(key)]
+    if not keys:
+        return False
+    change = _change(keys[0], was.get(keys[0]), facts.get(keys[0]))
+    more = f" (and {len(keys) - 1} more)" if len(keys) > 1 else ""
+    later = request.kept == "resume" and _LATER.issuperset(keys) and not _renumbers(was, facts)
+    if later and (_text_kinds(staging) or not any(staging.home.glob("created*.json"))):
+        _forget_later(staging)
+        write_whole(path, written)
+        note(f"{change}{more}: what is tokenized stays, the rest is done again")
+        return False
+    over = f"delete {staging.home.name}" if request.kept == "shards" else "run once without --resume"
+    raise ConversionError(
+        f"{printable(staging.destination)}: an unfinished conversion is kept here, and {change}{more}. "
+        f"Ask for the same to continue it; to start over, {over}"
+    )
+
+
+_LATER = {
+    "--eos", "--drop", "the separator", "--to", "--to-opt", "--shuffle", "what --split deals out", "--region",
+}  # fmt: skip
+"""Facts that tokenised text does not depend on."""
+
+
+def _renumbers(was: Facts, now: Facts) -> bool:
+    """Whether records are counted otherwise, for a selection: those left out have no number."""
+    left_out = ["invalid-lines" in str(facts.get("--drop")) for facts in (was, now)]
+    return now.get("--select") is not None and left_out[0] != left_out[1]
+
+
+def _text_kinds(staging: Staging) -> list[str]:
+    """Kinds of journal entries that vouch for tokenised text."""
+    found = [entry.name.removeprefix(KEPT) for entry in staging.scratch.glob(f"{KEPT}source-*")]
+    return [f"shard of {name}" for name in found]
+
+
+def _forget_later(staging: Staging) -> None:
+    """Take away what was done after tokenising; in an order that may be cut off anywhere and done again."""
+    home, texts = staging.home, set(_text_kinds(staging))
+    keep_only(home / Shard().journal, texts.__contains__)
+    for path in sorted(home.glob("*.json"), key=lambda path: not path.name.startswith("committed")):
+        if path.name != "conversion.json" and not path.name.startswith("blocks-source-"):
+            path.unlink()
+    for entry in list(os.scandir(staging.scratch)):
+        if not entry.name.startswith(f"{KEPT}source-"):
+            shutil.rmtree(entry.path)
+
+
+def _change(what: str, was: object, now: object) -> str:
+    if what.startswith("the source "):
+        if was is None or now is None:
+            return f"{printable(what)} {'is new' if was is None else 'is gone'}"
+        return f"{printable(what)} has changed since"
+    return printable(f"{what} was {_short(was)} and is {_short(now)} now")
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def read_conversion(path: Path) -> dict[str, Any] | None:
+    """What is kept in a hidden sibling; None when there is nothing of that kind."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    ours = isinstance(content, dict) and content.get("schema") == SCHEMA
+    return content if ours else None
+
+
+def request_of_shards(destination: str | os.PathLike[str]) -> Request:
+    """What the shards of a destination were asked, which are all written.
+
+    Raises:
+        ConversionError: There are none, or of another version; or shards are missing (they are named).
+    """
+    home = hidden_sibling(followed(destination), "shards")
+    if os.path.lexists(home):
+        check_private(home)
+    kept = read_conversion(home / "conversion.json")
+    if kept is None:
+        raise ConversionError(
+            f"{printable(destination)}: there are no shards of it. Write them first, with --shard I/N"
+        )
+    version = kept["facts"].get("the version of tokfmt")
+    if version != tokfmt.__version__:
+        raise ConversionError(
+            f"{printable(destination)}: its shards were written by tokfmt {version}, this is {tokfmt.__version__}"
+        )
+    request = replace(_rebuilt(kept["request"]), destination=Path(destination))
+    _need_all(home, request.destination, request.finish)
+    return request
+
+
+def _rebuilt(stored: Mapping[str, Any]) -> Request:
+    """The request that all shards shared, from JSON."""
+    given = dict(stored["source"])
+    given |= {"paths": tuple(given["paths"]), "drop": frozenset(given["drop"])}
+    given["options"] = given_options(given["options"])
+    return Request(
+        **{
+            **stored,
+            "source": SourceRequest(**given),
+            "to_options": given_options(stored["to_options"]),
+            "arrangement": AS_IT_IS,
+            "shard": None,
+            "piped": {},
+            "finish": int(stored["shard"]["count"]),
+        }
+    )
+
+
+def _need_all(home: Path, destination: Path, count: int) -> None:
+    missing = [shard for shard in (Shard(k, count) for k in range(count)) if not _written(home, shard)]
+    if not missing:
+        return
+    begun = [shard.index for shard in missing if (home / shard.journal).exists()]
+    listed = _listed([shard.index for shard in missing])
+    which = f"shard {missing[0]} is missing" if len(missing) == 1 else f"shards {listed} of {count} are missing"
+    why = f" (begun, not finished: {_listed(begun)})" if begun else ""
+    raise ConversionError(
+        f"{printable(destination)}: {which}{why}. Run it with the same words and --shard {missing[0].index}/{count}"
+    )
+
+
+def _written(home: Path, shard: Shard) -> bool:
+    return any(kind == "shard" for kind, _, _ in read_journal(home / shard.journal)[0])
+
+
+def _listed(numbers: Sequence[int], most: int = 20) -> str:
+    more = f" and {len(numbers) - most} more" if len(numbers) > most else ""
+    return ", ".join(map(str, numbers[:most])) + more
+
+
+def _tidy(staging: Staging, shard: Shard, *, everything: bool) -> None:
+    """Remove what a killed process left in scratch, but for the results that its journal vouches for."""
+    if everything:  # of this shard; the others may be at work
+        staging.scratch /= f"{shard.index}-of-{shard.count}"
+        shutil.rmtree(staging.scratch, ignore_errors=True)
+        make_private(staging.scratch)
+        return
+    for entry in list(os.scandir(staging.scratch)):
+        if entry.is_dir(follow_symlinks=False):
+            if not entry.name.startswith(KEPT):
+                shutil.rmtree(entry.path)
+        else:
+            os.unlink(entry.path)
+
+
+KEPT = "done-"
+"""How directories in scratch begin whose files the journal vouches for."""
+
+
+_WORDS_MEND = (LossyConversionError, TokenRangeError)
+"""Errors that other words mend, with which what is tokenised may still be of use."""
+
+_HOPELESS = (
+    CorruptError, TruncatedError, UnsupportedError, UnsafeError, SourceChangedError, VerificationError,
+    EngineDifferenceError,
+)  # fmt: skip
+"""Errors that the same request would meet again, however often it is continued; other shards may yet be of use.
+
+After an EngineDifferenceError all ids are in doubt: with --engine tokenizers they are made anew.
+"""

@@ -1,0 +1,663 @@
+"""One conversion under way: open the sources, refuse what cannot be, read them as one axis, arrange it, plan and write
+each portion, verify, describe in a manifest, publish.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from tokfmt import registry
+from tokfmt.core.axis import TokenReader
+from tokfmt.core.destination import ANYBODY, readable_by
+from tokfmt.core.errors import (
+    ConversionError,
+    DestinationExistsError,
+    Loss,
+    OptionError,
+    SeparatorUnknownError,
+    TokenizerMismatchError,
+    TokfmtError,
+    printable,
+)
+from tokfmt.core.format import Target, TokenWriter, canonical, companions_of
+from tokfmt.core.protocols import Rowed
+from tokfmt.core.publish import Beside, Staging, publish_together
+from tokfmt.core.records import Aside, RecordReader
+from tokfmt.ops.convert.arrangement import Portion, Written, arranged, portion_of, portions, write
+from tokfmt.ops.convert.lines import LineReader, LineWriter, copies_in, copy_records, lines_in
+from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, names_lost, prepare, record_losses
+from tokfmt.ops.convert.request import Conversion, Request
+from tokfmt.ops.convert.resume import facts_of, resumed
+from tokfmt.ops.destination import guard, refuse_foreign_manifest, remove_manifest_of_link, replaced, strangers_in
+from tokfmt.ops.progress import Progress
+from tokfmt.ops.source.ingest import first_look, refuse_records, token_axis
+from tokfmt.ops.source.manifest import manifest_path, manifests
+from tokfmt.ops.source.opened import (
+    Separator,
+    Source,
+    SourceFiles,
+    agreed_separator,
+    agreed_tokenizer,
+    check_unchanged,
+    files_of_sources,
+    find_sources,
+    open_sources,
+    snapshot,
+    tokenizer_of,
+)
+from tokfmt.ops.source.request import (
+    EosChoice,
+    option_names,
+    parse_selection,
+    words_of,
+)
+from tokfmt.recipes.samples import Samples
+from tokfmt.run.execute import make_executor, may_spawn, slots
+from tokfmt.run.journal import Forgetful
+from tokfmt.run.plan import Workers
+from tokfmt.views.concat import Concat
+from tokfmt.views.select import Slice
+
+_NOTES = 20  # on sources that are said one by one
+_WORTH = 64 << 20  # bytes of text for which processes, a CPU second each to start, are better than threads
+Places = Mapping[Path, tuple[Staging, Forgetful]]
+"""By destination: where it is built, and the journal of what is done of it."""
+Proof = Callable[[Staging], Mapping[str, Path]]
+"""Raises what forbids publication; else gives files, built already, that appear beside the destination, by name."""
+
+
+class Run:
+    """One conversion under way: `Run(request, progress).convert()`."""
+
+    def __init__(
+        self,
+        request: Request,
+        progress: Progress,
+        prove: Proof = lambda staging: {},
+        given: tuple[Sequence[Source], TokenReader] | None = None,
+    ) -> None:
+        """Prepare for it.
+
+        Args:
+            request: What is asked for.
+            progress: Told how far it is.
+            prove: Looks at what was built, right before it is published; see `Proof`.
+            given: Sources that are open already, and the axis over them that is written instead of all they hold.
+        """
+        self.request, self.progress, self.prove, self.given = request, progress, prove, given
+        self.format = registry.get(request.to) if request.to else registry.for_destination(request.destination)
+        request = self.request = replace(request, destination=canonical(self.format, request.destination))
+        self.write_options = self._write_options()
+        self.portions = portions(request.arrangement, request.destination, self.format, self.write_options)
+        self.options = self.portions[0].options
+        self.tokenizer = tokenizer_of(request.tokenizer, special_tokens=request.special_tokens, engine=request.engine)
+        self.notes: list[str] = []
+        self.made: tuple[Mapping[str, Any] | None, str] = (None, "")
+        self.compared: Counter[str] = Counter()  # what was read back
+        self.known: list[Loss] = []
+        self.rows: Samples | None = None  # a recipe whose samples go as they are
+        self.prepared: list[Mapping[str, Any]] = []
+
+    def _write_options(self) -> dict[str, object]:
+        """The writer's options, as far as they were given."""
+        request, known, given = self.request, option_names(self.format.write_options), dict(self.request.to_options)
+        if request.seq_len is not None:
+            if "seq_len" not in known:
+                raise OptionError(f"--seq-len: {self.format.name} has no samples", name="seq-len")
+            given["seq_len"] = request.seq_len
+        if request.source.split and "split" in known:
+            given["split"] = request.source.split
+        return given
+
+    def _take_tokenizer(self, sources: Sequence[Source]) -> None:
+        """Use the tokenizer that a recipe of text names.
+
+        Raises:
+            OptionError: --tokenizer is another one.
+        """
+        for source in sources:
+            if source.format.name != "recipe" or not isinstance(source.reader, RecordReader):
+                continue
+            named = source.reader.tokenizer  # type: ignore[attr-defined]
+            if self.tokenizer is not None and self.tokenizer.describe()["digest"] != named.describe()["digest"]:
+                raise OptionError(f"--tokenizer: {printable(source.paths[0])} says another one, {named.name}")
+            self.tokenizer = named
+
+    def convert(self) -> Conversion:
+        request = self.request
+        self._refuse_shards()
+        destinations = list(dict.fromkeys(portion.destination for portion in self.portions))
+        found = files_of_sources(self.given[0]) if self.given else find_sources(request.source)
+        read = [*found, *(inner for one in found if one.format.name == "recipe" for inner in _named_by(one.path))]
+        for destination in destinations:
+            guard(destination, request.source.paths, read)
+        before = snapshot(read)
+        for destination in destinations:
+            self._refuse(destination)
+        sources = self.given[0] if self.given else self._opened(found)
+        if len(sources) == 1:
+            self._take_rows(self._read(sources)[0].reader)
+        self._take_tokenizer(sources)
+        self._refuse_rejects(sources, read)
+        self._pass_on_notes(sources)
+        self.made = agreed_tokenizer(sources, self.tokenizer, request.source.drop)
+        copies = self._copies_records(sources)
+        if not copies:
+            self._need_tokenizer(sources)
+            self._need_separator(sources)
+        if request.shard is not None:
+            refuse_records(sources)
+        looked = [first_look(source) for source in sources]
+        if not copies:
+            self.known = self._known_losses(sources)
+        self._refuse_known(sources, [aside for _, aside in looked])
+        self._try_tokenizer(next(filter(None, (texts for texts, _ in looked)), []))
+        if request.executor == "auto":
+            request = self.request = replace(request, executor=self._best_executor(sources))
+        if request.dry_run:
+            return self._dry_run(sources)
+        facts = facts_of(request, self._resolved(sources), before) if request.kept else {}
+        readable = readable_by(before)
+        with ExitStack() as stack:
+            places: Places = {
+                path: stack.enter_context(self._workplace(self._staging(path, readable), facts))
+                for path in destinations
+            }
+            stagings = {path: staging for path, (staging, _) in places.items()}
+            staging, journal = places[destinations[0]]
+            with make_executor(request.executor, request.jobs) as executor:
+                workers = Workers(executor, slots(executor, request.jobs), staging.scratch, journal)
+                done = self._copy(sources, places, workers) if copies else self._write(sources, places, workers)
+            publishes = request.shard is None  # else --finish does
+            beside = self._manifests(done, sources, stagings) if request.manifest and publishes else {}
+            check_unchanged(before, read)
+            self._publish_rejects(staging)
+            if publishes:
+                self._publish(stagings, beside)
+        return done
+
+    def _refuse(self, destination: Path) -> None:
+        """Refuse what stands at a destination and is not to go, before any work; `resumed` does if some is kept."""
+        refuse_foreign_manifest(destination)
+        if not self.request.kept or self.request.dry_run:
+            self._staging(destination).check_replaceable()
+
+    def _staging(self, destination: Path, readable: int = ANYBODY) -> Staging:
+        """Where a destination is built; `readable` by whom its sources are."""
+        request = self.request
+        return Staging(
+            destination, overwrite=request.overwrite, objection=strangers_in(destination), readable=readable,
+            kept=request.kept, shared=request.shard is not None,
+            companions=[path.name for path in companions_of(self.format, destination)],
+        )  # fmt: skip
+
+    @contextmanager
+    def _workplace(self, place: Staging, facts: Mapping[str, object]) -> Iterator[tuple[Staging, Forgetful]]:
+        """A place to build, and the journal of what is done there."""
+        if self.request.kept:
+            with resumed(place, self.request, facts, self._say) as kept:
+                yield kept
+            return
+        with place as staging:
+            for name in staging.removed:
+                self._say(f"removed {name}, which an unfinished conversion had left; --resume would have continued it")
+            yield staging, Forgetful()
+
+    def _rejects(self, workers: Workers) -> Path | None:
+        """Where what filters leave out is collected: nothing, as long as none has run."""
+        if self.request.rejects is None:
+            return None
+        path = workers.scratch / "rejects"
+        path.write_bytes(b"")
+        return path
+
+    def _publish_rejects(self, staging: Staging) -> None:
+        from tokfmt.formats.jsonl.lines import join
+
+        if self.request.rejects is not None:
+            join([staging.scratch / "rejects"], self.request.rejects)
+
+    def _refuse_rejects(self, sources: Sequence[Source], read: Sequence[SourceFiles]) -> None:
+        """Refuse a file of rejects that nothing would be written to, or that is there.
+
+        Raises:
+            OptionError, ConversionError, DestinationExistsError.
+        """
+        path = self.request.rejects
+        if path is None:
+            return
+        if not any(source.format.name == "recipe" and isinstance(source.reader, RecordReader) for source in sources):
+            raise OptionError("--rejects is for what filters of a recipe of text leave out, and there is none")
+        guard(path, (*self.request.source.paths, self.request.destination), read)
+        if os.path.lexists(path) and not (self.request.overwrite and path.is_file()):
+            raise DestinationExistsError(path)
+
+    def _publish(self, stagings: Mapping[Path, Staging], manifests: Mapping[Path, bytes]) -> None:
+        beside: dict[Staging, Beside] = {}
+        for path, staging in stagings.items():
+            beside[staging] = {manifest_path(staging.destination).name: manifests.get(path), **self.prove(staging)}
+        publish_together(beside)
+        for path in stagings:
+            remove_manifest_of_link(path)
+
+    def _refuse_shards(self) -> None:
+        """A shard writes its part without any other being there; --finish names one destination."""
+        arrangement = self.request.arrangement
+        if not self.request.shard or arrangement.plain:
+            return
+        if arrangement.shuffle is not None:
+            what, why = "--shuffle", "in a shuffled order a part may need any sequence, so each shard would read all"
+        else:
+            what, why = "shares in --split", "--finish publishes one destination, and splits are several"
+        raise OptionError(
+            f"--shard does not go with {what}: {why}. --executor dask spreads one run over machines, and --resume "
+            "continues it"
+        )
+
+    def _need_tokenizer(self, sources: Sequence[Source]) -> None:
+        for source in sources:
+            text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
+            if text and self.tokenizer is None:
+                raise OptionError(
+                    f"{printable(source.paths[0])}: holds text, and {self.format.name} holds token ids. "
+                    "Say how to encode it with --tokenizer NAME|DIR|FILE"
+                )
+
+    def _opened(self, found: Sequence[SourceFiles]) -> Sequence[Source]:
+        request = self.request
+        try:
+            return open_sources(request.source, self.tokenizer, request.jobs, self.progress, found=found, collect=True)
+        except SeparatorUnknownError as error:
+            raise SeparatorUnknownError(error.path, error.why, self._name_separator()) from error
+
+    def _read(self, sources: Sequence[Source]) -> Sequence[Source]:
+        """What is read: all that the sources hold, or the axis that was given."""
+        return [sources[0]._replace(reader=self.given[1])] if self.given else sources
+
+    def _take_rows(self, reader: object) -> None:
+        """Have samples of a recipe stored as they are, where the format has rows; of their length, if none is given.
+
+        Raises:
+            OptionError: Only some of them would be stored, or in another order.
+        """
+        if not isinstance(reader, Samples) or not isinstance(self.format, Rowed):
+            return
+        if self.write_options.setdefault("seq_len", reader.seq_len) not in (reader.seq_len, str(reader.seq_len)):
+            return
+        request = self.request
+        if request.select is not None or not request.arrangement.plain:
+            what = (
+                "--select" if request.select is not None else "--shuffle" if request.arrangement.shuffle else "--split"
+            )
+            raise OptionError(
+                f"{what}: samples of a recipe are stored in its order: say tokens or shuffle in the recipe"
+            )
+        self.rows = reader
+        self.portions = portions(request.arrangement, request.destination, self.format, self.write_options)
+        self.options = self.portions[0].options
+
+    def _made_writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
+        """The format's writer: of rows as they are, or of sequences."""
+        if self.rows is None or not isinstance(self.format, Rowed):
+            return self.format.writer(path, options, target)
+        return self.format.row_writer(path, options, target, self.rows.file.convention != "same")
+
+    def _known_losses(self, sources: Sequence[Source]) -> list[Loss]:
+        """What is known to be lost of sources that hold tokens; reads no token."""
+        axes = [source.reader for source in self._read(sources) if not isinstance(source.reader, RecordReader)]
+        if not axes:
+            return []
+        axis, selection = axes[0] if len(axes) == 1 else Concat(axes), self.request.select
+        if selection is not None and len(axes) == len(self._read(sources)):
+            axis = Slice(axis, *parse_selection(selection, axis.info.sequences))
+        writer = self._writer(Target(self._agreed(sources).eos_id))
+        return known_losses(axis, sources, writer, split_chosen=self.request.source.one_split)
+
+    def _refuse_known(self, sources: Sequence[Source], asides: Sequence[Aside]) -> None:
+        """Refuse what is known before the first byte is written.
+
+        What a first look at records shows is refused by a dry run only: a run goes on to tell all of it at once.
+        """
+        drop, losses = self.request.source.drop, Losses()
+        if self.request.dry_run:
+            losses = record_losses(list(zip(sources, asides, strict=True)), self.format, drop)
+        losses.found.extend(self.known)
+        try:
+            losses.accepted(drop, str(self.request.destination))
+        except TokfmtError as error:
+            if self.request.dry_run and len(losses.found) > len(self.known):
+                error.add_note("A dry run looks at some records only; a run counts all")
+            raise
+
+    def _writer(self, target: Target) -> TokenWriter:
+        """A writer that is asked what it needs and loses; it writes nothing."""
+        return self._made_writer(self.request.destination, self.options, target)
+
+    def _try_tokenizer(self, texts: Sequence[str]) -> None:
+        """Compare the engines on the first texts of the run, and say why the faster one is not used, if so."""
+        if self.tokenizer is None or not texts:
+            return
+        self.tokenizer = self.tokenizer.tried_on(texts)
+        for note in self.tokenizer.notes:
+            self._note(note)
+
+    def _best_executor(self, sources: Sequence[Source]) -> str:
+        """Threads, unless there is much text to encode: parsing JSON takes the interpreter's lock, codecs do not."""
+        texts = [source.reader for source in sources if isinstance(source.reader, RecordReader)]
+        much = self.tokenizer is not None and sum(reader.info.size for reader in texts) >= _WORTH
+        return "processes" if much and self.request.jobs > 1 and may_spawn() else "threads"
+
+    def _resolved(self, sources: Sequence[Source]) -> dict[str, object]:
+        """What the output depends on beside the request; see `resume.facts_of`."""
+        return {
+            "--to": self.format.name,
+            "--to-opt": asdict(self.options),
+            "the formats of the sources": [source.format.name for source in sources],
+            "the separator": self._agreed(sources).eos_id,
+            "the tokenizer": {**self.tokenizer.describe(), "name": ""} if self.tokenizer else None,
+        }
+
+    def _pass_on_notes(self, sources: Sequence[Source]) -> None:
+        notes = [
+            (str(source.paths[0]), note)
+            for source in sources
+            for note in source.notes
+            if note.removeprefix("left out: ") not in source.left_out  # which the result tells, as dropped
+        ]
+        for path, note in notes[:_NOTES]:
+            self._note(f"{path}: {note}" if path not in note else note)
+        if len(notes) > _NOTES:
+            self._note(f"{len(notes) - _NOTES:,} more notes of this kind on the other sources")
+
+    def _note(self, text: str) -> None:
+        self.notes.append(self._named(printable(text)))
+        self._say(text)
+
+    def _say(self, text: str) -> None:
+        """For whoever watches; not of the result, which is the same however often the run was interrupted."""
+        self.progress.note(self._named(printable(text)))
+
+    def _named(self, text: str) -> str:
+        """A text in which pipes have the names that the user gave them."""
+        for copy, name in self.request.piped.items():
+            text = text.replace(copy, name)
+        return text
+
+    # records to records: lines are copied as they stand
+
+    def _copies_records(self, sources: Sequence[Source]) -> bool:
+        records = [isinstance(source.reader, RecordReader) for source in sources]
+        lines = self.format is registry.get("jsonl")  # a line for each record, as it stands
+        return all(records) and lines and self.tokenizer is None
+
+    def _copy(self, sources: Sequence[Source], places: Places, workers: Workers) -> Conversion:
+        readers = [source.reader for source in sources if isinstance(source.reader, RecordReader)]
+        kinds = {reader.info.kind for reader in readers}
+        if len(kinds) > 1:
+            raise ConversionError("some sources hold text and some ids; give --tokenizer to make ids of the text")
+        plain, path = self.request.arrangement.plain, places[self.portions[0].destination][0].path
+        copy = path if plain else copies_in(workers) / "lines"
+        copied = copy_records(readers, copy, self.request.select, workers, self.progress)
+        asides = [(source, copied.asides[k]) for k, source in enumerate(sources)]
+        dropped = record_losses(asides, self.format, self.request.source.drop).accepted(
+            self.request.source.drop, str(self.request.destination)
+        )
+        written = [Written(self.portions[0], copied.records, None, None, copied.tasks)]
+        if not plain:
+            lines = LineReader(copy, copied.records)
+            written = [self._write_lines(lines, portion, places, workers) for portion in self.portions]
+        elif self.request.verify:
+            # here, as fingerprints need numpy.random and xxhash
+            from tokfmt.ops.convert.verify import lines_of, verify_records
+
+            lines_there = lines_of(readers, self.request.select)
+            self.compared.update(verify_records(lines_there, path, self.format, self.progress))
+        return self._result(sources, Separator(None), written, dropped)
+
+    def _write_lines(self, lines: TokenReader, portion: Portion, places: Places, workers: Workers) -> Written:
+        path, workers = _place(portion, places, workers)
+        with arranged(lines, self.request.arrangement, portion, workers, self.progress) as view:
+            written = write(view, LineWriter(path), portion, self.request.region, workers, self.progress)
+            if self.request.verify:
+                from tokfmt.ops.convert.verify import verify_records
+
+                self.compared.update(verify_records(lines_in(view), path, self.format, self.progress))
+        return replace(written, tokens=None)
+
+    # everything else: a token axis
+
+    def _write(self, sources: Sequence[Source], places: Places, workers: Workers) -> Conversion:
+        request, eos, drop = self.request, self._agreed(sources), self.request.source.drop
+        reading = token_axis(
+            self._read(sources), self.tokenizer, request.select, workers, self.progress,
+            lambda source, aside: not names_lost(source, aside, self.format) <= drop,
+            stored_eos=self._stored_eos(eos), rejects=self._rejects(workers),
+        )  # fmt: skip
+        self._take_rows(reading.axis)  # of a recipe of text, which has samples only now
+        target = Target(eos.eos_id, self._decoder(sources), drop, keep_parts=workers.journal.keeps)
+        writer = self._made_writer(places[self.portions[0].destination][0].path, self.options, target)
+        losses = record_losses(reading.asides, self.format, drop)
+        losses.found.extend(
+            known_losses(reading.axis, sources, writer, split_chosen=request.source.one_split)
+            if reading.asides
+            else self.known
+        )
+        axis, embedded = reading.axis, None
+        if reading.encoded:
+            axis, embedded = prepare(axis, writer, eos.eos_id, losses, workers)
+        dropped = losses.accepted(drop, str(request.destination))
+        for note in (*losses.notes, *reading.notes):
+            self._note(note)
+        self.prepared = list(reading.report)
+        prepared = Prepared(axis, embedded, dropped)
+        written = [self._write_portion(prepared, portion, places, target, workers) for portion in self.portions]
+        prepared.reader.close()
+        return self._result(sources, eos, written, dropped)
+
+    def _write_portion(
+        self, prepared: Prepared, portion: Portion, places: Places, target: Target, workers: Workers
+    ) -> Written:
+        path, workers = _place(portion, places, workers)
+        with arranged(prepared.reader, self.request.arrangement, portion, workers, self.progress) as view:
+            carried = prepared.carried(view)
+            writer = self._made_writer(path, portion.options, target)
+            region, shard = self.request.region, self.request.shard
+            written = write(carried.reader, writer, portion, region, workers, self.progress, shard)
+            if self.request.verify and shard is None:
+                self._verify(carried, path, portion, target, workers)
+        return written
+
+    def _agreed(self, sources: Sequence[Source]) -> Separator:
+        return agreed_separator(sources, self.request.source.eos)
+
+    def _stored_eos(self, eos: Separator) -> int | None:
+        """The separator, if the target stores it after each sequence."""
+        return eos.eos_id if self._writer(Target(0)).needs_eos else None
+
+    def _certified(self, written: Sequence[Written], eos: Separator) -> tuple[Mapping[str, Any] | None, str]:
+        """What the manifest may name as the tokenizer of the ids written, and what speaks against it and was accepted.
+
+        Raises:
+            TokenizerMismatchError: There are ids that the tokenizer in use does not have, and nobody accepted that.
+        """
+        made, mixed = self.made
+        largest = max((part.max_id for part in written if part.max_id is not None), default=0)
+        size = made.get("vocab_size") if made is not None else None
+        if made is None or not isinstance(size, int) or largest < size or largest == eos.eos_id:  # that may be any
+            return made, mixed
+        found, source = f"id {largest:,}", self.request.source
+        if self.tokenizer is not None and "tokenizers" not in source.drop:
+            path = source.paths[0] if len(source.paths) == 1 else self.request.destination
+            expected = f"ids below {size:,}, as {made.get('name')} has them"
+            raise TokenizerMismatchError(path, "holds ids beyond the tokenizer's vocabulary", expected, found)
+        return None, f"{found} is beyond the vocabulary of {made.get('name')}"
+
+    def _need_separator(self, sources: Sequence[Source]) -> None:
+        known = self._agreed(sources).eos_id is not None
+        if not known and self._writer(Target(0)).needs_eos and any(map(_holds_something, sources)):
+            why = f"{self.format.name} stores a separator after each sequence, and nothing says which id it is"
+            raise SeparatorUnknownError(self.request.destination, why, self._name_separator())
+
+    def _name_separator(self) -> str:
+        """What the user can say when a separator is not known."""
+        ways = ["Name its id with --eos ID"]
+        if self.tokenizer is None:
+            ways.append("give --tokenizer")
+        elif self.tokenizer.ends:
+            tokens = " or ".join(
+                f"{printable(name)} = {token}: --eos {token}" for name, token in self.tokenizer.ends[:3]
+            )
+            ways = [f"The tokenizer has {tokens}"]
+        if "eod" in option_names(self.format.write_options) and self.request.source.eos in (None, "none"):
+            without = replace(self.options, eod="none")
+            if not self.format.writer(self.request.destination, without, Target(0)).needs_eos:
+                ways.append("store none with --to-opt eod=none")
+        return ", or ".join(ways)
+
+    def _decoder(self, sources: Sequence[Source]) -> Any:
+        """Ids become text when the user gives a tokenizer and no source was text already."""
+        if self.tokenizer is None or "text_field" not in option_names(self.format.write_options):
+            return None
+        if any(isinstance(s.reader, RecordReader) and s.reader.info.kind == "text" for s in sources):
+            return None
+        return self.tokenizer.decoder(lenient="invalid-utf8" in self.request.source.drop)
+
+    def _verify(self, prepared: Prepared, path: Path, portion: Portion, target: Target, workers: Workers) -> None:
+        from tokfmt.ops.convert.verify import verify_tokens
+
+        shared = option_names(self.format.read_options) & {"split", "seq_len", "text_field", "ids_field"}
+        usual, written = asdict(self.format.write_options()), asdict(portion.options)
+        options = {name: written[name] for name in shared & written.keys() if written[name] != usual[name]}
+        if self.rows is not None:
+            options["view"] = "samples"
+        eos: EosChoice = "none" if self.request.source.eos == "none" else target.eos_id
+        self.compared.update(
+            verify_tokens(prepared, path, self.format, eos, options, target.decoder, workers, self.progress)
+        )
+
+    # what is said of it
+
+    def _result(
+        self, sources: Sequence[Source], eos: Separator, written: Sequence[Written], dropped: dict[str, str]
+    ) -> Conversion:
+        arrangement = self.request.arrangement
+        made, mixed = self._certified(written, eos)
+        others = [note for source in sources for note in source.left_out]
+        dropped = {
+            **dropped,
+            **({"tokenizers": mixed} if mixed else {}),
+            **({"other-files": "; ".join(others)} if others else {}),
+        }
+        if arrangement.shares is not None and not arrangement.shares.seeded:
+            self._note(f"sequences were dealt out by seed {arrangement.shares.seed}; --seed N deals otherwise")
+        splits: dict[str, dict[str, object]] = {
+            part.portion.split: {
+                "destination": str(part.portion.destination), "sequences": part.sequences, "tokens": part.tokens,
+                "max_id": part.max_id,
+            }
+            for part in written if part.portion.split is not None
+        }  # fmt: skip
+        return Conversion(
+            destination=str(self.request.destination),
+            format=self.format.name,
+            sources=[{"path": self._named(str(p)), "format": s.format.name} for s in sources for p in s.paths],
+            sequences=_total([part.sequences for part in written]),
+            tokens=_total([part.tokens for part in written]),
+            max_id=max((part.max_id for part in written if part.max_id is not None), default=None),
+            separator={"eos_id": eos.eos_id, "from": eos.source or None, "inferred": eos.inferred},
+            dropped=dropped,
+            notes=list(self.notes),
+            plan={
+                "tasks": sum(part.tasks for part in written),
+                "executor": self.request.executor,
+                "jobs": self.request.jobs,
+            },
+            verified=self.request.verify,
+            compared=dict(self.compared),
+            tokenizer=dict(made) if made is not None else None,
+            sample_length=self._sample_length(),
+            shuffle=arrangement.shuffle,
+            splits=splits,
+            recipe=None if self.rows is None else self.rows.fingerprint,
+            prepared=self.prepared,
+        )
+
+    def _sample_length(self) -> int | None:
+        samples = getattr(self.options, "layout", "samples") == "samples"
+        return getattr(self.options, "seq_len", None) if samples else None
+
+    def _dry_run(self, sources: Sequence[Source]) -> Conversion:
+        eos = self._agreed(sources)
+        if any(isinstance(source.reader, RecordReader) for source in sources):
+            written = [Written(portion, None, None) for portion in self.portions]
+            return self._planned(self._result(sources, eos, written, {}))
+        with make_executor("serial", 1) as executor:
+            workers = Workers(executor, 1, Path())
+            reading = token_axis(
+                self._read(sources),
+                None,
+                self.request.select,
+                workers,
+                self.progress,
+                stored_eos=self._stored_eos(eos),
+            )
+        axis = reading.axis
+        for note in reading.notes:
+            self._note(note)
+        dropped = Losses(self.known).accepted(self.request.source.drop, str(self.request.destination))
+        written = [self._would_write(axis, portion, Target(eos.eos_id)) for portion in self.portions]
+        return self._planned(self._result(sources, eos, written, dropped))
+
+    def _planned(self, result: Conversion) -> Conversion:
+        goes = {str(portion.destination): replaced(portion.destination) for portion in self.portions}
+        goes = {destination: what for destination, what in goes.items() if what}
+        return replace(result, dry_run=True, verified=False, replaces=goes)
+
+    def _would_write(self, axis: TokenReader, portion: Portion, target: Target) -> Written:
+        view = portion_of(axis, self.request.arrangement, portion)
+        writer = self._made_writer(portion.destination, portion.options, target)
+        info, tasks = view.info, len(writer.regions(view, self.request.region))
+        return Written(portion, info.sequences, info.tokens, info.max_id, tasks)
+
+    def _manifests(
+        self, done: Conversion, sources: Sequence[Source], stagings: Mapping[Path, Staging]
+    ) -> dict[Path, bytes]:
+        shares = self.request.arrangement.shares
+        given = {
+            "options": {"from": words_of(self.request.source.options), "to": words_of(self.write_options)},
+            "select": self.request.select,
+            "split": shares.described() if shares else None,
+        }
+        made = manifests(done, sources, stagings, given, self.progress)
+        return {
+            path: self._named(text.decode()).encode() if self.request.piped else text for path, text in made.items()
+        }
+
+
+def _place(portion: Portion, places: Places, workers: Workers) -> tuple[Path, Workers]:
+    """Where a portion is written, and the workers with the scratch directory and the journal of its destination."""
+    staging, journal = places[portion.destination]
+    return staging.path, replace(workers, scratch=staging.scratch, journal=journal)
+
+
+def _named_by(recipe: Path) -> Iterable[SourceFiles]:
+    from tokfmt.ops.source.recipe import files_named
+
+    return files_named(recipe)
+
+
+def _holds_something(source: Source) -> bool:
+    """Sequences, or at least bytes that may be records."""
+    return bool(source.reader.info.size if isinstance(source.reader, RecordReader) else source.reader.info.sequences)
+
+
+def _total(counts: Sequence[int | None]) -> int | None:
+    """Their sum; None if one is not known."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None

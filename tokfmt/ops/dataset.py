@@ -1,0 +1,378 @@
+"""A reader as Python users hold it: `len`, `[i]`, slices, iteration; selected, joined, shuffled and saved."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from html import escape
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import WINDOW, Info, Layout, TokenReader, batches, check_interval, check_position
+from tokfmt.core.draws import check_seed
+from tokfmt.core.dtypes import largest_id
+from tokfmt.core.errors import MissingDependencyError
+from tokfmt.core.ragged import Offsets, Ragged, Tokens
+from tokfmt.views.concat import Concat
+from tokfmt.views.select import Picked, Shuffled, Slice
+
+if TYPE_CHECKING:
+    from tokfmt.ops.convert.request import Conversion
+    from tokfmt.ops.source.opened import Source
+    from tokfmt.ops.source.request import EosChoice, Options
+
+_SHOWN, SHOWN_IDS = 5, 12  # sequences in the table for notebooks, and first ids of each
+
+
+class Dataset:
+    """Sequences of token ids, separators removed. A context manager; also a TokenReader.
+
+    `len(dataset)` and `dataset[i]` are all that a DataLoader of PyTorch asks for; ids go there as int64:
+
+        def collate(rows): return pad_sequence([torch.from_numpy(row.astype("int64")) for row in rows], True)
+        loader = DataLoader(tokfmt.open("corpus.pbin"), batch_size=8, shuffle=True, num_workers=4, collate_fn=collate)
+
+    `select`, `shuffle` and `+` give other Datasets, which read when they are asked; `save` stores what they hold:
+
+        (tokfmt.open("a.pbin").select(slice(1000)) + tokfmt.open("b.zarr")).shuffle(7).save("mixed.pbin")
+
+    Tables of Arrow are made of it without more words: `pyarrow.table(dataset)`, `polars.DataFrame(dataset)`.
+
+    Attributes:
+        format: Name of the format, e.g. `modalities`.
+        inferred, notes: What was guessed on opening, and what a person should be told; `info` has them.
+        origin: What was opened: paths, formats, separators.
+    """
+
+    def __init__(
+        self,
+        reader: TokenReader,
+        format_name: str,
+        *,
+        inferred: tuple[str, ...] = (),
+        notes: tuple[str, ...] = (),
+        origin: tuple[Source, ...] = (),
+    ) -> None:
+        self._reader, self.format, self.inferred, self.notes = reader, format_name, inferred, notes
+        self.origin = origin
+        self._closed = False
+
+    @property
+    def reader(self) -> TokenReader:
+        """The reader underneath.
+
+        Raises:
+            ValueError: The dataset is closed.
+        """
+        if self._closed:
+            raise ValueError("this dataset is closed: open it again to read from it")
+        return self._reader
+
+    @property
+    def info(self) -> Info:
+        """Layout, dtype, counts and what was inferred."""
+        return replace(self._reader.info, inferred=self.inferred, notes=self.notes)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each sequence, int64[len(self)]."""
+        return np.diff(self.offsets(0, len(self)))
+
+    def __len__(self) -> int:
+        return self._reader.info.sequences
+
+    @overload
+    def __getitem__(self, index: int | np.integer) -> Tokens: ...
+    @overload
+    def __getitem__(self, index: slice | Sequence[int] | NDArray[np.integer]) -> Ragged: ...
+
+    def __getitem__(self, index: int | np.integer | slice | Sequence[int] | NDArray[np.integer]) -> Tokens | Ragged:
+        """Sequence `i` as an array uint[n]; those of a slice, or of several numbers, as a Ragged.
+
+        Raises:
+            IndexError: There is no such sequence.
+            TypeError: It is no number, slice, or list or array of numbers; masks (bool) are none.
+            ValueError: The dataset is closed.
+        """
+        if isinstance(index, slice):
+            first, last, step = index.indices(len(self))
+            if step == 1:
+                return self._ragged(first, max(first, last))
+            return self._gathered(range(first, last, step))
+        # int first, as asking for a protocol costs more than to read a sequence from the cache
+        if isinstance(index, (int, np.integer, SupportsIndex)) and not isinstance(index, (bool, np.bool_, np.ndarray)):
+            return self._sequence(operator.index(index))
+        if isinstance(index, np.ndarray) and index.ndim == 0:
+            return self._sequence(operator.index(index[()]))
+        return self._gathered(_numbers(index))
+
+    def _sequence(self, number: int) -> Tokens:
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"sequence {number} of {len(self)}")
+        number %= len(self)
+        bounds = self.reader.offsets(number, number + 1)
+        return self.reader.tokens(int(bounds[0]), int(bounds[1]))
+
+    def _gathered(self, numbers: Iterable[int]) -> Ragged:
+        return Ragged.of([self._sequence(number) for number in numbers], self.info.dtype)
+
+    def _ragged(self, first: int, last: int) -> Ragged:
+        bounds = self.reader.offsets(first, last)
+        return Ragged(self.reader.tokens(int(bounds[0]), int(bounds[-1])), bounds - bounds[0])
+
+    def __iter__(self) -> Iterator[Tokens]:
+        for batch in self.batches():
+            yield from batch
+
+    def batches(self, size: int = WINDOW) -> Iterator[Ragged]:
+        """Whole sequences in order, about `size` tokens at a time."""
+        return batches(self.reader, 0, len(self), size)
+
+    def select(self, which: slice | Sequence[int] | NDArray[np.integer] | NDArray[np.bool_]) -> Dataset:
+        """Some of the sequences, in the order asked for, as another Dataset; reads no token.
+
+        Args:
+            which: A slice; numbers, each any number of times (24 bytes are kept for each); or bool[len(self)].
+
+        Raises:
+            IndexError: There is no such sequence, or a mask has another length.
+            TypeError: It is none of these.
+        """
+        if isinstance(which, slice):
+            first, last, step = which.indices(len(self))
+            if step == 1:
+                return self._derived(Slice(self.reader, first, max(first, last)))
+            return self._derived(Picked(self.reader, np.arange(first, last, step, dtype=np.int64)))
+        if isinstance(which, np.ndarray) and which.dtype == np.bool_:
+            if which.shape != (len(self),):
+                raise IndexError(f"a mask of shape {which.shape} for {len(self)} sequences")
+            return self._derived(Picked(self.reader, np.flatnonzero(which)))
+        numbers = np.array(_numbers(which), np.int64)
+        wrong = (numbers < -len(self)) | (numbers >= len(self))
+        if wrong.any():
+            raise IndexError(f"sequence {numbers[wrong][0]} of {len(self)}")
+        return self._derived(Picked(self.reader, np.where(numbers < 0, numbers + len(self), numbers)))
+
+    def shuffle(self, seed: int) -> Dataset:
+        """All sequences in the order that a seed draws, that of `tokfmt convert --shuffle`; reads no token.
+
+        Args:
+            seed: 0..2^64-1. 32 bytes are kept for each sequence.
+
+        Raises:
+            OptionError: It is no seed.
+        """
+        return self._derived(Shuffled(self.reader, check_seed(seed, "seed")))
+
+    def __add__(self, other: Dataset) -> Dataset:
+        """The sequences of both, one after the other."""
+        if not isinstance(other, Dataset):
+            return NotImplemented
+        parts = [
+            part
+            for reader in (self.reader, other.reader)
+            for part in (reader.sources if isinstance(reader, Concat) else [reader])
+        ]
+        names = dict.fromkeys([*self.format.split(" + "), *other.format.split(" + ")])
+        return Dataset(
+            Concat(parts),
+            " + ".join(names),
+            inferred=tuple(dict.fromkeys((*self.inferred, *other.inferred))),
+            notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
+            origin=(*self.origin, *other.origin),
+        )
+
+    def _derived(self, reader: TokenReader) -> Dataset:
+        return Dataset(reader, self.format, inferred=self.inferred, notes=self.notes, origin=self.origin)
+
+    def save(
+        self,
+        destination: str | os.PathLike[str],
+        *,
+        to_format: str | None = None,
+        to_options: Options = (),
+        tokenizer: str | None = None,
+        eos: EosChoice = None,
+        seq_len: int | None = None,
+        drop: Iterable[str] = (),
+        jobs: int | None = None,
+        executor: str = "threads",
+        overwrite: bool = False,
+        verify: bool = False,
+        manifest: bool = True,
+    ) -> Conversion:
+        """Store it, in any format, as `tokfmt.convert` does: whole or not at all, with a manifest beside it.
+
+        Args:
+            destination: A path; the format follows from its name.
+            to_format, to_options: Name of the format, and its own options, as {"chunk": 64}.
+            tokenizer: Makes text of the ids, for formats that hold text.
+            eos: The separator's id, where sources have several, or none and the format needs one.
+            seq_len: Tokens a sample, for formats that have samples.
+            drop: What may be given up: a word or several.
+            jobs, executor: How many workers, by default one a core, and which: "threads", "processes" or "serial".
+            overwrite: Replace an existing destination, in one step, when the new one is whole.
+            verify: Read the destination back and compare it before it appears.
+            manifest: Write `DST.tokfmt.json`.
+
+        Returns:
+            What was done.
+
+        Raises:
+            TokfmtError: One of its kinds; the destination is then as it was before.
+        """
+        from tokfmt.ops.convert.save import save
+
+        return save(
+            self, destination, to_format=to_format, to_options=to_options, tokenizer=tokenizer, eos=eos,
+            seq_len=seq_len, drop=drop, jobs=jobs, executor=executor, overwrite=overwrite, verify=verify,
+            manifest=manifest,
+        )  # fmt: skip
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Arrow's stream of record batches, for pyarrow, polars, pandas, duckdb.
+
+        Columns: `sequence` int64, its number; `length` int64, tokens; `tokens` large_list of the ids' own type. A batch
+        holds about 1 Mi tokens, or one sequence that is longer; it is read when it is asked for.
+
+        Raises:
+            MissingDependencyError: The package pyarrow is not installed.
+        """
+        try:
+            import pyarrow as pa
+        except ImportError as error:
+            raise MissingDependencyError("pyarrow", "arrow", "a table of Arrow") from error
+        ids = pa.from_numpy_dtype(self._dtype)
+        columns = {"sequence": pa.int64(), "length": pa.int64(), "tokens": pa.large_list(ids)}
+        schema = pa.schema(list(columns.items()))
+
+        def made() -> Iterator[Any]:
+            first = 0
+            for batch in self.batches():
+                tokens = pa.LargeListArray.from_arrays(
+                    pa.array(batch.offsets), pa.array(batch.tokens.astype(self._dtype, copy=False))
+                )
+                numbers = np.arange(first, first + len(batch))
+                lengths = np.diff(batch.offsets)
+                yield pa.record_batch([pa.array(numbers), pa.array(lengths), tokens], schema=schema)
+                first += len(batch)
+
+        return pa.RecordBatchReader.from_batches(schema, made()).__arrow_c_stream__(requested_schema)
+
+    @property
+    def _dtype(self) -> np.dtype[np.unsignedinteger]:
+        """Of the ids."""
+        return self.reader.info.dtype
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        """Tokens at axis positions `start <= p < stop`; see `axis.TokenReader`."""
+        return self.reader.tokens(start, stop)
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        """Offsets of sequences `first <= i < last` and the end; see `axis.TokenReader`."""
+        return self.reader.offsets(first, last)
+
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        """See `protocols.Underlying`."""
+        check_position(position, self.info.tokens)
+        return self.reader, position
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        """See `protocols.Underlying`."""
+        return position if reader is self.reader else None
+
+    def readers(self) -> tuple[TokenReader]:
+        """See `protocols.Underlying`."""
+        return (self.reader,)
+
+    def close(self) -> None:
+        """Release open files; reading is a ValueError from then on."""
+        self._reader.close()
+        self._closed = True
+
+    def __enter__(self) -> Dataset:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<tokfmt {self.format}: {self._facts()}>"
+
+    def _facts(self) -> str:
+        """Counts, in words, for people."""
+        info = self.info
+        return f"{info.sequences:,} sequences, {info.tokens:,} tokens, {info.dtype}"
+
+    def _beginning(self, number: int) -> tuple[int, Tokens]:
+        """Length of a sequence, and its first ids."""
+        start, stop = self.reader.offsets(number, number + 1).tolist()
+        return stop - start, self.reader.tokens(start, min(stop, start + SHOWN_IDS))
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what it is, and the first ids of the first sequences, as a table without scripts."""
+        shown = [self._beginning(number) for number in range(min(_SHOWN, len(self)))]
+        rows = [
+            f"<tr><td>{number:,}</td><td>{length:,}</td><td style='text-align:left'>"
+            f"{escape(' '.join(map(str, ids.tolist())))}{' …' if length > len(ids) else ''}</td></tr>"
+            for number, (length, ids) in enumerate(shown)
+        ]
+        more = len(self) - len(shown)
+        rest = f"<tr><td colspan=3 style='text-align:left'>… {more:,} more</td></tr>" if more else ""
+        notes = "".join(f"<div>{escape(note)}</div>" for note in (*self.inferred, *self.notes))
+        return (
+            f"<div><b>tokfmt</b> {escape(self.format)}: {escape(self._facts())}{notes}<table><thead><tr>"
+            "<th>sequence</th><th>length</th><th style='text-align:left'>tokens</th></tr></thead>"
+            f"<tbody>{''.join(rows)}{rest}</tbody></table></div>"
+        )
+
+
+def _numbers(index: object) -> list[int]:
+    """The numbers of a list or an array.
+
+    Raises:
+        TypeError: It is neither, or holds something else.
+    """
+    if isinstance(index, np.ndarray):
+        if index.ndim == 1 and (index.dtype.kind in "iu" or not index.size):
+            return [int(number) for number in index.tolist()]
+        found = f"an array of {index.ndim} dimensions of {index.dtype}"
+    else:
+        found = f"{type(index).__name__} {index!r}" if isinstance(index, (str, bool)) else type(index).__name__
+        if isinstance(index, Sequence) and not isinstance(index, (str, bytes)):
+            if all(isinstance(one, SupportsIndex) and not isinstance(one, (bool, np.bool_)) for one in index):
+                return [operator.index(one) for one in index]
+            found = f"a {type(index).__name__} of {', '.join(sorted({type(one).__name__ for one in index}))}"
+    raise TypeError(f"a dataset is indexed by a number, a slice, or a list or an array of numbers, not {found}")
+
+
+class MemoryReader:
+    """A dataset held in memory: for tests, small inputs, and as the shape of every other reader."""
+
+    def __init__(self, ragged: Ragged) -> None:
+        self.ragged = ragged
+        self._info = Info(
+            Layout.DOCUMENTS, ragged.tokens.dtype, len(ragged), len(ragged.tokens), max_id=largest_id(ragged.tokens)
+        )
+
+    @property
+    def info(self) -> Info:
+        return self._info
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, len(self.ragged.tokens))
+        return self.ragged.tokens[start:stop]
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, len(self.ragged), "sequences")
+        return self.ragged.offsets[first : last + 1]
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,130 @@
+"""Some sequences of an opened dataset to a file of JSON lines: what somebody found, and takes along."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt import registry
+from tokfmt.core.axis import TokenReader
+from tokfmt.core.destination import readable_by
+from tokfmt.core.files import write_error
+from tokfmt.core.format import Decoder, Format, Target, files_of
+from tokfmt.core.options import parse_options
+from tokfmt.core.publish import Staging
+from tokfmt.core.records import RecordReader
+from tokfmt.ops.destination import guard
+from tokfmt.ops.progress import Progress, Silent
+from tokfmt.ops.source.manifest import manifest_path
+from tokfmt.ops.source.opened import SourceFiles, check_unchanged, snapshot
+from tokfmt.run.execute import SerialExecutor
+from tokfmt.run.plan import Workers, plan, run
+from tokfmt.views.select import Chosen, Slice
+
+_REGION = 1 << 20  # tokens; small, because somebody watches
+_BLOCK = 1 << 22  # bytes
+_GAP = 1 << 12  # records; reading over fewer that are not wanted is cheaper than looking for the next
+
+Numbers = NDArray[np.int64]
+
+
+def export(
+    source: TokenReader | RecordReader,
+    rows: Numbers,
+    destination: str | os.PathLike[str],
+    *,
+    paths: Sequence[str | os.PathLike[str]] = (),
+    format: Format | None = None,  # noqa: A002 - the word users know
+    decoder: Decoder | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> int:
+    """Write sequences to `destination`, one JSON line each, in order; it appears whole or not at all.
+
+    Args:
+        source: An opened dataset. Of records, the lines are copied as they stand.
+        rows: Numbers of the sequences, ascending, each once; int64[sequences].
+        destination: A file.
+        paths: Where the source lies; the destination must not be there.
+        format: Its format, which knows all its files.
+        decoder: Writes text; None writes ids.
+        overwrite: Replace a file that is there.
+        progress: Told how far it is; may raise to stop.
+
+    Returns:
+        Bytes written.
+
+    Raises:
+        DestinationExistsError: It is there, and overwriting was not asked for.
+        TokfmtError: One of its kinds; the destination is then as it was before.
+    """
+    place = Path(destination)
+    found = [SourceFiles(path, format, tuple(files_of(format, path))) for path in map(Path, paths)] if format else []
+    guard(place, paths, found)
+    watched, before = progress or Silent(), snapshot(found)
+    try:
+        with Staging(place, overwrite=overwrite, readable=readable_by(before)) as staging:
+            if isinstance(source, RecordReader):
+                _copy(source, rows, staging.path, watched)
+            else:
+                _write(_chosen(source, rows), staging, decoder, watched)
+            check_unchanged(before, found)
+            size = os.stat(staging.path).st_size
+            staging.publish({manifest_path(staging.destination).name: None})
+    except OSError as error:  # readers word their own
+        raise write_error(place, error) from error
+    return size
+
+
+def _chosen(source: TokenReader, rows: Numbers) -> TokenReader:
+    if not len(rows):
+        return Slice(source, 0, 0)
+    first, last = int(rows[0]), int(rows[-1]) + 1
+    part = Slice(source, first, last)
+    if last - first == len(rows):
+        return part
+
+    def mask(a: int, b: int) -> NDArray[np.bool_]:
+        wanted = np.zeros(b - a, np.bool_)
+        low, high = np.searchsorted(rows, [first + a, first + b]).tolist()
+        wanted[rows[low:high] - (first + a)] = True
+        return wanted
+
+    return Chosen(part, mask)
+
+
+def _write(reader: TokenReader, staging: Staging, decoder: Decoder | None, progress: Progress) -> None:
+    jsonl = registry.get("jsonl")
+    writer = jsonl.writer(staging.path, parse_options(jsonl.write_options, (), "jsonl"), Target(decoder=decoder))
+    with SerialExecutor() as executor:
+        job = plan(reader, writer, _REGION)
+        lengths = {region.index: len(region.tokens) for region in job.regions}
+        progress.phase("writing", reader.info.tokens, "tokens")
+        for receipt in run(job, Workers(executor, 1, staging.scratch)):
+            progress.advance(lengths[receipt.region])
+
+
+def _copy(records: RecordReader, rows: Numbers, path: Path, progress: Progress) -> None:
+    """Lines as they stand."""
+    progress.phase("copying", len(rows), "records")
+    with open(path, "wb") as out:
+        for lines in _lines(records, rows):
+            out.writelines(line + b"\n" for line in lines)
+            progress.advance(len(lines))
+
+
+def _lines(records: RecordReader, rows: Numbers) -> Iterator[list[bytes]]:
+    """The wanted lines, a batch at a time; stretches that nobody wants are not read."""
+    for group in np.split(rows, np.flatnonzero(np.diff(rows) > _GAP) + 1):
+        if not len(group):
+            return
+        number = int(group[0])
+        for block in records.blocks(_BLOCK, number, int(group[-1]) + 1):
+            for batch in records.lines(block):
+                low, high = np.searchsorted(group, [number, number + len(batch.lines)]).tolist()
+                yield [batch.lines[i - number] for i in group[low:high].tolist()]
+                number += len(batch.lines)

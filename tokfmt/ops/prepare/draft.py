@@ -1,0 +1,167 @@
+"""A recipe of text before it is prepared: its sources are open, and its samples do not exist yet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tokfmt.core.errors import OptionError, printable
+from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
+from tokfmt.ops.source.ingest import first_look
+from tokfmt.ops.source.opened import Source as Opened
+from tokfmt.recipes.axis import Source
+from tokfmt.recipes.language import RecipeFile, SourceEntry
+from tokfmt.recipes.samples import separator_of
+from tokfmt.text.filters import GARBAGE, Filter, Sieve
+
+if TYPE_CHECKING:
+    from tokfmt.text.tokenizer import TokenizerHandle
+
+_FILES = 1 << 32  # of one reader, at most, in the numbers of blocks
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextSource:
+    """A source of a recipe that holds text.
+
+    Attributes:
+        entry: What the recipe says of it.
+        parts: What its paths name, opened; the records of one follow those of the one before.
+        filters: Name and thresholds of each.
+        eos_id, state, facts: As of `recipes.axis.Source`.
+    """
+
+    entry: SourceEntry
+    parts: tuple[Opened, ...]
+    filters: tuple[tuple[str, Filter], ...]
+    eos_id: int | None
+    state: Any
+    facts: Any
+
+    @property
+    def name(self) -> str:
+        """In the recipe."""
+        return self.entry.name
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Its files or directories."""
+        return tuple(path for part in self.parts for path in part.paths)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its files."""
+        return sum(reader.info.size for reader in self.readers)
+
+    @property
+    def readers(self) -> list[RecordReader]:
+        """Of the records of each part."""
+        return [part.reader for part in self.parts if isinstance(part.reader, RecordReader)]
+
+
+def filters_of(file: RecipeFile, entry: SourceEntry) -> tuple[tuple[str, Filter], ...]:
+    """The filters of a source; `garbage` has its usual values where the recipe has no table of that name."""
+    return tuple(
+        (name, Filter(**asdict(file.filters[name])) if name in file.filters else GARBAGE) for name in entry.filter
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What filters say of some texts of a source.
+
+    Attributes:
+        source: Its name; format: of its files, which have so many bytes: size.
+        quota: Tokens that are asked for; None: all there are.
+        texts: Looked at; rejected: how many of them break each rule.
+    """
+
+    source: str
+    format: str
+    size: int
+    quota: int | None
+    texts: int
+    rejected: dict[str, int]
+
+
+def _look(source: TextSource) -> Look:
+    texts = [text for part in source.parts for text in first_look(part)[0]]
+    sieve = Sieve(source.filters)
+    broken = Counter(number for number in sieve.entries(texts)["rule"].tolist() if number)
+    rejected = {".".join(sieve.rule(number)): count for number, count in sorted(broken.items())}
+    return Look(source.name, source.parts[0].format.name, source.size, source.entry.tokens, len(texts), rejected)
+
+
+class Draft:
+    """A recipe some of whose sources hold text. Picklable.
+
+    Also a `RecordReader` of all its texts, as far as a first look goes: what is asked for by number does not exist.
+
+    Attributes:
+        file: The recipe as written.
+        sources: As opened, in order.
+        tokenizer: That the recipe names, for its texts.
+        eos_id: The separator that its sources agree on.
+    """
+
+    def __init__(
+        self, file: RecipeFile, sources: Sequence[TextSource | Source], tokenizer: TokenizerHandle | None
+    ) -> None:
+        self.file, self.sources, self.tokenizer = file, tuple(sources), tokenizer
+        self.eos_id = separator_of(file, sources)
+        self._readers = [reader for source in self.of_text for reader in source.readers]
+
+    @property
+    def of_text(self) -> list[TextSource]:
+        """The sources that hold text."""
+        return [source for source in self.sources if isinstance(source, TextSource)]
+
+    @property
+    def info(self) -> RecordInfo:
+        return RecordInfo(
+            "text" if self._readers else "ids", sum(reader.info.size for reader in self._readers), None, False,
+            notes=tuple(note for reader in self._readers for note in reader.info.notes), eos_id=self.eos_id,
+        )  # fmt: skip
+
+    def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
+        if first or last is not None:
+            raise self.unprepared()
+        found: list[Block] = []
+        for k, reader in enumerate(self._readers):
+            found += [block._replace(file=k * _FILES + block.file) for block in reader.blocks(size)]
+        return found
+
+    def texts(self, block: Block) -> Iterator[RecordBatch]:
+        k, file = divmod(block.file, _FILES)
+        return self._readers[k].texts(block._replace(file=file))
+
+    def unprepared(self) -> OptionError:
+        """The error of whoever asks for what exists once the recipe is stored."""
+        return OptionError(
+            f"{printable(self.file.where)}: is a recipe with text, whose samples exist once it is stored. "
+            f"tokfmt convert {printable(self.file.where)} DST stores it, tokfmt recipe shows its sources"
+        )
+
+    def count(self) -> NoReturn:
+        raise self.unprepared()
+
+    def ids(self, block: Block) -> NoReturn:  # noqa: ARG002
+        raise self.unprepared()
+
+    def lines(self, block: Block) -> NoReturn:  # noqa: ARG002
+        raise self.unprepared()
+
+    def record(self, index: int) -> NoReturn:  # noqa: ARG002
+        raise self.unprepared()
+
+    def looks(self) -> list[Look]:
+        """What filters say of some texts of each source, from places spread over it."""
+        return [_look(source) for source in self.of_text]
+
+    def close(self) -> None:
+        for source in self.of_text:
+            for reader in source.readers:
+                reader.close()

@@ -1,0 +1,424 @@
+"""Prepare a recipe of text: read, filter, tokenise, compare, draw; then it is a recipe like any other.
+
+Records are read once, on all workers. Beside the shards of tokens of those that pass the filters stands an entry for
+each record, and from these entries alone documents are drawn (`draw`). What was drawn is a view of the shards; they lie
+in scratch, and packing and order are those of every recipe.
+
+Of a source that knows its records and is far larger than its quota only those are read whose keys come first, twice as
+many again as long as they do not fill it. What is drawn is the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import TokenReader, batches, windows
+from tokfmt.core.draws import draws
+from tokfmt.core.errors import printable
+from tokfmt.core.format import Encoder
+from tokfmt.core.memory import share
+from tokfmt.core.ragged import offsets_of
+from tokfmt.core.records import Aside, Block, RecordBatch, RecordInfo, RecordReader
+from tokfmt.ops.prepare.draft import Draft, TextSource
+from tokfmt.ops.prepare.draw import Drawing, Kept, Tally, draw, in_order
+from tokfmt.ops.progress import Progress
+from tokfmt.ops.source.ingest import ingest
+from tokfmt.ops.source.opened import Source as Opened
+from tokfmt.ops.source.request import parse_selection
+from tokfmt.recipes.axis import Source
+from tokfmt.recipes.cache import Column
+from tokfmt.recipes.documents import DRAWN, Documents, drawn, passes, quota_of
+from tokfmt.recipes.samples import Samples, separator_of
+from tokfmt.run.execute import make_executor, run_tasks
+from tokfmt.run.plan import Workers
+from tokfmt.text.filters import ENTRY, Sieve, value_of
+from tokfmt.text.ingest import Shard, ShardReader
+from tokfmt.views.concat import Concat
+from tokfmt.views.select import Chosen, Picked
+
+_SHARE = 4  # of the share of memory that an answer may take: for hashes
+_RANGE = 1 << 16  # sequences of ids a task
+_SPARE = 8  # bytes read for each token of a quota at first: text has about four, and some of it is left out
+_FEW = 3  # one part in so many is read record by record; more than that from end to end
+_BLOCK = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What became of a recipe of text.
+
+    Attributes:
+        reader: The recipe over what was drawn: samples or documents.
+        report: A row for each source; see `row`.
+        asides: What each file or directory of text left out.
+    """
+
+    reader: TokenReader
+    report: list[dict[str, Any]]
+    asides: list[tuple[Opened, Aside]]
+
+
+class Read(NamedTuple):
+    """A source whose records have been read, all or some.
+
+    Attributes:
+        axis: The sequences of records that pass, in the order of entries.
+        entries: ENTRY[records]; may be mapped.
+        sieve: What they passed.
+        numbers: Of these records in the source; None: it is all of them, in order.
+        keys: Of these records, as they are drawn.
+    """
+
+    axis: TokenReader
+    entries: NDArray[np.void]
+    sieve: Sieve
+    numbers: NDArray[np.int64] | None = None
+    keys: NDArray[np.uint64] | None = None
+
+    def order(self, seed: int) -> Iterable[NDArray[np.int64]]:
+        """Indices of entries as they are drawn."""
+        if self.keys is None:
+            return in_order(seed, len(self.entries))
+        return [np.argsort(self.keys, kind="stable")]
+
+    def those(self, mask: NDArray[np.bool_]) -> tuple[TokenReader, NDArray[np.int64]]:
+        """The sequences of some records that pass, and the numbers of these records, in order of the source."""
+        among = mask[self.entries["rule"] == 0]
+        if self.numbers is None:
+            return Chosen(self.axis, lambda a, b: among[a:b]), np.flatnonzero(mask)
+        numbers = self.numbers[mask]
+        order = np.argsort(numbers)
+        return Picked(self.axis, np.flatnonzero(among)[order]), numbers[order]
+
+
+class SomeRecords:
+    """Some records of a reader as a `RecordReader`: only these are read, one by one."""
+
+    def __init__(self, records: RecordReader, numbers: NDArray[np.int64]) -> None:
+        self.records, self.numbers = records, numbers
+
+    @property
+    def info(self) -> RecordInfo:
+        return replace(self.records.info, records=len(self.numbers), size=len(self.numbers))
+
+    def count(self) -> int:
+        return len(self.numbers)
+
+    def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
+        every = self.records.info
+        step = max(1, size * max(1, every.records or 1) // max(1, every.size))
+        return [Block(0, a, b, a, b - a) for a, b in windows(first, self.count() if last is None else last, step)]
+
+    def texts(self, block: Block) -> Iterator[RecordBatch]:
+        return self._each(block, self.records.texts)
+
+    def ids(self, block: Block) -> Iterator[RecordBatch]:
+        return self._each(block, self.records.ids)
+
+    def lines(self, block: Block) -> Iterator[RecordBatch]:
+        return self._each(block, self.records.lines)
+
+    def _each(self, block: Block, read: Callable[[Block], Iterator[RecordBatch]]) -> Iterator[RecordBatch]:
+        for number in self.numbers[block.start : block.stop].tolist():
+            for one in self.records.blocks(_BLOCK, number, number + 1):
+                yield from read(one)
+
+    def record(self, index: int) -> str | list[int]:
+        return self.records.record(int(self.numbers[index]))
+
+    def close(self) -> None:
+        self.records.close()
+
+
+def prepared(
+    draft: Draft,
+    encoder: Encoder | None,
+    workers: Workers,
+    progress: Progress,
+    place: int = 0,
+    rejects: Path | None = None,
+) -> Prepared:
+    """Prepare a recipe of text.
+
+    Args:
+        draft: As opened.
+        encoder: For its texts; None if it has none.
+        workers: Where to run; scratch keeps the shards for as long as the reader is used.
+        progress: Told how far it is.
+        place: Of the recipe among what is converted.
+        rejects: A file to which what filters leave out is added, a line of JSON each.
+
+    Raises:
+        ConversionError: A source has fewer tokens than its quota; says by how much.
+        FormatError: A record cannot be read.
+    """
+    return Preparation(draft, encoder, workers, progress, place, rejects).run()
+
+
+def prepared_in(directory: Path, draft: Draft, jobs: int, progress: Progress) -> TokenReader:
+    """The reader of a recipe of text, prepared in a directory that stays for as long as it is used."""
+    encoder = draft.tokenizer.encoder() if draft.tokenizer is not None else None
+    with make_executor("threads" if jobs > 1 else "serial", jobs) as executor:
+        return prepared(draft, encoder, Workers(executor, jobs, directory), progress).reader
+
+
+class Preparation:
+    """A recipe of text while it is prepared; arguments as of `prepared`."""
+
+    def __init__(
+        self,
+        draft: Draft,
+        encoder: Encoder | None,
+        workers: Workers,
+        progress: Progress,
+        place: int,
+        rejects: Path | None,
+    ) -> None:
+        self.draft, self.encoder, self.workers, self.progress, self.place = draft, encoder, workers, progress, place
+        self.home = workers.scratch / f"prepared-{place}"
+        self.home.mkdir(exist_ok=True)
+        self.kept = Kept(self.home, share() // _SHARE) if draft.file.dedup == "exact" else None
+        self.rejects = rejects
+        self.report = list[dict[str, Any]]()
+        self.asides = list[tuple[Opened, Aside]]()
+
+    def run(self) -> Prepared:
+        file = self.draft.file
+        sources = [self._source(number, source) for number, source in enumerate(self.draft.sources)]
+        reader: TokenReader
+        if file.seq_len is not None:
+            reader = Samples(file, sources)
+        else:
+            reader = Documents(file, sources, separator_of(file, sources))
+        return Prepared(reader, self.report, self.asides)
+
+    def _source(self, number: int, source: TextSource | Source) -> Source:
+        """A source as those of any recipe are."""
+        quota = quota_of(self.draft.file, number)
+        if isinstance(source, TextSource):
+            read, drawing = self._some(number, source) or self._all(number, source)
+            if self.rejects is not None:
+                self._reject(self.rejects, source, read, drawing)
+            return self._drawn(number, source, read, drawing)
+        if self.kept is not None:
+            return self._drawn(number, source, *self._draw(number, self._compared(number, source)))
+        return source if quota is None else drawn(self.draft.file, number, source, quota)
+
+    def _draw(self, number: int, read: Read) -> tuple[Read, Drawing]:
+        file = self.draft.file
+        return read, draw(read.entries, read.order(file.seed), quota_of(file, number), number, self.kept)
+
+    def _all(self, number: int, source: TextSource) -> tuple[Read, Drawing]:
+        """Read a source of text from end to end."""
+        self.progress.phase(f"tokenizing {printable(source.name)}", source.size, "bytes")
+        windows_ = selected_records(source)
+        shards = [
+            self._ingest(f"{number}-{k}", source, records, *window)
+            for k, (records, window) in enumerate(zip(source.readers, windows_, strict=True))
+        ]
+        self.asides += [(part, one.aside) for part, one in zip(source.parts, shards, strict=True)]
+        entries = _joined([shard for one in shards for shard in one.shards], self.home / f"entries-{number}")
+        return self._draw(number, Read(_concat(shards), entries, self._sieve(source)))
+
+    def _some(self, number: int, source: TextSource) -> tuple[Read, Drawing] | None:
+        """Read those records of a source that are drawn first, until its quota is full; None: read all of it."""
+        file, quota, records = self.draft.file, quota_of(self.draft.file, number), source.readers[0]
+        info = records.info
+        if quota is None or len(source.parts) > 1 or source.entry.select or not info.random_access or not info.records:
+            return None
+        share_, low, waves, asides = quota * _SPARE / max(1, info.size), 0, list[Read](), Aside()
+        while share_ * _FEW < 1:
+            high = int(share_ * (1 << 64))
+            numbers, keys = _between(file.seed, info.records, low, high)
+            self.progress.phase(f"tokenizing {printable(source.name)}", len(numbers), "documents")
+            shards = self._ingest(f"{number}-part-{len(waves)}", source, SomeRecords(records, numbers), 0, None)
+            asides += shards.aside
+            entries = _joined(shards.shards, self.home / f"entries-{number}-{len(waves)}")
+            waves.append(Read(shards, entries, self._sieve(source), numbers, keys))
+            read = _together(waves)
+            before, self.kept = self.kept, self.kept.branch() if self.kept is not None else None
+            done = self._draw(number, read)
+            if not done[1].looked.all():
+                self.asides.append((source.parts[0], asides))
+                return done
+            self.kept, low, share_ = before, high, share_ * 2
+        return None
+
+    def _reject(self, path: Path, source: TextSource, read: Read, drawing: Drawing) -> None:
+        """Write the texts that were looked at and not kept; they are read once more."""
+        out = np.flatnonzero(drawing.looked & ~drawing.chosen)
+        self.progress.phase(f"writing rejects of {printable(source.name)}", len(out), "documents")
+        with open(path, "a", encoding="utf-8") as file:
+            for at, text in zip(out.tolist(), self._texts(source, read, out), strict=True):
+                number = at if read.numbers is None else int(read.numbers[at])
+                rule = int(read.entries["rule"][at])
+                name, rule_name, value = "dedup", "exact", None
+                if rule:
+                    name, rule_name = read.sieve.rule(rule)
+                    value = value_of(text, dict(source.filters)[name], rule_name)
+                line = {"source": source.name, "record": number, "filter": name, "rule": rule_name, "value": value}
+                file.write(json.dumps({**line, "text": text}, ensure_ascii=not _whole(text)) + "\n")
+                self.progress.advance(1)
+
+    def _texts(self, source: TextSource, read: Read, indices: NDArray[np.int64]) -> Iterator[str]:
+        """The texts of some records, by ascending index of their entries."""
+        if read.numbers is not None:
+            some = SomeRecords(source.readers[0], read.numbers[indices])
+            yield from (text for batch in some.texts(Block(0, 0, len(indices))) for text in batch.texts)
+            return
+        wanted, at = np.append(indices, -1), 0
+        every = (
+            text
+            for records, window in zip(source.readers, selected_records(source), strict=True)
+            for block in records.blocks(_BLOCK, *window)
+            for batch in records.texts(block)
+            for text in batch.texts
+        )
+        for number, text in enumerate(every):
+            if number == wanted[at]:
+                yield text
+                at += 1
+
+    def _ingest(
+        self, name: str, source: TextSource, records: RecordReader, first: int, last: int | None
+    ) -> ShardReader:
+        return ingest(
+            records, self.encoder, self.workers, first=first, last=last, name=f"source-{self.place}-{name}",
+            sieve=self._sieve(source), progress=lambda shard: self.progress.advance(shard.size),
+        )  # fmt: skip
+
+    def _sieve(self, source: TextSource) -> Sieve:
+        return Sieve(source.filters, self.kept is not None)
+
+    def _compared(self, number: int, source: Source) -> Read:
+        """Entries of a source of ids, where equal sequences are looked for."""
+        count, path, workers = source.info.sequences, self.home / f"entries-{number}", self.workers
+        self.progress.phase(f"comparing {printable(source.name)}", source.info.tokens, "tokens")
+        with open(path, "wb") as file:
+            file.truncate(count * ENTRY.itemsize)
+        ranges = list(windows(0, count, _RANGE))
+        for tokens in run_tasks(_hash, (source.reader, path), ranges, workers.executor, workers.jobs, workers.scratch):
+            self.progress.advance(tokens)
+        return Read(source.reader, np.memmap(path, ENTRY, "r") if count else np.empty(0, ENTRY), Sieve(hashed=True))
+
+    def _drawn(self, number: int, source: TextSource | Source, read: Read, drawing: Drawing) -> Source:
+        """What was drawn of a source, as often as its quota asks for and `epochs` allows; its row of the report.
+
+        Raises:
+            ConversionError: There is less than the quota.
+        """
+        file, quota = self.draft.file, quota_of(self.draft.file, number)
+        chosen, looked, tally = drawing
+        self.report.append(_row(source.name, [one.name for one in self.draft.sources], read.sieve, tally, quota))
+        whole, rest = 1, 0
+        if quota is not None and looked.all():
+            whole, rest = passes(file, number, source.name, tally.tokens, quota)
+        masks = [chosen] * whole
+        if rest:  # once more in the same order, of those that were kept
+            again = np.zeros(len(chosen), ENTRY)
+            again["tokens"], again["rule"] = read.entries["tokens"], ~chosen
+            masks.append(draw(again, read.order(file.seed), rest, number, None).chosen)
+        parts = [read.those(mask) for mask in masks]
+        reader, column = _concat([part for part, _ in parts]), Column(np.concatenate([found for _, found in parts]))
+        if isinstance(source, Source):
+            return replace(
+                source, reader=reader, drawn=column, state=[source.state, "drawn", file.seed],
+                facts=[source.facts, file.dedup, quota],
+            )  # fmt: skip
+        return Source(
+            source.name, source.paths, source.parts[0].format.name, reader, source.eos_id, source.state, source.facts,
+            drawn=column,
+        )  # fmt: skip
+
+
+def _whole(text: str) -> bool:
+    """Whether a text has no half of a surrogate pair, which UTF-8 has no place for."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _concat(readers: Sequence[TokenReader]) -> TokenReader:
+    return readers[0] if len(readers) == 1 else Concat(readers)
+
+
+def selected_records(source: TextSource) -> list[tuple[int, int | None]]:
+    """The records of each part that are selected: the first, and behind the last (None: to the end)."""
+    if source.entry.select is None:
+        return [(0, None)] * len(source.parts)
+    bounds = offsets_of([records.count() for records in source.readers]).tolist()
+    first, last = parse_selection(source.entry.select, bounds[-1])
+    return [(min(max(first, a), b) - a, min(max(last, a), b) - a) for a, b in itertools.pairwise(bounds)]
+
+
+def _between(seed: int, count: int, low: int, high: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """The records whose keys are in `low <= key < high`, in order, and these keys."""
+    numbers, keys = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
+    for a, b in windows(0, count):
+        found = draws(seed, DRAWN, a, b)
+        inside = np.flatnonzero((found >= np.uint64(low)) & (found < np.uint64(high)))
+        numbers.append(inside + a)
+        keys.append(found[inside])
+    return np.concatenate(numbers), np.concatenate(keys)
+
+
+def _together(waves: Sequence[Read]) -> Read:
+    """Records that were read one lot after the other."""
+    numbers = [wave.numbers for wave in waves if wave.numbers is not None]
+    keys = [wave.keys for wave in waves if wave.keys is not None]
+    return Read(
+        _concat([wave.axis for wave in waves]), np.concatenate([wave.entries for wave in waves]), waves[0].sieve,
+        np.concatenate(numbers), np.concatenate(keys),
+    )  # fmt: skip
+
+
+def _joined(shards: Sequence[Shard], path: Path) -> NDArray[np.void]:
+    """The entries of all shards, in one file, mapped."""
+    with open(path, "wb") as file:
+        for shard in shards:
+            with open(f"{shard.path}.entries", "rb") as entries:
+                while piece := entries.read(1 << 20):
+                    file.write(piece)
+    return np.memmap(path, ENTRY, "r") if path.stat().st_size else np.empty(0, ENTRY)
+
+
+def _hash(shared: tuple[TokenReader, Path], interval: tuple[int, int]) -> int:
+    """Write the entries of some sequences of ids; says how many tokens they have."""
+    from xxhash import xxh3_128_digest
+
+    (reader, path), (first, last) = shared, interval
+    found, at = np.zeros(last - first, ENTRY), 0
+    for batch in batches(reader, first, last):
+        lengths = np.diff(batch.offsets)
+        digests = b"".join(xxh3_128_digest(np.ascontiguousarray(one, "<u4").data, seed=1) for one in batch)
+        words = np.frombuffer(digests, "<u8").reshape(-1, 2)
+        part = found[at : at + len(lengths)]
+        part["tokens"] = part["chars"] = lengths
+        part["high"], part["low"] = words[:, 0], words[:, 1]
+        at += len(lengths)
+    with open(path, "r+b") as file:
+        file.seek(first * ENTRY.itemsize)
+        file.write(found.data)
+    return int(found["tokens"].sum(dtype=np.int64))
+
+
+def _row(name: str, names: Sequence[str], sieve: Sieve, tally: Tally, quota: int | None) -> dict[str, Any]:
+    """What became of a source, for people and JSON.
+
+    `documents` and `characters` are of what was looked at: to the end of the source, or until its quota was full.
+    """
+    rules = {
+        ".".join(sieve.rule(number)): {"documents": documents, "characters": chars}
+        for number, (documents, chars) in sorted(tally.rejected.items())
+    }
+    equal = {names[origin]: count for origin, count in sorted(tally.duplicates.items())}
+    return {
+        "source": name, "documents": tally.documents, "characters": tally.chars, "rejected": rules,
+        "duplicates": equal, "kept": tally.kept, "tokens": tally.tokens, "quota": quota,
+    }  # fmt: skip

@@ -1,0 +1,149 @@
+"""A recipe as Python users hold it: a map-style dataset of samples, which goes unchanged into a DataLoader."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.ops.dataset import Dataset
+from tokfmt.recipes.axis import Source, Span
+from tokfmt.recipes.fields import check_fields
+from tokfmt.recipes.language import RecipeFile
+from tokfmt.recipes.samples import DEFAULT, Samples, Where
+
+if TYPE_CHECKING:
+    from tokfmt.ops.source.opened import Source as Opened
+
+Sample = dict[str, NDArray[Any]]
+
+
+class Recipe(Dataset):
+    """Samples of a recipe. Also a TokenReader, whose sequence k is the input_ids of sample k.
+
+        view = tokfmt.open("mix.toml")
+        view[123]["input_ids"]                        # int32[seq_len]
+        view.samples(range(8))["labels"]              # int32[8, seq_len]
+        view.where(123).spans
+        DataLoader(view.with_fields(["input_ids", "labels", "position_ids"]), batch_size=8, num_workers=4)
+
+    Attributes:
+        fields: What `view[k]` holds; `with_fields` gives others.
+    """
+
+    def __init__(
+        self,
+        reader: Samples,
+        *,
+        fields: Sequence[str] = DEFAULT,
+        inferred: tuple[str, ...] = (),
+        notes: tuple[str, ...] = (),
+        origin: tuple[Opened, ...] = (),
+    ) -> None:
+        super().__init__(reader, "recipe", inferred=inferred, notes=notes, origin=origin)
+        self._samples, self.fields = reader, check_fields(fields)
+
+    def with_fields(self, fields: Iterable[str]) -> Recipe:
+        """The same samples with other fields; see `tokfmt.recipes.fields`."""
+        return Recipe(
+            self._samples, fields=check_fields(fields), inferred=self.inferred, notes=self.notes, origin=self.origin
+        )
+
+    @property
+    def file(self) -> RecipeFile:
+        """The recipe as written."""
+        return self._samples.file
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources, in order; `Span.source` counts them."""
+        return self._samples.sources
+
+    @property
+    def seq_len(self) -> int:
+        """Places of a sample."""
+        return self._samples.seq_len
+
+    @property
+    def fingerprint(self) -> str:
+        """What decides the order of samples, as 32 hexadecimal digits; a longer budget has the same."""
+        return self._samples.fingerprint
+
+    def __len__(self) -> int:
+        return self._samples.count
+
+    def __getitem__(self, index: Any) -> Any:
+        """Sample k as a dict of arrays [seq_len]; of a slice, a list or an array of numbers, arrays [n, seq_len].
+
+        Raises:
+            IndexError: There is no such sample.
+        """
+        if isinstance(index, slice):
+            return self.samples(range(*index.indices(len(self))), self.fields)
+        if isinstance(index, (int, np.integer)) or (isinstance(index, np.ndarray) and not index.ndim):
+            return self.sample(operator.index(index))
+        return self.samples(index, self.fields)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.sample, range(len(self)))
+
+    def sample(self, index: int, fields: Iterable[str] | None = None, *, padded: bool = True) -> Sample:
+        """One sample.
+
+        Args:
+            index: Its number.
+            fields: By default those of the view.
+            padded: Fill `cu_seqlens` up to seq_len + 1 entries, so that samples stack.
+        """
+        found = {name: array[0] for name, array in self.samples([index], fields or self.fields).items()}
+        if not padded and "cu_seqlens" in found:
+            bounds = found["cu_seqlens"]
+            found["cu_seqlens"] = bounds[: int(np.argmax(bounds == self.seq_len)) + 1]
+        return found
+
+    def samples(self, samples: Sequence[int] | NDArray[np.integer] | range, fields: Iterable[str] = DEFAULT) -> Sample:
+        """Some samples as arrays of a row each.
+
+        Raises:
+            IndexError: There is no such sample.
+            OptionError: There is no such field.
+        """
+        return self._samples.samples(samples, fields)
+
+    def spans(self, sample: int) -> list[Span]:
+        """What a sample moves on by: positions of sequences of sources, in order. Padding is in none."""
+        return self._samples.spans(sample)
+
+    @overload
+    def where(self, sample: int) -> Where: ...
+    @overload
+    def where(
+        self, sample: None = None, *, step: int, batch_size: int, rank: int = 0, world: int = 1, start: int = 0
+    ) -> list[Where]: ...
+
+    def where(
+        self,
+        sample: int | None = None,
+        *,
+        step: int | None = None,
+        batch_size: int | None = None,
+        rank: int = 0,
+        world: int = 1,
+        start: int = 0,
+    ) -> Where | list[Where]:
+        """Where a sample comes from; or, with `step` and `batch_size` (the global one), those of a rank at a step.
+
+        Raises:
+            IndexError, OptionError: There is no such sample, step or rank.
+        """
+        if sample is not None:
+            return self._samples.where(sample)
+        if step is None or batch_size is None:
+            raise TypeError("where() takes the number of a sample, or step= and batch_size=")
+        return self._samples.where_at(step, batch_size, rank, world, start)
+
+    def __repr__(self) -> str:
+        return f"<tokfmt recipe: {len(self):,} samples of {self.seq_len:,}, {len(self.sources)} sources>"

@@ -1,0 +1,1 @@
+"""How every command comes to a dataset: what is asked for, opening it, its records as tokens, its manifest."""

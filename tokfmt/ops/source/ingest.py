@@ -1,0 +1,393 @@
+"""Records made tokens: text encoded and ids gathered on an executor, in shards that one token axis reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from tokfmt.core.axis import WINDOW, Info, TokenReader, check_position, sequence_at
+from tokfmt.core.errors import OptionError, printable
+from tokfmt.core.format import Encoder
+from tokfmt.core.private import Scratch
+from tokfmt.core.protocols import LocatedRecords, Place
+from tokfmt.core.ragged import Offsets, Ragged, Tokens
+from tokfmt.core.records import Aside, Block, RecordReader
+from tokfmt.ops.dataset import SHOWN_IDS, Dataset
+from tokfmt.ops.progress import Progress
+from tokfmt.ops.source.opened import Source, ends_of
+from tokfmt.ops.source.request import parse_selection
+from tokfmt.run.execute import make_executor, run_tasks
+from tokfmt.run.plan import Kind, Workers, journaled
+from tokfmt.text.filters import Sieve
+from tokfmt.text.ingest import Ingestion, Shard, ShardReader, Unread, block_size, encoded_batches, ingest_block
+from tokfmt.views.concat import Concat
+from tokfmt.views.select import Slice
+from tokfmt.views.separated import WithoutTrailing
+
+if TYPE_CHECKING:
+    from tokfmt.ops.prepare.draft import Draft
+    from tokfmt.text.tokenizer import TokenizerHandle
+
+_TEXTS, _PLACES, _PIECE = 64, 16, 1 << 22
+
+
+class Reading(NamedTuple):
+    """All sources as one token axis.
+
+    Attributes:
+        axis: Without separators.
+        asides: What each source of records left out.
+        encoded: False: it is refused anyway for what was left out, and the rest of the text was only looked at.
+        notes: On separators that were there already.
+        report: What became of the sources of a recipe of text; see `prepare`.
+    """
+
+    axis: TokenReader
+    asides: list[tuple[Source, Aside]]
+    encoded: bool = True
+    notes: tuple[str, ...] = ()
+    report: Sequence[Mapping[str, Any]] = ()
+
+
+def _never(source: Source, aside: Aside) -> bool:  # noqa: ARG001
+    return False
+
+
+def token_axis(
+    sources: Sequence[Source],
+    tokenizer: TokenizerHandle | None,
+    selection: str | None,
+    workers: Workers,
+    progress: Progress,
+    refused: Callable[[Source, Aside], bool] = _never,
+    *,
+    stored_eos: int | None = None,
+    rejects: Path | None = None,
+) -> Reading:
+    """All sources as one token axis without separators.
+
+    Args:
+        sources: In order.
+        tokenizer: For text.
+        selection: Sequence numbers `A:B`, or None.
+        workers: Where to run.
+        progress: Told how far it is.
+        refused: Whether what a source leaves out will be refused; text is no longer encoded then.
+        stored_eos: The separator that the target stores after each sequence: not a second time where it is already.
+        rejects: A file for what filters of recipes leave out.
+    """
+    readers: list[TokenReader] = []
+    asides: list[tuple[Source, Aside]] = []
+    encoded, notes, report = True, list[str](), list[Mapping[str, Any]]()
+    for number, source in enumerate(sources):
+        if not isinstance(source.reader, RecordReader):
+            readers.append(_not_twice(source.reader, stored_eos, source.paths[0], notes))
+            continue
+        if source.format.name == "recipe":
+            from tokfmt.ops.prepare.prepare import prepared
+
+            draft = cast("Draft", source.reader)  # else it would be no reader of records
+            done = prepared(draft, encoder_of(draft, tokenizer), workers, progress, number, rejects)
+            readers.append(done.reader)
+            asides += done.asides
+            report += done.report
+            continue
+        first, last = 0, None
+        if selection is not None and len(sources) == 1:
+            first, last = parse_selection(selection, source.reader.count())
+            selection = None
+        encoder = encoder_for(source.reader, tokenizer, progress) if encoded else Unread()
+        shards = ingest(
+            source.reader, encoder, workers, first=first, last=last, name=f"source-{number}",
+            progress=lambda shard: progress.advance(shard.size),
+            refused=partial(refused, source),
+        )  # fmt: skip
+        asides.append((source, shards.aside))
+        if shards.aside.blank:
+            progress.note(f"{printable(source.paths[0])}: blank lines, which are no documents: {shards.aside.blank:,}")
+        encoded = encoded and not refused(source, shards.aside)
+        readers.append(_not_twice(shards, stored_eos, source.paths[0], notes))
+    axis = readers[0] if len(readers) == 1 else Concat(readers)
+    if selection is not None:
+        axis = Slice(axis, *parse_selection(selection, axis.info.sequences))
+    return Reading(axis, asides, encoded or workers.journal.keeps, tuple(notes), report)
+
+
+def _not_twice(axis: TokenReader, eos_id: int | None, path: Path, notes: list[str]) -> TokenReader:
+    """An axis without the separators that all its sequences end with already: rows as others pack them.
+
+    Where some do, and where they stand inside, they are content: a writer that cannot carry that refuses it.
+    """
+    if eos_id is None or eos_id in (axis.info.eos_id, axis.info.free_of):
+        return axis
+    ends = ends_of(axis)
+    if ends is None or eos_id not in ends:
+        return axis
+    if len(ends) == 1:
+        notes.append(f"{path}: its sequences end with the separator {eos_id} already; they are not given a second one")
+        return WithoutTrailing(axis, eos_id, str(path))
+    notes.append(f"{path}: some of its sequences end with {eos_id} already, and are given another one as separator")
+    return axis
+
+
+def encoder_for(records: RecordReader, tokenizer: TokenizerHandle | None, progress: Progress) -> Encoder | None:
+    """What encodes records, None for those that hold ids; says that it begins."""
+    text = records.info.kind == "text"
+    progress.phase("tokenizing" if text else "reading ids", records.info.size, "bytes")
+    return encoder_of(records, tokenizer)
+
+
+def ingest(
+    records: RecordReader,
+    encoder: Encoder | None,
+    workers: Workers,
+    *,
+    first: int = 0,
+    last: int | None = None,
+    name: str = "text",
+    progress: Callable[[Shard], None] = lambda shard: None,
+    refused: Callable[[Aside], bool] = lambda aside: False,
+    sieve: Sieve | None = None,
+) -> ShardReader:
+    """Tokenise records `first <= i < last` in parallel into shards under `workers.scratch`.
+
+    Args:
+        records: Text or ids.
+        encoder: None for ids.
+        workers: Where to run.
+        first, last: Record numbers; None means to the end.
+        name: Of the source, for its directory within scratch and the journal.
+        progress: Called with each finished shard.
+        refused: Whether what was left out will be refused. If so, and nothing is kept for another run, the rest is
+            looked at only, which is some ten times as fast.
+        sieve: Encode only texts that pass, and tell of all of them beside the shards; see `Ingestion`.
+    """
+    home = workers.scratch / f"done-{name}"
+    home.mkdir(exist_ok=True)
+    size = workers.journal.once(f"blocks-{name}", lambda: block_size(records.info.size, workers.jobs))
+    blocks = list(enumerate(records.blocks(size, first, last)))
+    shards: dict[int, Shard] = {}
+    aside = Aside()
+    kind: Kind[tuple[int, Block], Shard] = Kind(
+        f"shard of {name}",
+        number=lambda item: item[0],
+        finished=lambda shard: shard.number,
+        facts=lambda shard: shard.facts(),
+        recall=lambda number, facts: Shard.recalled(home, number, facts),
+    )
+    for shard in journaled(kind, ingest_block, Ingestion(records, encoder, home, sieve), blocks, workers):
+        shards[shard.number] = shard
+        aside += shard.aside
+        progress(shard)
+        if encoder is not None and not workers.journal.keeps and refused(aside):
+            break
+    left = [block for block in blocks if block[0] not in shards]
+    look = Ingestion(records, Unread(), home)
+    for shard in run_tasks(ingest_block, look, left, workers.executor, workers.jobs, workers.scratch):
+        shards[shard.number] = shard
+        progress(shard)
+    return ShardReader(list(shards.values()))
+
+
+class _Temporary(ShardReader):
+    """Shards in a temporary directory that goes when this reader does; copies in other processes only read it."""
+
+    def __init__(self, reader: ShardReader, home: Scratch) -> None:
+        super().__init__(reader.shards)
+        self._home = home
+
+    def __getstate__(self) -> dict[str, object]:
+        return {key: value for key, value in vars(self).items() if key != "_home"}
+
+
+class _OfRecords(_Temporary):
+    """The same of records that know where they lie; sequence i is record i."""
+
+    def __init__(self, reader: ShardReader, home: Scratch, records: LocatedRecords) -> None:
+        super().__init__(reader, home)
+        self.records = records
+
+    def place(self, position: int) -> Place:
+        """The line of the record that a token comes from."""
+        check_position(position, self.info.tokens)
+        record = sequence_at(self, position)
+        token = position - int(self.offsets(record, record)[0])
+        line = self.records.record_place(record)
+        detail = ", ".join(filter(None, (f"token {token:,} of record {record:,}", line.detail)))
+        return line._replace(width=None, detail=detail)
+
+    def position(self, path: Path, offset: int) -> int | None:
+        """The first token of the record at a byte of a file."""
+        record = self.records.record_at(path, offset)
+        if record is None:
+            return None
+        first, last = self.offsets(record, record + 1).tolist()
+        return int(first) if first < last else None
+
+
+def tokenized(records: RecordReader, handle: TokenizerHandle | None, jobs: int = 1) -> TokenReader:
+    """A token axis of records, for reading: ingested into a temporary directory that goes with the reader."""
+    return ingested(records, encoder_of(records, handle), jobs)
+
+
+def encoder_of(records: RecordReader, handle: TokenizerHandle | None) -> Encoder | None:
+    """What encodes records: None for those that hold ids."""
+    return handle.encoder() if records.info.kind == "text" and handle is not None else None
+
+
+def ingested(
+    records: RecordReader,
+    encoder: Encoder | None,
+    jobs: int = 1,
+    progress: Callable[[Shard], None] = lambda shard: None,
+) -> TokenReader:
+    """The same with an encoder at hand; None for ids."""
+    home = Scratch()
+    try:
+        with make_executor("threads" if jobs > 1 else "serial", jobs) as executor:
+            shards = ingest(records, encoder, Workers(executor, jobs, home.path), progress=progress)
+        if isinstance(records, LocatedRecords):
+            return _OfRecords(shards, home, records)
+        return _Temporary(shards, home)
+    except BaseException:
+        home.close()
+        raise
+
+
+def encoded(records: RecordReader, encoder: Encoder | None, first: int, last: int) -> Ragged:
+    """The ids of records `first <= i < last`; reads no others, and counts them no farther.
+
+    Raises:
+        IndexError: There are not so many.
+    """
+    blocks = records.blocks(_PIECE, first, last)
+    return Ragged.of(
+        sequence for block in blocks for batch in encoded_batches(records, encoder, block) for sequence in batch
+    )
+
+
+class Texts:
+    """Records as a token axis that is made when somebody asks for it; single sequences are encoded by themselves."""
+
+    def __init__(self, records: RecordReader, encoder: Encoder | None) -> None:
+        self.records, self.encoder = records, encoder
+        self._axis: TokenReader | None = None
+
+    @property
+    def axis(self) -> TokenReader:
+        """All of it, in a temporary directory."""
+        if self._axis is None:
+            self._axis = ingested(self.records, self.encoder)
+        return self._axis
+
+    @property
+    def info(self) -> Info:
+        return self.axis.info
+
+    def count(self) -> int:
+        """Number of sequences; finds lines, parses none."""
+        return self.records.count()
+
+    def sequences(self, first: int, last: int) -> Ragged:
+        """Whole sequences by number."""
+        return encoded(self.records, self.encoder, first, last)
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        return self.axis.tokens(start, stop)
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        return self.axis.offsets(first, last)
+
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        check_position(position, self.info.tokens)
+        return self.axis, position
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        return position if reader is self._axis else None
+
+    def readers(self) -> tuple[TokenReader]:
+        return (self.axis,)
+
+    def close(self) -> None:
+        self.records.close()
+        if self._axis is not None:
+            self._axis.close()
+
+
+class TextDataset(Dataset):
+    """A Dataset of records: `len(ds)` finds lines, `ds[i]` and `ds[a:b]` encode what is asked for.
+
+    `ds.info`, `ds.tokens`, `ds.offsets` and Datasets made of this one are of the whole axis, which is made in a
+    temporary directory then.
+    """
+
+    def __init__(
+        self,
+        texts: Texts,
+        format_name: str,
+        *,
+        inferred: tuple[str, ...] = (),
+        notes: tuple[str, ...] = (),
+        origin: tuple[Source, ...] = (),
+    ) -> None:
+        super().__init__(texts, format_name, inferred=inferred, notes=notes, origin=origin)
+        self._texts = texts
+
+    def __len__(self) -> int:
+        return self._texts.count()
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._sequence(index) if type(index) is int else super().__getitem__(index)
+
+    def _sequence(self, number: int) -> Tokens:
+        if number < 0:
+            number += len(self)
+        try:
+            return self._ragged(number, number + 1)[0]
+        except IndexError:
+            raise IndexError(f"sequence {number} of {len(self)}") from None
+
+    def _ragged(self, first: int, last: int) -> Ragged:
+        return self._texts.sequences(first, last)
+
+    def batches(self, size: int = WINDOW) -> Iterator[Ragged]:
+        del size  # as they are read
+        for block in self._texts.records.blocks(_PIECE):
+            yield from encoded_batches(self._texts.records, self._texts.encoder, block)
+
+    def _beginning(self, number: int) -> tuple[int, Tokens]:
+        ids = self._sequence(number)
+        return len(ids), ids[:SHOWN_IDS]
+
+    def _facts(self) -> str:
+        return f"{len(self):,} records, tokenized when they are read"
+
+
+def refuse_records(sources: Sequence[Source]) -> None:
+    """Records cannot be cut into shares before they are counted and tokenised, which each shard would do for all.
+
+    Raises:
+        OptionError: A source holds records.
+    """
+    for source in sources:
+        if isinstance(source.reader, RecordReader):
+            raise OptionError(
+                f"{printable(source.paths[0])}: --shard cuts token ids, and {source.format.name} has none to cut yet. "
+                "Convert it to a pack first (tokfmt convert SRC x.pbin), or give each shard files of its own"
+            )
+
+
+def first_look(source: Source) -> tuple[list[str], Aside]:
+    """Some texts of a source, from up to sixteen places spread over it, and what was set aside beside them."""
+    records, texts, aside = source.reader, list[str](), Aside()
+    if isinstance(records, RecordReader):
+        blocks = records.blocks(max(_PIECE, records.info.size // _PLACES))
+        looked = blocks[:: -(-len(blocks) // _PLACES) or 1]
+        for block in looked:
+            batch = next(iter(records.texts(block) if records.info.kind == "text" else records.ids(block)), None)
+            if batch is not None:
+                texts += batch.texts[: max(1, _TEXTS // len(looked))]
+                aside += batch.aside
+    return texts, aside

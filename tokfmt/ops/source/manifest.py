@@ -1,0 +1,309 @@
+"""`DST.tokfmt.json`: what was converted, from what, how; written beside each destination.
+
+    {"schema": "tokfmt.manifest/1", "tokfmt": "0.1.0", "format": ..., "eos_id": ..., "eos_from": ..., "sequences": ...,
+     "tokens": ..., "max_id": ..., "sources": [{"path", "format", "bytes", "files", "xxh3_128"}], "output": {...},
+     "tokenizer": {...} | null, "options": {...}, "dropped": {...}, "notes": [...], "shuffle": seed | null,
+     "recipe": fingerprint | null, "split": {"shares": {name: share}, "seed": ...} | null,
+     "splits": {name: {"destination", "sequences", ...}}, "more_sources": {"sources", "bytes", "files", "xxh3_128"}}
+
+`xxh3_128` of a file is what `xxhsum -H128` prints. Of a dataset of several files (`Format.files`): the same over lines
+`relative-path size digest`, sorted by path; relative to the directory, or to where the file is that was named. It is
+null for sources of which --select took so little that reading them whole would cost far more than the conversion.
+`more_sources` is there when sources are too many to be listed: of the others, the same over such lines
+with the path as given, in order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import tokfmt
+from tokfmt import registry
+from tokfmt.core.errors import CorruptError, printable
+from tokfmt.core.files import File, reading_error
+from tokfmt.core.format import Format, companions_of, files_of
+from tokfmt.ops.progress import Progress
+
+if TYPE_CHECKING:
+    from tokfmt.core.publish import Staging
+    from tokfmt.ops.convert.request import Conversion
+    from tokfmt.ops.source.opened import Source, SourceFiles
+
+SCHEMA = "tokfmt.manifest/1"
+_LIMIT = 1 << 24
+_PIECE = 1 << 23
+_LITTLE = 1 << 30  # bytes
+_MUCH = 16  # times what was written
+_SEVERAL = 2  # splits
+_LISTED = 20_000  # what reads a manifest reads no more than 16 MiB of it
+
+
+def manifest_path(path: Path) -> Path:
+    """Where the manifest of a dataset stands."""
+    return path.parent / f"{path.name}.tokfmt.json"
+
+
+class Manifest(NamedTuple):
+    """What a manifest says. Anybody may have written it: nothing is taken to be of the right kind.
+
+    Attributes:
+        content: The JSON object; empty when there is none, or it is not one of ours.
+        path: The file.
+    """
+
+    content: Mapping[str, Any]
+    path: Path = Path()
+
+    @property
+    def eos_id(self) -> int | None:
+        """The separator of what was written."""
+        found = self.content.get("eos_id")
+        return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
+
+    @property
+    def tokenizer(self) -> Mapping[str, Any] | None:
+        """What made the ids, described as `TokenizerHandle.describe` does; its digest is a string."""
+        found = self.content.get("tokenizer")
+        return found if isinstance(found, dict) and isinstance(found.get("digest"), str) else None
+
+    @property
+    def output(self) -> Mapping[str, Any]:
+        """`bytes`, `files` and `xxh3_128` of what was written."""
+        found = self.content.get("output")
+        return found if isinstance(found, dict) else {}
+
+    def counts(self, split: object = None) -> Mapping[str, Any]:
+        """Where `sequences` and `tokens` stand: of one split, where there are several.
+
+        Nowhere, when sequences were split at separators inside them, or are samples of a recipe: what was counted went
+        into that.
+        """
+        if self.content.get("recipe") is not None:
+            return {}
+        dropped, splits = self.content.get("dropped"), self.content.get("splits")
+        if isinstance(dropped, dict) and "embedded-separators" in dropped:
+            return {}
+        if not isinstance(splits, dict) or len(splits) < _SEVERAL:
+            return self.content
+        found = splits.get(split) if isinstance(split, str) else None
+        return found if isinstance(found, dict) else {}
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest beside a dataset; beside what it is a link to, when there is none beside the link."""
+    beside = manifest_path(Path(os.path.abspath(path)))
+    if not os.path.lexists(beside):
+        if not path.is_symlink():
+            return Manifest({}, beside)
+        beside = manifest_path(Path(os.path.realpath(path)))
+    try:
+        if not beside.is_file() or beside.stat().st_size > _LIMIT:
+            return Manifest({}, beside)
+        content = json.loads(beside.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return Manifest({}, beside)
+    ours = isinstance(content, dict) and content.get("schema") == SCHEMA
+    return Manifest(content if ours else {}, beside)
+
+
+def file_contradiction(one: SourceFiles, manifest: Manifest) -> CorruptError | None:
+    """How a manifest contradicts the format, the number and the sizes of the files that it stands beside, if it does.
+
+    Raises:
+        FormatError: A file cannot be looked at.
+    """
+    for what, expected, found in file_differences(one, manifest):
+        return _contradiction(one.path, manifest, what, expected, found)
+    return None
+
+
+def file_differences(one: SourceFiles, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
+    """What a manifest says of the files that it stands beside, and what there is, where these differ.
+
+    Yields:
+        "the format", which ends it; "files", "bytes": how many.
+
+    Raises:
+        FormatError: A file cannot be looked at.
+    """
+    if not manifest.output:
+        return
+    if manifest.content.get("format") != one.format.name:
+        yield "the format", manifest.content.get("format"), one.format.name
+        return
+    found = extent(written_files(one.format, one.path, one.files))
+    for key in ("files", "bytes"):
+        if manifest.output.get(key) != found[key]:
+            yield key, manifest.output.get(key), found[key]
+
+
+def count_contradiction(
+    path: Path, split: object, known: tuple[int, int | None], eos_id: int | None
+) -> CorruptError | None:
+    """How the manifest of a dataset contradicts how many sequences and tokens there are, `eos_id` taken away.
+
+    With another separator sequences may be others, and tokens are counted with separators in one, without in the other.
+    """
+    manifest = read_manifest(path)
+    if manifest.eos_id != eos_id:
+        return None
+    counts = manifest.counts(split)
+    for key, found in zip(("sequences", "tokens"), known, strict=True):
+        expected = counts.get(key)
+        if isinstance(expected, int) and found is not None and expected != found:
+            return _contradiction(path, manifest, key, expected, found)
+    return None
+
+
+def _contradiction(path: Path, manifest: Manifest, what: str, expected: object, found: object) -> CorruptError:
+    return CorruptError(
+        path, f"contradicts its manifest {printable(manifest.path.name)} in {what}", expected=expected, found=found,
+        remedy="Copy it again, or remove the manifest if the change was meant; --ignore-manifest goes on without it",
+    )  # fmt: skip
+
+
+def written_files(format_: Format, path: Path, files: Sequence[Path] | None = None) -> list[Path]:
+    """Files of a dataset that a conversion wrote: itself and its companions, or those in its directory.
+
+    No index that was made beside it later.
+    """
+    inside, own = f"{path}{os.sep}", {path, *companions_of(format_, path)}
+    found = files_of(format_, path) if files is None else files
+    return [file for file in found if file in own or str(file).startswith(inside)]
+
+
+def extent(files: Iterable[Path]) -> dict[str, Any]:
+    """Size and number of files, without a checksum."""
+    total, count = 0, 0
+    for file in files:
+        try:
+            total, count = total + os.stat(file).st_size, count + 1
+        except OSError as error:
+            raise reading_error(file, error) from error
+    return {"bytes": total, "files": count, "xxh3_128": None}
+
+
+def fingerprint(path: Path, files: Sequence[Path]) -> dict[str, Any]:
+    """Size, number and checksum of the files of a dataset."""
+    import xxhash
+
+    if list(files) == [path]:
+        size, digest = _digest(path)
+        return {"bytes": size, "files": 1, "xxh3_128": digest}
+    base = path if path.is_dir() else path.parent
+    named = [(file.relative_to(base).as_posix() if file.is_relative_to(base) else file.name, file) for file in files]
+    total, tree = 0, xxhash.xxh3_128()
+    for name, file in sorted(named):
+        size, digest = _digest(file)
+        total += size
+        tree.update(f"{name} {size} {digest}\n".encode("utf-8", "surrogateescape"))
+    return {"bytes": total, "files": len(named), "xxh3_128": tree.hexdigest()}
+
+
+def _digest(path: Path) -> tuple[int, str]:
+    import xxhash
+
+    file, state = File(path), xxhash.xxh3_128()
+    buffer = bytearray(min(_PIECE, file.size))
+    try:
+        for offset in range(0, file.size, _PIECE):
+            piece = memoryview(buffer)[: min(_PIECE, file.size - offset)]
+            file.read_into(offset, piece)
+            state.update(piece)
+    finally:
+        file.close()
+    return file.size, state.hexdigest()
+
+
+def manifests(
+    done: Conversion,
+    sources: Sequence[Source],
+    stagings: Mapping[Path, Staging],
+    given: Mapping[str, object],
+    progress: Progress,
+) -> dict[Path, bytes]:
+    """The manifest of each destination.
+
+    Args:
+        done: What was converted.
+        sources: What from; their files are read for checksums.
+        stagings: The destinations, not yet published.
+        given: What the user asked for: options, selection, shares.
+        progress: Told how many files are done.
+    """
+    paths = [(source, path) for source in sources for path in source.paths]
+    progress.phase("checksums", len(paths) + len(stagings), "files")
+    format_ = registry.get(done.format)
+    outputs = {
+        path: fingerprint(staging.path, written_files(format_, staging.path)) for path, staging in stagings.items()
+    }
+    every = given["select"] is None and all(source.format.name != "recipe" for source in sources)
+    read = every or _worth_reading(paths, sum(output["bytes"] for output in outputs.values()))
+    described = _described(paths, progress, read=read)
+    found = {}
+    for path in stagings:
+        part = done if len(stagings) == 1 else _part(done, path)
+        found[path] = _manifest(part, {**described, "output": outputs[path], **given})
+        progress.advance(1)
+    return found
+
+
+def _worth_reading(paths: Sequence[tuple[Source, Path]], written: int) -> bool:
+    """Whether all sources are to be read for their checksums, when only some of their sequences may be needed."""
+    total: int = sum(extent(files_of(source.format, path))["bytes"] for source, path in paths)
+    return total <= max(_LITTLE, _MUCH * written)
+
+
+def _described(paths: Sequence[tuple[Source, Path]], progress: Progress, *, read: bool) -> dict[str, object]:
+    """Path, format, size and checksum of each source; of those beyond the first 20,000 only what they sum to."""
+    import xxhash
+
+    listed, more, total, count = list[dict[str, Any]](), xxhash.xxh3_128(), 0, 0
+    for number, (source, path) in enumerate(paths):
+        files = files_of(source.format, path)
+        facts = fingerprint(path, files) if read else extent(files)
+        progress.advance(1)
+        if number < _LISTED:
+            listed.append({"path": str(path), "format": source.format.name, **facts})
+            continue
+        more.update(f"{path} {facts['bytes']} {facts['xxh3_128']}\n".encode("utf-8", "surrogateescape"))
+        total, count = total + facts["bytes"], count + facts["files"]
+    found: dict[str, object] = {"sources": listed}
+    if len(paths) > _LISTED:
+        others = len(paths) - _LISTED
+        found["more_sources"] = {"sources": others, "bytes": total, "files": count, "xxh3_128": more.hexdigest()}
+    return found
+
+
+def _part(done: Conversion, destination: Path) -> Conversion:
+    """What was converted to one of several destinations."""
+    splits = {name: split for name, split in done.splits.items() if split["destination"] == str(destination)}
+    facts: Any = next(iter(splits.values()))
+    return replace(done, **facts, splits=splits)
+
+
+def _manifest(done: Conversion, facts: Mapping[str, object]) -> bytes:
+    content = {
+        "schema": SCHEMA,
+        "tokfmt": tokfmt.__version__,
+        "format": done.format,
+        "sequences": done.sequences,
+        "tokens": done.tokens,
+        "max_id": done.max_id,
+        "eos_id": done.separator["eos_id"],
+        "eos_from": done.separator["from"],
+        "tokenizer": done.tokenizer,
+        "shuffle": done.shuffle,
+        "recipe": done.recipe,
+        "splits": done.splits,
+        "dropped": done.dropped,
+        "notes": done.notes,
+        **({"prepared": done.prepared} if done.prepared else {}),
+        **facts,
+    }
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")

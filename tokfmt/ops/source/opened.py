@@ -1,0 +1,694 @@
+"""Open datasets of any format: where they are, their format, options and manifest, and which id separates sequences.
+
+The separator is known by, in this order: `--eos`; the manifest, or what the dataset itself states (facts); the
+tokenizer; the format's convention; what the data shows. The last is a guess, and needs evidence: see `_shown`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tokfmt import registry
+from tokfmt.core.axis import Info, Layout, Separators, TokenReader
+from tokfmt.core.dtypes import distinct
+from tokfmt.core.errors import (
+    ConversionError,
+    CorruptError,
+    DetectionError,
+    FormatError,
+    OptionError,
+    SeparatorUnknownError,
+    SourceChangedError,
+    TokenizerMismatchError,
+    printable,
+)
+from tokfmt.core.files import names_in, natural_key, reading_error
+from tokfmt.core.format import Format, Hints, canonical, files_of, strangers
+from tokfmt.core.options import given_options
+from tokfmt.core.ragged import Tokens
+from tokfmt.core.records import RecordReader
+from tokfmt.ops.progress import Progress, Silent
+from tokfmt.ops.source.manifest import Manifest, count_contradiction, file_contradiction, read_manifest
+from tokfmt.ops.source.request import EosChoice, Options, Path_, SourceRequest, expanded, read_options
+from tokfmt.views.separated import WithoutTrailing
+
+if TYPE_CHECKING:
+    from tokfmt.text.tokenizer import TokenizerHandle
+
+_NAMED = 5
+_LITTLE = 1 << 22  # tokens of a stream that is scanned whole, whatever is asked
+_RUNS, _RUN = 64, 64  # sequences whose last ids are looked at: neighbours, so that one read serves many
+_READ = 1 << 14  # tokens; reading on over so many costs less than another read
+_INSIDE = 1 << 16  # tokens of a run that are looked through for a separator inside sequences
+_ENOUGH = 8  # sequences that must end alike before that means anything
+_IGNORED = "the manifest is ignored"
+_OTHERWISE = "was made with another tokenizer, by its manifest"
+_KEPT = "no separator known; sequences are kept as stored. --eos ID takes one away from their ends"
+
+_HARMLESS = re.compile(
+    r"""\..*                                        # hidden: .git, .gitattributes, .DS_Store
+    | .*\.tokfmt\.json                             # manifests
+    | .*\.idx                                      # indexes
+    | data_params\.json | _SUCCESS | .*\.crc        # what upstream's writers leave beside their data
+    | cache-[0-9a-f]+\.arrow | packed_metadata.*\.json
+    | .*\.(tmp|incomplete)                         # downloads that were not finished
+    | meta\.pkl | prepare\.py                       # nanoGPT's vocabulary, which is never loaded, and its script
+    | tokenizer | dataset_statistics\.(json|txt)    # open-instruct's
+    | .*\.md | (readme|licen[cs]e|notice|copying|changelog|citation)(\..*)?
+    | (md5|sha\d*|xxh\w*|b2|check)sums?(\.\w+)? | .*\.(md5|sha1|sha256|sha512|xxh\w*)
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""Names in a directory of data that by convention hold none: nobody misses them in what is read."""
+
+
+class SourceFiles(NamedTuple):
+    """One dataset that was named, not opened yet.
+
+    Attributes:
+        path: A file or a directory.
+        format: Its format.
+        files: Every file of it; see `Format.files`. None: nobody has listed them, nothing is compared with them.
+        left_out: What else lies in the directory and is not read, in words; "" for nothing.
+        below: Some of that lies in directories below.
+    """
+
+    path: Path
+    format: Format
+    files: tuple[Path, ...]
+    left_out: str = ""
+    below: bool = False
+
+
+class Separator(NamedTuple):
+    """A separator and how it is known.
+
+    Attributes:
+        eos_id: The id, or None when there is none.
+        source: In words: "--eos", "tokenizer", "manifest of X", "stage1 convention", "every sequence ends with it" ...
+        inferred: Nobody said so; the data shows it.
+    """
+
+    eos_id: int | None
+    source: str = ""
+    inferred: bool = False
+
+    @property
+    def guess(self) -> tuple[str, ...]:
+        """A sentence that says what was guessed, if it was."""
+        return (f"separator {self.eos_id} inferred: {self.source}. --eos ID overrides it",) if self.inferred else ()
+
+
+class Source(NamedTuple):
+    """An opened source: a token axis without separators, or records not yet tokenised.
+
+    Attributes:
+        paths: One path, or several that are one dataset.
+        format: Its format.
+        reader: TokenReader or RecordReader.
+        separator: How its separator is known.
+        notes: What a person should be told, guesses included.
+        endings: Distinct last ids of sequences looked at; see `last_ids`.
+        tokenizers: What the manifest of each path says of the tokenizer that made its ids; None where nothing does.
+        left_out: What lies in directories and is not read, in words.
+    """
+
+    paths: tuple[Path, ...]
+    format: Format
+    reader: TokenReader | RecordReader
+    separator: Separator
+    notes: tuple[str, ...]
+    endings: Tokens | None = None
+    tokenizers: tuple[Mapping[str, Any] | None, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+def tokenizer_of(name: str | None, **how: Any) -> TokenizerHandle | None:
+    """The tokenizer of that name, directory or file, if there is one; `how` as for `load_tokenizer`.
+
+    What tokenizers need is imported for who names one.
+
+    Raises:
+        TokfmtError: It cannot be loaded.
+    """
+    if name is None:
+        return None
+    from tokfmt.text.tokenizer import load_tokenizer
+
+    return load_tokenizer(name, **how)
+
+
+def format_of(path: Path_, name: str | None = None) -> Format:
+    """The format of that name, else what the content of a path shows.
+
+    Raises:
+        DetectionError, FormatError, OptionError.
+    """
+    return registry.get(name) if name else registry.detect(registry.of_prefix(Path(path)))
+
+
+def find_sources(request: SourceRequest) -> list[SourceFiles]:
+    """The datasets that a request names: patterns and, with `recursive`, directories below directories resolved.
+
+    Raises:
+        FormatError: A path cannot be read.
+        DetectionError, OptionError.
+    """
+    return [found_at(path, format_of(path, request.format), request) for path in dataset_paths(request)]
+
+
+def dataset_paths(request: SourceRequest) -> list[Path]:
+    """Where the datasets are that a request names.
+
+    Raises:
+        FormatError: A pattern matches nothing, or a directory that is to be searched holds no dataset.
+        OptionError: A path that is none.
+    """
+    found: list[Path] = []
+    for path in map(Path, expanded(request.paths)):
+        places = _datasets_below(path, request.format) if request.recursive and path.is_dir() else [path]
+        if not places:
+            raise FormatError(path, "holds no dataset, nor does a directory below it")
+        found += places
+    return found
+
+
+def _datasets_below(directory: Path, name: str | None) -> list[Path]:
+    """A directory that is a dataset, then those below it; of one that is none, its files that are."""
+    try:
+        format_: Format | None = format_of(directory, name)
+    except DetectionError:
+        format_ = None
+    own = (
+        set()
+        if format_ is None
+        else {parent for file in files_of(format_, directory) for parent in (file, *file.parents)}
+    )
+    found = [directory] if directory in own else []
+    for entry in sorted(map(directory.joinpath, names_in(directory)), key=lambda entry: natural_key(entry.name)):
+        if entry in own or _HARMLESS.fullmatch(entry.name):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            found += _datasets_below(entry, name)
+        elif directory not in own:
+            found.append(entry)  # what it is, or that it is nothing, is said when it is opened
+    return found
+
+
+def found_at(path: Path, format_: Format, request: SourceRequest) -> SourceFiles:
+    """The files of one dataset.
+
+    Raises:
+        FormatError: Its directory cannot be listed.
+    """
+    path = canonical(format_, registry.of_prefix(path))
+    files = tuple(files_of(format_, path))
+    if not path.is_dir() or not files:
+        return SourceFiles(path, format_, files)
+    behind = {os.path.realpath(file) for file in files if file.is_symlink()}
+    others = [entry for entry in strangers(format_, path) if _counts(entry, path) and not _is(entry, behind)]
+    if request.recursive:  # what lies below is read as well
+        others = [entry for entry in others if entry.parent == path and (entry.is_symlink() or not entry.is_dir())]
+    if not others:
+        return SourceFiles(path, format_, files)
+    first = printable(others[0].relative_to(path))
+    many = f"{len(others):,} other files, such as {first}" if len(others) > 1 else f"another file, {first}"
+    own = {file.relative_to(path).parts[0] for file in files if file.is_relative_to(path)}
+    return SourceFiles(path, format_, files, many, any(_below(entry, path) not in {"", *own} for entry in others))
+
+
+def files_of_sources(sources: Iterable[Source]) -> list[SourceFiles]:
+    """The files of datasets that are open."""
+    return [
+        SourceFiles(path, source.format, tuple(files_of(source.format, path)))
+        for source in sources
+        for path in source.paths
+    ]
+
+
+def _is(entry: Path, places: set[str]) -> bool:
+    return bool(places) and os.path.realpath(entry) in places
+
+
+def _below(entry: Path, directory: Path) -> str:
+    """The directory within another in which something lies; "" for that itself."""
+    return entry.relative_to(directory).parts[0] if entry.parent != directory else ""
+
+
+def _refuse_others(one: SourceFiles, drop: frozenset[str]) -> None:
+    """Refuse a directory that holds more than its dataset.
+
+    Raises:
+        FormatError: Nobody said what of that.
+    """
+    if one.left_out and "other-files" not in drop:
+        deeper = "--recursive reads the directories below as well; " if one.below else ""
+        what = f"is read as {one.format.name}, and holds {one.left_out}"
+        raise FormatError(one.path, what, remedy=f"{deeper}--drop other-files leaves out what is not read")
+
+
+def _counts(entry: Path, directory: Path) -> bool:
+    """Whether something in a directory of data could be missed: not by its name, nor a directory that holds nothing."""
+    named = entry.relative_to(directory).parts
+    if any(_HARMLESS.fullmatch(part) for part in named):
+        return False
+    if entry.is_symlink():  # of what lies within the dataset itself
+        return not Path(os.path.realpath(entry)).is_relative_to(os.path.realpath(directory))
+    return not entry.is_dir()
+
+
+def snapshot(found: Iterable[SourceFiles]) -> dict[Path, tuple[int, int, int]]:
+    """Size, modification time and inode of every file of the sources.
+
+    Raises:
+        FormatError: A file cannot be looked at.
+    """
+    seen = {}
+    for one in found:
+        for file in one.files:
+            try:
+                status = os.stat(file)
+            except OSError as error:
+                raise reading_error(file, error) from error
+            seen[file] = (status.st_size, status.st_mtime_ns, status.st_ino)
+    return seen
+
+
+def check_unchanged(before: Mapping[Path, tuple[int, int, int]], found: Iterable[SourceFiles]) -> None:
+    """Raise SourceChangedError if a file of the sources changed, went or came since the snapshot."""
+    try:
+        now = snapshot(one._replace(files=tuple(files_of(one.format, one.path))) for one in found)
+    except FormatError as error:
+        raise SourceChangedError(error.path, "disappeared while it was being read") from error
+    for file in sorted(before.keys() | now.keys()):
+        if before.get(file) != now.get(file):
+            raise SourceChangedError(file, "changed while it was being read", remedy="Run again when it is still")
+
+
+def open_sources(
+    request: SourceRequest,
+    tokenizer: TokenizerHandle | None = None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+    *,
+    found: Sequence[SourceFiles] | None = None,
+    collect: bool = False,
+    most: int | None = None,
+) -> list[Source]:
+    """Open every source; files of one format that join (blocks, samples, JSONL) are opened together.
+
+    Args:
+        request: What the user says of them.
+        tokenizer: Which one is in use: its end of text, and whether it is the one that made them.
+        jobs: Threads that scan streams.
+        progress: Told how far that is.
+        found: From `find_sources`, if that was called already.
+        collect: Records with trouble are set aside, not raised; see `Hints`.
+        most: So many sequences are enough: a stream is scanned no farther.
+
+    Raises:
+        DetectionError, FormatError, OptionError, SeparatorUnknownError, TokenizerMismatchError.
+    """
+    found = find_sources(request) if found is None else found
+    return [
+        open_found(group, request, tokenizer, jobs, progress, collect=collect, most=most) for group in _datasets(found)
+    ]
+
+
+def open_one(
+    request: SourceRequest,
+    tokenizer: TokenizerHandle | None = None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+    *,
+    most: int | None = None,
+) -> Source:
+    """Open what a request names where it has to be one dataset; the arguments are those of `open_sources`.
+
+    Raises:
+        OptionError: A pattern, or a directory with `recursive`, names several.
+        DetectionError, FormatError, SeparatorUnknownError, TokenizerMismatchError.
+    """
+    group, *others = _datasets(find_sources(request))
+    if others:
+        first, second = printable(group[0].path), printable(others[0][0].path)
+        raise OptionError(
+            f"{printable(request.paths[0])}: names {1 + len(others):,} datasets, {first}, {second} ...: expected one. "
+            "Name one, or convert them to one first"
+        )
+    return open_found(group, request, tokenizer, jobs, progress, most=most)
+
+
+def _datasets(found: Sequence[SourceFiles]) -> list[Sequence[SourceFiles]]:
+    """Sources as datasets: files of one join; directories are datasets of their own, one after the other."""
+    same = all(one.format is found[0].format for one in found) and not any(one.path.is_dir() for one in found)
+    together = len(found) > 1 and found[0].format.joins and same
+    return [found] if together else [[one] for one in found]
+
+
+def open_source(
+    paths: Sequence[Path_],
+    *,
+    format: str | None = None,  # noqa: A002 - the word users know
+    eos: EosChoice = None,
+    options: Options = (),
+    drop: Iterable[str] = (),
+    jobs: int | None = None,
+    collect: bool = False,
+) -> Source:
+    """Open one dataset (several paths only for formats whose files join), without more said of it.
+
+    Raises:
+        DetectionError, FormatError, OptionError, SeparatorUnknownError.
+    """
+    request = SourceRequest(tuple(paths), format, eos, given_options(options), drop=frozenset(drop))
+    return open_found(find_sources(request), request, jobs=jobs, collect=collect)
+
+
+def open_found(
+    found: Sequence[SourceFiles],
+    request: SourceRequest,
+    tokenizer: TokenizerHandle | None = None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+    *,
+    collect: bool = False,
+    most: int | None = None,
+) -> Source:
+    """Open one dataset; several only of a format whose files join.
+
+    Raises:
+        DetectionError, FormatError, OptionError, SeparatorUnknownError, TokenizerMismatchError.
+    """
+    source = open_stored(found, request, tokenizer, jobs, collect=collect)
+    if isinstance(source.reader, RecordReader):
+        return source
+    eos_id = source.separator.eos_id
+    info = source.reader.info
+    if most is not None and eos_id is not None and info.separators is Separators.BETWEEN and info.tokens > _LITTLE:
+        from tokfmt.views.split import Beginning, SplitAt
+
+        beginning = Beginning(source.reader, eos_id, most)
+        if not beginning.whole:
+            return source._replace(reader=SplitAt(beginning, eos_id, jobs=jobs))
+    reader, decided = without_separators(
+        source.reader, source.separator, source.endings, source.paths[0], jobs, progress
+    )
+    return counted(source._replace(reader=reader, notes=(*source.notes, *decided)), request)
+
+
+def open_stored(
+    found: Sequence[SourceFiles],
+    request: SourceRequest,
+    tokenizer: TokenizerHandle | None = None,
+    jobs: int | None = None,
+    *,
+    collect: bool = False,
+) -> Source:
+    """Open one dataset as it is stored: its reader's axis still has the separators.
+
+    Raises:
+        DetectionError, FormatError, OptionError, TokenizerMismatchError.
+    """
+    format_, places = found[0].format, tuple(one.path for one in found)
+    options = read_options(format_, request)
+    said, ignored = _manifests(found, request)
+    known, drop = told(request.eos, places, said), request.drop
+    no_eos = known is not None and known.eos_id is None
+    default = tokenizer.eos_id if tokenizer is not None else None
+    hints = Hints(known.eos_id if known else None, drop, no_eos, jobs, collect, default, _open_recipe)
+    stored = format_.open(places, options, hints)
+    for one in found:
+        _refuse_others(one, drop)
+    info, left_out = stored.info, tuple(one.left_out for one in found if one.left_out)
+    notes = (*ignored, *info.inferred, *info.notes, *(f"left out: {what}" for what in left_out))
+    tokenizers = tuple(manifest.tokenizer for manifest in said)
+    if isinstance(stored, RecordReader) and stored.info.kind == "text":  # encoded by whoever reads it
+        separator = told(request.eos, (), ()) or Separator(default, "tokenizer" if default is not None else "")
+        if stored.info.eos_id is not None:
+            separator = Separator(stored.info.eos_id, format_.name)
+        return Source(places, format_, stored, separator, notes, left_out=left_out)
+    if tokenizer is not None:
+        notes += tuple(_made_otherwise(places, tokenizers, tokenizer, drop))
+    if isinstance(stored, RecordReader):
+        separator = known or Separator(default, "tokenizer" if default is not None else "")
+        return Source(places, format_, stored, separator, notes, None, tokenizers, left_out)
+    endings = last_ids(stored)
+    separator = resolve(known, default, stored, endings)
+    return Source(places, format_, stored, separator, (*notes, *separator.guess), endings, tokenizers, left_out)
+
+
+def _open_recipe(file: Any, hints: Hints) -> TokenReader | RecordReader:
+    from tokfmt.ops.source.recipe import open_recipe
+
+    return open_recipe(file, hints)
+
+
+def _manifests(found: Sequence[SourceFiles], request: SourceRequest) -> tuple[list[Manifest], list[str]]:
+    """The manifest beside each path, compared with its files, and notes on those that are ignored.
+
+    Raises:
+        CorruptError: One contradicts its dataset.
+    """
+    said, notes = [], []
+    for one in found:
+        manifest = read_manifest(one.path)
+        wrong = file_contradiction(one, manifest) if one.files else None
+        if wrong is not None:
+            if not request.ignore_manifest:
+                raise wrong
+            manifest = Manifest({})
+            notes.append(f"{wrong.what}; {_IGNORED}")
+        said.append(manifest)
+    return said, notes
+
+
+def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptError | None:
+    """How the manifest of a source contradicts what was counted in it, where both count the same things."""
+    reader = source.reader
+    if len(source.paths) > 1 or isinstance(reader, RecordReader) or reader.info.layout is Layout.SAMPLES:
+        return None
+    split = reader.info.split
+    return count_contradiction(source.paths[0], split, (sequences, tokens), source.separator.eos_id)
+
+
+def counted(source: Source, request: SourceRequest) -> Source:
+    """An opened source whose counts were compared with its manifest's.
+
+    Raises:
+        CorruptError: They differ.
+    """
+    info = source.reader.info
+    wrong = contradicted(source, info.sequences, info.tokens) if isinstance(info, Info) else None
+    if wrong is None:
+        return source
+    if not request.ignore_manifest:
+        raise wrong
+    if any(_IGNORED in note for note in source.notes):  # its files contradict it already
+        return source
+    return source._replace(notes=(*source.notes, f"{wrong.what}; {_IGNORED}"))
+
+
+def _made_otherwise(
+    places: Sequence[Path],
+    tokenizers: Sequence[Mapping[str, Any] | None],
+    tokenizer: TokenizerHandle,
+    drop: frozenset[str],
+) -> Iterator[str]:
+    """Notes on sources that another tokenizer made, by their manifests.
+
+    Raises:
+        TokenizerMismatchError: There are, and nobody accepted that.
+    """
+    for path, made in zip(places, tokenizers, strict=True):
+        if made is not None and made["digest"] != tokenizer.digest:
+            if "tokenizers" not in drop:
+                raise TokenizerMismatchError(path, _OTHERWISE, _titled(tokenizer.describe()), _titled(made))
+            yield f"{path.name} was made with the tokenizer {_titled(made)} and is read with {tokenizer.name}"
+
+
+def _titled(made: Mapping[str, Any]) -> str:
+    return f"{made.get('name') or 'of no name'} ({str(made['digest'])[:8]})"
+
+
+def agreed_tokenizer(
+    sources: Sequence[Source], tokenizer: TokenizerHandle | None, drop: frozenset[str]
+) -> tuple[Mapping[str, Any] | None, str]:
+    """What made the ids of all sources, None if that is not known or not the same; and what differs, in words.
+
+    Raises:
+        TokenizerMismatchError: The sources were made with several, and nobody accepted that.
+    """
+    named = tokenizer.describe() if tokenizer is not None else None
+    made: dict[str, tuple[Path, Mapping[str, Any]]] = {}
+    unknown = False
+    for source in sources:
+        for path, stated in zip(source.paths, source.tokenizers or (None,) * len(source.paths), strict=True):
+            one = stated or named
+            unknown |= one is None
+            if one is not None:
+                made.setdefault(str(one["digest"]), (path, one))
+    if len(made) > 1:
+        (_, first), (path, other) = list(made.values())[:2]
+        if "tokenizers" not in drop:
+            raise TokenizerMismatchError(path, _OTHERWISE, _titled(first), _titled(other))
+        return None, f"sources of {len(made)} tokenizers: {', '.join(_titled(one) for _, one in made.values())}"
+    if unknown or not made:
+        return None, ""
+    return named or next(iter(made.values()))[1], ""
+
+
+def agreed_separator(sources: Sequence[Source], choice: EosChoice) -> Separator:
+    """The separator that the target will use: what the user said, else what all sources agree on.
+
+    Raises:
+        ConversionError: Sources have different separators and nobody chose.
+    """
+    known: dict[int, Source] = {}
+    for source in sources:
+        if source.separator.eos_id is not None:
+            known.setdefault(source.separator.eos_id, source)
+    if choice is not None and choice != "none":
+        return Separator(choice, "--eos")
+    if len(known) > 1:
+        told = [f"{eos_id} in {printable(source.paths[0].name)}" for eos_id, source in known.items()]
+        listed = ", ".join(told[:_NAMED]) + (f" and {len(told) - _NAMED:,} more" if len(told) > _NAMED else "")
+        raise ConversionError(f"the sources have different separators ({listed}). Choose the target's with --eos ID")
+    return next(iter(known.values()), sources[0]).separator
+
+
+def told(choice: EosChoice, paths: Sequence[Path], manifests: Sequence[Manifest]) -> Separator | None:
+    """What is known for certain before a source is opened: --eos, or the manifest beside the source; else None."""
+    if choice == "none":
+        return Separator(None, "--eos none")
+    if choice is not None:
+        return Separator(choice, "--eos")
+    for path, manifest in zip(paths, manifests, strict=True):
+        if manifest.eos_id is not None:
+            return Separator(manifest.eos_id, f"manifest of {path.name}")
+    return None
+
+
+def resolve(
+    known: Separator | None, tokenizer_eos: int | None, stored: TokenReader, endings: Tokens | None
+) -> Separator:
+    """The separator of an opened source: what was told, what the format knows, the tokenizer's, what the data shows.
+
+    Args:
+        known: From `told`.
+        tokenizer_eos: What a format that has a convention of its own was told in `Hints`.
+        stored: The source.
+        endings: From `last_ids`.
+    """
+    info = stored.info
+    if known is not None:
+        return known
+    if info.eos_id is not None:
+        return Separator(info.eos_id, info.eos_from or "format")
+    if tokenizer_eos is not None:
+        return Separator(tokenizer_eos, "tokenizer")
+    return _shown(stored, endings)
+
+
+def _shown(stored: TokenReader, endings: Tokens | None) -> Separator:
+    """The id that the data shows to be the separator: at least 8 sequences end with it, none looked at has it inside.
+
+    Texts that all end with a full stop, or one text alone, show nothing: what would be taken away there is content.
+    """
+    count = stored.info.sequences
+    if endings is None or len(endings) != 1 or count < _ENOUGH:
+        return Separator(None)
+    eos_id = int(endings[0])
+    for first in _starts(count):
+        bounds = stored.offsets(first, min(first + _RUN, count))
+        start, stop = max(int(bounds[0]), int(bounds[-1]) - _INSIDE), int(bounds[-1])
+        ends = int(np.count_nonzero(bounds[1:] > start))
+        if np.count_nonzero(stored.tokens(start, stop) == eos_id) > ends:
+            return Separator(None)
+    return Separator(eos_id, "every sequence ends with it, and none has it inside", inferred=True)
+
+
+def without_separators(
+    stored: TokenReader,
+    separator: Separator,
+    endings: Tokens | None,
+    path: Path,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[TokenReader, list[str]]:
+    """The axis that commands see, and notes on what was decided. Streams are scanned, by `jobs` threads.
+
+    Raises:
+        SeparatorUnknownError: A stream, and nothing says where its documents end.
+    """
+    info, eos_id = stored.info, separator.eos_id
+    if info.separators is Separators.NONE or not info.tokens:
+        return stored, []
+    if info.separators.alone:
+        if eos_id is not None:
+            from tokfmt.views.split import SplitAt  # and its pool of threads
+
+            watched = progress or Silent()
+            watched.phase("finding separators", info.tokens, "tokens")
+            return SplitAt(stored, eos_id, jobs=jobs, scanned=watched.advance), []
+        if separator.source == "--eos none":
+            return stored, [f"read as one sequence of {info.tokens:,} tokens (--eos none)"]
+        if info.separators is not Separators.BETWEEN:
+            why = "nothing says which id separates documents; --eos ID does"
+            return stored, [f"read as one sequence of {info.tokens:,} tokens: {why}"]
+        raise SeparatorUnknownError(path, "a stream of tokens, and nothing says which id ends a document")
+    if eos_id is None:
+        if endings is not None and len(endings) == 1 and separator.source != "--eos none":
+            alike = int(endings[0])
+            why = f"all end with {alike}, which may be a separator and may be content"
+            return stored, [f"sequences are kept as stored: {why}. --eos {alike} takes it away, --eos none keeps it"]
+        return stored, [] if separator.source == "--eos none" else [_KEPT]
+    if endings is None or len(endings) != 1 or int(endings[0]) != eos_id:
+        return stored, [f"not every sequence ends with {eos_id}; sequences are kept as stored"]
+    return WithoutTrailing(stored, eos_id, str(path)), []
+
+
+def last_ids(stored: TokenReader) -> Tokens | None:
+    """Distinct last ids of up to 4,096 sequences, in runs spread over the dataset, where separators may trail them.
+
+    What is not looked at here is looked at when it is read: WithoutTrailing raises on the first exception.
+
+    Returns:
+        info.dtype[distinct], or None: no separators trail, there is no sequence, or one of those looked at is empty.
+    """
+    return ends_of(stored) if stored.info.separators is Separators.TRAILING else None
+
+
+def ends_of(axis: TokenReader) -> Tokens | None:
+    """The same of any axis: distinct last ids, None when there is no sequence or one looked at is empty."""
+    count, found = axis.info.sequences, []
+    for first in _starts(count):
+        last = _last_within(axis, first, min(first + _RUN, count))
+        if last is None:
+            return None
+        found.append(last)
+    return distinct(np.concatenate(found)) if found else None
+
+
+def _starts(count: int) -> list[int]:
+    """Where the runs begin that are looked at, of so many sequences."""
+    if not count:
+        return []
+    starts: list[int] = np.linspace(0, max(count - _RUN, 0), min(-(-count // _RUN), _RUNS)).astype(np.int64).tolist()
+    return starts
+
+
+def _last_within(stored: TokenReader, first: int, last: int) -> Tokens | None:
+    bounds = stored.offsets(first, last)
+    if not np.diff(bounds).all():
+        return None
+    ends, begin = bounds[1:] - 1, int(bounds[1]) - 1
+    if ends[-1] - begin > len(ends) * _READ:
+        return np.concatenate([stored.tokens(at, at + 1) for at in ends.tolist()])
+    return stored.tokens(begin, int(bounds[-1]))[ends - begin]

@@ -1,0 +1,300 @@
+"""Recipes opened: their sources, each by the one way in that every command takes."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tokfmt.core.axis import TokenReader
+from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, TokfmtError, printable
+from tokfmt.core.format import Hints, files_of
+from tokfmt.core.options import given_options
+from tokfmt.core.records import RecordReader
+from tokfmt.ops.dataset import Dataset
+from tokfmt.ops.prepare.draft import Draft, TextSource, filters_of
+from tokfmt.ops.recipe import Recipe
+from tokfmt.ops.source.deferred import joined, kept, remembered
+from tokfmt.ops.source.ingest import ingested
+from tokfmt.ops.source.manifest import read_manifest
+from tokfmt.ops.source.opened import Source as Opened
+from tokfmt.ops.source.opened import SourceFiles, agreed_tokenizer, find_sources, format_of, open_sources, snapshot
+from tokfmt.ops.source.request import SourceRequest, check_drops, expanded, viewed
+from tokfmt.recipes.axis import Source
+from tokfmt.recipes.cache import key_of
+from tokfmt.recipes.documents import Documents, quotas
+from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, parse_recipe, read_recipe
+from tokfmt.recipes.samples import Samples, separator_of
+
+if TYPE_CHECKING:
+    from tokfmt.text.tokenizer import TokenizerHandle
+
+_UNDER_WAY: ContextVar[tuple[Path, ...]] = ContextVar("recipes being opened", default=())
+
+
+def recipe(
+    sources: Sequence[Mapping[str, Any] | str | os.PathLike[str]],
+    *,
+    seq_len: int | None = None,
+    pack: str | None = None,
+    labels: str | None = None,
+    tail: str | None = None,
+    long: str | None = None,
+    shuffle: str = "none",
+    seed: int = 0,
+    tokens: int | None = None,
+    epochs: int | None = None,
+    eos: int | str | None = None,
+    pad: int | None = None,
+    bos: int = 0,
+    tokenizer: str | None = None,
+    dedup: str = "none",
+    filters: Mapping[str, Mapping[str, Any]] | None = None,
+    drop: str | Sequence[str] = (),
+) -> Dataset:
+    """A recipe without a file: what `tokfmt.open` gives of one that says the same.
+
+    Args:
+        sources: Of each a path, or what stands in its `[[source]]`: dict(path="web.pbin", weight=0.7).
+        seq_len: Places of a sample; None: a recipe of documents.
+        pack: "stream", "document", "bestfit" or "stored".
+        labels: "next", "disjoint", "starts" or "same".
+        tail, long: Of a stream's last sample: "pad" or "drop"; of long documents: "split" or "truncate".
+        shuffle: "none", "samples" or "documents"; seed: what draws the order.
+        tokens, epochs: Budget of the whole; or passes.
+        eos, pad, bos: Ids; eos may be "none".
+        tokenizer, dedup, filters: As in a file.
+        drop: What may be given up in reading sources, by name.
+
+    Returns:
+        A `Recipe`, a map-style dataset of samples; without `seq_len` a Dataset of documents.
+
+    Raises:
+        TokfmtError: One of its kinds; see `tokfmt.core.errors`.
+    """
+    said = {
+        "seq_len": seq_len, "pack": pack, "labels": labels, "tail": tail, "long": long, "shuffle": shuffle,
+        "seed": seed, "tokens": tokens, "epochs": epochs, "eos": eos, "pad": pad, "bos": bos, "tokenizer": tokenizer,
+        "dedup": dedup, "filter": filters,
+    }  # fmt: skip
+    listed = [sources] if isinstance(sources, (str, os.PathLike, Mapping)) else list(sources)
+    entries = [entry if isinstance(entry, Mapping) else {"path": os.fspath(entry)} for entry in listed]
+    table = {key: value for key, value in said.items() if value is not None}
+    file = parse_recipe({**table, "source": entries}, Path("recipe"))
+    reader, opened = _opened_recipe(file, Hints(drop=check_drops(drop)))
+    return dataset(reader, reader.info.notes, tuple(opened))
+
+
+def dataset(reader: TokenReader | Draft, notes: tuple[str, ...], origin: tuple[Opened, ...]) -> Dataset:
+    """A recipe's reader as Python users hold it.
+
+    Raises:
+        OptionError: It has text, and is stored before it is read.
+    """
+    if isinstance(reader, Draft):
+        raise reader.unprepared()
+    inferred = reader.info.inferred
+    notes = tuple(note for note in notes if note not in inferred)
+    if isinstance(reader, Samples):
+        return Recipe(reader, inferred=inferred, notes=notes, origin=origin)
+    return Dataset(reader, "recipe", inferred=inferred, notes=notes, origin=origin)
+
+
+def open_recipe(file: RecipeFile, hints: Hints) -> TokenReader | Draft:
+    """The reader of a recipe: `Samples`, or `Documents` where it has no `seq_len`; a `Draft` where it has text.
+
+    Args:
+        file: As parsed.
+        hints: What may be given up, and how many threads open sources.
+
+    Raises:
+        TokfmtError: A source cannot be opened, or they do not go together.
+    """
+    return _opened_recipe(file, hints)[0]
+
+
+def _opened_recipe(file: RecipeFile, hints: Hints) -> tuple[Samples | Documents | Draft, list[Opened]]:
+    place, under_way = Path(os.path.abspath(file.where)), _UNDER_WAY.get()
+    if place in under_way:
+        raise _circle(file.where)
+    token = _UNDER_WAY.set((*under_way, place))
+    try:
+        found, opened = list[Source | TextSource](), list[Opened]()
+        handle = _tokenizer(file)
+        for entry in file.sources:
+            try:
+                source, parts = _opened(file, entry, handle, hints)
+            except TokfmtError as error:
+                error.add_note(f'It is source "{printable(entry.name)}" of {printable(file.where)}')
+                raise
+            found.append(source)
+            opened += parts
+        agreed_tokenizer(opened, handle, hints.drop)
+    finally:
+        _UNDER_WAY.reset(token)
+    of_ids = [source for source in found if isinstance(source, Source)]
+    if len(of_ids) < len(found) or file.dedup != "none":
+        return Draft(file, found, handle), opened
+    of_ids = quotas(file, of_ids)
+    if file.seq_len is not None:
+        return Samples(file, of_ids), opened
+    return Documents(file, of_ids, separator_of(file, of_ids)), opened
+
+
+def _circle(where: Path) -> FormatError:
+    return FormatError(where, "includes itself", remedy="A recipe may name others, but not in a circle")
+
+
+def files_named(recipe: Path, above: tuple[Path, ...] = ()) -> Iterator[SourceFiles]:
+    """The files of the datasets that a recipe is computed from, and of those that recipes among them are.
+
+    Raises:
+        FormatError: The recipe, or something that it names, cannot be read; or they go in a circle.
+    """
+    place = recipe.resolve()
+    if place in above:
+        raise _circle(recipe)
+    for entry in read_recipe(recipe).sources:
+        for path in map(Path, expanded([recipe.parent / path for path in entry.path])):
+            format_ = format_of(path, entry.format)
+            yield SourceFiles(path, format_, tuple(files_of(format_, path)))
+            if format_.name == "recipe":
+                yield from files_named(path, (*above, place))
+
+
+def _tokenizer(file: RecipeFile) -> TokenizerHandle | None:
+    if file.tokenizer is None:
+        return None
+    from tokfmt.text.tokenizer import load_tokenizer
+
+    beside = file.where.parent / file.tokenizer
+    return load_tokenizer(str(beside) if beside.exists() else file.tokenizer)
+
+
+def _opened(
+    file: RecipeFile, entry: SourceEntry, handle: TokenizerHandle | None, hints: Hints
+) -> tuple[Source | TextSource, list[Opened]]:
+    """One source: all that its paths name, one after the other."""
+    paths = expanded([file.where.parent / path for path in entry.path])
+    request = SourceRequest(
+        tuple(paths), entry.format, file.eos, given_options(entry.options), entry.text, entry.split, hints.drop
+    )  # fmt: skip
+    if file.pack == "stored":
+        request = viewed(request, format_of(paths[0], entry.format), "samples")
+    places_named = [os.path.abspath(path) for path in paths]
+    read = [entry.format, entry.options, entry.split, entry.select, file.eos, file.pack == "stored"]
+    key = key_of(VERSION, "source", places_named, read, sorted(hints.drop))
+    plain = file.pack != "stored" and handle is None and not entry.filter
+    if plain and (known := remembered(key, entry.name, request, entry.select)):
+        return known[0], [known[1]]
+    places = find_sources(request)
+    try:
+        parts = open_sources(request, handle, hints.jobs, found=places, collect=hints.collect)
+    except SeparatorUnknownError as error:  # --eos of a command line changes no recipe
+        raise SeparatorUnknownError(error.path, error.why, 'Say eos = ID or eos = "none" in the recipe') from error
+    kinds = {part.reader.info.kind if isinstance(part.reader, RecordReader) else "ids" for part in parts}
+    if entry.filter and "ids" in kinds:
+        raise OptionError("its filter has rules on text, and it holds ids. Leave the filter out, or name the text")
+    if "text" in kinds:
+        return _text_source(file, entry, parts, snapshot(places), handle), parts
+    readers = [_axis(part) for part in parts]
+    _refuse_samples(file, readers, parts)
+    if file.pack != "stored" and "loss-mask" not in hints.drop:
+        _refuse_masks(readers, parts)
+    separators = {part.separator.eos_id for part in parts}
+    if len(separators) > 1 and file.eos is None:
+        told = ", ".join(sorted(map(str, separators)))
+        raise OptionError(f"its files have different separators ({told}). Say eos = ID in the recipe")
+    reader = joined(readers, entry.select)
+    inner = [_inner_state(one) for one in readers]
+    stats = snapshot(places)
+    state = [[str(path), *facts] for path, facts in stats.items()]
+    facts = [
+        [part.format.name, [read_manifest(path).output.get("xxh3_128") for path in part.paths]] for part in parts
+    ]  # fmt: skip
+    sizes = (
+        [getattr(one, "fingerprint", None) for one in readers] if any(inner) else [size for size, *_ in stats.values()]
+    )
+    counts = [reader.info.sequences, reader.info.tokens]
+    found = Source(
+        entry.name, tuple(map(Path, paths)), parts[0].format.name, reader, next(iter(separators)),
+        [os.path.abspath(file.where.parent), state, read, inner], [facts, sizes, counts, read[1]],
+        tuple(dict.fromkeys(_in_recipe(note) for part in parts for note in part.notes)),
+    )  # fmt: skip
+    if plain and kinds == {"ids"} and not any(inner) and not any(isinstance(p.reader, RecordReader) for p in parts):
+        found = kept(key, found, parts, stats)
+    return found, parts
+
+
+def _text_source(
+    file: RecipeFile,
+    entry: SourceEntry,
+    parts: Sequence[Opened],
+    stats: Mapping[Path, Sequence[int]],
+    handle: TokenizerHandle | None,
+) -> TextSource:
+    """A source that holds text, which is prepared by whoever stores the recipe.
+
+    Raises:
+        OptionError: Something of it is no text, or a recipe itself; or nothing says how to tokenise it.
+    """
+    for part in parts:
+        if isinstance(part.reader, Draft):
+            raise OptionError("is a recipe with text. Store it first: tokfmt convert, or name its sources here")
+        if not isinstance(part.reader, RecordReader) or part.reader.info.kind != "text":
+            raise OptionError(f"{printable(part.paths[0])}: holds ids, and others of this source hold text")
+    if file.pack == "stored":
+        raise OptionError('it holds text, and pack = "stored" takes rows as they are')
+    if handle is None:
+        raise OptionError('it holds text. Say how to tokenise it: tokenizer = "NAME" in the recipe')
+    filters = filters_of(file, entry)
+    read = [entry.format, entry.options, entry.text, entry.select, repr(filters), file.dedup, file.seed, entry.tokens]
+    tokenizer = handle.describe()
+    facts = [
+        [part.format.name for part in parts], [size for size, *_ in stats.values()], read,
+        [tokenizer["digest"], tokenizer["special_tokens"]], unicodedata.unidata_version if filters else None,
+    ]  # fmt: skip
+    state = [os.path.abspath(file.where.parent), [[str(path), *facts] for path, facts in stats.items()], facts]
+    eos_id = None if file.eos == "none" else file.eos if isinstance(file.eos, int) else handle.eos_id
+    return TextSource(entry, tuple(parts), filters, eos_id, state, facts)
+
+
+def _axis(part: Opened) -> TokenReader:
+    """The token axis of what was opened."""
+    return ingested(part.reader, None) if isinstance(part.reader, RecordReader) else part.reader
+
+
+def _refuse_samples(file: RecipeFile, readers: Sequence[TokenReader], parts: Sequence[Opened]) -> None:
+    """Refuse samples of a recipe where sequences are cut: they hold padding, and no sequence."""
+    for reader, part in zip(readers, parts, strict=True):
+        if isinstance(reader, Samples) and file.pack != "stored":
+            raise FormatError(
+                part.paths[0], "is a recipe of samples", remedy='pack = "stored" takes them as they are; or remove its '
+                "seq_len, which makes it a recipe of documents",
+            )  # fmt: skip
+
+
+def _in_recipe(note: str) -> str:
+    """A note in the words of recipes: `--eos` of a command line changes none."""
+    return note.replace("--eos ID", "eos = ID in the recipe").replace("--eos none", 'eos = "none"')
+
+
+def _refuse_masks(readers: Sequence[TokenReader], parts: Sequence[Opened]) -> None:
+    """Refuse masks that are not plain where sequences are cut: they would be lost."""
+    for reader, part in zip(readers, parts, strict=True):
+        info = reader.info
+        masked = info.nonstandard_masks and f"loss masks that are not plain in {info.nonstandard_masks:,} samples"
+        if what := masked or info.loss_masks:
+            raise FormatError(
+                part.paths[0], f"has {what}", remedy='Only pack = "stored" keeps them; --drop loss-mask does without'
+            )
+
+
+def _inner_state(reader: TokenReader) -> Any:
+    """What a nested recipe depends on beyond its own file."""
+    if isinstance(reader, (Samples, Documents)):
+        return [source.state for source in reader.sources]
+    return None

@@ -1,0 +1,595 @@
+"""`tokfmt stats` as a function: open, tokenise what is text, walk, describe."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tokfmt.core.axis import Separators, TokenReader, windows
+from tokfmt.core.draws import check_seed
+from tokfmt.core.errors import DetectionError, FormatError, OptionError, printable
+from tokfmt.core.format import Decoder, files_of
+from tokfmt.core.private import Scratch
+from tokfmt.core.protocols import Filled, Filling
+from tokfmt.core.protocols import Sampled as WithMasks
+from tokfmt.core.ragged import Tokens
+from tokfmt.core.records import RecordReader
+from tokfmt.ops.progress import Progress, Silent
+from tokfmt.ops.source.ingest import encoder_for, ingest
+from tokfmt.ops.source.manifest import extent
+from tokfmt.ops.source.opened import (
+    Source,
+    check_unchanged,
+    contradicted,
+    dataset_paths,
+    format_of,
+    found_at,
+    open_stored,
+    snapshot,
+    tokenizer_of,
+    without_separators,
+)
+from tokfmt.ops.source.request import SourceRequest
+from tokfmt.ops.stats.duplicates import TOO_MANY, Group, duplicates_of
+from tokfmt.ops.stats.report import Failure, RepeatedSequence, Report, Sampled, Share, Statistics
+from tokfmt.ops.stats.sampling import Drawn, draw, draw_records
+from tokfmt.ops.stats.tables import Counts, Table, ends_of, ids_of, lengths_of, packing, spelling
+from tokfmt.ops.stats.texts import TextSubject, described_texts, measure_texts
+from tokfmt.ops.stats.walk import Indexed, StatsAxis, Streamed, Survey, axis_of, measure
+from tokfmt.recipes.documents import Documents
+from tokfmt.recipes.explain import explain
+from tokfmt.recipes.samples import Samples
+from tokfmt.run.execute import make_executor, worker_count
+from tokfmt.run.plan import Workers
+from tokfmt.views.split import SplitAt
+
+if TYPE_CHECKING:
+    from tokfmt.text.tokenizer import TokenizerHandle
+
+
+Cancelled = Callable[[], bool]
+
+_Described = tuple[list[Statistics], Callable[[], Statistics]]
+"""What is said of each dataset, and what says the same of all as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatsRequest:
+    """What a user asks for.
+
+    Attributes:
+        source: Paths, each a dataset of its own, and how to read them.
+        tokenizer: To tokenise text, to spell ids, to know the vocabulary.
+        vocab_size: To compare ids with; the tokenizer's when None.
+        seq_len: To compute the cost of packing.
+        duplicates: Look for equal sequences; takes 24 bytes of memory a sequence.
+        sample: Look at about so many sequences of each dataset only; duplicates are not looked for.
+        seed: Of their choice.
+        jobs: Workers; by default one a core.
+        executor: Where they run: "serial", "threads", "processes" or "dask", its own workers; see `run.execute`.
+    """
+
+    source: SourceRequest
+    tokenizer: str | None = None
+    vocab_size: int | None = None
+    seq_len: int | None = None
+    duplicates: bool = True
+    sample: int | None = None
+    seed: int = 0
+    jobs: int | None = None
+    executor: str = "threads"
+
+
+def stats(request: StatsRequest, progress: Progress | None = None, cancelled: Cancelled = lambda: False) -> Report:
+    """Statistics of some datasets, and of all together.
+
+    One of several that cannot be read is among the report's `failures`, and there is no total then.
+
+    Raises:
+        TokfmtError: One of its kinds; `CancelledError` when `cancelled` says so.
+    """
+    jobs = worker_count(request.jobs)
+    _check(request)
+    reading = replace(request.source, drop=request.source.drop | {"fields"})  # nothing is lost by looking
+    handle = tokenizer_of(request.tokenizer)
+    with Scratch() as scratch, make_executor(request.executor, jobs) as executor:
+        workers = Workers(executor, jobs, scratch)
+        paths = dataset_paths(request.source)
+        run = _Run(request, handle, workers, progress or Silent(), cancelled, several=len(paths) > 1)
+        sources, before = [], []
+        for path in paths:
+            with run.noting(path):
+                one = found_at(path, format_of(path, request.source.format), request.source)
+                now = snapshot([one])
+                sources.append(open_stored([one], reading, handle, jobs))
+                before.append((one, now))
+        report = run.report(sources, [sum(now[file][0] for file in one.files) for one, now in before])
+        for one, now in before:
+            check_unchanged(now, [one])
+    return report
+
+
+def stats_of(
+    source: Source,
+    *,
+    tokenizer: TokenizerHandle | None = None,
+    duplicates: bool = True,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+    cancelled: Cancelled = lambda: False,
+) -> Statistics:
+    """Statistics of a dataset that is open already, by `open_source` or `open_stored`; nothing is opened again.
+
+    Raises:
+        TokfmtError: One of its kinds; `CancelledError` when `cancelled` says so.
+    """
+    asked = SourceRequest(source.paths, ignore_manifest=True)
+    request = StatsRequest(asked, duplicates=duplicates, jobs=worker_count(jobs))
+    with (
+        Scratch() as scratch,
+        make_executor(request.executor, request.jobs or 1) as executor,
+    ):
+        workers = Workers(executor, request.jobs or 1, scratch)
+        run = _Run(request, tokenizer, workers, progress or Silent(), cancelled)
+        return run.report([source], [size_of(source)]).datasets[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    request: StatsRequest
+    handle: TokenizerHandle | None
+    workers: Workers
+    progress: Progress
+    cancelled: Cancelled
+    several: bool = False
+    failures: list[Failure] = field(default_factory=list)
+
+    @contextmanager
+    def noting(self, path: str | os.PathLike[str]) -> Iterator[None]:
+        """One of several datasets that cannot be read is noted, and the others go on."""
+        try:
+            yield
+        except (FormatError, DetectionError) as error:
+            if not self.several:
+                raise
+            self.failures.append(Failure(str(path), error))
+
+    def report(self, sources: Sequence[Source], sizes: Sequence[int]) -> Report:
+        texts = [source for source in sources if self._is_text(source)]
+        if texts and len(texts) < len(sources):
+            raise OptionError(
+                f"{printable(texts[0].paths[0])}: holds text, other paths hold token ids. --tokenizer makes them alike"
+            )
+        each, total = self._of_texts(sources, sizes) if texts else self._of_tokens(sources, sizes)
+        return Report(each, total() if self.several and not self.failures else None, self.failures)
+
+    def _is_text(self, source: Source) -> bool:
+        reader = source.reader
+        return isinstance(reader, RecordReader) and reader.info.kind == "text" and self.handle is None
+
+    # token ids
+
+    def _of_tokens(self, sources: Sequence[Source], sizes: Sequence[int]) -> _Described:
+        request, handle = self.request, self.handle
+        wanted = Wanted(
+            request.vocab_size or (handle.vocab_size if handle else None),
+            request.seq_len,
+            handle.decoder(lenient=True) if handle else None,
+        )
+        prepared = list(self._prepared(sources, sizes))
+        surveys = measure(
+            [subject.axis for subject, _ in prepared],
+            self.workers,
+            duplicates=request.duplicates and request.sample is None,
+            progress=self.progress,
+            cancelled=self.cancelled,
+        )
+        each, seen, samples = [], [], []
+        for (subject, drawn), survey in zip(prepared, surveys, strict=True):
+            with self.noting(subject.source.paths[0]):
+                if survey.error is not None:
+                    raise survey.error
+                noted = replace(subject, notes=(*subject.notes, *survey.notes))
+                one = Surveyed(noted, survey, drawn.weight if drawn else 1.0)
+                found = described(one, wanted)
+                if drawn is None and not request.source.ignore_manifest:
+                    wrong = contradicted(subject.source, found.sequences, found.tokens)
+                    if wrong is not None:
+                        raise wrong
+                each.append(found if drawn is None else self._drawn(found, drawn))
+                seen.append(one)
+                samples.append(drawn)
+        return each, lambda: self._total(total_of(seen, wanted), each, samples)
+
+    def _prepared(self, sources: Sequence[Source], sizes: Sequence[int]) -> Iterator[tuple[Subject, Drawn | None]]:
+        """What to walk, or the sample that was drawn of it; text and ids in JSON lines become an axis in scratch."""
+        sample, seed = self.request.sample, self.request.seed
+        for number, (source, size) in enumerate(zip(sources, sizes, strict=True)):
+            with self.noting(source.paths[0]):
+                reader, notes = source.reader, list[str]()
+                if isinstance(reader, RecordReader):
+                    axis: StatsAxis = self._ingested(source, reader, number)
+                else:
+                    axis, notes = stored_axis(source, reader)
+                drawn = draw(axis, sample, seed) if sample is not None else None
+                axis = axis if drawn is None else drawn.axis
+                yield Subject(source, axis, size, (*source.notes, *notes)), drawn
+
+    def _ingested(self, source: Source, reader: RecordReader, number: int) -> StatsAxis:
+        encoder, name = encoder_for(reader, self.handle, self.progress), f"source-{number}"
+        shards = ingest(
+            reader, encoder, self.workers, name=name, progress=lambda shard: self.progress.advance(shard.size)
+        )
+        return axis_of(shards, str(source.paths[0]))
+
+    def _drawn(self, found: Statistics, drawn: Drawn) -> Statistics:
+        """Mark what comes from a sample, and put the dataset's own counts in where they are known."""
+        looked = Sampled(
+            drawn.axis.info.sequences,
+            drawn.axis.content_tokens,
+            drawn.sequences,
+            self.request.seed,
+            ["bytes", *(["sequences", "tokens", "bytes_per_token"] if drawn.exact else [])],
+        )
+        return _estimated(replace(found, sequences=drawn.sequences, tokens=drawn.tokens), looked)
+
+    def _total(self, found: Statistics, each: Sequence[Statistics], drawn: Sequence[Drawn | None]) -> Statistics:
+        """The total with the counts of its datasets, some of which may have been sampled."""
+        if all(part is None for part in drawn):
+            return found
+        parts = [one.sampled or Sampled(one.sequences, one.tokens, None, 0, []) for one in each]
+        counts = ["sequences", "tokens", "bytes_per_token"] if all(d is None or d.exact for d in drawn) else []
+        sequences = sum(one.sequences for one in each)
+        looked = Sampled(
+            sum(part.sequences for part in parts),
+            sum(part.tokens or 0 for part in parts),
+            sequences,
+            self.request.seed,
+            ["bytes", *counts],
+        )
+        return _estimated(replace(found, sequences=sequences, tokens=sum(one.tokens or 0 for one in each)), looked)
+
+    # text
+
+    def _of_texts(self, sources: Sequence[Source], sizes: Sequence[int]) -> _Described:
+        sample, seed = self.request.sample, self.request.seed
+        each, subjects, held = [], [], 0
+        for source, size in zip(sources, sizes, strict=True):
+            with self.noting(source.paths[0]):
+                records: RecordReader = source.reader  # type: ignore[assignment]
+                some = draw_records(records, sample, seed) if sample is not None else None
+                duplicates = self.request.duplicates and sample is None
+                survey = measure_texts(
+                    some or records,
+                    self.workers,
+                    duplicates=duplicates,
+                    held=held,
+                    progress=self.progress,
+                    cancelled=self.cancelled,
+                )
+                weight = records.info.size / some.info.size if some else 1.0
+                held += len(survey.store or ())
+                notes = (*source.notes, TOO_MANY) if duplicates and survey.store is None else source.notes
+                subject = TextSubject(source, size, survey, notes, weight)
+                each.append(self._of_some_texts([subject]))
+                subjects.append(subject)
+        return each, lambda: self._of_some_texts(subjects)
+
+    def _of_some_texts(self, subjects: Sequence[TextSubject]) -> Statistics:
+        """What is said of sources of text, marked if some were sampled."""
+        found = described_texts(subjects)
+        if all(subject.weight == 1 for subject in subjects):
+            return found
+        looked = sum(subject.survey.stats.lengths.total for subject in subjects)
+        sampled = Sampled(looked, None, found.sequences, self.request.seed, ["bytes"])
+        return replace(found, estimated=True, sampled=sampled)
+
+
+def _estimated(found: Statistics, sampled: Sampled) -> Statistics:
+    per_token = found.bytes / found.tokens if found.tokens else None
+    # the separators between sequences that were not looked at were not looked at either
+    return replace(found, bytes_per_token=per_token, separators=None, padding=None, estimated=True, sampled=sampled)
+
+
+def _check(request: StatsRequest) -> None:
+    if request.sample is not None and request.sample < 1:
+        raise OptionError(f"--sample {request.sample}: expected how many sequences to look at, at least 1")
+    check_seed(request.seed, "--seed")
+    if request.executor.startswith("dask:"):  # scratch is a directory of this machine, and paths stay as they are given
+        raise OptionError(
+            f"--executor {printable(request.executor)}: statistics are counted on one machine; dask is its own workers"
+        )
+
+
+def stored_axis(source: Source, stored: TokenReader) -> tuple[StatsAxis, list[str]]:
+    """The axis of a source as statistics walk it, and notes on what was decided; no stream is scanned for that.
+
+    A stream whose separator nobody knows is one sequence: its ids can tell what the separator is.
+    """
+    path, separator = source.paths[0], source.separator
+    info, eos_id = stored.info, separator.eos_id
+    if info.separators is Separators.BETWEEN and info.tokens:
+        if eos_id is not None:
+            return Streamed(stored, eos_id), []
+        why = "--eos none" if separator.source == "--eos none" else "no separator known; --eos ID splits it"
+        return Indexed(stored, None, str(path)), [f"read as one sequence ({why})"]
+    reader, notes = without_separators(stored, separator, source.endings, path)
+    return axis_of(reader, str(path)), notes
+
+
+def glance(source: Source) -> Statistics:
+    """What an opened dataset tells by its header and index, without a token being read.
+
+    Args:
+        source: As `open_stored` or `open_source` give it, not text.
+
+    Returns:
+        Statistics whose `ids`, `first_tokens`, `last_tokens` and `duplicates` are None. `lengths` is exact where an
+        index tells it, or a scan has; None for a stream that nobody has split: its `sequences` are 0 then, and its
+        `tokens` those stored.
+    """
+    path, reader = source.paths[0], source.reader
+    if isinstance(reader, RecordReader):
+        raise OptionError(f"{printable(path)}: holds records, which have no tokens to look at yet")
+    axis, notes = stored_axis(source, reader)
+    if isinstance(reader, SplitAt):
+        axis = Indexed(reader, None, str(path))  # where its sequences lie is known by now
+    return outlined(Subject(source, axis, size_of(source), (*source.notes, *notes)))
+
+
+def size_of(source: Source) -> int:
+    """Bytes of all files of a dataset."""
+    size: int = sum(extent(files_of(source.format, path))["bytes"] for path in source.paths)
+    return size
+
+
+_SHOWN = 32  # ids of a repeated sequence
+_NOTHING = (0, -1, None, "", ())
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the user wants to know beyond what the data shows.
+
+    Attributes:
+        vocab_size: To compare ids with.
+        seq_len: To compute the cost of packing.
+        decoder: To spell ids; lenient.
+    """
+
+    vocab_size: int | None = None
+    seq_len: int | None = None
+    decoder: Decoder | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One dataset.
+
+    Attributes:
+        source: As opened, for its format and separator.
+        axis: What is walked: all of it, or a sample.
+        size: Bytes on disk.
+        notes: What a person should be told.
+    """
+
+    source: Source
+    axis: StatsAxis
+    size: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """One dataset and what the pass has shown of it.
+
+    Attributes:
+        subject: The dataset.
+        survey: Of the pass.
+        weight: For how many sequences of the dataset each stands that was looked at; 1 if it was all of them.
+    """
+
+    subject: Subject
+    survey: Survey
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What adds up over datasets; pairs are (how many, of how many), None where it does not apply.
+
+    Attributes:
+        looked: Ids in the sequences that were looked at.
+        ids, first, last, lengths: Of all sequences: where only a sample was looked at, each counts for those that it
+            stands for, so that datasets add up whatever share of them was looked at.
+    """
+
+    looked: Counts
+    ids: Counts
+    first: Counts
+    last: Counts
+    lengths: Table
+    separators: tuple[int, int]
+    padding: tuple[int, int] | None
+    masked: tuple[int, int] | None
+    size: int
+
+    def __add__(self, other: Figures) -> Figures:
+        return Figures(
+            self.looked + other.looked,
+            self.ids + other.ids,
+            self.first + other.first,
+            self.last + other.last,
+            self.lengths + other.lengths,
+            _pair(self.separators, other.separators) or (0, 0),
+            _pair(self.padding, other.padding),
+            _pair(self.masked, other.masked),
+            self.size + other.size,
+        )
+
+
+def _pair(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple[int, int] | None:
+    return (a[0] + b[0], a[1] + b[1]) if a is not None and b is not None else a or b
+
+
+def figures_of(seen: Surveyed) -> Figures:
+    """The figures of one dataset."""
+    axis, stats, weight = seen.survey.axis, seen.survey.stats, seen.weight
+    stored = axis.stored
+    filling = stored.filling() if isinstance(stored, Filled) else Filling(None, 0)
+    told = seen.subject.source.separator.eos_id
+    eos_id = told if told is not None else -1
+    made = filling.separators
+    looked = stats.ids.without(eos_id, axis.separators(stats))
+    return Figures(
+        looked=looked,
+        ids=looked.scaled(weight),
+        first=stats.first.scaled(weight),
+        last=stats.last.scaled(weight),
+        lengths=stats.lengths.scaled(weight),
+        separators=(stats.ids.count(eos_id) - made, axis.info.tokens - made),
+        padding=_in_a_row(seen.survey) if filling.padding is None else (filling.padding, filling.positions),
+        masked=(round(stats.masked * weight), round(axis.info.tokens * weight))
+        if isinstance(stored, WithMasks)
+        else None,
+        size=seen.subject.size,
+    )
+
+
+def _in_a_row(survey: Survey) -> tuple[int, int] | None:
+    """Separators of a stream that end no sequence: they cannot be told from padding."""
+    axis, stats = survey.axis, survey.stats
+    if not isinstance(axis, Streamed) or isinstance(axis.stored, Filled):
+        return None
+    total = axis.info.tokens
+    unended = any(span.stop == total and span.last + 1 < total for span in stats.spans)
+    return axis.separators(stats) - (stats.lengths.total - unended), total
+
+
+def outlined(subject: Subject) -> Statistics:
+    """What is known of a dataset without reading its tokens."""
+    heading, axis, info = _heading(subject), subject.axis, subject.axis.info
+    if isinstance(axis, Streamed):
+        return replace(heading, tokens=info.tokens, bytes_per_token=_ratio(subject.size, info.tokens))
+    lengths = Table.empty()
+    ended = axis.eos_id is not None
+    for a, b in windows(0, info.sequences):
+        lengths += Table.of(np.diff(axis.stored.offsets(a, b)) - ended)
+    tokens = axis.content_tokens
+    return replace(
+        heading,
+        sequences=info.sequences,
+        tokens=tokens,
+        bytes_per_token=_ratio(subject.size, tokens),
+        max_id=info.max_id if info.max_id != axis.eos_id else None,  # the largest but the separator: nobody knows
+        lengths=lengths_of(lengths, "tokens"),
+        empty=Share.of(lengths.count(0), info.sequences),
+        separators=_between(axis),
+    )
+
+
+def _between(axis: Indexed) -> Share | None:
+    """Separators, where a scan has counted them."""
+    if isinstance(axis.stored, SplitAt):
+        stored = axis.stored.source
+        made = stored.filling().separators if isinstance(stored, Filled) else 0
+        return Share.of(stored.info.tokens - axis.info.tokens - made, stored.info.tokens - made)
+    return None  # each sequence may hold more than the one at its end
+
+
+def described(seen: Surveyed, wanted: Wanted) -> Statistics:
+    """All that is said of one dataset."""
+    return _filled(_heading(seen.subject), figures_of(seen), [seen], wanted)
+
+
+def _heading(subject: Subject) -> Statistics:
+    source, info = subject.source, subject.axis.info
+    return Statistics(
+        path=str(source.paths[0]),
+        format=source.format.name,
+        layout=info.layout.value,
+        variant={key: one for key, one in info.facts.items() if one not in _NOTHING},
+        dtype=info.dtype.name,
+        bytes=subject.size,
+        eos_id=source.separator.eos_id,
+        eos_from=source.separator.source,
+        eos_inferred=source.separator.inferred,
+        sample_length=info.sample_length,
+        recipe=explain(source.reader) if isinstance(source.reader, (Samples, Documents)) else (),
+        notes=subject.notes,
+    )
+
+
+def _ratio(size: int, tokens: int) -> float | None:
+    return size / tokens if tokens else None
+
+
+def total_of(seen: Sequence[Surveyed], wanted: Wanted) -> Statistics:
+    """All datasets as one; sequences that are equal in different ones are duplicates too."""
+    sources, infos = [one.subject.source for one in seen], [one.subject.axis.info for one in seen]
+    separators = {source.separator.eos_id for source in sources}
+    heading = Statistics(
+        path="total",
+        format=_agreed([source.format.name for source in sources]),
+        layout=_agreed([info.layout.value for info in infos]),
+        variant={},
+        dtype=_agreed([info.dtype.name for info in infos]),
+        bytes=0,
+        eos_id=separators.pop() if len(separators) == 1 else None,
+    )
+    return _filled(heading, reduce(Figures.__add__, map(figures_of, seen)), seen, wanted)
+
+
+def _agreed(words: Sequence[str]) -> str:
+    return words[0] if len(set(words)) == 1 else "mixed"
+
+
+def _filled(heading: Statistics, figures: Figures, seen: Sequence[Surveyed], wanted: Wanted) -> Statistics:
+    spelled = spelling(wanted.decoder)
+    lengths, tokens = figures.lengths, figures.lengths.weight
+    samples = heading.layout == "samples"
+    return replace(
+        heading,
+        bytes=figures.size,
+        bytes_per_token=_ratio(figures.size, tokens),
+        sequences=lengths.total,
+        tokens=tokens,
+        max_id=figures.looked.largest if figures.looked.largest >= 0 else None,
+        lengths=lengths_of(lengths, "tokens"),
+        empty=Share.of(lengths.count(0), lengths.total),
+        separators=Share.of(*figures.separators),
+        padding=None if figures.padding is None else Share.of(*figures.padding),
+        masked=None if figures.masked is None else Share.of(*figures.masked),
+        ids=ids_of(figures.looked, figures.ids, wanted.vocab_size, spelled),
+        first_tokens=ends_of(figures.first, spelled),
+        last_tokens=ends_of(figures.last, spelled),
+        duplicates=duplicates_of(
+            [one.survey.store for one in seen], lengths, lambda group: _repeated(group, seen, wanted.decoder)
+        ),
+        packing=packing(lengths, wanted.seq_len, separator=heading.eos_id is not None)
+        if wanted.seq_len is not None and not samples
+        else None,
+    )
+
+
+def _repeated(group: Group, seen: Sequence[Surveyed], decoder: Decoder | None) -> RepeatedSequence:
+    one = seen[group.dataset]
+    ids = _beginning(one.survey.axis.stored, group)
+    return RepeatedSequence(
+        count=group.count,
+        length=group.length,
+        sequence=one.survey.axis.number(group.position, one.survey.begun),
+        ids=ids.tolist(),
+        text=decoder.decode(ids) if decoder is not None else None,
+        path=str(one.subject.source.paths[0]) if len(seen) > 1 else None,
+    )
+
+
+def _beginning(stored: TokenReader, group: Group) -> Tokens:
+    return stored.tokens(group.position, group.position + min(group.length, _SHOWN))

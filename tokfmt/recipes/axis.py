@@ -1,0 +1,327 @@
+"""The sequences of a list of sources in one row, each with its separator; empty ones have no part in it.
+
+Position p of the row is a token or a separator. `starts` says where each sequence begins; where a source stores its
+tokens as the row has them (a pack with separators), they are read straight from the file, else by its reader.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import Info, TokenReader, windows
+from tokfmt.core.dtypes import INT32_MAX, U16, smallest
+from tokfmt.core.errors import TokenRangeError
+from tokfmt.core.files import File, Identity
+from tokfmt.core.protocols import pieces_of, restored
+from tokfmt.core.ragged import offsets_of
+from tokfmt.recipes.cache import Column, Numbers, columns, recalled, remember
+
+_AT_ONCE = 1 << 18  # sequences
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """A source of a recipe, opened.
+
+    Attributes:
+        name: In the recipe.
+        paths: Its files or directories.
+        format: Name of its format.
+        reader: Its sequences without separators; rows as stored under `pack = "stored"`.
+        eos_id: The separator that it has or states, None if none.
+        state: Sizes, times and inodes of its files, and how they are read: what arrays in the cache depend on.
+        facts: Format, options, sizes and counts, checksum of a manifest: what the order of samples depends on.
+        notes: What a person should be told of it.
+        kept: It takes long to open: what is found out of it is worth keeping in the cache.
+        drawn: The numbers in the source of the sequences that the reader has, where a quota chose some.
+    """
+
+    name: str
+    paths: tuple[Path, ...]
+    format: str
+    reader: TokenReader
+    eos_id: int | None
+    state: Any
+    facts: Any
+    notes: tuple[str, ...] = ()
+    kept: bool = False
+    drawn: Column | None = None
+
+    @property
+    def info(self) -> Info:
+        """Of its reader."""
+        return self.reader.info
+
+    def number(self, sequence: int) -> int:
+        """The number in the source of a sequence of the reader."""
+        return sequence if self.drawn is None else int(self.drawn.array[sequence])
+
+    def place(self, number: int) -> int:
+        """The first sequence of the reader that is the one of the source with a number; the inverse of `number`."""
+        if self.drawn is None or (number < len(self.drawn) and int(self.drawn.array[number]) == number):
+            return number  # all are there, in order, before those that a quota chose
+        return int(np.searchsorted(self.drawn.array, number))
+
+
+class Span(NamedTuple):
+    """Positions `start <= p < stop` of a sequence; position len(sequence) is its separator.
+
+    Attributes:
+        source: Its number in the recipe.
+        sequence: Its number in the source, empty sequences counted.
+    """
+
+    source: int
+    sequence: int
+    start: int
+    stop: int
+
+
+class _Stored(NamedTuple):
+    """A part of the row that lies in a file as it is."""
+
+    file: File
+    at: int
+    dtype: np.dtype[Any]
+
+    def read(self, start: int, stop: int, out: NDArray[Any]) -> None:
+        """Positions from the part's begin, into an array of as many."""
+        width = self.dtype.itemsize
+        if out.dtype == self.dtype:
+            self.file.read_into(self.at + start * width, out.view(np.uint8).data)
+        else:
+            out[:] = self.file.array(self.at + start * width, stop - start, self.dtype)
+
+
+Laid = list[tuple["_Stored", int]]
+"""Parts that lie in files, each with its length."""
+
+
+def _told(parts: Laid | None) -> Any:
+    """For the cache."""
+    return (
+        None
+        if parts is None
+        else [[str(p.file.path), p.file.identity, p.at, p.dtype.str, length] for p, length in parts]
+    )
+
+
+def _laid_again(told: Any) -> Laid | None:
+    """From the cache: files that are opened when they are read, and must be what they were."""
+    if told is None:
+        return None
+    found: Laid = []
+    for path, identity, at, dtype, length in told:
+        found.append((_Stored(File.known(Path(path), Identity(*identity)), at, np.dtype(dtype)), length))
+    return found
+
+
+class _Made(NamedTuple):
+    """A part of the row that a reader gives, and whose separators are put in here.
+
+    Attributes:
+        starts: Of the sequences, on the row; first: which of them is the part's first, begin: where it begins.
+    """
+
+    reader: TokenReader
+    eos_id: int | None
+    starts: Column
+    first: int
+    begin: int
+
+    def read(self, start: int, stop: int, out: NDArray[Any]) -> None:
+        """Positions from the part's begin, into an array of as many."""
+        if self.eos_id is None:
+            out[:] = self.reader.tokens(start, stop)
+            return
+        bounds, base = self.starts.array, self.begin
+        low = int(np.searchsorted(bounds, start + base, side="right")) - 1
+        high = int(np.searchsorted(bounds, stop + base, side="right")) - 1
+        marks = bounds[low + 1 : high + 1] - (1 + base + start)  # separators; the first may lie before
+        plain = np.ones(stop - start, np.bool_)
+        plain[marks[marks >= 0]] = False
+        before = low - self.first
+        out[plain] = self.reader.tokens(start - before, stop - (high - self.first))
+        out[~plain] = self.eos_id
+
+
+class Axis:
+    """The row. Picklable; threads may share it.
+
+    Attributes:
+        sources: In order; numbers: of each in the recipe.
+        tokens: Length of the row, separators included.
+        width: Of rows of one length, of which no table is kept; 0 for sequences.
+        empty: Sequences without a token, which have no part.
+        dtype: That holds every id.
+    """
+
+    def __init__(
+        self, sources: Sequence[Source], numbers: Sequence[int], eos_id: int | None, key: str, width: int = 0
+    ) -> None:
+        """Find where sequences begin, from the indexes of the sources.
+
+        Args:
+            sources, numbers: As above.
+            eos_id: Put after every sequence; None: none.
+            key: Of what depends on these sources, read in this way.
+            width: As above.
+        """
+        self.sources, self.numbers, self.eos_id, self.width = list(sources), list(numbers), eos_id, width
+        counts = [source.info.sequences for source in self.sources]
+        self.firsts = offsets_of(counts)  # of all sequences
+        self.starts, self._numbers, ends = self._found(key)
+        self.places, self.begins = [0, *ends.array[::2].tolist()], [0, *ends.array[1::2].tolist()]
+        self.tokens, self.sequences = self.begins[-1], self.places[-1]
+        self.empty = int(self.firsts[-1]) - self.sequences
+        self.dtype = np.result_type(
+            U16 if eos_id is None else smallest(eos_id), *(source.info.dtype for source in self.sources)
+        )
+        for source in self.sources:
+            top = source.info.max_id
+            if top is not None and top > INT32_MAX:
+                raise TokenRangeError(str(source.paths[0]), top, INT32_MAX, 0)
+        self._lay(key)
+
+    def _found(self, key: str) -> tuple[Column, Column, Column]:
+        """Where sequences begin; their numbers in the list, if some are empty; places and ends of sources."""
+        if self.width:
+            ends = np.repeat(self.firsts[1:], 2) * np.tile([1, self.width], len(self.sources))
+            return Column(np.empty(0, np.int64)), Column(np.empty(0, np.int64)), Column(ends)
+        most = 16 * (int(self.firsts[-1]) + 2 * len(self.sources) + 2)
+        names = ("starts", "numbers", "sources")
+        starts, numbers, ends = columns(key, most, names, self._walk, keep=any(one.kept for one in self.sources))
+        return starts, numbers, ends
+
+    def _walk(self) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
+        extra, at, place, none = int(self.eos_id is not None), 0, 0, np.empty(0, np.int64)
+        regular = True
+        for k, source in enumerate(self.sources):
+            for a, b in windows(0, source.info.sequences, _AT_ONCE):
+                lengths = np.diff(source.reader.offsets(a, b))
+                there = np.flatnonzero(lengths)
+                if regular and len(there) < b - a:
+                    regular = False  # from here on numbers are kept; before, place and number are the same
+                    yield none, np.arange(place, dtype=np.int64), none
+                found = offsets_of(lengths[there] + extra) + at
+                yield found[:-1], none if regular else there + (int(self.firsts[k]) + a), none
+                at, place = int(found[-1]), place + len(there)
+            yield none, none, np.array([place, at], np.int64)
+        yield np.array([at], np.int64), none, none
+
+    def _lay(self, key: str) -> None:
+        """What the row is read from; of many sources or sequences as the cache remembers it, so that none is opened."""
+        laid = self._laid_before(key) if self.large else None
+        known = laid is not None and len(laid) == len(self._there())
+        laid = laid if laid is not None and known else [self._stored(k) for k in self._there()]
+        if self.large and not known:
+            remember(f"{key}-laid", [_told(parts) for parts in laid])
+        self._parts: list[_Stored | _Made] = []
+        self._at: list[int] = []
+        for k, parts in zip(self._there(), laid, strict=True):
+            begin = self.begins[k]
+            made = _Made(self.sources[k].reader, self.eos_id, self.starts, self.places[k], begin)
+            found: Sequence[tuple[_Stored | _Made, int]] = [(made, 0)] if parts is None else parts
+            for part, length in found:
+                self._at.append(begin)
+                self._parts.append(part)
+                begin += length
+        self._at.append(self.tokens)
+        kinds = {part.dtype for part in self._parts if isinstance(part, _Stored)}
+        self.stored = kinds.pop() if len(kinds) == 1 else None
+        """The dtype in which what lies in files is read without a copy."""
+
+    def _laid_before(self, key: str) -> list[Laid | None] | None:
+        try:
+            return [_laid_again(parts) for parts in recalled(f"{key}-laid") or ()]
+        except (TypeError, ValueError):
+            return None  # damaged: it is found out again
+
+    def _there(self) -> list[int]:
+        """The sources that have a part of the row."""
+        return [k for k in range(len(self.sources)) if self.begins[k] < self.begins[k + 1]]
+
+    @property
+    def large(self) -> bool:
+        """What is found out of the sources is worth keeping."""
+        return not self.width and self.starts.path is not None
+
+    def _stored(self, k: int) -> Laid | None:
+        """The files that hold a source's part of the row as it is; None where none do."""
+        source, tokens = self.sources[k], self.begins[k + 1] - self.begins[k]
+        stored = source.reader if self.eos_id is None else restored(source.reader, self.eos_id, read=True)
+        if stored is None or stored.info.tokens < tokens:
+            return None
+        if self.places[k + 1] - self.places[k] < source.info.sequences and self.eos_id is not None:
+            return None  # separators of empty sequences lie in between
+        pieces = pieces_of(stored, 0, tokens)
+        if pieces is None:
+            return None
+        laid = [(_Stored(p.file, p.offset, p.dtype), p.length // p.dtype.itemsize) for p in pieces if p.length]
+        return laid if sum(length for _, length in laid) == tokens else None
+
+    def read(self, start: int, stop: int, out: NDArray[Any]) -> None:
+        """Positions `start <= p < stop` of the row, into a contiguous array of as many."""
+        at = self._at
+        k = bisect.bisect_right(at, start) - 1
+        begin = at[k]
+        if stop <= at[k + 1]:
+            self._parts[k].read(start - begin, stop - begin, out)
+            return
+        done = start
+        while done < stop:
+            begin, end = at[k], min(at[k + 1], stop)
+            if done < end:
+                self._parts[k].read(done - begin, end - begin, out[done - start : end - start])
+                done = end
+            k += 1
+
+    def spans(self, start: int, stop: int) -> list[Span]:
+        """The sequences that positions `start <= p < stop` of the row are in."""
+        if start >= stop:
+            return []
+        first, edges = self._edges(start, stop)
+        return [
+            self._span(place, max(start, a) - a, min(stop, b) - a)
+            for place, (a, b) in enumerate(itertools.pairwise(edges), first)
+        ]
+
+    def _edges(self, start: int, stop: int) -> tuple[int, list[int]]:
+        """The first sequence that an interval is in, and where that and those after it begin."""
+        if self.width:
+            first, last = start // self.width, -(-stop // self.width)
+            return first, [place * self.width for place in range(first, last + 1)]
+        bounds = self.starts.array
+        first = int(np.searchsorted(bounds, start, side="right")) - 1
+        last = int(np.searchsorted(bounds, stop, side="left"))
+        return first, bounds[first : last + 1].tolist()
+
+    def beneath(self, position: int) -> tuple[TokenReader, int] | None:
+        """The source's reader, and its position, of a position of the row; None for a separator put in here."""
+        k = bisect.bisect_right(self.begins, position) - 1
+        reader, local = self.sources[k].reader, position - self.begins[k]
+        if self.eos_id is None:
+            return reader, local
+        place, (_, end) = self._edges(position, position + 1)
+        return None if position == end - 1 else (reader, local - (place - self.places[k]))
+
+    def _span(self, place: int, start: int, stop: int) -> Span:
+        number = int(self._numbers.array[place]) if len(self._numbers) else place
+        k = int(np.searchsorted(self.firsts, number, side="right")) - 1
+        return Span(self.numbers[k], self.sources[k].number(number - int(self.firsts[k])), start, stop)
+
+    def close(self) -> None:
+        """Release open files."""
+        for source in self.sources:
+            source.reader.close()
+        for part in self._parts:
+            if isinstance(part, _Stored):
+                part.file.close()

@@ -1,0 +1,160 @@
+"""Arrays that are computed once on a machine, written to the user's cache, and mapped by all processes.
+
+    $XDG_CACHE_HOME/tokfmt/recipes/KEY-NAME.i64     little-endian integers and nothing else
+    $XDG_CACHE_HOME/tokfmt/recipes/KEY.json         what is known of sources, and where their tokens lie
+
+KEY is a hash of all that the array depends on: files with their sizes, times and inodes, and how they are read. It is
+written under a lock beside a hidden name and renamed, so it is whole or not there. What is small is held in memory and
+never written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.errors import OutageError, TokfmtError
+from tokfmt.core.private import check_private, make_private, take_lock
+from tokfmt.core.publish import write_whole
+
+Numbers = NDArray[np.int64]
+SMALL = 1 << 20
+"""Bytes; what takes no more is held in memory."""
+
+_PATIENCE = 600.0  # seconds that a process waits for another that computes the same
+_SUFFIX = ".i64"
+
+
+class Column:
+    """int64[n], in memory or mapped from the cache. Picklable; what is mapped is mapped again where it is unpickled."""
+
+    def __init__(self, array: Numbers | None = None, path: Path | None = None) -> None:
+        self.path = path
+        self.array = _mapped(path) if path is not None else np.asarray(array, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"path": self.path, "array": None if self.path is not None else self.array}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["array"], state["path"])  # type: ignore[misc]
+
+
+def _mapped(path: Path) -> Numbers:
+    # plain arrays: those of numpy's memmap class cost a microsecond more at every step
+    return np.asarray(np.memmap(path, "<i8", "r")) if path.stat().st_size else np.empty(0, np.int64)
+
+
+Parts = Callable[[], Iterator[Sequence[Numbers]]]
+"""Computes arrays, part by part, each to be put after the one before."""
+
+
+def directory() -> Path:
+    """Where arrays are kept, made if need be.
+
+    Raises:
+        TokfmtError, OSError: It cannot be, or belongs to somebody else.
+    """
+    place = _place()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    make_private(place, taken_over=True)
+    check_private(place)
+    return place
+
+
+def _place() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tokfmt" / "recipes"
+
+
+def key_of(*facts: object) -> str:
+    """A name for what depends on these facts alone."""
+    return hashlib.sha256(json.dumps(facts, default=str, sort_keys=True).encode()).hexdigest()[:40]
+
+
+def columns(key: str, most: int, names: Sequence[str], parts: Parts, *, keep: bool = False) -> list[Column]:
+    """Arrays by what they depend on: from the cache, or computed and kept there.
+
+    Args:
+        key: From `key_of`.
+        most: Upper bound of the bytes of all; what is small is not kept.
+        names: Of each array.
+        parts: Computes them.
+        keep: Also what is small.
+    """
+    if most <= SMALL and not keep:
+        return [Column(array) for array in _joined(parts(), len(names))]
+    try:
+        place = directory()
+    except (TokfmtError, OSError):  # a home that cannot be written to: every process computes for itself
+        return [Column(array) for array in _joined(parts(), len(names))]
+    paths = [place / f"{key}-{name}{_SUFFIX}" for name in names]
+    if not _there(paths):
+        lock = take_lock(place / f"{key}.lock", patience=_PATIENCE)
+        if lock < 0:
+            raise OutageError(f"{place}: another process has been computing the same for {_PATIENCE:,.0f} seconds")
+        try:
+            if not _there(paths):
+                _write(paths, parts())
+        finally:
+            os.close(lock)
+    return [Column(path=path) for path in paths]
+
+
+def _there(paths: Sequence[Path]) -> bool:
+    return all(path.is_file() for path in paths)
+
+
+def _joined(parts: Iterator[Sequence[Numbers]], count: int) -> list[Numbers]:
+    found: list[list[Numbers]] = [[np.empty(0, np.int64)] for _ in range(count)]
+    for part in parts:
+        for array, piece in zip(found, part, strict=True):
+            array.append(piece)
+    return [np.concatenate(array) for array in found]
+
+
+def _write(paths: Sequence[Path], parts: Iterator[Sequence[Numbers]]) -> None:
+    """Write arrays beside hidden names, and rename them when all are whole."""
+    files = [tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) for path in paths]  # noqa: SIM115
+    try:
+        for part in parts:
+            for file, piece in zip(files, part, strict=True):
+                file.write(np.ascontiguousarray(piece, "<i8").data)
+        for file in files:
+            file.flush()
+            os.fsync(file.fileno())
+        for file, path in zip(files, paths, strict=True):
+            os.replace(file.name, path)
+    except BaseException:
+        for file in files:
+            Path(file.name).unlink(missing_ok=True)
+        raise
+    finally:
+        for file in files:
+            file.close()
+
+
+def recalled(key: str) -> Any:
+    """A small value that was remembered; None where nothing was, or it cannot be read."""
+    if not _place().is_dir():
+        return None
+    try:
+        return json.loads((directory() / f"{key}.json").read_bytes())
+    except (OSError, ValueError, RecursionError, TokfmtError):
+        return None
+
+
+def remember(key: str, value: object) -> None:
+    """Keep a small value (JSON); where the cache cannot be written to, nothing is kept."""
+    with contextlib.suppress(OSError, TokfmtError):
+        write_whole(directory() / f"{key}.json", json.dumps(value).encode())

@@ -1,0 +1,246 @@
+"""The arrays of some samples: what is read from the row becomes input_ids, labels and what goes with them.
+
+    input_ids      int32[n, seq_len]
+    labels         int32[n, seq_len], -100 where none counts
+    loss_mask      uint8[n, seq_len]
+    position_ids   int32[n, seq_len], from 0 in each piece of a sample
+    document_ids   int32[n, seq_len], number of the piece in its sample; -1 in padding
+    cu_seqlens     int32[n, seq_len + 1], where pieces begin, then seq_len
+
+A piece is what a sample has of one sequence; padding is a last piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.dtypes import INT32_MAX, smallest
+from tokfmt.core.errors import OptionError, TokenRangeError
+from tokfmt.core.options import nearest
+from tokfmt.core.protocols import Sampled, Segmented
+from tokfmt.recipes.language import RecipeFile
+from tokfmt.recipes.packing import Packing, Rows, Run
+
+IGNORED = -100
+"""The label where none counts."""
+
+FIELDS = ("input_ids", "labels", "loss_mask", "position_ids", "document_ids", "cu_seqlens")
+_PIECEWISE = {"position_ids", "document_ids", "cu_seqlens"}
+
+Numbers = NDArray[np.int32]
+Place = tuple[Packing, int]
+"""A packing, and which of its samples."""
+
+
+@runtime_checkable
+class Padded(Protocol):
+    """Samples that know how many of their places are no padding."""
+
+    def filled(self, sample: int) -> int:
+        """Places of a sample before its padding."""
+
+
+def check_fields(names: Iterable[str]) -> tuple[str, ...]:
+    """Names of fields.
+
+    Raises:
+        OptionError: One is none; names the nearest.
+    """
+    found = (names,) if isinstance(names, str) else tuple(names)
+    for name in found:
+        if name not in FIELDS:
+            known = ", ".join(FIELDS)
+            raise OptionError(f"samples have no field {name!r} (they have {known})", nearest=nearest(name, FIELDS))
+    return found
+
+
+class Grid:
+    """What is read of some samples, a row each.
+
+    Attributes:
+        tokens: [n, width + 1]: tokens, one more where the last label is read; padding elsewhere.
+        filled: Places of each row that are no padding.
+    """
+
+    def __init__(self, places: Sequence[Place], recipe: RecipeFile, pad: int, dtype: np.dtype[Any]) -> None:
+        """Read. `dtype` is that of the files, where all have one, so that nothing is copied."""
+        self.places, self.recipe, self.width, self.pad = places, recipe, recipe.seq_len or 1, pad
+        self.tokens: NDArray[Any] = np.empty((len(places), self.width + 1), dtype)
+        self.filled: list[int] = []
+        self.runs: list[Sequence[Run]] = []
+        self._ends: list[int] = []  # flat places of labels that are not simply the next token of the row
+        self._last: list[int] = []  # and what they are
+        for row, (packing, sample) in enumerate(places):
+            self._fill(row, packing, sample)
+        if dtype.itemsize > 2 and self.tokens.size and int(self.tokens.max()) > INT32_MAX:
+            raise TokenRangeError("recipe", int(self.tokens.max()), INT32_MAX, 0, "Samples are int32")
+
+    def _fill(self, row: int, packing: Packing, sample: int) -> None:
+        line, axis, runs = self.tokens[row], packing.axis, packing.runs(sample)
+        base, end = row * self.width, 0
+        for column, start, length, more in runs:
+            end = column + length
+            axis.read(start, start + length + more, line[column : end + more])
+            if not packing.inner:
+                self._ends.append(base + end - 1)
+                self._last.append(int(line[end]) if more else IGNORED)
+        if packing.inner and not (more and end == self.width):
+            self._ends.append(base + end - 1)
+            self._last.append(int(line[end]) if more else IGNORED)
+        if end < self.width or not more:
+            line[end:] = self.pad
+        self.filled.append(self._real(line, packing, sample) if isinstance(packing, Rows) else end)
+        self.runs.append(runs)
+
+    def _real(self, line: NDArray[Any], packing: Rows, sample: int) -> int:
+        """Places of a stored row before its padding: ids that fill it up and do not count, at its end."""
+        reader, start = row_of(packing, sample)
+        if isinstance(reader, Padded):
+            return reader.filled(start // self.width)
+        pad = reader.info.pad_id
+        if pad is None or not isinstance(reader, Sampled) or int(line[self.width - 1]) != pad:
+            return self.width
+        fills = (line[: self.width] == pad) & (reader.masks(start, start + self.width) == 0)
+        return int(self.width - np.argmin(fills[::-1])) if not fills.all() else 0
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        """[n, width]: the tokens of samples as they stand in the files; targets under `starts`."""
+        return self.tokens[:, : self.width]
+
+    def inputs(self) -> NDArray[Any]:
+        """[n, width]: what the model is shown, in the dtype of the files."""
+        if self.recipe.convention != "starts":
+            return self.rows
+        found = np.full(self.rows.shape, self.pad, np.promote_types(self.tokens.dtype, smallest(self.recipe.bos)))
+        found[:, 1:] = self.tokens[:, : self.width - 1]
+        found.reshape(-1)[self.begins()] = self.recipe.bos
+        self._pad(found, self.pad)
+        return found
+
+    def labels(self) -> Numbers:
+        """int32[n, width]."""
+        convention = self.recipe.convention
+        if self.recipe.pack == "stored":
+            return self._stored_labels()
+        if convention in ("starts", "same"):
+            found = self.rows.astype(np.int32)
+        else:
+            found = self.tokens[:, 1:].astype(np.int32)
+            if self._ends:
+                found.reshape(-1)[self._ends] = self._last
+        self._pad(found, IGNORED)
+        return found
+
+    def _pad(self, rows: NDArray[Any], value: int) -> None:
+        for row, end in enumerate(self.filled):
+            if end < self.width:
+                rows[row, end:] = value
+
+    def mask(self) -> NDArray[np.uint8]:
+        """uint8[n, width]: 1 where the label counts."""
+        return np.not_equal(self.labels(), IGNORED).view(np.uint8)
+
+    def _stored_labels(self) -> Numbers:
+        """Labels of stored samples: their own, -100 where their mask says that they do not count; else `same`."""
+        found = np.empty(self.rows.shape, np.int32)
+        for row, (packing, sample) in enumerate(self.places):
+            reader, start = row_of(packing, sample)
+            if isinstance(reader, Sampled):
+                labels, mask = reader.labels(start, start + self.width), reader.masks(start, start + self.width)
+                found[row] = np.where(mask, labels, IGNORED)
+            else:
+                found[row] = self.rows[row]
+        return found
+
+    def begins(self) -> NDArray[np.int64]:
+        """Flat places where pieces begin, in order: of rows, of sequences inside them, of padding."""
+        width = self.width
+        found = [np.arange(len(self.places), dtype=np.int64) * width]
+        found.append(np.array([k * width + end for k, end in enumerate(self.filled) if end < width], np.int64))
+        starts, columns, bases, packings = list[int](), list[int](), list[int](), set[Packing]()
+        for row, ((packing, sample), runs) in enumerate(zip(self.places, self.runs, strict=True)):
+            base = row * width
+            if isinstance(packing, Rows):
+                found.append(self._inside(row, packing, sample) + base)
+                continue
+            found.append(np.array([base + run.column for run in runs[1:] if run.length], np.int64))
+            if packing.inner and len(runs) == 1:
+                starts.append(runs[0].start)
+                columns.append(runs[0].length)
+                bases.append(base)
+                packings.add(packing)
+        for packing in packings:
+            mine = [k for k, base in enumerate(bases) if self.places[base // width][0] is packing]
+            a, n, at = (np.array([values[k] for k in mine], np.int64) for values in (starts, columns, bases))
+            found.append(_inner(packing.axis.starts.array, a, a + n, at))
+        return np.unique(np.concatenate(found))
+
+    def _inside(self, row: int, packing: Rows, sample: int) -> NDArray[np.int64]:
+        """Where documents begin inside a stored row: as its reader says, else after each separator."""
+        reader, start = row_of(packing, sample)
+        if isinstance(reader, Segmented):
+            return np.flatnonzero(reader.begins(start, start + self.width))
+        eos = reader.info.eos_id
+        if eos is None:
+            return np.empty(0, np.int64)
+        ends = np.flatnonzero(self.rows[row] == eos) + 1
+        return ends[ends < self.width]
+
+    def piecewise(self, names: Iterable[str]) -> dict[str, Numbers]:
+        """The fields that restart in each piece."""
+        begins, found = self.begins(), dict[str, Numbers]()
+        count, width = len(self.places), self.width
+        lengths = np.diff(begins, append=count * width)
+        rows = begins // width
+        inside = np.arange(len(begins)) - np.searchsorted(rows, np.arange(count))[rows]  # number in its row
+        if "position_ids" in names:
+            places = np.arange(count * width, dtype=np.int32)
+            places -= np.repeat(begins.astype(np.int32), lengths)
+            found["position_ids"] = places.reshape(count, width)
+        if "document_ids" in names:
+            documents = np.repeat(inside.astype(np.int32), lengths).reshape(count, width)
+            self._pad(documents, -1)
+            found["document_ids"] = documents
+        if "cu_seqlens" in names:
+            bounds = np.full((count, width + 1), width, np.int32)
+            bounds[rows, inside] = begins - rows * width
+            found["cu_seqlens"] = bounds
+        return found
+
+
+def _inner(
+    bounds: NDArray[np.int64], starts: NDArray[np.int64], stops: NDArray[np.int64], at: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Flat places of the bounds inside each interval, which lies at a flat place."""
+    low = np.searchsorted(bounds, starts, side="right")
+    counts = np.searchsorted(bounds, stops, side="left") - low
+    before = np.cumsum(counts) - counts
+    which = np.repeat(low - before, counts) + np.arange(int(counts.sum()))
+    return bounds[which] - np.repeat(starts - at, counts)
+
+
+def row_of(packing: Packing, sample: int) -> tuple[Any, int]:
+    """The reader of a stored row, and where the row begins in it."""
+    found = packing.axis.beneath(sample * packing.axis.width)
+    return found or (None, 0)
+
+
+def arrays(grid: Grid, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
+    """Fields by name."""
+    found: dict[str, NDArray[Any]] = {}
+    piecewise = grid.piecewise(names) if not _PIECEWISE.isdisjoint(names) else {}
+    for name in names:
+        if name == "input_ids":
+            found[name] = grid.inputs().astype(np.int32)
+        elif name == "labels":
+            found[name] = grid.labels()
+        elif name == "loss_mask":
+            found[name] = grid.mask()
+        else:
+            found[name] = piecewise[name]
+    return found

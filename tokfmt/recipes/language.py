@@ -1,0 +1,398 @@
+"""The language of recipes: a TOML file, or the same words in Python, as frozen dataclasses.
+
+    tokfmt = 1            version of the language
+    seq_len, pack, labels, tail, long, shuffle, seed, tokens | epochs, eos, pad, bos, tokenizer, dedup
+    [[source]]            name, path, from, options, split, text, select, weight, epochs, tokens, filter
+    [filter.NAME]         rules on text
+
+Unknown keys, words and numbers out of bounds are errors that name the nearest word. `pack` and what goes with it need
+`seq_len`; without it the recipe is of documents.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+import typing
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+from tokfmt.core.dtypes import INT32_MAX
+from tokfmt.core.errors import FormatError, printable
+from tokfmt.core.files import File
+from tokfmt.core.options import nearest
+
+VERSION = 1
+LONGEST = 1 << 24
+"""Places of a sample."""
+
+_LARGEST_FILE = 1 << 24  # bytes; a recipe of 100,000 sources is smaller
+_SIGN = re.compile(rb"^\s*tokfmt\s*=\s*\d+\s*(#.*)?$", re.MULTILINE)
+_SOURCE = re.compile(rb"^\s*\[\[\s*source\s*\]\]", re.MULTILINE)
+
+
+def _bounded(default: Any, least: int | None = None, most: int | None = None, key: str = "") -> Any:
+    """A field of the language; `key` is its name in the file, where Python has that word for itself."""
+    return field(default=default, metadata={"least": least, "most": most, "key": key})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterRules:
+    """Rules on text; None: the rule does not apply."""
+
+    min_words: int | None = _bounded(None, 0)
+    min_chars: int | None = _bounded(None, 0)
+    max_symbol_ratio: float | None = _bounded(None, 0)
+    max_char_repetition: float | None = _bounded(None, 0)
+    min_word_diversity: float | None = _bounded(None, 0)
+    max_word_share: float | None = _bounded(None, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceEntry:
+    """One `[[source]]`.
+
+    Attributes:
+        path: Files, directories, patterns; relative to the recipe.
+        name: Default: from the path.
+        format: Named `from` in the file.
+        weight: Share of the tokens of the whole.
+        epochs: How often it may be passed; None: as the recipe says.
+        tokens: A quota.
+    """
+
+    path: tuple[str, ...] = _bounded(())
+    name: str = _bounded("")
+    format: str | None = _bounded(None, key="from")
+    options: tuple[str, ...] = _bounded(())
+    split: str | None = _bounded(None)
+    text: str | None = _bounded(None)
+    select: str | None = _bounded(None)
+    weight: Fraction | None = field(default=None, metadata={"key": ""})
+    epochs: int | None = _bounded(None, 1, 1 << 32)
+    tokens: int | None = _bounded(None, 1, 1 << 62)
+    filter: tuple[str, ...] = _bounded(())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeFile:
+    """A recipe as it is written. Defaults that depend on others are resolved by the properties.
+
+    Attributes:
+        where: The file, for messages; what relative paths are relative to is its directory.
+        sources: In order.
+        filters: By name.
+    """
+
+    where: Path = Path()
+    sources: tuple[SourceEntry, ...] = ()
+    filters: Mapping[str, FilterRules] = field(default_factory=dict)
+    tokfmt: int = _bounded(VERSION, VERSION, VERSION)
+    seq_len: int | None = _bounded(None, 1, LONGEST)
+    pack: Literal["stream", "document", "bestfit", "stored"] | None = _bounded(None)
+    labels: Literal["next", "disjoint", "starts", "same"] | None = _bounded(None)
+    tail: Literal["pad", "drop"] | None = _bounded(None)
+    long: Literal["split", "truncate"] | None = _bounded(None)
+    shuffle: Literal["none", "samples", "documents"] = _bounded("none")
+    seed: int = _bounded(0, 0, (1 << 64) - 1)
+    tokens: int | None = _bounded(None, 1, 1 << 62)
+    epochs: int | None = _bounded(None, 1, 1 << 32)
+    eos: int | Literal["none"] | None = _bounded(None, 0, INT32_MAX)
+    pad: int | None = _bounded(None, 0, INT32_MAX)
+    bos: int = _bounded(0, 0, INT32_MAX)
+    tokenizer: str | None = _bounded(None)
+    dedup: Literal["none", "exact"] = _bounded("none")
+
+    @property
+    def weighted(self) -> bool:
+        """Sources have weights."""
+        return bool(self.sources) and self.sources[0].weight is not None
+
+    @property
+    def convention(self) -> Literal["next", "disjoint", "starts", "same"]:
+        """How labels follow from tokens."""
+        return self.labels or ("same" if self.pack == "stored" else "next")
+
+    def cap(self, source: int) -> int:
+        """How often a source may be passed."""
+        return self.sources[source].epochs or self.epochs or 1
+
+    def passes(self, source: int) -> int:
+        """The same, of what a quota or a share of a budget of documents has drawn: once."""
+        drawn = self.sources[source].tokens is not None or (self.weighted and self.seq_len is None)
+        return 1 if drawn else self.cap(source)
+
+
+def is_recipe(head: bytes) -> bool:
+    """Whether the beginning of a file says that it is a recipe."""
+    if b"tokfmt" not in head or b"source" not in head:  # the patterns take a millisecond to say no
+        return False
+    return _SIGN.search(head) is not None and _SOURCE.search(head) is not None
+
+
+def read_recipe(path: Path) -> RecipeFile:
+    """A recipe from its file.
+
+    Raises:
+        FormatError: It cannot be read, or says something that the language has no word for.
+    """
+    file = File(path)
+    try:
+        if file.size > _LARGEST_FILE:
+            raise FormatError(path, "is too long for a recipe", expected=f"at most {_LARGEST_FILE:,} bytes")
+        content = file.read(0, file.size)
+    finally:
+        file.close()
+    try:
+        table = tomllib.loads(content.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FormatError(path, f"is no TOML: {printable(error)}", remedy="See https://toml.io") from error
+    if "tokfmt" not in table:
+        raise FormatError(path, "says nothing of its version", remedy=f"Its first line is tokfmt = {VERSION}")
+    return parse_recipe(table, path)
+
+
+def parse_recipe(table: Mapping[str, Any], where: Path) -> RecipeFile:
+    """A recipe from its tables.
+
+    Args:
+        table: As TOML gives it.
+        where: The file, for messages and relative paths.
+
+    Raises:
+        FormatError: A key, a word or a number that does not belong there; or keys that contradict each other.
+    """
+    tables = _keys(table, (*_names(RecipeFile), "source", "filter"), where, "")
+    entries, rules = tables.pop("source", []), tables.pop("filter", {})
+    if not isinstance(entries, Sequence) or isinstance(entries, str) or not entries:
+        raise FormatError(where, "names no source", remedy="Each is a table [[source]] with a path")
+    if not isinstance(rules, Mapping):
+        raise FormatError(where, "filter is no table", remedy="Rules stand below [filter.NAME]")
+    found = RecipeFile(
+        where=where,
+        sources=_named([_entry(entry, where, number) for number, entry in enumerate(entries)]),
+        filters={
+            str(name): FilterRules(**_values(FilterRules, table, where, f"[filter.{name}]"))
+            for name, table in rules.items()
+        },
+        **_values(RecipeFile, tables, where, ""),
+    )
+    for wrong, remedy in _contradictions(found):
+        raise FormatError(where, wrong, remedy=remedy)
+    return found
+
+
+def _entry(table: Any, where: Path, number: int) -> SourceEntry:
+    name = table.get("name") if isinstance(table, Mapping) else None
+    place = f'[[source]] "{printable(name)}"' if isinstance(name, str) else f"[[source]] {number + 1}"
+    entry = SourceEntry(**_values(SourceEntry, table, where, place))
+    if not entry.path or not all(entry.path):
+        raise FormatError(where, f"{place}: has no path", remedy='path = "corpus.pbin", or a list of paths')
+    if entry.weight is not None and entry.weight <= 0:
+        raise FormatError(
+            where, f"{place}: its weight is {float(entry.weight):g}", expected="more than 0",
+            remedy="Leave out a source that is not to be read",
+        )  # fmt: skip
+    return entry
+
+
+def _named(entries: Sequence[SourceEntry]) -> tuple[SourceEntry, ...]:
+    """Entries that all have a name, no two the same: the file's, the path's, with a number where that is not enough."""
+    taken = Counter(entry.name for entry in entries if entry.name)
+    found = []
+    for entry in entries:
+        name = entry.name
+        if not name:
+            first = Path(entry.path[0].split("*")[0].rstrip("/") or entry.path[0])
+            base, count = first.name.split(".")[0] or first.name or "source", 1
+            name = base
+            while taken[name]:
+                count += 1
+                name = f"{base}-{count}"
+            taken[name] += 1
+        values = {one.name: getattr(entry, one.name) for one in fields(entry)}
+        found.append(SourceEntry(**{**values, "name": name}))
+    return tuple(found)
+
+
+def _contradictions(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
+    """What keys say against each other, and what to do about it."""
+    yield from _of_sources(recipe)
+    if recipe.tokens is not None and recipe.epochs is not None:
+        yield "has both tokens and epochs", "The whole has a budget or a number of passes; a source's epochs are a cap"
+    if recipe.seq_len is None:
+        yield from _of_documents(recipe)
+    pack = recipe.pack or "stream"
+    for applies, wrong, remedy in (
+        (recipe.labels == "disjoint" and pack != "stream", 'labels = "disjoint"', 'It is for pack = "stream"'),
+        (pack == "stored" and recipe.labels is not None, "labels", "Stored samples have their own; leave it out"),
+        (
+            pack == "stored" and recipe.shuffle == "documents",
+            'shuffle = "documents"', 'Rows are shuffled by shuffle = "samples"',
+        ),
+        (
+            recipe.tail is not None and pack != "stream",
+            "tail", "Only a stream has a last sample that is not full; leave it out",
+        ),
+        (recipe.long is not None and pack != "document", "long", 'It is for pack = "document"; leave it out'),
+    ):  # fmt: skip
+        if applies:
+            yield f'{wrong} with pack = "{pack}"', remedy
+
+
+def _of_sources(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
+    twice = [name for name, count in Counter(entry.name for entry in recipe.sources).items() if count > 1]
+    if twice:
+        yield f'two sources are named "{printable(twice[0])}"', "A name stands for one source"
+    without = [entry.name for entry in recipe.sources if entry.weight is None]
+    if without and len(without) < len(recipe.sources):
+        yield f'source "{printable(without[0])}" has no weight, and others have', "All sources have one or none has"
+    for entry in recipe.sources:
+        if entry.weight is not None and entry.tokens is not None:
+            yield f'source "{printable(entry.name)}" has a weight and a quota of tokens', "Leave one of them out"
+        for name in entry.filter:
+            if name not in recipe.filters and name != "garbage":
+                near = nearest(name, recipe.filters)
+                hint = f"Did you mean {near}?" if near else f"Add a table [filter.{name}]"
+                yield f'source "{printable(entry.name)}": there is no filter "{printable(name)}"', hint
+
+
+def _of_documents(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
+    for key in ("pack", "labels", "tail", "long", "pad"):
+        if getattr(recipe, key) is not None:
+            yield f"{key} is about samples, and there is no seq_len", "Add seq_len, or leave it out"
+    if recipe.shuffle == "samples":
+        yield 'shuffle = "samples" needs seq_len', 'Sequences are shuffled by shuffle = "documents"'
+    if recipe.weighted and recipe.tokens is None:
+        yield "weights of documents are shares of a budget", "Add tokens = N, or seq_len"
+
+
+def _names(kind: type) -> list[str]:
+    inner = ("where", "sources", "filters")
+    return [one.metadata.get("key") or one.name for one in fields(kind) if one.name not in inner]
+
+
+def _keys(table: Any, known: Sequence[str], where: Path, place: str) -> dict[str, Any]:
+    """A table whose keys are all known.
+
+    Raises:
+        FormatError: One is not; names the nearest.
+    """
+    at = f"{place}: " if place else ""
+    if not isinstance(table, Mapping):
+        raise FormatError(where, f"{at}is no table", found=type(table).__name__)
+    for key in table:
+        if key not in known:
+            near = nearest(str(key), known)
+            hint = f"Did you mean {near}?" if near else f"It is one of {', '.join(known)}"
+            raise FormatError(where, f'{at}unknown key "{printable(key)}"', remedy=hint)
+    return dict(table)
+
+
+def _values(kind: type, table: Any, where: Path, place: str) -> dict[str, Any]:
+    """The fields of a dataclass from a table, each of the type and within the bounds that it has."""
+    given = _keys(table, _names(kind), where, place)
+    hints, found = typing.get_type_hints(kind), {}
+    for one in fields(kind):
+        key = one.metadata.get("key") or one.name
+        if key in given and given[key] is not None:
+            what = f"{place}: {key}" if place else key
+            found[one.name] = _value(given[key], hints[one.name], one.metadata, where, what)
+    return found
+
+
+def _value(value: Any, hint: Any, bounds: Mapping[str, Any], where: Path, what: str) -> Any:
+    """A value of the type that a field has.
+
+    Raises:
+        FormatError: It is another.
+    """
+    kinds = [kind for kind in _flat(hint) if kind is not type(None)]
+    words = [word for kind in kinds if typing.get_origin(kind) is Literal for word in typing.get_args(kind)]
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if isinstance(value, str) and value in words:
+        return value
+    if int in kinds and number and value == int(value if abs(value) < 1 << 64 else 0):
+        return _within(int(value), bounds, where, what)
+    if (float in kinds or Fraction in kinds) and number and abs(value) < float("inf"):
+        return _within(Fraction(str(value)) if Fraction in kinds else float(value), bounds, where, what)
+    if str in kinds and isinstance(value, str):
+        return value
+    if tuple[str, ...] in kinds:
+        if isinstance(value, Mapping):
+            return tuple(f"{key}={one}" for key, one in value.items())
+        listed = [value] if isinstance(value, (str, Path)) else value
+        if isinstance(listed, Sequence) and all(isinstance(one, (str, Path)) for one in listed):
+            return tuple(map(str, listed))
+    raise _wrong(value, kinds, words, where, what)
+
+
+def _flat(hint: Any) -> list[Any]:
+    """The types of a union, each by itself."""
+    inner = typing.get_args(hint)
+    if inner and typing.get_origin(hint) is not Literal and typing.get_origin(hint) is not tuple:
+        return [kind for one in inner for kind in _flat(one)]
+    return [hint]
+
+
+def _within(value: Any, bounds: Mapping[str, Any], where: Path, what: str) -> Any:
+    least, most = bounds.get("least"), bounds.get("most")
+    if (least is not None and value < least) or (most is not None and value > most):
+        if what == "tokfmt":
+            raise FormatError(
+                where, f"is of version {value} of the language", remedy=f"This tokfmt knows version {VERSION}"
+            )
+        allowed = f"{'' if least is None else f'{least:,}'}..{'' if most is None else f'{most:,}'}"
+        raise FormatError(where, f"{what} is out of bounds", expected=allowed, found=value)
+    return value
+
+
+def _wrong(value: Any, kinds: Sequence[Any], words: Sequence[str], where: Path, what: str) -> FormatError:
+    if words and isinstance(value, str):
+        near = nearest(value, words)
+        hint = f"Did you mean {near}?" if near else None
+        listed = ", ".join([*(["a whole number"] if int in kinds else []), *words])
+        return FormatError(where, f'{what} = "{printable(value)}"', expected=listed, remedy=hint)
+    told = {
+        int: "a whole number", float: "a number", Fraction: "a number", str: "text", tuple[str, ...]: "a list of text",
+    }  # fmt: skip
+    expected = " or ".join([told[kind] for kind in kinds if kind in told] + [f'"{word}"' for word in words])
+    return FormatError(where, f"{what} is of the wrong type", expected=expected, found=f"{value!r}")
+
+
+def written(recipe: RecipeFile) -> str:
+    """A recipe as TOML, without what are defaults."""
+    lines = [f"tokfmt = {VERSION}"]
+    lines += [
+        f"{one.name} = {_toml(getattr(recipe, one.name))}"
+        for one in fields(recipe)
+        if one.name not in ("where", "sources", "filters", "tokfmt") and getattr(recipe, one.name) != one.default
+    ]
+    for entry in recipe.sources:
+        lines += ["", "[[source]]"]
+        lines += [
+            f"{one.metadata['key'] or one.name} = {_toml(getattr(entry, one.name))}"
+            for one in (*fields(entry)[1:2], *fields(entry)[:1], *fields(entry)[2:])
+            if getattr(entry, one.name) != one.default
+        ]
+    for name, rules in recipe.filters.items():
+        lines += ["", f"[filter.{_toml(name)}]"]
+        lines += [
+            f"{one.name} = {getattr(rules, one.name)}" for one in fields(rules) if getattr(rules, one.name) is not None
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, tuple):
+        return _toml(value[0]) if len(value) == 1 else f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, Fraction):
+        return f"{int(value)}" if value.denominator == 1 else repr(float(value))
+    if isinstance(value, int):
+        return f"{value:_}" if abs(value) >= 10**6 else str(value)
+    text = "".join(f"\\u{ord(c):04X}" if ord(c) < 32 or ord(c) == 127 else c for c in str(value).replace("\\", "\\\\"))
+    return '"' + text.replace('"', '\\"') + '"'

@@ -1,0 +1,296 @@
+"""Packings: which intervals of the row of sequences each sample is made of.
+
+A *run* is an interval of the row that lies in a sample from some column on. A run may be followed by one more position,
+that of its last label. All packings give runs; tokens, labels, boundaries and spans follow from them.
+
+    stream     one run a sample, cut every `seq_len`; with documents in random order a run for each of them
+    document   one run a sample: a sequence, or a part of a long one
+    bestfit    several runs a sample, each a sequence or a part of a long one; see `bestfit`
+    stored     the row of a sample format
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from tokfmt.core.axis import windows
+from tokfmt.core.ragged import offsets_of
+from tokfmt.recipes.axis import Axis, Span
+from tokfmt.recipes.bestfit import plan
+from tokfmt.recipes.cache import Numbers, columns, key_of
+from tokfmt.recipes.language import RecipeFile
+from tokfmt.recipes.order import ORDER_DOCUMENTS, permutation
+
+_AT_ONCE = 1 << 18  # sequences
+
+
+class Run(NamedTuple):
+    """An interval of the row in a sample.
+
+    Attributes:
+        column: Where it lies in the sample.
+        start, length: On the row.
+        more: The position after it is the label of its last.
+    """
+
+    column: int
+    start: int
+    length: int
+    more: bool
+
+
+class Packing(Protocol):
+    """How a list of sources is cut into samples.
+
+    Attributes:
+        samples: Of one pass.
+        tokens: Positions of the row in the samples of one pass, those that are a label only not counted.
+        left: Positions that are in none, by a word: "tail", "truncated", "targetless".
+        cut: Sequences that lie in more than one sample.
+        inner: Sequences begin inside runs, not only with them.
+    """
+
+    axis: Axis
+    samples: int
+    tokens: int
+    inner: bool
+
+    def runs(self, sample: int) -> Sequence[Run]:
+        """What a sample is made of, in order of columns."""
+
+    def spans(self, sample: int) -> list[Span]:
+        """The sequences, and the positions of them, that a sample moves on by."""
+
+    def left_out(self) -> dict[str, int]:
+        """Positions of the row that no sample of a pass has, by the word for why."""
+
+    def cut(self) -> int:
+        """Sequences that lie in more than one sample."""
+
+
+class Stream:
+    """Sequences in order, cut every `step` positions.
+
+    `next` and `disjoint` have the token after their inputs as the last label; `disjoint` moves on by that as well.
+    """
+
+    inner = True
+
+    def __init__(self, axis: Axis, recipe: RecipeFile) -> None:
+        self.axis, self.convention = axis, recipe.convention
+        self.width = recipe.seq_len or 1
+        self.after = int(self.convention in ("next", "disjoint"))
+        self.step = self.width + int(self.convention == "disjoint")
+        full, rest = divmod(axis.tokens, self.step)
+        if self.convention == "next":
+            full, rest = divmod(max(axis.tokens - 1, 0), self.step)
+        partial = rest > int(self.convention == "disjoint") and recipe.tail != "drop"
+        self.samples = full + partial
+        self.tokens = min(self.samples * self.step, axis.tokens)
+
+    def runs(self, sample: int) -> Sequence[Run]:
+        start = sample * self.step
+        there = min(self.width + self.after, self.axis.tokens - start)
+        more = self.after > 0 and (there > self.width or self.convention == "disjoint")
+        return [Run(0, start, there - more, more)]
+
+    def spans(self, sample: int) -> list[Span]:
+        start = sample * self.step
+        return self.axis.spans(start, min(start + self.step, self.axis.tokens))
+
+    def left_out(self) -> dict[str, int]:
+        rest = self.axis.tokens - self.tokens
+        if self.convention == "next" and rest == 1:
+            rest = 0  # the last label
+        return {"tail": rest} if rest else {}
+
+    def cut(self) -> int:
+        """Counted over all sequences: those whose first and last position lie in different samples."""
+        found, starts = 0, self.axis.starts.array
+        for a, b in windows(0, self.axis.sequences, _AT_ONCE):
+            bounds = starts[a : b + 1]
+            last = np.minimum(bounds[1:], self.tokens) - 1
+            found += int(np.count_nonzero(bounds[:-1] // self.step < last // self.step))
+        return found
+
+
+class ShuffledStream(Stream):
+    """A stream whose sequences come in an order that the seed draws, once; samples are cut from that."""
+
+    def __init__(self, axis: Axis, recipe: RecipeFile, place: int, key: str) -> None:
+        """`place`: of the list among those that are packed by themselves."""
+        super().__init__(axis, recipe)
+        self.place, self.seed = place, recipe.seed
+        key = key_of(key, "documents", recipe.seed, place)
+        self._order, self._starts = columns(key, 16 * (axis.sequences + 1), ("order", "ordered"), self._walk)
+
+    def _walk(self) -> Iterator[tuple[Numbers, Numbers]]:
+        order, at = permutation(max(1, self.axis.sequences), self.seed, ORDER_DOCUMENTS, self.place), 0
+        for a, b in windows(0, self.axis.sequences, _AT_ONCE):
+            places = order.many(np.arange(a, b))
+            starts = self.axis.starts.array
+            found = offsets_of(starts[places + 1] - starts[places]) + at
+            yield places, found[:-1]
+            at = int(found[-1])
+        yield np.empty(0, np.int64), np.array([at], np.int64)
+
+    def runs(self, sample: int) -> Sequence[Run]:
+        ((_, start, length, more),) = super().runs(sample)
+        runs, column = [], 0
+        for a, b in self._intervals(start, start + length + more):
+            runs.append(Run(column, a, b - a, False))
+            column += b - a
+        return _with_label(runs, length) if more else runs
+
+    def _intervals(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """The intervals of the row that an interval of the shuffled row is."""
+        if start >= stop:
+            return
+        bounds = self._starts.array
+        first = int(np.searchsorted(bounds, start, side="right")) - 1
+        last = int(np.searchsorted(bounds, stop, side="left"))
+        begins = self.axis.starts.array[self._order.array[first:last]].tolist()
+        for at, (a, b) in zip(begins, itertools.pairwise(bounds[first : last + 1].tolist()), strict=True):
+            yield at + max(start, a) - a, at + min(stop, b) - a
+
+    def spans(self, sample: int) -> list[Span]:
+        start = sample * self.step
+        stop = min(start + self.step, self.axis.tokens)
+        return [span for a, b in self._intervals(start, stop) for span in self.axis.spans(a, b)]
+
+    def cut(self) -> int:
+        found, starts = 0, self._starts.array
+        for a, b in windows(0, self.axis.sequences, _AT_ONCE):
+            bounds = starts[a : b + 1]
+            last = np.minimum(bounds[1:], self.tokens) - 1
+            found += int(np.count_nonzero(bounds[:-1] // self.step < last // self.step))
+        return found
+
+
+def _with_label(runs: list[Run], length: int) -> list[Run]:
+    """Runs of `length` inputs and one more position, which is made the label of the last."""
+    last = runs.pop()
+    if last.length > 1:
+        runs.append(last._replace(length=last.length - 1, more=True))
+        return runs
+    return [*runs, last._replace(column=length, length=0, more=True)]
+
+
+class Planned:
+    """Pieces of sequences: `document` (one a sample) and `bestfit` (several, by a plan).
+
+    Arrays in the cache say where each piece begins on the row, and its length · 2 + whether it is cut (its last label
+    is the next position); for `bestfit` also the pieces in order of samples, and which of these is a sample's first.
+    """
+
+    inner = False
+
+    def __init__(self, axis: Axis, recipe: RecipeFile, place: int, key: str) -> None:
+        self.axis, self.recipe, self.place = axis, recipe, place
+        self.width, self.fits = recipe.seq_len or 1, recipe.pack == "bestfit"
+        self.shuffled = recipe.shuffle == "documents"
+        names = ("pieces", "lengths", "order", "samples", "sums")
+        drawn = (recipe.seed, place) if self.shuffled else ()
+        key = key_of(key, recipe.pack, self.width, recipe.convention == "next", recipe.long, *drawn)
+        most = 32 * (axis.sequences + axis.tokens // self.width + 2)
+        self._starts, self._lengths, self._order, self._firsts, sums = columns(key, most, names, self._walk)
+        self.tokens, self._truncated, self._cut, self._targetless = map(int, sums.array)
+        self.samples = len(self._firsts) - 1 if self.fits else len(self._starts)
+
+    def _walk(self) -> Iterator[tuple[Numbers, Numbers, Numbers, Numbers, Numbers]]:
+        none, sums, count = np.empty(0, np.int64), np.zeros(4, np.int64), 0
+        passed: list[tuple[Numbers, Numbers]] = []
+
+        def lengths() -> Iterator[Numbers]:
+            nonlocal count, sums
+            for starts, lengths, counted in self._pieces():
+                sums, count = sums + counted, count + len(starts)
+                passed.append((starts, lengths))
+                yield lengths >> 1
+
+        planned = plan(lengths(), self.width) if self.fits else ((none, none) for _ in lengths())
+        for order, firsts in planned:
+            yield from ((*piece, none, none, none) for piece in passed)
+            passed.clear()
+            yield none, none, order, firsts, none
+        yield none, none, none, np.array([count], np.int64) if self.fits else none, sums
+
+    def _pieces(self) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
+        """Where pieces begin, length · 2 + cut, and what `Planned` sums up of them."""
+        bounds, width = self.axis.starts.array, self.width
+        predicts = int(self.recipe.convention == "next")  # a piece of one position has no target then
+        order = permutation(max(1, self.axis.sequences), self.recipe.seed, ORDER_DOCUMENTS, self.place)
+        for a, b in windows(0, self.axis.sequences, _AT_ONCE):
+            places = order.many(np.arange(a, b)) if self.shuffled else np.arange(a, b)
+            begins, whole = bounds[places], bounds[places + 1] - bounds[places]
+            pieces = -(-(whole - predicts) // width)
+            if self.recipe.long == "truncate":
+                pieces = np.minimum(pieces, 1)
+            first = offsets_of(pieces)
+            which = np.repeat(np.arange(b - a), pieces)
+            inside = (np.arange(first[-1]) - first[which]) * width
+            lengths = np.minimum(whole[which] - inside, width)
+            ends = inside + lengths
+            cut = (ends < whole[which]) & bool(predicts)
+            beyond = np.where(pieces > 0, whole - pieces * width - predicts, 0)
+            truncated = np.maximum(beyond, 0) if self.recipe.long == "truncate" else np.zeros(1, np.int64)
+            targetless = int(np.count_nonzero(pieces == 0))
+            sums = [int(lengths.sum()), int(truncated.sum()), int(np.count_nonzero(pieces > 1)), targetless]
+            yield begins[which] + inside, lengths * 2 + cut, np.array(sums, np.int64)
+
+    def runs(self, sample: int) -> Sequence[Run]:
+        if not self.fits:
+            length, cut = divmod(int(self._lengths.array[sample]), 2)
+            return [Run(0, int(self._starts.array[sample]), length, bool(cut))]
+        first, last = self._firsts.array[sample : sample + 2].tolist()
+        runs, column, pieces = [], 0, self._order.array[first:last]
+        starts, lengths = self._starts.array[pieces].tolist(), self._lengths.array[pieces].tolist()
+        for start, length in zip(starts, lengths, strict=True):
+            runs.append(Run(column, start, length >> 1, bool(length & 1)))
+            column += length >> 1
+        return runs
+
+    def spans(self, sample: int) -> list[Span]:
+        return [span for run in self.runs(sample) for span in self.axis.spans(run.start, run.start + run.length)]
+
+    def left_out(self) -> dict[str, int]:
+        found = {"truncated": self._truncated, "targetless": self._targetless}
+        return {word: count for word, count in found.items() if count}
+
+    def cut(self) -> int:
+        return self._cut
+
+
+class Rows:
+    """Rows of sample formats as they are."""
+
+    inner = True
+
+    def __init__(self, axis: Axis, recipe: RecipeFile) -> None:
+        self.axis, self.width = axis, recipe.seq_len or 1
+        self.samples, self.tokens = axis.sequences, axis.tokens
+
+    def runs(self, sample: int) -> Sequence[Run]:
+        return [Run(0, sample * self.width, self.width, False)]
+
+    def spans(self, sample: int) -> list[Span]:
+        return self.axis.spans(sample * self.width, (sample + 1) * self.width)
+
+    def left_out(self) -> dict[str, int]:
+        return {}
+
+    def cut(self) -> int:
+        return 0
+
+
+def packed(axis: Axis, recipe: RecipeFile, place: int, key: str) -> Packing:
+    """The packing that a recipe asks for; `place`: of the list among those packed by themselves."""
+    if recipe.pack == "stored":
+        return Rows(axis, recipe)
+    if recipe.pack in ("document", "bestfit"):
+        return Planned(axis, recipe, place, key)
+    return ShuffledStream(axis, recipe, place, key) if recipe.shuffle == "documents" else Stream(axis, recipe)

@@ -1,0 +1,424 @@
+"""The reader of a recipe: sequence k is sample k, padding included, its mask and labels beside it.
+
+Sources that are packed together are a *list*: each source by itself where there are weights, else all of them. A list
+is passed once an epoch; samples of a pass come in an order of their own. Which sample of which pass of which list
+sample k is follows from k alone.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import Info, Layout, TokenReader, check_interval, check_position, windows
+from tokfmt.core.dtypes import smallest
+from tokfmt.core.errors import ConversionError, FormatError, OptionError, printable
+from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.text_format import counted
+from tokfmt.recipes.axis import Axis, Source, Span
+from tokfmt.recipes.cache import key_of
+from tokfmt.recipes.fields import Grid, Place, arrays, check_fields
+from tokfmt.recipes.language import VERSION, RecipeFile
+from tokfmt.recipes.order import ORDER_SAMPLES, EvenTree, numbers, permutation
+from tokfmt.recipes.packing import Packing, packed
+
+_WINDOW = 1 << 18  # places read at once for the axis
+DEFAULT = ("input_ids", "labels")
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where a sample comes from.
+
+    Attributes:
+        sample: Its number.
+        source: The source it was drawn from by weight; "" where all sources are one list.
+        epoch: Which pass over that, from 0.
+        spans: What it moves on by; `Span.source` counts the recipe's sources.
+    """
+
+    sample: int
+    source: str
+    epoch: int
+    spans: tuple[Span, ...]
+
+
+class Ending(Protocol):
+    """A source whose separator is known, or known to be none; opened, or of text that is to be tokenised."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def eos_id(self) -> int | None: ...
+
+
+class _Turn(NamedTuple):
+    """Some passes over one list, one after the other.
+
+    Attributes:
+        packing: The list's.
+        place: Of the list, for its keys.
+        first: The first pass; passes: how many.
+    """
+
+    packing: Packing
+    place: int
+    first: int
+    passes: int
+
+
+class Drawn(NamedTuple):
+    """What is drawn of a list.
+
+    Attributes:
+        packing: The list's.
+        first: The first pass that is meant.
+        drawn: How many samples, over its passes.
+    """
+
+    packing: Packing
+    first: int
+    drawn: int
+
+
+class Samples:
+    """Samples of a recipe with `seq_len`. A `TokenReader`, also `Sampled`; picklable; threads may share it.
+
+    Attributes:
+        file: The recipe as written.
+        sources: As opened, in order.
+        eos_id, pad_id: Put after sequences (None: nothing is), and where a sample is not full.
+    """
+
+    def __init__(self, file: RecipeFile, sources: Sequence[Source]) -> None:
+        """Lay out every list.
+
+        Raises:
+            ConversionError: Sources that do not go together, or less in them than is asked for.
+            FormatError: A source without samples.
+        """
+        self.file, self.sources = file, tuple(sources)
+        self.seq_len = file.seq_len or 1
+        self.eos_id = separator_of(file, self.sources)
+        self.pad_id = file.pad if file.pad is not None else self.eos_id or 0
+        self._after = None if file.convention == "starts" or file.pack == "stored" else self.eos_id
+        self._tree: EvenTree | None = None
+        self._turns = self._laid()
+        if file.weighted:
+            self._tree = EvenTree([self._samples_of(turn, k) for k, turn in enumerate(self._turns)])
+        self._bounds = [0, *itertools.accumulate(turn.packing.samples * turn.passes for turn in self._turns)]
+        self.count = self._counted()
+        kept = {turn.packing.axis.stored for turn in self._turns}
+        natural = np.result_type(smallest(max(self.pad_id, 0)), *(turn.packing.axis.dtype for turn in self._turns))
+        common = kept.pop() if len(kept) == 1 else None
+        self._dtype = common if common is not None and common.itemsize == natural.itemsize else natural
+        if file.convention == "starts":
+            natural = np.promote_types(natural, smallest(file.bos))
+        self._info = self._told(natural)
+
+    def _laid(self) -> list[_Turn]:
+        file, every = self.file, range(len(self.sources))
+        if file.weighted:
+            return [_Turn(self._packed([k], k), k, 0, file.passes(k)) for k in every]
+        turns, before = list[_Turn](), 0
+        for passes in sorted({file.passes(k) for k in every}):
+            members = [k for k in every if file.passes(k) >= passes]
+            turns.append(_Turn(self._packed(members, 0), 0, before, passes - before))
+            before = passes
+        return turns
+
+    def _packed(self, members: Sequence[int], place: int) -> Packing:
+        file, sources = self.file, [self.sources[k] for k in members]
+        key = key_of(VERSION, self._after, [source.state for source in sources])
+        if file.pack == "stored":
+            for source in sources:
+                if source.info.layout is not Layout.SAMPLES or source.info.sample_length != self.seq_len:
+                    raise _no_rows(source, self.seq_len)
+        axis = Axis(sources, members, self._after, key, self.seq_len if file.pack == "stored" else 0)
+        packing = packed(axis, file, place, key)
+        if not packing.samples:
+            named = f'source "{printable(sources[0].name)}"' if len(sources) == 1 else "the sources"
+            raise FormatError(
+                file.where, f"{named}: {axis.tokens:,} tokens give no sample of {self.seq_len:,}",
+                remedy='A shorter seq_len, or tail = "pad", would give some' if file.tail == "drop" else None,
+            )  # fmt: skip
+        return packing
+
+    def _samples_of(self, turn: _Turn, source: int) -> Fraction:
+        """The weight of a source in samples: its share counts tokens, and a sample may hold fewer than it has room."""
+        weight = self.file.sources[source].weight or Fraction(1)
+        return weight * turn.packing.samples / turn.packing.tokens
+
+    def _counted(self) -> int:
+        """How many samples there are.
+
+        Raises:
+            ConversionError: A budget needs more passes over a source than are allowed; says by how much.
+        """
+        wanted = None if self.file.tokens is None else self.file.tokens // self.seq_len
+        if self._tree is None:
+            if wanted is not None and wanted > self._bounds[-1]:
+                raise self._short("the sources", wanted, self._bounds[-1], max(map(self.file.passes, self._every)))
+            return self._bounds[-1] if wanted is None else wanted
+        caps = [turn.packing.samples * turn.passes for turn in self._turns]
+        if wanted is None:
+            return self._tree.most(caps)
+        for k, (needed, cap) in enumerate(zip(self._tree.counts(wanted), caps, strict=True)):
+            if needed > cap:
+                raise self._short(f'source "{printable(self.sources[k].name)}"', needed, cap, self.file.passes(k))
+        return wanted
+
+    @property
+    def _every(self) -> range:
+        return range(len(self.sources))
+
+    def _short(self, what: str, needed: int, there: int, passes: int) -> ConversionError:
+        missing, epochs = needed - there, needed * passes / there
+        times = "1 pass" if passes == 1 else f"{passes:,} passes"
+        return ConversionError(
+            f"{printable(self.file.where)}: {what}: the budget needs {needed:,} samples, and {times} give {there:,}: "
+            f"short by {missing:,} samples ({missing * self.seq_len:,} tokens). Allow epochs = {-int(-epochs // 1)}, "
+            "or ask for fewer tokens"
+        )
+
+    def _told(self, dtype: np.dtype[Any]) -> Info:
+        file, notes = self.file, list[str]()
+        empty = sum(turn.packing.axis.empty for turn in self._turns[: 1 if not file.weighted else None])
+        if empty:
+            notes.append(f"without a part in samples, as they are empty: {counted(empty, 'sequence')} of the sources")
+        for turn in self._turns[: 1 if not file.weighted else None]:
+            if truncated := turn.packing.left_out().get("truncated"):
+                notes.append(f"{truncated:,} tokens beyond seq_len are left out by long = truncate")
+        notes += [f"{source.name}: {note}" for source in self.sources for note in source.notes]
+        masked = [source.info.nonstandard_masks or 0 for source in self.sources]
+        return Info(
+            layout=Layout.SAMPLES, dtype=dtype, sequences=self.count, tokens=self.count * self.seq_len,
+            sample_length=self.seq_len, eos_id=self.eos_id, eos_from="recipe" if self.eos_id is not None else "",
+            notes=tuple(notes),
+            pad_id=self.pad_id, nonstandard_masks=sum(masked) if file.pack == "stored" else None,
+            extras={"pack": file.pack or "stream", "labels": file.convention},
+        )  # fmt: skip
+
+    @property
+    def info(self) -> Info:
+        return self._info
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What decides the order of samples, as 32 hexadecimal digits.
+
+        Not in it: budget, caps of weighted sources, names and places.
+        """
+        file, sources = self.file, self.file.sources
+        passes = [file.passes(k) for k in self._every]
+        facts = {
+            "tokfmt": VERSION, "seq_len": file.seq_len, "pack": file.pack or "stream", "labels": file.convention,
+            "tail": file.tail or "pad", "long": file.long or "split", "shuffle": file.shuffle, "seed": file.seed,
+            "eos": self.eos_id, "pad": self.pad_id, "bos": file.bos,
+            "passes": None if file.weighted or len(set(passes)) == 1 else passes,
+            "sources": [
+                [str(entry.weight), entry.tokens, entry.select, entry.split, source.facts]
+                for entry, source in zip(sources, self.sources, strict=True)
+            ],
+        }  # fmt: skip
+        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def _place(self, sample: int) -> tuple[_Turn, int, int]:
+        """The list a sample comes from, which pass over it, and which of the samples of a pass it is."""
+        if self._tree is not None:
+            k, number = self._tree.locate(sample)
+            turn = self._turns[k]
+        else:
+            k = bisect.bisect_right(self._bounds, sample) - 1
+            turn, number = self._turns[k], sample - self._bounds[k]
+        count = turn.packing.samples
+        epoch, number = divmod(number, count)
+        epoch += turn.first
+        if self.file.shuffle != "none":
+            number = permutation(count, self.file.seed, ORDER_SAMPLES, turn.place << 32 | epoch)(number)
+        return turn, epoch, number
+
+    def lists(self) -> list[Drawn]:
+        """Every list, and how many samples are drawn of it."""
+        if self._tree is not None:
+            counts = self._tree.counts(self.count)
+        else:
+            counts = [max(0, min(self.count, b) - a) for a, b in itertools.pairwise(self._bounds)]
+        return [Drawn(turn.packing, turn.first, count) for turn, count in zip(self._turns, counts, strict=True)]
+
+    def _check(self, sample: int) -> int:
+        if not -self.count <= sample < self.count:
+            raise IndexError(f"sample {sample} of {self.count}")
+        return sample % self.count
+
+    def _packings(self, samples: Iterable[int]) -> list[Place]:
+        found = []
+        for sample in samples:
+            turn, _, number = self._place(self._check(sample))
+            found.append((turn.packing, number))
+        return found
+
+    def spans(self, sample: int) -> list[Span]:
+        """What a sample moves on by: positions of sequences of sources, in order. Padding is in none.
+
+        Raises:
+            IndexError: There is no such sample.
+        """
+        turn, _, number = self._place(self._check(sample))
+        return turn.packing.spans(number)
+
+    def where(self, sample: int) -> Where:
+        """Where a sample comes from.
+
+        Raises:
+            IndexError: There is no such sample.
+        """
+        sample = self._check(sample)
+        turn, epoch, number = self._place(sample)
+        source = self.sources[turn.packing.axis.numbers[0]].name if self._tree is not None else ""
+        return Where(sample, source, epoch, tuple(turn.packing.spans(number)))
+
+    def where_at(self, step: int, batch_size: int, rank: int = 0, world: int = 1, start: int = 0) -> list[Where]:
+        """Where the samples come from that a rank takes at a step, with one batch size from sample `start` on.
+
+        Raises:
+            OptionError: There is no such step or rank, or the batch is no multiple of the world.
+        """
+        try:
+            taken = numbers(step, batch_size, rank, world, start)
+        except ValueError as error:
+            raise OptionError(str(error)) from error
+        if (start + (step + 1) * batch_size) > self.count:
+            last = (self.count - start) // batch_size - 1
+            raise OptionError(f"step {step:,} is beyond the last whole batch, step {last:,}: {self.count:,} samples")
+        return [self.where(sample) for sample in taken]
+
+    def samples(
+        self, samples: Sequence[int] | NDArray[np.integer] | range, fields: Iterable[str] = DEFAULT
+    ) -> dict[str, NDArray[Any]]:
+        """Some samples as arrays of a row each; see `fields` for names, dtypes and shapes.
+
+        Raises:
+            IndexError: There is no such sample.
+            OptionError: There is no such field.
+        """
+        wanted = samples.tolist() if isinstance(samples, np.ndarray) else samples
+        return dict(arrays(self._grid(wanted), check_fields(fields)))
+
+    def _grid(self, samples: Iterable[int]) -> Grid:
+        return Grid(self._packings(samples), self.file, self.pad_id, self._dtype)
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self._info.tokens)
+        return self._flat(start, stop, lambda grid: grid.inputs().astype(self._info.dtype, copy=False))
+
+    def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
+        """See `protocols.Sampled`."""
+        check_interval(start, stop, self._info.tokens)
+        found: NDArray[np.uint8] = self._flat(start, stop, Grid.mask)
+        return found
+
+    def labels(self, start: int, stop: int) -> NDArray[np.int64]:
+        """See `protocols.Sampled`."""
+        check_interval(start, stop, self._info.tokens)
+        return np.asarray(self._flat(start, stop, Grid.labels), np.int64)
+
+    def filled(self, sample: int) -> int:
+        """Places of a sample before its padding."""
+        return self._grid([sample]).filled[0]
+
+    def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """See `protocols.Segmented`."""
+
+        def flags(grid: Grid) -> NDArray[np.bool_]:
+            found = np.zeros((len(grid.places), self.seq_len), np.bool_)
+            found.reshape(-1)[grid.begins()] = True
+            for row, end in enumerate(grid.filled):
+                found[row, end:] = False
+            return found
+
+        check_interval(start, stop, self._info.tokens)
+        flat: NDArray[np.bool_] = self._flat(start, stop, flags)
+        return flat
+
+    def _flat(self, start: int, stop: int, field: Any) -> NDArray[Any]:
+        """A field of an interval of the axis, a window of samples at a time."""
+        width, found = self.seq_len, list[NDArray[Any]]()
+        first, last = start // width, -(-stop // width) if stop > start else start // width
+        for a, b in windows(first, last, max(1, _WINDOW // width)):
+            found.append(field(self._grid(range(a, b))).reshape(-1))
+        if not found:
+            return np.empty(0, self._info.dtype)
+        flat = found[0] if len(found) == 1 else np.concatenate(found)
+        return flat[start - first * width : stop - first * width]
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self.count, "sequences")
+        return np.arange(first, last + 1, dtype=np.int64) * self.seq_len
+
+    def beneath(self, position: int) -> tuple[TokenReader, int] | None:
+        """See `protocols.Underlying`; None in padding as well."""
+        check_position(position, self._info.tokens)
+        sample, column = divmod(position, self.seq_len)
+        turn, _, number = self._place(sample)
+        column -= self.file.convention == "starts"  # inputs are moved right by one
+        for run in turn.packing.runs(number):
+            if run.column <= column < run.column + run.length:
+                return turn.packing.axis.beneath(run.start + column - run.column)
+        return None
+
+    def above(self, reader: TokenReader, position: int) -> int | None:  # noqa: ARG002
+        """Nobody knows: a token may be in a sample of each pass, or in none."""
+        return None
+
+    def readers(self) -> Sequence[TokenReader]:
+        """See `protocols.Underlying`."""
+        return [source.reader for source in self.sources]
+
+    def close(self) -> None:
+        """Release open files."""
+        for turn in self._turns:
+            turn.packing.axis.close()
+
+
+def separator_of(file: RecipeFile, sources: Sequence[Ending]) -> int | None:
+    """The separator: what the recipe says, else what all sources agree on; None for none.
+
+    Raises:
+        ConversionError: They do not agree, and the recipe says nothing.
+    """
+    if file.eos is not None:
+        return None if file.eos == "none" else int(file.eos)
+    known: dict[int | None, Ending] = {}
+    for source in sources:
+        known.setdefault(source.eos_id, source)
+    if len(known) > 1 and file.convention != "starts":
+        told = ", ".join(
+            f'{"none is known" if eos_id is None else eos_id} in "{printable(source.name)}"'
+            for eos_id, source in list(known.items())[:5]
+        )
+        raise ConversionError(
+            f'{printable(file.where)}: the sources have different separators ({told}). Say eos = ID, or eos = "none"'
+        )
+    return next(iter(known), None)
+
+
+def _no_rows(source: Source, width: int) -> FormatError:
+    found = source.info.sample_length
+    if source.info.layout is not Layout.SAMPLES:
+        what = f"{source.format} stores no samples here, as pack = stored takes them"
+        return FormatError(source.paths[0], what, remedy='pack = "stream" cuts its sequences into samples')
+    return FormatError(source.paths[0], "its samples have another length", expected=width, found=found)

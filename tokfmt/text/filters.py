@@ -1,0 +1,306 @@
+"""Filters of texts: rules that keep garbage out of a corpus, exact and fast.
+
+A rule that is left out does not apply, and a value equal to its threshold stays. The first rule of a filter that a text
+breaks, in the order below, is the one it is counted under.
+
+    min_words             words; one is what lies between white space, and keeps its case
+    min_chars             code points
+    max_symbol_ratio      code points that are neither letter, mark, number (Unicode's L, M, N) nor white space, over
+                          those that are letter, mark or number; infinite where none of these is
+    max_char_repetition   share of the code points, white space left out, that stand in runs of one character longer
+                          than 4; 0 where all is white space
+    min_word_diversity    distinct words over words, of the first 1,000; 1 where there is none
+    max_word_share        share of the most frequent word among the first 1,000; 0 where there is none
+
+White space is what `str.split` splits at. Languages that write without spaces set no word rules. Usual values: 50
+words, 200 characters, 0.3, 0.2, 0.1 and 0.3. The rules are the four heuristics that the card of the stage-1 corpus
+names without numbers: length, symbols, repetition, diversity.
+
+Texts are judged in batches with numpy. Words are first told apart by their first three characters alone: that can only
+find fewer distinct ones, and a more frequent most frequent one, than there are; a text that passes so passes, and only
+the others are split and counted.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+FIRST_WORDS = 1000
+"""Words of a text that diversity and share look at."""
+_LONG_RUN = 4
+_BINS = 1 << 9
+_BATCH = 1 << 20  # code points judged at once
+_SYMBOL, _WORD, _SPACE = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Thresholds of the rules; None: the rule does not apply."""
+
+    min_words: int | None = None
+    min_chars: int | None = None
+    max_symbol_ratio: float | None = None
+    max_char_repetition: float | None = None
+    min_word_diversity: float | None = None
+    max_word_share: float | None = None
+
+
+_RULES = tuple(one.name for one in fields(Filter))
+
+GARBAGE = Filter(50, 200, 0.3, 0.2, 0.1, 0.3)
+"""What `filter = "garbage"` means where no table of that name says otherwise."""
+
+
+class Rejection(NamedTuple):
+    """Why a text does not pass.
+
+    Attributes:
+        rule: Name of a field of `Filter`.
+        value: What the text has instead.
+    """
+
+    rule: str
+    value: float
+
+
+ENTRY = np.dtype([("tokens", "<i4"), ("chars", "<i4"), ("rule", "<i4"), ("high", "<u8"), ("low", "<u8")])
+"""What is known of a record before documents are drawn: its tokens (0 if it is rejected), code points, the rule it
+breaks (see `Sieve.rule`), and a hash of 128 bits of its content, where equal ones are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sieve:
+    """What lets a text pass: filters, each with its name, one after the other.
+
+    Attributes:
+        filters: Name and thresholds of each.
+        hashed: Entries have a hash.
+    """
+
+    filters: tuple[tuple[str, Filter], ...] = ()
+    hashed: bool = False
+
+    def entries(self, texts: Sequence[str]) -> NDArray[np.void]:
+        """An entry for each text, whose tokens are not counted yet; ENTRY[len(texts)]."""
+        found = np.zeros(len(texts), ENTRY)
+        found["chars"] = [len(text) for text in texts]
+        for number, (_, rules) in enumerate(self.filters):
+            left = np.flatnonzero(found["rule"] == 0).tolist()
+            for k, rejection in zip(left, rejections([texts[k] for k in left], rules), strict=True):
+                if rejection is not None:
+                    found["rule"][k] = number * len(_RULES) + _RULES.index(rejection.rule) + 1
+        if self.hashed:
+            from xxhash import xxh3_128_digest
+
+            digests = b"".join(xxh3_128_digest(text.encode("utf-8", "surrogatepass")) for text in texts)
+            words = np.frombuffer(digests, "<u8").reshape(-1, 2)
+            found["high"], found["low"] = words[:, 0], words[:, 1]
+        return found
+
+    def rule(self, number: int) -> tuple[str, str]:
+        """Filter and rule that an entry names by number; there is no rule 0."""
+        which, rule = divmod(number - 1, len(_RULES))
+        return self.filters[which][0], _RULES[rule]
+
+
+def value_of(text: str, rules: Filter, rule: str) -> float | None:
+    """What a text has of what a rule that it breaks is about; None: infinitely much."""
+    (found,) = rejections([text], Filter(**{rule: getattr(rules, rule)}))
+    return None if found is None or found.value == float("inf") else found.value
+
+
+def rejections(texts: Sequence[str], rules: Filter) -> list[Rejection | None]:
+    """The first rule that each text breaks, None for those that pass.
+
+    Args:
+        texts: Any number.
+        rules: What they are held to.
+    """
+    found: list[Rejection | None] = [None] * len(texts)
+    for plain in (True, False):  # a byte a character, or four
+        numbers = [k for k, text in enumerate(texts) if text.isascii() is plain]
+        for batch in _batches(numbers, texts):
+            for k, rejection in zip(batch, _judge([texts[k] for k in batch], rules, plain), strict=True):
+                found[k] = rejection
+    return found
+
+
+def _batches(numbers: Sequence[int], texts: Sequence[str]) -> Iterator[list[int]]:
+    batch: list[int] = []
+    size = 0
+    for k in numbers:
+        batch.append(k)
+        size += len(texts[k])
+        if size >= _BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _judge(texts: Sequence[str], rules: Filter, plain: bool) -> list[Rejection | None]:
+    """Judge texts that are all ASCII (`plain`) or all not."""
+    characters = _Characters(texts, plain)
+    found: list[Rejection | None] = [None] * len(texts)
+    for name, limit in asdict(rules).items():
+        if limit is None:
+            continue
+        values, exact = getattr(characters, name)()
+        for k in np.flatnonzero(values < limit if name.startswith("min_") else values > limit).tolist():
+            if found[k] is None:
+                value = values[k].item() if exact is None else exact(k)
+                if value < limit if name.startswith("min_") else value > limit:
+                    found[k] = Rejection(name, value)
+    return found
+
+
+Values = tuple[NDArray[Any], Callable[[int], float] | None]
+"""What each text has of what a rule is about: exact, or no nearer to breaking it than the second gives for a number."""
+
+
+class _Characters:
+    """The characters of texts in a row, a newline behind each, and what each is; a method a rule, named as it is."""
+
+    def __init__(self, texts: Sequence[str], plain: bool) -> None:
+        self._texts = texts
+        self._lengths = np.array([len(text) for text in texts], np.int64)
+        self._at = np.concatenate(([0], np.cumsum(self._lengths + 1)))
+        joined = "\n".join([*texts, "\n"])
+        if plain:
+            data = joined.encode("ascii")
+            self._codes: NDArray[np.unsignedinteger] = np.frombuffer(data, np.uint8)
+            kinds, weights = _tables_of_bytes()
+            self._kinds = np.frombuffer(data.translate(kinds), np.uint8)
+            self._weights = np.frombuffer(data.translate(weights), np.uint8)
+        else:
+            self._codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
+            self._kinds = _kinds()[self._codes]
+            self._weights = _weigh(self._codes)
+        self._inside = self._kinds != _SPACE
+
+    def min_words(self) -> Values:
+        return self._words, None
+
+    def min_chars(self) -> Values:
+        return self._lengths, None
+
+    def max_symbol_ratio(self) -> Values:
+        words = self._counts(self._kinds == _WORD)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(words > 0, (self._solid - words) / words, np.inf), None
+
+    def max_char_repetition(self) -> Values:
+        runs = np.diff(np.searchsorted(self._repeated, self._at))
+        most = np.minimum((_LONG_RUN + 1) * runs, self._solid)
+        return most / np.maximum(self._solid, 1), self._repetition
+
+    def _repetition(self, k: int) -> float:
+        a, b = int(self._at[k]), int(self._at[k + 1])
+        begins = self._repeated[slice(*np.searchsorted(self._repeated, (a, b)))] - a  # five alike from here on
+        within = np.zeros(b - a + 1, np.int32)
+        np.add.at(within, begins, 1)
+        np.add.at(within, begins + _LONG_RUN + 1, -1)
+        return int(np.count_nonzero(np.cumsum(within))) / int(self._solid[k])
+
+    def min_word_diversity(self) -> Values:
+        words = np.minimum(self._words, FIRST_WORDS)
+        least = np.where(words > 0, self._bins[0] / np.maximum(words, 1), 1.0)
+        return least, lambda k: len(set(_first_words(self._texts[k]))) / int(words[k]) if words[k] else 1.0
+
+    def max_word_share(self) -> Values:
+        words = np.minimum(self._words, FIRST_WORDS)
+        most = self._bins[1] / np.maximum(words, 1)
+        return most, lambda k: max(Counter(_first_words(self._texts[k])).values()) / int(words[k])
+
+    def _counts(self, flags: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """How many are set in each text."""
+        return np.array([np.count_nonzero(flags[a:b]) for a, b in itertools.pairwise(self._at.tolist())], np.int64)
+
+    @functools.cached_property
+    def _solid(self) -> NDArray[np.int64]:
+        """Characters of each text that are no white space."""
+        return self._counts(self._inside)
+
+    @functools.cached_property
+    def _begins(self) -> NDArray[np.int64]:
+        """Where each word begins."""
+        begins = self._inside.copy()
+        begins[1:] &= ~self._inside[:-1]
+        return np.flatnonzero(begins)
+
+    @functools.cached_property
+    def _words(self) -> NDArray[np.int64]:
+        """Words of each text."""
+        return np.diff(np.searchsorted(self._begins, self._at))
+
+    @functools.cached_property
+    def _bins(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Of the first words of each text: at least so many are distinct, and the most frequent is at most so often."""
+        begins, texts = self._begins, np.repeat(np.arange(len(self._texts)) * _BINS, self._words)
+        if self._words.max(initial=0) > FIRST_WORDS:
+            early = np.arange(len(begins)) - np.repeat(np.cumsum(self._words) - self._words, self._words) < FIRST_WORDS
+            begins, texts = begins[early], texts[early]
+        # the weights of three characters; what is behind a word counts for nothing
+        second = self._weights[begins + 1]
+        third = self._weights[begins + 2] * (second > 0)
+        bins = (self._weights[begins] + np.uint16(3) * second + np.uint16(7) * third) % np.uint16(_BINS)
+        counts = np.bincount(texts + bins, minlength=len(self._texts) * _BINS).reshape(-1, _BINS)
+        return np.count_nonzero(counts, axis=1), counts.max(axis=1)
+
+    @functools.cached_property
+    def _repeated(self) -> NDArray[np.int64]:
+        """Where five or more of one character begin that is no white space."""
+        alike = self._codes[1:] == self._codes[:-1]
+        if len(alike) < _LONG_RUN:
+            return np.empty(0, np.int64)
+        run = alike[: len(alike) - _LONG_RUN + 1].copy()
+        for more in range(1, _LONG_RUN):
+            run &= alike[more : len(alike) - _LONG_RUN + 1 + more]
+        run &= self._inside[: len(run)]
+        return np.flatnonzero(run)
+
+
+def _first_words(text: str) -> list[str]:
+    return text.split(None, FIRST_WORDS)[:FIRST_WORDS]
+
+
+def _kind(character: str) -> int:
+    if character.isspace():
+        return _SPACE
+    return _WORD if unicodedata.category(character)[0] in "LMN" else _SYMBOL
+
+
+@functools.cache
+def _kinds() -> NDArray[np.uint8]:
+    """What each code point is, uint8[0x110000]: takes 60 ms, once a process that meets text beyond ASCII."""
+    kinds = np.full(sys.maxunicode + 1, _SYMBOL, np.uint8)
+    for a, b in ((0, 0x40000), (0xE0000, 0xE1000)):  # no character is assigned elsewhere
+        kinds[a:b] = np.fromiter(map(_kind, map(chr, range(a, b))), np.uint8, b - a)
+    return kinds
+
+
+def _weigh(codes: NDArray[np.unsignedinteger]) -> NDArray[np.uint8]:
+    """A weight for each code point; 0 for white space alone."""
+    weights = (codes * np.uint32(2654435761) >> np.uint32(24)).astype(np.uint8) | np.uint8(1)
+    weights[_kinds()[codes] == _SPACE] = 0
+    return weights
+
+
+@functools.cache
+def _tables_of_bytes() -> tuple[bytes, bytes]:
+    """What each byte of ASCII is and weighs, as `bytes.translate` takes it."""
+    kinds = bytes(_kind(chr(code)) for code in range(128))
+    weights = bytes(
+        0 if kind == _SPACE else (code * 2654435761 % (1 << 32)) >> 24 | 1 for code, kind in enumerate(kinds)
+    )
+    return kinds.ljust(256, b"\0"), weights.ljust(256, b"\0")

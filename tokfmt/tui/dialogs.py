@@ -1,0 +1,264 @@
+"""What lies over the browser for a moment: a question, a choice, a page to read, the bookmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar
+
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import ItemGrid, Vertical, VerticalScroll
+from textual.content import Content
+from textual.dom import DOMNode
+from textual.screen import ModalScreen
+from textual.widget import Widget
+from textual.widgets import Footer, Input, Label, OptionList, Static
+from textual.widgets.option_list import Option
+
+from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.records import RecordReader
+from tokfmt.tui.session import Session
+from tokfmt.tui.state import Bookmark, Bookmarks
+
+
+class Question(ModalScreen[str | None]):
+    """Asks for a line; dismissed with it, or with None by Escape.
+
+    Args:
+        text: What is asked for.
+        value: What stands there already.
+        check: Says, as one types, what an answer means; raises a TokfmtError when it means nothing, and is not taken.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
+
+    def __init__(self, text: str, value: str = "", check: Callable[[str], str] | None = None) -> None:
+        super().__init__()
+        self._text, self._value, self._check = text, value, check
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="box"):
+            yield Label(self._text, markup=False)
+            yield Input(self._value, compact=True)
+            if self._check is not None:
+                yield Label("", id="meaning", markup=False)
+
+    def on_mount(self) -> None:
+        self.set_focus(self.query_one(Input))
+        self._holds(self._value)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._holds(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if self.is_current and (not event.value.strip() or self._holds(event.value)):
+            self.dismiss(event.value.strip())
+
+    def _holds(self, answer: str) -> bool:
+        """Whether an answer means something; says what, or why not."""
+        if self._check is None:
+            return True
+        label, holds = self.query_one("#meaning", Label), False
+        try:
+            text, holds = self._check(answer), True
+        except TokfmtError as error:
+            text = str(error)
+        label.update(text)
+        label.set_class(not holds and bool(answer.strip()), "wrong")
+        return holds
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+class OneOf(ModalScreen[int | None]):
+    """Asks which one; dismissed with its number, or with None by Escape."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
+
+    def __init__(self, text: str, choices: Sequence[str], current: int = 0) -> None:
+        super().__init__()
+        self._text, self._choices, self._current = text, choices, current
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="box tall"):
+            yield Label(self._text, markup=False)
+            yield OptionList(*(Option(choice) for choice in self._choices), markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(OptionList).highlighted = self._current
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(event.option_index)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+Rows = Sequence[tuple[str, str]]
+
+
+class Page(ModalScreen[None]):
+    """Headed blocks of two columns; any of Escape, q, ? and Enter leaves.
+
+    Args:
+        title: Of the page.
+        blocks: Heading and rows of each block.
+        column: Cells that a block needs; as many stand side by side as there is room for.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter,i", "leave", "Close")]
+
+    def __init__(self, title: str, blocks: Sequence[tuple[str, Rows]], column: int = 34) -> None:
+        super().__init__()
+        self._title, self._blocks, self._column = title, blocks, column
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="box page"):
+            yield Label(self._title, classes="title", markup=False)
+            with VerticalScroll(), ItemGrid(min_column_width=self._column):
+                for heading, rows in self._blocks:
+                    yield Static(_block(heading, rows), classes="block")
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+def _block(heading: str, rows: Rows) -> Content:
+    wide = max((len(name) for name, _ in rows), default=0)
+    lines = [Content.styled(heading, "bold")]
+    lines += [Content.assemble((f"{name:<{wide}}  ", "$text-accent"), text) for name, text in rows]
+    return Content("\n").join(lines)
+
+
+class BookmarkList(ModalScreen[Bookmark | None]):
+    """Asks for a bookmark to go to; dismissed with it, or with None. Some may be removed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("x,delete", "remove", "Remove"),
+        Binding("escape,B", "leave", "Close"),
+    ]
+
+    def __init__(self, bookmarks: Bookmarks) -> None:
+        super().__init__()
+        self._bookmarks = bookmarks
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="box tall"):
+            yield Label("Bookmarks · enter goes there · x removes", classes="title")
+            yield OptionList()
+        yield Footer(compact=True)
+
+    def on_mount(self) -> None:
+        self._fill(len(self._bookmarks.all) - 1)
+
+    def _fill(self, highlighted: int) -> None:
+        rows = self.query_one(OptionList)
+        rows.clear_options()
+        rows.add_options(Option(_line(one)) for one in self._bookmarks.all)
+        rows.highlighted = max(0, min(highlighted, rows.option_count - 1)) if rows.option_count else None
+        rows.focus()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        if self.is_current:
+            self.dismiss(self._bookmarks.all[event.option_index])
+
+    def action_remove(self) -> None:
+        at = self.query_one(OptionList).highlighted
+        if at is not None:
+            self._bookmarks.remove(self._bookmarks.all[at])
+            self._fill(at)
+        if not self._bookmarks.all:
+            self.dismiss(None)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+def _line(one: Bookmark) -> Content:
+    split = f"{printable(one.split)} " if one.split else ""
+    unit = f" : {one.unit:,}" if one.unit else ""
+    place = f"{one.view.removesuffix('s')} {one.row:,}{unit}  "
+    return Content.assemble((split, "$text-accent"), (place, "bold"), printable(one.words))
+
+
+# pages: what is known of a dataset; the keys
+
+_GESTURES = (
+    ("tab", "Next pane"),
+    ("shift+tab", "Pane before"),
+    ("ctrl+p", "Everything there is, by name"),
+    ("click", "A row, a token, a tab, a key"),
+    ("wheel", "Scroll what is under it"),
+    ("drag", "The border between panes; a scrollbar"),
+)
+Block = tuple[str, list[tuple[str, str]]]
+
+
+def about(session: Session) -> list[Block]:
+    """Everything that is known of a dataset."""
+    opened, view = session.opened, session.view
+    path, title = ", ".join(map(printable, session.request.paths)), opened.format.title if opened.format else "unknown"
+    facts = [("path", path), ("format", title)]
+    if session.refused is not None:
+        return [("Dataset", facts), ("Cannot be read", [("✗", printable(session.failure))])]
+    facts += [("splits", _splits(session))] if session.splits else []
+    facts += [(one.name, f"{one.port.count:,}{'' if one.whole else ' of more'}") for one in opened.views]
+    facts += _axis(session)
+    if opened.separator.eos_id is not None:
+        facts.append(("separator", f"{opened.separator.eos_id} ({printable(opened.separator.source)})"))
+    tokenizer = "none: --tokenizer NAME|DIR|FILE shows text"
+    if session.choice is not None:
+        tokenizer = f"{printable(session.choice.name)} ({session.choice.source})"
+    facts.append(("tokenizer", tokenizer))
+    extras = [(str(key).replace("_", " "), printable(_plain(value))) for key, value in _extras(view.reader)]
+    notes = [("·", printable(note)) for note in (*opened.notes, *([session.failure] if session.failure else []))]
+    return [("Dataset", facts), *([("Format", extras)] if extras else []), *([("Notes", notes)] if notes else [])]
+
+
+def _splits(session: Session) -> str:
+    return ", ".join(f"{printable(one)}{' (shown)' if one == session.split else ''}" for one in session.splits)
+
+
+def _axis(session: Session) -> list[tuple[str, str]]:
+    reader = session.view.reader
+    if isinstance(reader, RecordReader):
+        return [("bytes", f"{reader.info.size:,}"), ("holds", reader.info.kind)]
+    info = reader.info
+    top = [("largest id", f"{info.max_id:,}")] if info.max_id is not None else []
+    return [("tokens", f"{info.tokens:,}"), ("type", str(info.dtype)), *top]
+
+
+def _extras(reader: Any) -> Iterable[tuple[str, object]]:
+    told = {"split", "other_splits"}  # above
+    extras = reader.info.facts.items()
+    return [(key, value) for key, value in extras if value not in (0, -1, None, "", (), []) and key not in told]
+
+
+def _plain(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+
+
+def help_blocks(app: App[None], title: str, tab: Widget) -> list[Block]:
+    """Every key there is, by where it works: in what has the focus, in the tab, everywhere."""
+    focused = [widget for widget in tab.query("*") if widget.can_focus]
+    places: list[tuple[str, DOMNode]] = [(f"In the {widget.id or type(widget).__name__}", widget) for widget in focused]
+    places = [(title, tab), *places, ("Everywhere", app)]
+    blocks: list[Block] = []
+    for heading, place in dict(places).items():  # two readers side by side are told once
+        rows: dict[str, list[str]] = {}
+        for binding in bindings_of(place):
+            rows.setdefault(binding.description, []).append(app.get_key_display(binding))
+        blocks.append((heading, [(" ".join(keys), description) for description, keys in rows.items()]))
+    return [*blocks, ("Everywhere else", list(_GESTURES))]
+
+
+def bindings_of(node: DOMNode) -> Iterator[Binding]:
+    """The keys of a widget that tokfmt gave it, one at a time."""
+    seen = set()
+    for cls in type(node).__mro__:
+        if cls.__module__.startswith("tokfmt"):
+            for binding in Binding.make_bindings(vars(cls).get("BINDINGS", ())):
+                if binding.key not in seen:
+                    seen.add(binding.key)
+                    yield binding

@@ -1,0 +1,244 @@
+"""Export: text or ids of a row for the clipboard, rows as JSON lines, and the dialog that asks what and where to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.message import Message
+from textual.screen import ModalScreen
+from textual.widgets import Checkbox, Footer, Input, Label
+
+from tokfmt.core.errors import OptionError, TokfmtError, printable
+from tokfmt.core.protocols import Sampled
+from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import counted
+from tokfmt.ops.look.export import export
+from tokfmt.ops.source.request import parse_selection
+from tokfmt.tui.rows import Damage, fetched, fetched_span
+from tokfmt.tui.session import Session
+from tokfmt.tui.workers import Job
+
+MOST = 1 << 20
+"""Tokens of a copy: a terminal has to take it in one sequence."""
+
+MOST_ROWS = 1 << 22
+"""Rows of an export from here."""
+
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A copy.
+
+    Attributes:
+        text: For the clipboard. said: What it is, in words.
+    """
+
+    text: str
+    said: str
+
+
+def copied(session: Session, row: int, part: range, *, ids: bool) -> Copied:
+    """Text or ids of a row, or of a part of it.
+
+    Args:
+        session, row: Which.
+        part: Units of it; an empty one means all.
+        ids: Ids, else text.
+
+    Raises:
+        TokfmtError: It is too much, cannot be read, or is not there.
+    """
+    port, token_style, singular = session.port, session.token_style, session.view.singular
+    span = fetched_span(port, row)
+    if isinstance(span, Damage):
+        raise TokfmtError(span.why)
+    part = part or range(span.length)
+    if len(part) > MOST:
+        raise OptionError(f"{len(part):,} {port.unit}s are too many for a clipboard (at most {MOST:,}): s marks a part")
+    if not ids and token_style.decoder is None:
+        raise OptionError("there are ids only: text needs --tokenizer; C copies ids")
+    piece = fetched(port, row, part.start, part.stop)
+    if isinstance(piece, Damage):
+        raise TokfmtError(piece.why)
+    where = f"{singular} {row:,}" if len(part) == span.length else f"part of {singular} {row:,}"
+    amount = counted(len(part), port.unit)
+    if ids or token_style.decoder is None:
+        return Copied(" ".join(map(str, piece.units.tolist())), f"{amount} of {where} as ids")
+    spelled = token_style.decoder.pieces(piece.units.tolist())
+    data = b"".join(one if isinstance(one, bytes) else one.encode("utf-8", "surrogatepass") for one in spelled)
+    text = data.decode("utf-8", "backslashreplace")
+    escaped = "" if text.encode() == data else "; bytes that are no UTF-8 are written \\xNN"
+    return Copied(text, f"{amount} of {where} as text, {len(text):,} characters{escaped}")
+
+
+def chosen_rows(words: str, count: int, sets: Mapping[str, Numbers]) -> Numbers:
+    """Rows in words: a number, `A:B`, or the name of a set (`hits`, `listed`); int64, ascending.
+
+    Raises:
+        OptionError: There are none such, or too many.
+    """
+    if words.strip() in sets:
+        rows = sets[words.strip()]
+        if not len(rows):
+            raise OptionError(f"{words.strip()}: there are none")
+        return rows
+    named = "".join(f", {name}" for name in sets)
+    if not words.strip() or words.strip()[0] not in "0123456789-:":
+        raise OptionError(f"write a number, A:B{named}")
+    first, last = parse_selection(words, count)
+    if last - first > MOST_ROWS:
+        raise OptionError(f"{last - first:,} are more than {MOST_ROWS:,}: tokfmt convert --select {words} exports them")
+    if first == last:
+        raise OptionError("that chooses none")
+    return np.arange(first, last, dtype=np.int64)
+
+
+def not_written(session: Session) -> str:
+    """What of a dataset JSON lines do not carry from here; "" for nothing."""
+    reader = session.view.reader
+    return "" if isinstance(reader, RecordReader) or not isinstance(reader, Sampled) else "without masks and labels"
+
+
+class Tick(Checkbox):
+    """A box whose state is told by more than a colour."""
+
+    BUTTON_INNER = " "
+
+    def watch_value(self) -> None:
+        super().watch_value()
+        self.BUTTON_INNER = "X" if self.value else " "
+
+
+class Export(ModalScreen[str | None]):
+    """Writes rows to JSON lines; dismissed with what was written, in words, or with None.
+
+    Args:
+        session: Whose rows.
+        what: What stands there at first.
+        sets: Rows by name.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
+
+    class Told(Message):
+        """The export goes on (outcome None), or has ended: with bytes, or an error."""
+
+        def __init__(self, outcome: object = None) -> None:
+            super().__init__()
+            self.outcome = outcome
+
+    def __init__(self, session: Session, what: str, sets: Mapping[str, Numbers]) -> None:
+        super().__init__()
+        self._session, self._what, self._sets = session, what, sets
+        self._job: Job | None = None
+        self._replaces = ""  # the path that may be replaced
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is being written."""
+        return self._job is None
+
+    def compose(self) -> ComposeResult:
+        view, reader = self._session.view, self._session.view.reader
+        named = "".join(f" · {name}: {len(rows):,} {view.name}" for name, rows in self._sets.items())
+        with Vertical(classes="box"):
+            yield Label("Export to JSON lines", classes="title")
+            yield Label(f"Which {view.name}? A number · A:B{named}", classes="name", markup=False)
+            yield Input(self._what, compact=True, id="what")
+            yield Label("To which file?", classes="name")
+            split = f"-{self._session.split}" if len(self._session.splits) > 1 else ""
+            yield Input(f"{Path(self._session.path.name).stem}{split}-{view.name}.jsonl", compact=True, id="path")
+            if self._session.vocabulary is not None and not isinstance(reader, RecordReader):
+                yield Tick("as text, not ids", id="text", compact=True)
+            yield Label("", id="saying", markup=False)
+        yield Footer(compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one("#what", Input).focus()
+        self._check()
+
+    def on_input_changed(self) -> None:
+        self._check()
+
+    def _say(self, text: str, kind: str = "") -> None:
+        saying = self.query_one("#saying", Label)
+        saying.update(text)
+        saying.set_class(kind == "wrong", "wrong")
+        saying.set_class(kind == "asking", "asking")
+
+    def _check(self) -> Numbers | None:
+        """The rows, if all is well."""
+        view = self._session.view
+        try:
+            rows = chosen_rows(self.query_one("#what", Input).value, view.port.count, self._sets)
+            if not self._path:
+                raise OptionError("name a file")
+        except TokfmtError as error:
+            self._say(str(error), "wrong")
+            return None
+        lost = not_written(self._session)
+        number = f"{len(rows):,} {view.singular if len(rows) == 1 else view.name}"
+        self._say(f"enter writes {number}{f', {lost}' if lost else ''}")
+        return rows
+
+    @property
+    def _path(self) -> str:
+        return os.path.expanduser(self.query_one("#path", Input).value.strip())
+
+    def on_input_submitted(self) -> None:
+        rows, path = self._check(), self._path
+        if rows is None or self._job is not None:
+            return
+        if os.path.lexists(path) and self._replaces != path:
+            self._replaces = path
+            self._say(f"{printable(path)} is there already. enter again replaces it", "asking")
+            return
+        self._begin(rows, path, replace=self._replaces == path)
+
+    def _begin(self, rows: Numbers, path: str, *, replace: bool) -> None:
+        session, box = self._session, self.query("#text").results(Checkbox)
+        as_text, words = any(one.value for one in box), session.vocabulary
+        decoder = words.handle.decoder() if as_text and words is not None else None
+        reader, paths, format_ = session.view.reader, session.request.paths, session.opened.format
+        self._job = Job(
+            lambda job: export(
+                reader, rows, path, paths=paths, format=format_, decoder=decoder, overwrite=replace, progress=job
+            ),
+            lambda outcome: self.post_message(self.Told(outcome)),
+            lambda: self.post_message(self.Told()),
+        )
+
+    def on_export_told(self, message: Told) -> None:
+        job, outcome = self._job, message.outcome
+        if job is None:
+            return
+        if outcome is None:
+            self._say(f"{job.name} {job.share or 0:.0%} · {job.done:,} {job.unit} · esc stops")
+            return
+        self._job, self._replaces = None, ""
+        if isinstance(outcome, int):
+            if self.is_current:
+                self.dismiss(f"{outcome:,} bytes in {printable(os.path.abspath(self._path))}")
+        elif isinstance(outcome, TokfmtError):
+            self._say(
+                " ".join(str(outcome).split()).replace("--overwrite replaces it", "enter again replaces it"), "wrong"
+            )
+        else:
+            self._say(f"unexpected {type(outcome).__name__}: {outcome}. This is a bug in tokfmt", "wrong")
+
+    def action_leave(self) -> None:
+        if self._job is not None:
+            self._job.cancel()
+            self.app.notify("The export was stopped.")
+        self.dismiss(None)

@@ -1,0 +1,371 @@
+"""What a screen shows of a dataset: rows and windows of tokens, cached, never more than was looked at.
+
+Everything comes in two halves: `peek_*` answers at once from what is cached, or None, and is for drawing; `load_*`
+reads and is for a worker thread. What could not be read is cached as `Damage`, and the rest stays usable.
+
+A *row* is a sequence, a sample, a record: what the list shows a line of. Its *units* are tokens, or the characters of a
+text that has no tokens (see `records`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import Layout, TokenReader, sequence_at
+from tokfmt.core.errors import TokfmtError
+from tokfmt.core.format import Encoder
+from tokfmt.core.protocols import Sampled, Segmented
+from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.records import RecordReader
+from tokfmt.ops.look.samples import padding_of
+
+WINDOW = 4096
+"""Units read at once: the beginnings of all rows on a screen may lie far apart."""
+
+BLOCK = 64
+"""Rows looked up at once."""
+
+_WINDOWS = 1024  # kept: at most 32 MiB of uint64
+_BLOCKS = 4096
+_FILLED = 1 << 16  # units at the end of a row that are looked at for padding
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Lru(Generic[K, V]):
+    """The values used last. Threads share it."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._lock = most, threading.Lock()
+        self._held: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K) -> V | None:
+        with self._lock:
+            found = self._held.get(key)
+            if found is not None:
+                self._held.move_to_end(key)
+            return found
+
+    def put(self, key: K, value: V) -> None:
+        with self._lock:
+            self._held[key] = value
+            self._held.move_to_end(key)
+            while len(self._held) > self._most:
+                self._held.popitem(last=False)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._held.clear()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+
+class Damage(NamedTuple):
+    """A part that could not be read, and why, in one line."""
+
+    why: str
+
+
+class Span(NamedTuple):
+    """Where a row lies: its first position on the token axis (None where there is no axis) and its units."""
+
+    start: int | None
+    length: int
+
+
+class Piece(NamedTuple):
+    """Some units of a row, all arrays [n].
+
+    Attributes:
+        units: Ids, or code points.
+        masks, labels: Only where samples are stored with them.
+        begins: Where a document begins in a row; only where the rows say so.
+    """
+
+    units: Tokens
+    masks: NDArray[np.uint8] | None = None
+    labels: NDArray[np.integer] | None = None
+    begins: NDArray[np.bool_] | None = None
+
+    def part(self, start: int, stop: int | None = None) -> Piece:
+        """Units `start <= i < stop` of these."""
+        masks, labels, begins = self.masks, self.labels, self.begins
+        return Piece(
+            self.units[start:stop],
+            None if masks is None else masks[start:stop],
+            None if labels is None else labels[start:stop],
+            None if begins is None else begins[start:stop],
+        )
+
+
+class RowSource(Protocol):
+    """Rows as a screen sees them.
+
+    Attributes:
+        reader: Under them: the token axis, or the records.
+        count: Rows. unit: "token" or "character". sampled: Pieces come with masks and labels.
+        whole: All rows are known.
+    """
+
+    @property
+    def reader(self) -> TokenReader | RecordReader: ...
+    @property
+    def whole(self) -> bool: ...
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def sampled(self) -> bool: ...
+
+    def peek_span(self, row: int) -> Span | Damage | None: ...
+
+    def peek(self, row: int, start: int, stop: int) -> Piece | Damage | None:
+        """Units `start <= i < stop` of a row, cut at its end; None while they are not there."""
+
+    def load_spans(self, first: int, last: int) -> None: ...
+
+    def load(self, row: int, start: int, stop: int) -> None: ...
+
+    def row_at(self, position: int) -> int | None:
+        """The row that holds a token position. Reads. None where there is no axis."""
+
+
+class View(NamedTuple):
+    """One way to see a dataset as rows.
+
+    Attributes:
+        name: "documents", "samples", "rows" or "records"; its singular is what a row is called.
+        port: The rows.
+        reader: Under it: the token axis, or the records.
+        whole: False while only a part is known (the first records).
+    """
+
+    name: str
+    port: RowSource
+    reader: TokenReader | RecordReader
+    whole: bool = True
+
+    @property
+    def singular(self) -> str:
+        """What one row is called."""
+        return self.name.removesuffix("s")
+
+
+def fetched_span(port: RowSource, row: int) -> Span | Damage:
+    """A row's span, loaded if need be."""
+    found = port.peek_span(row)
+    if found is None:
+        port.load_spans(row, row + 1)
+        found = port.peek_span(row)
+    return found or Damage("was not kept; try again")
+
+
+def fetched(port: RowSource, row: int, start: int, stop: int) -> Piece | Damage:
+    """Units of a row, loaded if need be."""
+    found = port.peek(row, start, stop)
+    if found is None:
+        fetched_span(port, row)
+        port.load(row, start, stop)
+        found = port.peek(row, start, stop)
+    return found or Damage("was not kept; try again")
+
+
+def damage_of(error: TokfmtError) -> Damage:
+    """An error as what is shown in its place."""
+    return Damage(" ".join(str(error).split()))
+
+
+class Viewport:
+    """Rows and windows of a token axis. A `RowSource`."""
+
+    unit, whole = "token", True
+
+    def __init__(self, reader: TokenReader) -> None:
+        self.reader = reader
+        self.count = reader.info.sequences
+        self.sampled = isinstance(reader, Sampled)
+        self._offsets: Lru[int, Offsets | Damage] = Lru(_BLOCKS)
+        self._windows: Lru[int, Piece | Damage] = Lru(_WINDOWS)
+
+    def peek_span(self, row: int) -> Span | Damage | None:
+        block = self._offsets.get(row // BLOCK)
+        if block is None or isinstance(block, Damage):
+            return block
+        at = row % BLOCK
+        return Span(int(block[at]), int(block[at + 1] - block[at]))
+
+    def load_spans(self, first: int, last: int) -> None:
+        for number in range(first // BLOCK, -(-min(last, self.count) // BLOCK)):
+            if self._offsets.get(number) is None:
+                a = number * BLOCK
+                try:
+                    block: Offsets | Damage = self.reader.offsets(a, min(a + BLOCK, self.count)).copy()
+                except TokfmtError as error:
+                    block = damage_of(error)
+                self._offsets.put(number, block)
+
+    def peek(self, row: int, start: int, stop: int) -> Piece | Damage | None:
+        span = self.peek_span(row)
+        if not isinstance(span, Span) or span.start is None:
+            return span if isinstance(span, Damage) else None
+        a, b = span.start + min(start, span.length), span.start + min(stop, span.length)
+        found = []
+        for number in range(a // WINDOW, -(-b // WINDOW) if b > a else a // WINDOW):
+            window = self._windows.get(number)
+            if window is None or isinstance(window, Damage):
+                return window
+            base = number * WINDOW
+            found.append(window.part(max(a - base, 0), b - base))
+        return _joined(found, self.reader.info.dtype)
+
+    def load(self, row: int, start: int, stop: int) -> None:
+        span = self.peek_span(row)
+        if not isinstance(span, Span) or span.start is None:
+            return
+        a, b = span.start + min(start, span.length), span.start + min(stop, span.length)
+        for number in range(a // WINDOW, -(-b // WINDOW) if b > a else a // WINDOW):
+            if self._windows.get(number) is None:
+                self._windows.put(number, self._read(number * WINDOW))
+
+    def _read(self, start: int) -> Piece | Damage:
+        try:
+            return self.read(start, min(start + WINDOW, self.reader.info.tokens))
+        except TokfmtError as error:
+            return damage_of(error)
+
+    def read(self, start: int, stop: int) -> Piece:
+        """Tokens by their positions, not kept: for those who go through many. Raises what the reader does."""
+        reader, units = self.reader, self.reader.tokens(start, stop)
+        begins = reader.begins(start, stop) if isinstance(reader, Segmented) else None
+        if isinstance(reader, Sampled):
+            return Piece(units, reader.masks(start, stop), reader.labels(start, stop), begins)
+        return Piece(units, begins=begins)
+
+    def row_at(self, position: int) -> int | None:
+        return sequence_at(self.reader, position) if 0 <= position < self.reader.info.tokens else None
+
+
+def _joined(pieces: list[Piece], dtype: np.dtype[np.unsignedinteger]) -> Piece:
+    if len(pieces) == 1:
+        return pieces[0]
+    if not pieces:
+        return Piece(np.empty(0, dtype))
+    masks = [piece.masks for piece in pieces if piece.masks is not None]
+    labels = [piece.labels for piece in pieces if piece.labels is not None]
+    begins = [piece.begins for piece in pieces if piece.begins is not None]
+    return Piece(
+        np.concatenate([piece.units for piece in pieces]),
+        np.concatenate(masks) if masks else None,
+        np.concatenate(labels) if labels else None,
+        np.concatenate(begins) if begins else None,
+    )
+
+
+def padded_from(port: RowSource, row: int) -> int:
+    """The unit of a sample from which on it is only filled up; its length where it is not, or nobody knows. Reads."""
+    span = fetched_span(port, row)
+    if isinstance(span, Damage):
+        return 0
+    if not isinstance(port, Viewport) or port.reader.info.layout is not Layout.SAMPLES:
+        return span.length
+    known = port.reader.info.pad_id
+    if known is None and not port.sampled:
+        return span.length
+    piece = fetched(port, row, max(0, span.length - _FILLED), span.length)
+    if isinstance(piece, Damage):
+        return span.length
+    return span.length - padding_of(piece.units, piece.masks, piece.labels, known)
+
+
+_KEPT = 256
+_GLIMPSED = 256
+
+
+class RecordSource:
+    """Records by number. A `RowSource`.
+
+    Args:
+        reader: The records. count: How many there are.
+        encoder: Makes tokens of text; None shows its characters.
+        first: The first records, when no record can be asked for by number yet.
+
+    Attributes:
+        whole: All records are known.
+    """
+
+    sampled = False
+
+    def __init__(
+        self,
+        reader: RecordReader,
+        count: int,
+        encoder: Encoder | None = None,
+        first: Sequence[str | list[int]] | None = None,
+    ) -> None:
+        self.reader, self.count, self.encoder, self._first = reader, count, encoder, first
+        self.whole = first is None
+        self.unit = "character" if reader.info.kind == "text" and encoder is None else "token"
+        self._records: Lru[int, Tokens | Damage] = Lru(_KEPT)
+
+    def with_encoder(self, encoder: Encoder) -> RecordSource:
+        """The same records, tokenised."""
+        return RecordSource(self.reader, self.count, encoder, self._first)
+
+    def peek_span(self, row: int) -> Span | Damage | None:
+        record = self._records.get(row)
+        return record if record is None or isinstance(record, Damage) else Span(None, len(record))
+
+    def peek(self, row: int, start: int, stop: int) -> Piece | Damage | None:
+        record = self._records.get(row)
+        return record if record is None or isinstance(record, Damage) else Piece(record[start:stop])
+
+    def load_spans(self, first: int, last: int) -> None:
+        for row in range(first, min(last, self.count)):
+            if self._records.get(row) is None:
+                self._records.put(row, self._read(row))
+
+    def load(self, row: int, start: int, stop: int) -> None:  # noqa: ARG002 - a record comes whole
+        self.load_spans(row, row + 1)
+
+    def row_at(self, position: int) -> int | None:  # noqa: ARG002 - nobody knows where a record lies on an axis
+        return None
+
+    def _read(self, row: int) -> Tokens | Damage:
+        try:
+            record = self._first[row] if self._first is not None else self.reader.record(row)
+            if not isinstance(record, str):
+                return np.asarray(record, np.uint32)
+            if self.encoder is not None:
+                return self.encoder.encode([record]).tokens
+            return np.frombuffer(record.encode("utf-32-le", "surrogatepass"), np.uint32)
+        except TokfmtError as error:
+            return damage_of(error)
+
+
+def first_records(reader: RecordReader) -> list[str | list[int]]:
+    """The first few records, without knowing how many there are; none when one of them is damaged."""
+    try:
+        for block in reader.blocks(1 << 62)[:1]:
+            for batch in reader.texts(block) if reader.info.kind == "text" else reader.ids(block):
+                found: list[str | list[int]] = [*batch.texts] if batch.ragged is None else [*batch.ragged.tolist()]
+                return found[:_GLIMPSED]
+    except TokfmtError:
+        pass
+    return []
+
+
+class Characters:
+    """The decoder of units that are code points."""
+
+    def pieces(self, tokens: Sequence[int] | Tokens) -> list[bytes | str]:
+        return [chr(unit) for unit in tokens]

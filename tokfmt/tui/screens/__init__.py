@@ -1,1 +1,0 @@
-"""What lies over the browser for a moment: help, questions, lists."""

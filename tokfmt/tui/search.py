@@ -1,0 +1,493 @@
+"""Search in the browser: what it is made on, what the typed words mean, a search under way, and its bounded results."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import TokenReader
+from tokfmt.core.errors import OptionError, TokfmtError
+from tokfmt.core.format import Encoder
+from tokfmt.core.records import Block, RecordReader
+from tokfmt.ops.dataset import MemoryReader
+from tokfmt.ops.look.query import Hits, LengthQuery, Query, Search, TextQuery, TokenQuery, parse_query
+from tokfmt.ops.look.search import find_many, find_records
+from tokfmt.tui.layout import Pieces
+from tokfmt.tui.rows import Damage, Piece, RecordSource, RowSource, Span, fetched, fetched_span
+from tokfmt.tui.session import Session, Where
+from tokfmt.tui.workers import Job
+
+
+class SearchScope(NamedTuple):
+    """What is searched.
+
+    Attributes:
+        port: Its rows.
+        reader: Under them.
+        decoder: Of ids; None without a tokenizer.
+        whole: All rows are known.
+        singular: What one row is called.
+    """
+
+    port: RowSource
+    reader: TokenReader | RecordReader
+    decoder: Pieces | None
+    whole: bool
+    singular: str
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """What makes tokens of text as it is looked at."""
+        return self.port.encoder if isinstance(self.port, RecordSource) else None
+
+    @property
+    def of_text(self) -> bool:
+        """It holds text, not ids."""
+        return isinstance(self.reader, RecordReader) and self.reader.info.kind == "text"
+
+
+def search_scope(session: Session) -> SearchScope:
+    """What is shown now."""
+    view, words = session.view, session.vocabulary
+    return SearchScope(session.port, view.reader, words.decoder if words else None, view.whole, view.singular)
+
+
+_BLOCK = 1 << 22  # bytes
+_IDS = re.compile(r"\s*\d[\d_]*(?:[\s,]+\d[\d_]*)*\s*")
+_WORDED = re.compile(r"\s*(?:(?:token|text)\s*:|len\s*[<>=]|[\d\s_.,kKmMgGtTi]*[<>=]+\s*len\b)", re.IGNORECASE)
+_NAMED = re.compile(r"\s*\w+\s*[:<>=]")  # as a query is, perhaps misspelt
+
+HOW = "words (a regular expression) · token:464,3290 · len>4096 · 10<=len<20"
+HOW_IDS = "ids: 464 or 464,3290 · len>4096 · 10<=len<20"
+
+
+def by_characters(scope: SearchScope, query: Query) -> bool:
+    """Hits are characters of a record, whatever its units are."""
+    return scope.of_text and (scope.encoder is None or isinstance(query, TextQuery))
+
+
+def amount(scope: SearchScope, query: Query) -> tuple[int, str]:
+    """How much there is to look at, and in which unit."""
+    if isinstance(scope.reader, RecordReader):
+        return scope.reader.info.size, "bytes"
+    info = scope.reader.info
+    return (info.sequences, "rows") if isinstance(query, LengthQuery) else (info.tokens, "tokens")
+
+
+def hits_of(scope: SearchScope, query: Query, first: int, last: int, search: Search) -> Iterator[Hits]:
+    """The hits in rows `first <= i < last`; see `ops.find`. In records they count from the record's beginning."""
+    if not isinstance(scope.reader, RecordReader):
+        return find_many(scope.reader, query, search, decoder=scope.decoder, first=first, last=last)
+    if by_characters(scope, query):
+        return (Hits.of((hit,)) for hit in find_records(scope.reader, query, search, first=first, last=last))
+    return _in_ids(scope, scope.reader, query, range(first, last), search)
+
+
+def _in_ids(scope: SearchScope, reader: RecordReader, query: Query, rows: range, search: Search) -> Iterator[Hits]:
+    number = rows.start
+    for block in reader.blocks(_BLOCK, rows.start, rows.stop):
+        for found in _batches(scope.encoder, reader, block):
+            if search.stopped():
+                return
+            for hits in find_many(found, query, Search(search.each, patience=search.patience), decoder=scope.decoder):
+                bounds = found.ragged.offsets[hits.sequences]
+                yield Hits(hits.sequences + number, hits.starts - bounds, hits.stops - bounds)
+            number += found.info.sequences
+        search.progress(block.stop - block.start)
+
+
+def _batches(encoder: Encoder | None, reader: RecordReader, block: Block) -> Iterator[MemoryReader]:
+    if encoder is None:
+        yield from (MemoryReader(batch.ragged) for batch in reader.ids(block) if batch.ragged is not None)
+        return
+    for batch in reader.texts(block):
+        yield MemoryReader(encoder.encode(list(batch.texts)))
+
+
+def parse_search(words: str, scope: SearchScope) -> Query:
+    """What is meant: the words of `tokfmt show`, or plain ones: text where there is some, else ids.
+
+    Raises:
+        OptionError: It cannot be looked for here.
+    """
+    plain, texts = words.strip(), scope.of_text or scope.decoder is not None
+    ids = scope.port.unit == "token"
+    if not plain:
+        raise OptionError(HOW if texts else HOW_IDS)
+    if ids and not texts and _IDS.fullmatch(plain):
+        query = parse_query(f"token:{plain}")
+    elif _WORDED.match(plain) or (not texts and _NAMED.match(plain)):
+        query = parse_query(plain)
+    elif not texts:
+        raise OptionError(f"there are ids only: text needs --tokenizer; {HOW_IDS}")
+    else:
+        query = parse_query(f"text:{plain}")
+    if isinstance(query, TokenQuery) and not ids:
+        raise OptionError("there are no token ids here before a --tokenizer makes them")
+    if isinstance(query, TextQuery) and not texts:
+        raise OptionError(f"there are ids only: text needs --tokenizer; {HOW_IDS}")
+    return query
+
+
+def meaning(words: str, scope: SearchScope) -> str:
+    """What will be looked for, in words.
+
+    Raises:
+        OptionError: It cannot be looked for here.
+    """
+    query, unit, plain = parse_search(words, scope), scope.port.unit, words.strip()
+    if isinstance(query, TokenQuery):
+        return f"the token {query.ids[0]}" if len(query.ids) == 1 else f"these {len(query.ids)} tokens in a row"
+    if isinstance(query, TextQuery):
+        if _IDS.fullmatch(plain) and unit == "token":
+            ids = ",".join(re.split(r"[,\s]+", plain))
+            return f"this text; token:{ids} looks for {'the id' if ids.isdecimal() else 'these ids'}"
+        return "this text" if query.literal is not None else "this regular expression"
+    if query.high is None:
+        return f"{query.low:,} {unit}s or more"
+    return f"{query.low:,} {unit}s" if query.low == query.high else f"{query.low:,} to {query.high:,} {unit}s"
+
+
+MOST = 1 << 20
+"""Hits kept of a search, 24 bytes each; those beyond are counted."""
+
+MOST_ROWS = 1 << 22
+"""Rows kept of a filter, 8 bytes each."""
+
+_BEGIN = 256
+Numbers = NDArray[np.int64]
+
+
+class Column:
+    """Numbers int64 in `width` columns that grow, up to `most` rows."""
+
+    def __init__(self, width: int, most: int) -> None:
+        self.count, self._most = 0, most
+        self._held = np.empty((width, _BEGIN), np.int64)
+
+    def add(self, *columns: Numbers) -> None:
+        """Append what there is room for."""
+        added = min(len(columns[0]), self._most - self.count)
+        if self.count + added > self._held.shape[1]:
+            room = min(self._most, max(2 * self._held.shape[1], self.count + added))
+            grown = np.empty((len(self._held), room), np.int64)
+            grown[:, : self.count] = self._held[:, : self.count]
+            self._held = grown
+        for held, column in zip(self._held, columns, strict=True):
+            held[self.count : self.count + added] = column[:added]
+        self.count += added
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """int64[width, rows]. What is in it never changes; later ones may be longer."""
+        return self._held[:, : self.count]
+
+
+class Sweep:
+    """Hits of consecutive rows, ascending."""
+
+    def __init__(self, most: int, most_rows: int) -> None:
+        self.results, self.rows = Column(3, most), Column(1, most_rows)
+        self.hits = self.sequences = 0
+        self._last = -1
+
+    def add(self, found: Hits) -> None:
+        """Count some, and keep them while there is room. Those that do not fit are never mixed with later ones."""
+        fresh = found.sequences[np.diff(found.sequences, prepend=self._last) != 0]
+        self._last = int(found.sequences[-1])
+        self.hits, self.sequences = self.hits + len(found), self.sequences + len(fresh)
+        self.results.add(found.sequences, found.starts, found.stops)
+        self.rows.add(fresh)
+
+    def rank(self, row: int, at: int, *, right: bool) -> int:
+        """How many hits lie before a place (with `right`: or at it)."""
+        rows, starts, _ = self.results.columns
+        low, high = int(np.searchsorted(rows, row)), int(np.searchsorted(rows, row, side="right"))
+        return low + int(np.searchsorted(starts[low:high], at, side="right" if right else "left"))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A hit, as kept.
+
+    Attributes:
+        row: Its row. start, stop: As in `ops.find.Hit`.
+        number: Of the hit among those kept, from 0; wrapped: The search for it went around an end.
+    """
+
+    row: int
+    start: int
+    stop: int
+    number: int
+    wrapped: bool
+
+
+class SearchResults:
+    """The hits of a search that began in the middle, went to the end and then from the beginning. Threads share it.
+
+    Args:
+        most: Hits kept. most_rows: Rows kept.
+    """
+
+    def __init__(self, most: int = MOST, most_rows: int = MOST_ROWS) -> None:
+        self._lock = threading.Lock()
+        self._legs = [Sweep(most, most_rows)]  # in the order of searching
+        self._most, self._most_rows = most, most_rows
+
+    def add(self, found: Hits) -> None:
+        """Keep more of the leg that is searched."""
+        if len(found):
+            with self._lock:
+                self._legs[-1].add(found)
+
+    def go_round(self) -> None:
+        """The rest is searched from the beginning."""
+        with self._lock:
+            first = self._legs[0]
+            self._legs.append(Sweep(self._most - first.results.count, self._most_rows - first.rows.count))
+
+    @property
+    def round(self) -> bool:
+        """The end was reached: what is found now lies before the beginning of the search."""
+        return len(self._legs) > 1
+
+    @property
+    def hits(self) -> int:
+        """Counted."""
+        return sum(leg.hits for leg in self._legs)
+
+    @property
+    def sequences(self) -> int:
+        """Rows with a hit, counted."""
+        return sum(leg.sequences for leg in self._legs)
+
+    @property
+    def held(self) -> int:
+        """Hits kept."""
+        return sum(leg.results.count for leg in self._legs)
+
+    @property
+    def rows_held(self) -> int:
+        """Rows kept."""
+        return sum(leg.rows.count for leg in self._legs)
+
+    @property
+    def capped(self) -> bool:
+        """There were more hits than are kept."""
+        return self.held < self.hits
+
+    def rows(self) -> Numbers:
+        """The rows kept, ascending."""
+        with self._lock:
+            parts = [leg.rows.columns[0] for leg in reversed(self._legs)]
+        return parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+
+    def has(self, row: int) -> bool:
+        """Whether a row has a hit."""
+        with self._lock:
+            return any(_holds(leg.rows.columns[0], row) for leg in self._legs)
+
+    def following(self, row: int, at: int, step: int, *, here: bool = False) -> Found | None:
+        """The next hit (the one before, with step -1) of a place, going around the ends; None when there is none.
+
+        Args:
+            row, at: The place; `at` counts as the starts of hits do.
+            step: 1 or -1.
+            here: One that begins at the place will do.
+        """
+        with self._lock:
+            right = (step > 0) != here
+            rank = sum(leg.rank(row, at, right=right) for leg in self._legs)
+            total = sum(leg.results.count for leg in self._legs)
+            number = rank if step > 0 else rank - 1
+            return self._at(number % total, wrapped=not 0 <= number < total) if total else None
+
+    def within(self, row: int, start: int, stop: int, most: int = 4096) -> list[range]:
+        """The hits of a row that touch an interval, as kept: at most so many."""
+        found: list[range] = []
+        with self._lock:
+            for leg in self._legs:
+                rows, starts, stops = leg.results.columns
+                low, high = int(np.searchsorted(rows, row)), int(np.searchsorted(rows, row, side="right"))
+                # stops ascend as starts do
+                a = low + int(np.searchsorted(stops[low:high], start, side="right"))
+                b = min(low + int(np.searchsorted(starts[low:high], stop)), a + most)
+                found += map(range, starts[a:b].tolist(), stops[a:b].tolist())
+        return found
+
+    def _at(self, number: int, *, wrapped: bool) -> Found:
+        left = number
+        for leg in reversed(self._legs):
+            if left < leg.results.count:
+                break
+            left -= leg.results.count
+        row, start, stop = leg.results.columns[:, left].tolist()
+        return Found(row, start, stop, number, wrapped)
+
+
+def _holds(rows: Numbers, row: int) -> bool:
+    at = int(np.searchsorted(rows, row))
+    return at < len(rows) and int(rows[at]) == row
+
+
+PATIENCE = 10.0
+"""Seconds for a regular expression in one text; a search that was called off may go on as long, unseen."""
+
+
+class SearchJob:
+    """A search.
+
+    Args:
+        words: As typed. query: What they mean.
+        scope: Where to look.
+        begin: The row to begin with.
+        told: Called on the thread of the search: when there is the first hit, as it goes on, and at its end.
+
+    Attributes:
+        results: The hits. failure: Why it ended early; "" when it did not.
+        running: It looks; cancelled: It was stopped; busy: It has something left to tell.
+        took: Seconds, when it has ended.
+    """
+
+    def __init__(
+        self, words: str, query: Query, scope: SearchScope, begin: int, told: Callable[[SearchJob], object]
+    ) -> None:
+        self.words, self.query, self.scope, self.begin = words, query, scope, begin
+        self.results, self.failure = SearchResults(), ""
+        self.cancelled, self.took, self.running, self.busy = False, 0.0, True, True
+        self._told = told
+        self.job = Job(self._look, self._end, lambda: told(self))
+
+    # the thread
+
+    def _look(self, job: Job) -> None:
+        self.job = job  # the search may end before whoever began it goes on
+        job.phase("searching", *amount(self.scope, self.query))
+        search = Search(stopped=lambda: self.cancelled, progress=job.advance, patience=PATIENCE)
+        count = self.scope.port.count
+        self._search(self.begin, count, search)
+        if self.begin:
+            self.results.go_round()
+            self._search(0, self.begin, search)
+
+    def _search(self, first: int, last: int, search: Search) -> None:
+        for hits in hits_of(self.scope, self.query, first, last, search):
+            before = self.results.hits
+            self.results.add(hits)
+            if not before:
+                self._told(self)
+            if self.cancelled:
+                return
+
+    def _end(self, outcome: object) -> None:
+        self.took = time.monotonic() - self.job.began
+        if isinstance(outcome, TokfmtError):
+            self.failure = " ".join(str(outcome).split())
+        elif isinstance(outcome, Exception):
+            self.failure = f"unexpected {type(outcome).__name__}: {outcome}. This is a bug in tokfmt"
+        self.running = False
+        self._told(self)
+        self.busy = False
+
+    # the thread of the screen
+
+    @property
+    def rate(self) -> float:
+        """Units looked at in a second."""
+        return self.job.done / max(1e-3, self.took or time.monotonic() - self.job.began)
+
+    @property
+    def marks(self) -> bool:
+        """Its hits are places in a row; lengths are the row."""
+        return not isinstance(self.query, LengthQuery)
+
+    def cancel(self) -> None:
+        """Stop; what was found stays."""
+        if self.running:
+            self.took = time.monotonic() - self.job.began
+            self.cancelled, self.running, self.busy = True, False, False
+            self.job.cancel()
+
+    # both: these read, and are for a worker
+
+    def at(self, where: Where, *, end: bool = False) -> int:
+        """A place as the starts of hits count it; with `end`, the last of those if its unit is several of them."""
+        row, unit = where
+        if self._translated:
+            start, stop = self._characters(row, unit, unit + 1)
+            return max(start, stop - 1) if end else start
+        span = fetched_span(self.scope.port, row)
+        return unit + (span.start or 0 if isinstance(span, Span) else 0)
+
+    def first(self, where: Where) -> Found | None:
+        """The first hit from a place on."""
+        return self.results.following(where[0], self.at(where), 1, here=True)
+
+    def following(self, place: Where, step: int, listed: SearchJob | None) -> Found | None:
+        """The next hit (the one before, with step -1) of a place, in a row that another search lists, if one does."""
+        for _ in range(self.results.held):
+            found = self.results.following(*place, step)
+            if found is None or listed is None or listed.results.has(found.row):
+                return found
+            place = (found.row, found.start)
+        return None
+
+    def where(self, found: Found) -> Where:
+        """The place of a hit."""
+        if self._translated:
+            return found.row, self._units(found.row, [range(found.start, found.stop)])[0].start
+        span = fetched_span(self.scope.port, found.row)
+        return found.row, max(0, found.start - (span.start or 0)) if isinstance(span, Span) else 0
+
+    def visible(self, row: int, first: int, last: int) -> list[range]:
+        """The hits of a row among its units `first <= i < last`, as intervals of units."""
+        if not self.marks:
+            return []
+        if self._translated:
+            return self._units(row, self.results.within(row, *self._characters(row, first, last)))
+        span = fetched_span(self.scope.port, row)
+        start = span.start or 0 if isinstance(span, Span) else 0
+        found = self.results.within(row, start + first, start + last)
+        return [range(hit.start - start, hit.stop - start) for hit in found]
+
+    # hits are characters, and tokens are shown
+
+    @property
+    def _translated(self) -> bool:
+        return by_characters(self.scope, self.query) and self.scope.encoder is not None
+
+    def _ends(self, row: int) -> tuple[bytes, list[int]]:
+        """The bytes of a row, and where each of its tokens ends in them."""
+        span = fetched_span(self.scope.port, row)
+        piece = span if isinstance(span, Damage) else fetched(self.scope.port, row, 0, span.length)
+        if not isinstance(piece, Piece) or self.scope.decoder is None:
+            return b"", []
+        found = self.scope.decoder.pieces(piece.units.tolist())
+        spelled = [one if isinstance(one, bytes) else one.encode("utf-8", "surrogatepass") for one in found]
+        return b"".join(spelled), list(accumulate(map(len, spelled)))
+
+    def _units(self, row: int, spans: list[range]) -> list[range]:
+        data, ends = self._ends(row)
+        text = data.decode("utf-8", "surrogateescape")
+        out = []
+        for span in spans:
+            low = len(text[: span.start].encode("utf-8", "surrogateescape"))
+            high = low + len(text[span.start : span.stop].encode("utf-8", "surrogateescape"))
+            a = bisect_right(ends, low)
+            out.append(range(a, a if low == high else bisect_right(ends, high - 1) + 1))
+        return out
+
+    def _characters(self, row: int, first: int, last: int) -> tuple[int, int]:
+        data, ends = self._ends(row)
+        text = [0, *ends]
+        a, b = (len(data[: text[min(i, len(ends))]].decode("utf-8", "replace")) for i in (first, last))
+        return a, b

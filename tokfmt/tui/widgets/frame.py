@@ -1,0 +1,364 @@
+"""What frames the tabs: the first line, the last line with its keys, lines of coloured words, a border to drag."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.segment import Segment
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import ActiveBinding, Binding
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.message import Message
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import Static
+
+from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import counted, plural, short
+from tokfmt.tui.session import Loading, Session
+
+if TYPE_CHECKING:
+    from tokfmt.tui.search import SearchJob
+
+
+def summary(session: Session, loading: Loading | None, datasets: int) -> tuple[str, str]:
+    """The dataset in a line, and what is being loaded; "" for nothing."""
+    view, more = session.view, f" (1 of {datasets}, d)" if datasets > 1 else ""
+    named = f"{printable(session.path.name)}{more} · {session.format_name or 'unknown format'}"
+    if session.refused is not None:
+        return f"{named} · cannot be read", ""
+    facts = [f"{short(view.port.count)}{'' if view.whole else '+'} {view.name}"]
+    if not isinstance(view.reader, RecordReader):
+        facts.append(f"{short(view.reader.info.tokens)} tokens")
+    return f"{named} · {' · '.join(facts)}", _loading(session, loading)
+
+
+def _loading(session: Session, loading: Loading | None) -> str:
+    if loading is not None and loading.job is not None:
+        job, share = loading.job, loading.job.share
+        if loading.stage == "tokenizer":
+            return "◌ tokenizer"
+        name = job.name or f"opening {session.opened.pending}"
+        return f"◌ {name} {share:.1%} · esc stops" if share is not None else f"◌ {name}"
+    if session.opened.pending:
+        return f"v finds the {session.opened.pending}" if session.opened.pending == "documents" else ""
+    return "✗ i tells what failed" if session.failure else ""
+
+
+class Link(Static):
+    """Words; a click on them does an action."""
+
+    def __init__(self, words: str, action: str, *, id: str, classes: str = "", markup: bool = False) -> None:  # noqa: A002 - Textual's word
+        super().__init__(words, id=id, classes=classes, markup=markup)
+        self._action = action
+
+    async def on_click(self, event: events.Click) -> None:
+        event.stop()
+        await self.run_action(self._action)
+
+
+class TopBar(Horizontal):
+    """Says where one is.
+
+    Args:
+        tabs: Name, title and key of each.
+    """
+
+    def __init__(self, tabs: Sequence[tuple[str, str, str]]) -> None:
+        super().__init__(id="topbar")
+        self._tabs = tabs
+        self._splits: tuple[Sequence[str], str] = ((), "")
+
+    def compose(self) -> ComposeResult:
+        for name, title, key in self._tabs:
+            words = f"[$text-muted]{key}[/] {title}"
+            yield Link(words, f"app.tab('{name}')", id=f"label-{name}", classes="tab", markup=True)
+        yield Link("", "app.unfilter", id="filtered")
+        yield Link("", "app.split", id="split")
+        yield Static("", id="dataset", markup=False)
+        yield Static("", id="loading", markup=False)
+
+    def choose(self, name: str) -> None:
+        """Mark a tab as the one that is shown."""
+        for label in self.query(".tab"):
+            label.set_class(label.id == f"label-{name}", "current")
+
+    def _tell(self, label: str, words: str | Content) -> None:
+        """Words in a label that is not there for none."""
+        place = self.query_one(label, Static)
+        place.update(words)
+        place.display = bool(words)
+
+    def say_filter(self, words: str) -> None:
+        """What the list is filtered by; "" for nothing."""
+        self._tell("#filtered", words)
+
+    def say_splits(self, names: Sequence[str], shown: str) -> None:
+        """All splits, and the one that is shown; there is nothing to say of one alone."""
+        self._splits = names, shown
+        self._tell("#split", _splits(names, shown, self.app.size.width // 6) if len(names) > 1 else "")
+
+    def on_resize(self) -> None:
+        self.say_splits(*self._splits)
+
+    def say(self, dataset: str, loading: str) -> None:
+        """What is open, and what is being loaded."""
+        self._tell("#dataset", dataset)
+        self._tell("#loading", loading)
+
+
+def _splits(names: Sequence[str], shown: str, room: int) -> Content:
+    """All names where there is room for them, else the one that is shown and how many there are."""
+    told = {name: printable(name) for name in names}
+    if sum(len(name) + 1 for name in told.values()) > room:
+        parts = [Content.styled(told[shown], "bold"), Content(f"{names.index(shown) + 1}/{len(names)}")]
+    else:
+        parts = [Content.styled(told[name], "bold reverse" if name == shown else "$text-muted") for name in names]
+    return Content(" ").join([Content.styled("V", "$text-muted"), *parts])
+
+
+_KEPT = frozenset({"split", "help", "quit"})  # there on any screen
+_NARROW = 60  # cells under which there is no room for the palette
+
+
+class KeyBar(Widget):
+    """Shows the bindings that are active and meant to be shown, as many as fit; a click presses the key."""
+
+    ALLOW_SELECT: ClassVar[bool] = False
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"keys--key", "keys--description"}
+
+    def __init__(self) -> None:
+        super().__init__(id="keys")
+        self._shown: list[Binding] = []
+        self._palette: Binding | None = None
+        self._places: list[tuple[range, Binding]] = []
+
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, self._changed)
+        self._changed(self.screen)
+
+    def _changed(self, screen: Screen[object]) -> None:
+        active = screen.active_bindings
+        shown = _once([one for one in active.values() if one.binding.show])
+        palette = active.get(self.app.COMMAND_PALETTE_BINDING) if self.app.ENABLE_COMMAND_PALETTE else None
+        if (shown, palette and palette.binding) != (self._shown, self._palette):
+            self._shown, self._palette = shown, palette.binding if palette else None
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one
+        style, width = self.rich_style, self.size.width
+        last = self._label(self._palette) if self._palette and width >= _NARROW else []
+        room = width - sum(segment.cell_length for segment in last)
+        at, segments, self._places = 0, list[Segment](), []
+        left = room - sum(self._cells(one) + 1 for one in self._shown if one.action in _KEPT)
+        for binding in self._shown:
+            label, cells = self._label(binding), self._cells(binding)
+            if binding.action not in _KEPT:
+                left -= cells + 1
+                if left < 0:
+                    continue
+            elif at + cells > room:
+                break
+            self._places.append((range(at, at + cells), binding))
+            segments += [*label, Segment(" ", style)]
+            at += cells + 1
+        if self._palette is not None and last:
+            self._places.append((range(room, width), self._palette))
+            segments += [Segment(" " * (room - at), style), *last]
+        return Strip(segments).adjust_cell_length(width, style)
+
+    def _cells(self, binding: Binding) -> int:
+        return sum(segment.cell_length for segment in self._label(binding))
+
+    def _label(self, binding: Binding) -> list[Segment]:
+        key, description = self.app.get_key_display(binding), f" {binding.description}"
+        return [
+            Segment(key, self.get_component_rich_style("keys--key")),
+            Segment(description, self.get_component_rich_style("keys--description")),
+        ]
+
+    def on_click(self, event: events.Click) -> None:
+        at = event.get_content_offset(self)
+        for cells, binding in self._places:
+            if at is not None and at.x in cells:
+                self.app.simulate_key(binding.key)
+
+
+def _once(active: list[ActiveBinding]) -> list[Binding]:
+    """The first of the keys of each action."""
+    return list({one.binding.action: one.binding for one in reversed(active)}.values())[::-1]
+
+
+_BAR = 12
+
+
+class FindBar(Static):
+    """The line beneath list and reader while there is a search: what for, how far, how many hits.
+
+    Attributes:
+        number: Of the hit that was gone to last, from 0. wrapped: Going there went around an end.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "find--words", "find--hits", "find--quiet", "find--done", "find--todo", "find--failure", "find--wrapped",
+    }  # fmt: skip
+
+    def __init__(self) -> None:
+        super().__init__(id="findbar")
+        self.number, self.wrapped = -1, False
+        self._search: SearchJob | None = None
+        self.display = False
+
+    def say(self, search: SearchJob | None) -> None:
+        """Tell of a search; nothing when there is none."""
+        if search is not self._search:
+            self.number, self.wrapped = -1, False
+        self._search, self.display = search, search is not None
+        self.refresh()
+
+    def render(self) -> Content:
+        search = self._search
+        if search is None:
+            return Content("")
+        parts = [self._styled(printable(search.words), "words"), self._hits(search)]
+        if search.failure:
+            parts.append(self._styled(search.failure, "failure"))
+        if search.running:
+            parts.append(self._progress(search))
+        elif search.cancelled:
+            parts.append(self._styled("stopped", "wrapped"))
+        if self.wrapped:
+            parts.append(self._styled("went around", "wrapped"))
+        return Content("   ").join([*parts, self._styled(_keys(search), "quiet")])
+
+    def _styled(self, text: str, name: str) -> Content:
+        return Content.styled(text, self.get_visual_style(f"find--{name}", partial=True))
+
+    def _hits(self, search: SearchJob) -> Content:
+        results, row = search.results, search.scope.singular
+        name = "hit" if search.marks else row
+        if not results.hits:
+            return self._styled("nothing yet" if search.running else "nothing found", "quiet")
+        count = f"{results.hits:,}{'…' if search.running else ''}"
+        text = f"{name} {self.number + 1:,} of {count}" if self.number >= 0 else f"{count} {plural(name, results.hits)}"
+        if search.marks:
+            text += f" in {counted(results.sequences, row)}"
+        return self._styled(text + (f" ({short(results.held)} kept)" if results.capped else ""), "hits")
+
+    def _progress(self, search: SearchJob) -> Content:
+        job = search.job
+        done = round(_BAR * (job.share or 0))
+        bar = self._styled("━" * done, "done") + self._styled("━" * (_BAR - done), "todo")
+        rate = f"{job.share or 0:4.0%} {short(job.done)} {job.unit}, {short(round(search.rate))}/s"
+        return bar + self._styled(f" {rate}", "quiet")
+
+
+def _keys(search: SearchJob) -> str:
+    moves = ". next  , previous  " if search.results.hits else ""
+    return f"{moves}esc {'stops' if search.running else 'closes'}"
+
+
+def filter_words(filtered: SearchJob) -> str:
+    """A filter in the first line."""
+    results = filtered.results
+    more = "…" if filtered.running else ""
+    rows = filtered.results.rows_held
+    cut = f", the first {short(rows)} listed" if rows < results.sequences else ""
+    failed = " ✗" if filtered.failure else ""
+    return f"▼ {printable(filtered.words)}: {short(results.sequences)}{more}{cut}{failed} · F lists all"
+
+
+_GAP = " · "
+
+
+class StatusLine(Static):
+    """Words, each of a kind: "plain", "good", "bad", "busy", "dim"."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"says--{kind}" for kind in ("plain", "good", "bad", "busy", "dim")}
+
+    def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
+        super().__init__(id=id)
+        self._parts: Sequence[tuple[str, str]] = ()
+
+    def say(self, parts: Sequence[tuple[str, str]]) -> None:
+        """Words and their kinds."""
+        if parts != self._parts:
+            self._parts = parts
+            self.refresh()
+
+    @property
+    def words(self) -> str:
+        """As they are read."""
+        return _GAP.join(text for text, _ in self._parts)
+
+    def render(self) -> Content:
+        style = {kind: self.get_visual_style(f"says--{kind}", partial=True) for _, kind in self._parts}
+        return Content.styled(_GAP, self.get_visual_style("says--dim", partial=True)).join(
+            Content.styled(text, style[kind]) for text, kind in self._parts
+        )
+
+
+class Divider(Widget):
+    """Posts where it is dragged to."""
+
+    BLANK = True
+
+    class Dragged(Message):
+        """To this column of the screen."""
+
+        def __init__(self, column: int) -> None:
+            super().__init__()
+            self.column = column
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        event.stop()
+        self.capture_mouse()
+        self.add_class("held")
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        event.stop()
+        self.release_mouse()
+        self.remove_class("held")
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self.has_class("held"):
+            event.stop()
+            self.post_message(self.Dragged(event.screen_x))
+
+
+_WAYS = (
+    ("2", "Index: the parts and bytes of its files"),
+    ("3", "Findings: everything that is wrong, as far as it can be told"),
+)
+
+
+class Refusal(Static, can_focus=True):
+    """Takes the focus, so that keys work as they do beside a list."""
+
+    def __init__(self) -> None:
+        super().__init__(id="refusal", markup=False)
+
+    def say(self, session: Session, datasets: int) -> None:
+        """Why a session shows nothing."""
+        error = session.refused
+        known = isinstance(error, TokfmtError)
+        why = " ".join(str(error).split()) if known else session.failure
+        ways = [*_WAYS]
+        ways += [("d", "Another dataset")] if datasets > 1 else []
+        ways += [("V", "Another split")] if len(session.splits) > 1 else []
+        self.update(
+            Content("\n").join(
+                [
+                    Content.styled("✗ This dataset cannot be read", "bold $text-error"),
+                    Content(""),
+                    Content(printable(why)),
+                    Content(""),
+                    *(Content.assemble((f"{key}  ", "bold $text-accent"), text) for key, text in ways),
+                ]
+            )
+        )
