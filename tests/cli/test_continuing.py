@@ -15,7 +15,7 @@ from tokfmt.testing.contract import tree
 
 SCRIPT = """
 import os, resource, signal, sys
-import tokfmt.core.format, tokfmt.run.journal, tokfmt.run.shuffle, tokfmt.text.ingest
+import tokfmt.core.format, tokfmt.run.plan, tokfmt.run.shuffle, tokfmt.text.ingest
 
 tokfmt.core.format.REGION = tokfmt.run.shuffle.REGION = 1 << 14
 tokfmt.text.ingest._SMALLEST = 1 << 14
@@ -24,7 +24,7 @@ if limit:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-class Journal(tokfmt.run.journal.Journal):
+class Journal(tokfmt.run.plan.Journal):
     def add(self, *line):
         global after
         super().add(*line)
@@ -33,7 +33,7 @@ class Journal(tokfmt.run.journal.Journal):
             self.sync()
             os.kill(os.getpid(), number)
 
-tokfmt.run.journal.Journal = Journal
+tokfmt.run.plan.Journal = Journal
 from tokfmt.cli.main import run
 
 if __name__ == "__main__":

@@ -9,8 +9,7 @@ import numpy as np
 
 from tokfmt.core.axis import Separators
 from tokfmt.core.errors import CorruptError
-from tokfmt.core.format import Confidence
-from tokfmt.core.problem import fatal
+from tokfmt.core.format import Confidence, fatal
 from tokfmt.core.protocols import Code
 from tokfmt.formats.flat import Extent, FlatFormat, FlatWriter, Laid, Struct
 

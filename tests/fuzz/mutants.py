@@ -148,10 +148,10 @@ def read(format_, path, rng):
 
     from tokfmt.core.axis import batches
     from tokfmt.core.errors import TokfmtError
-    from tokfmt.core.protocols import place_of, position_of
     from tokfmt.core.records import RecordReader
     from tokfmt.ops.source.ingest import tokenized
     from tokfmt.ops.source.opened import open_source
+    from tokfmt.views.view import place_of, position_of
 
     try:
         if rng.randrange(4) == 0:

@@ -23,11 +23,10 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.publish import Staging, publish_together
 from tokfmt.core.ragged import Ragged
-from tokfmt.ops.convert.arrangement import Arrangement, arrangement_of, split_path
-from tokfmt.ops.convert.request import Request
+from tokfmt.ops.convert.request import Arrangement, Request, arrangement_of, split_path
 from tokfmt.ops.convert.run import Run
-from tokfmt.ops.progress import Silent
 from tokfmt.ops.source.request import SourceRequest
+from tokfmt.run.execute import Silent
 from tokfmt.testing.contract import tree
 from tokfmt.testing.harness import read, sequences, write
 

@@ -46,9 +46,9 @@ import json, os, signal, sys
 from pathlib import Path
 from tokfmt.ops.convert.run import Run
 from tokfmt.ops.convert.request import Request
-from tokfmt.ops.progress import Silent
+from tokfmt.run.execute import Silent
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.run.journal import Journal
+from tokfmt.run.plan import Journal
 
 given = json.loads(sys.argv[1])
 victim, done, add = given.pop("victim", 0), [], Journal.add

@@ -13,15 +13,13 @@ from tokfmt.core.errors import OptionError
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.look import search as finding
-from tokfmt.ops.look import search_text as find_text
 from tokfmt.ops.look.query import Hit, LengthQuery, Search, TextQuery, TokenQuery, is_query, parse_query
 from tokfmt.ops.look.search import find, find_records
 from tokfmt.ops.source.opened import open_source
 from tokfmt.text.decoding import ByteLevelDecoder
 from tokfmt.views.concat import Concat
 from tokfmt.views.select import Slice
-from tokfmt.views.separated import WithoutTrailing
-from tokfmt.views.split import SplitAt
+from tokfmt.views.view import SplitAt, WithoutTrailing
 
 EOS = 9
 quick = settings(max_examples=80, deadline=None)
@@ -36,7 +34,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(axis, "WINDOW", 5)
     monkeypatch.setattr(finding, "MANY", 3)
     for name, value in (("PIECE", 6), ("AFTER", 20), ("BEFORE", 8), ("_SEQUENCES", 3)):
-        monkeypatch.setattr(find_text, name, value)
+        monkeypatch.setattr(finding, name, value)
 
 
 def views(sequences):

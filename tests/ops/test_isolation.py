@@ -7,8 +7,7 @@ import sys
 import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
 
-from tokfmt.run.execute import make_executor
-from tokfmt.run.isolation import isolated
+from tokfmt.run.execute import isolated, make_executor
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 HOSTILE = (

@@ -16,8 +16,8 @@ from tokfmt.core.errors import LossyConversionError, TokenRangeError
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.run import Run
-from tokfmt.ops.progress import Silent
 from tokfmt.ops.source.request import SourceRequest
+from tokfmt.run.execute import Silent
 from tokfmt.testing.contract import tree
 from tokfmt.testing.harness import read, sequences, write
 from tokfmt.testing.strategies import datasets

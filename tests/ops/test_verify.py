@@ -11,8 +11,8 @@ from tokfmt.core.ragged import Ragged
 from tokfmt.ops.compare.fingerprint import hands
 from tokfmt.ops.convert.verify import compare, compare_records
 from tokfmt.ops.dataset import MemoryReader
-from tokfmt.ops.progress import Silent
 from tokfmt.ops.source.opened import open_source
+from tokfmt.run.execute import Silent
 from tokfmt.text.tokenizer import load_tokenizer
 
 ROWS = [[k, k + 1, 7] for k in range(300)]

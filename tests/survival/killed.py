@@ -16,13 +16,12 @@ from pathlib import Path
 
 from tokfmt import registry
 from tokfmt.core.errors import TokfmtError
-from tokfmt.ops.convert.arrangement import arrangement_of
-from tokfmt.ops.convert.request import Request
+from tokfmt.ops.convert.request import Request, arrangement_of
 from tokfmt.ops.convert.run import Run
-from tokfmt.ops.progress import Silent
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.run import journal, plan, shuffle
-from tokfmt.run.journal import Shard, read_journal
+from tokfmt.run import plan, shuffle
+from tokfmt.run.execute import Silent
+from tokfmt.run.plan import Shard, read_journal
 from tokfmt.testing.contract import tree
 
 COUNTED = (
@@ -55,7 +54,7 @@ class Moments:
         self.count, self.fatal = 0, fatal
         for name in COUNTED:
             setattr(os, name, self.wrapped(name, getattr(os, name)))
-        journal.sync_file_system = lambda path: self.step()
+        plan.sync_file_system = lambda path: self.step()
         sys.addaudithook(self.hook)
 
     def wrapped(self, name, function):

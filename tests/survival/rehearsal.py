@@ -117,10 +117,10 @@ def change(path, size):
 
 def convert_small_regions():
     """Small inputs have several regions, as large ones do."""
-    from tokfmt.ops.convert import arrangement
+    from tokfmt.ops.convert import request
 
-    plan = arrangement.plan
-    arrangement.plan = lambda source, writer, size: plan(source, writer, REGION)
+    plan = request.plan
+    request.plan = lambda source, writer, size: plan(source, writer, REGION)
 
 
 def kill_a_worker(number):

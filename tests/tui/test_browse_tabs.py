@@ -10,7 +10,7 @@ import pytest
 from browsing import browse, line
 from paths import CORPUS, FIXTURES, TOKENIZER
 
-from tokfmt.core.protocols import Field, Pointer, place_of, position_of
+from tokfmt.core.protocols import Field, Pointer
 from tokfmt.core.sections import Listed, Part
 from tokfmt.core.text_format import bar
 from tokfmt.ops.look.parts import Raw
@@ -30,6 +30,7 @@ from tokfmt.tui.widgets.charts import (
     scatter,
 )
 from tokfmt.tui.widgets.outline import Outline, Row, first_open, fitted
+from tokfmt.views.view import place_of, position_of
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 BLOCKS = FIXTURES / "stage1" / "blocks"

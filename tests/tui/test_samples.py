@@ -6,11 +6,11 @@ from browsing import EVERY, browse, tab_of
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.core.protocols import place_of, position_of
 from tokfmt.ops.look.samples import samples
 from tokfmt.ops.source.opened import open_source
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.layout import Kind, Mode
+from tokfmt.views.view import place_of, position_of
 
 HDF5 = FIXTURES / "hdf5"
 PADDED = [FIXTURES / "stage1" / "blocks", HDF5 / "new_padded_pad0", HDF5 / "padded_eos", HDF5 / "new_vsl"]

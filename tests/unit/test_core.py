@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tokfmt import registry
-from tokfmt.core import dtypes, errors, files, publish
+from tokfmt.core import axis, errors, files, publish
 from tokfmt.core.errors import (
     ConversionError,
     DestinationExistsError,
@@ -180,13 +180,13 @@ def test_counts(text, value):
 
 
 def test_ids_never_wrap():
-    assert dtypes.check_ids(np.array([3, 5], np.uint32), 5, 0, "x") == 5
+    assert axis.check_ids(np.array([3, 5], np.uint32), 5, 0, "x") == 5
     with pytest.raises(TokenRangeError, match="x: token id 6 at position 11 is outside 0..5"):
-        dtypes.check_ids(np.array([3, 6], np.uint32), 5, 10, "x")
+        axis.check_ids(np.array([3, 6], np.uint32), 5, 10, "x")
     with pytest.raises(TokenRangeError, match="token id -1 at position 1"):
-        dtypes.unsigned(np.array([3, -1], "<i4"), "x", 0)
-    assert dtypes.unsigned(np.array([3, 1], ">i4"), "x", 0).dtype == np.uint32
-    assert [dtypes.smallest(n).itemsize for n in (0, 255, 256, 65535, 65536, 2**32 - 1, 2**32)] == [1, 1, 2, 2, 4, 4, 8]
+        axis.unsigned(np.array([3, -1], "<i4"), "x", 0)
+    assert axis.unsigned(np.array([3, 1], ">i4"), "x", 0).dtype == np.uint32
+    assert [axis.smallest(n).itemsize for n in (0, 255, 256, 65535, 65536, 2**32 - 1, 2**32)] == [1, 1, 2, 2, 4, 4, 8]
 
 
 def test_ragged():

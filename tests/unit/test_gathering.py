@@ -10,8 +10,7 @@ from tokfmt.core.ragged import Ragged
 from tokfmt.formats.hdf5 import FORMAT, WriteOptions
 from tokfmt.ops.dataset import MemoryReader
 from tokfmt.run.execute import SerialExecutor
-from tokfmt.run.journal import Forgetful
-from tokfmt.run.plan import Plan, Workers, run
+from tokfmt.run.plan import Forgetful, Plan, Workers, run
 
 SOURCE = MemoryReader(Ragged.of([np.arange(1, n, dtype=np.uint32) for n in range(2, 120)]))
 

@@ -5,14 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokfmt.core.protocols import Located, Place, Underlying, place_of, position_of
+from tokfmt.core.protocols import Located, Place, Underlying
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.dataset import Dataset, MemoryReader
 from tokfmt.testing.strategies import datasets
 from tokfmt.views.concat import Concat
 from tokfmt.views.select import Chosen, Known, NonEmpty, Rows, Slice
-from tokfmt.views.separated import WithoutTrailing, WithSeparators
-from tokfmt.views.split import SplitAt
+from tokfmt.views.view import SplitAt, WithoutTrailing, WithSeparators, place_of, position_of
 
 EOS = 9
 

@@ -9,7 +9,7 @@ import pytest
 from tokfmt.core.errors import ConversionError, DestinationExistsError
 from tokfmt.core.private import take_lock
 from tokfmt.core.publish import Staging
-from tokfmt.run.journal import WHOLE, Forgetful, Journal, Shard, read_journal
+from tokfmt.run.plan import WHOLE, Forgetful, Journal, Shard, read_journal
 
 
 def filled(home, count=3):
@@ -69,7 +69,7 @@ def test_a_full_disk_tears_nothing(tmp_path, monkeypatch):
 
 def test_the_data_is_synced_before_the_line(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr("tokfmt.run.journal.sync_file_system", lambda path: seen.append("data"))
+    monkeypatch.setattr("tokfmt.run.plan.sync_file_system", lambda path: seen.append("data"))
     monkeypatch.setattr(os, "fsync", lambda fd: seen.append("line"))
     with Journal(tmp_path) as journal:
         journal.add("region", 0, [])

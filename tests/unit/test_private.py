@@ -9,9 +9,9 @@ import pytest
 from tokfmt.core.errors import ConversionError, UnsafeError
 from tokfmt.core.private import Scratch, check_private, holder, make_private, take_lock
 from tokfmt.core.publish import Staging
-from tokfmt.run import journal
+from tokfmt.run import plan
 from tokfmt.run.execute import Parcel, receive
-from tokfmt.run.journal import Journal
+from tokfmt.run.plan import Journal
 
 ME = f"process {os.getpid()} on {os.uname().nodename}"
 
@@ -32,7 +32,7 @@ def test_a_locked_sibling_is_refused_with_its_holder(tmp_path):
 
 
 def test_waiting_for_a_lock_ends(tmp_path, monkeypatch):
-    monkeypatch.setattr(journal, "_PATIENCE", 0.1)
+    monkeypatch.setattr(plan, "_PATIENCE", 0.1)
     lock = take_lock(tmp_path / "setup")
     with (
         Journal(tmp_path) as opened,

@@ -13,12 +13,11 @@ from tokfmt.core import axis as core_axis
 from tokfmt.core.axis import Info, Layout
 from tokfmt.core.errors import CorruptError
 from tokfmt.ops.compare.fingerprint import fingerprints_between
-from tokfmt.ops.progress import Silent
 from tokfmt.ops.stats import CancelledError, duplicates, tables, texts, walk
 from tokfmt.ops.stats.duplicates import Seen, Store, repeats
 from tokfmt.ops.stats.tables import Counts, Table, histogram, packing
 from tokfmt.ops.stats.walk import Indexed, Stats, Streamed, Tally, measure
-from tokfmt.run.execute import SerialExecutor
+from tokfmt.run.execute import SerialExecutor, Silent
 from tokfmt.run.plan import Workers
 
 EOS = 9

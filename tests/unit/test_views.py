@@ -14,11 +14,9 @@ from tokfmt.core.ragged import Ragged
 from tokfmt.ops.dataset import MemoryReader
 from tokfmt.testing.harness import sequences
 from tokfmt.testing.strategies import datasets
-from tokfmt.views import separated, split
 from tokfmt.views.concat import Concat
 from tokfmt.views.select import Known, NonEmpty, Slice, empty_sequences
-from tokfmt.views.separated import WithoutTrailing, WithSeparators
-from tokfmt.views.split import SplitAt
+from tokfmt.views.view import SplitAt, WithoutTrailing, WithSeparators
 
 EOS = 9
 quick = settings(max_examples=60, deadline=None)
@@ -154,7 +152,7 @@ def test_split_without_a_last_separator():
 
 
 def test_split_in_many_scan_pieces(monkeypatch):
-    monkeypatch.setattr(split, "_SCAN", 7)
+    monkeypatch.setattr("tokfmt.views.view._SCAN", 7)
     lists = [[1] * (i % 5) for i in range(50)]
     assert sequences(SplitAt(stored_stream(lists), EOS)) == [s for s in lists if s]
 
@@ -163,7 +161,7 @@ def test_split_in_many_scan_pieces(monkeypatch):
 @given(st.lists(st.lists(st.just(1), max_size=3), max_size=20), st.integers(1, 5))
 def test_split_counts_pieces_in_windows(lists, size):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(split, "windows", lambda a, b, _=0: ((x, min(x + size, b)) for x in range(a, b, size)))
+        patch.setattr("tokfmt.views.view.windows", lambda a, b, _=0: ((x, min(x + size, b)) for x in range(a, b, size)))
         view = SplitAt(stored_stream(lists), EOS)
         assert sequences(view) == [s for s in lists if s]
 
@@ -174,8 +172,7 @@ def test_long_runs_of_separators_come_in_windows(monkeypatch):
     view = SplitAt(reader, EOS)
     original = reader.tokens
     monkeypatch.setattr(reader, "tokens", lambda a, b: asked.append(b - a) or original(a, b))
-    for module in (split, separated):
-        monkeypatch.setattr(module, "windows", lambda a, b: ((x, min(x + 64, b)) for x in range(a, b, 64)))
+    monkeypatch.setattr("tokfmt.views.view.windows", lambda a, b: ((x, min(x + 64, b)) for x in range(a, b, 64)))
     assert view.tokens(0, 2).tolist() == [1, 2]
     assert max(asked) == 64
 

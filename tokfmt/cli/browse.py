@@ -195,7 +195,7 @@ def _serve(host: str, port: int) -> None:
 
 
 def _draw(app: Any, out: str, keys: list[str], size: tuple[int, int]) -> None:
-    from tokfmt.core.destination import begins_with
+    from tokfmt.core.output import begins_with
     from tokfmt.core.publish import publish_text
     from tokfmt.tui.screenshot import screenshot
 

@@ -31,7 +31,7 @@ def document(name: str, facts: Mapping[str, object]) -> None:
 
 
 class Watcher:
-    """An `ops.progress.Progress` that draws, as a context manager."""
+    """An `run.execute.Progress` that draws, as a context manager."""
 
     def __init__(self, *, quiet: bool) -> None:
         self.quiet = quiet

@@ -148,7 +148,7 @@ def _page_place(path: str | None) -> Any:
     if path is None:
         return nullcontext()
     from tokfmt.cli.page import BEGINNING
-    from tokfmt.core.destination import begins_with
+    from tokfmt.core.output import begins_with
     from tokfmt.core.publish import Staging
 
     return Staging(path, overwrite=True, objection=begins_with("page of tokfmt stats", BEGINNING))
@@ -158,9 +158,9 @@ def _write_page(report: Report, place: Staging, request: StatsRequest, watcher: 
     """The page of the report, with what a shallow check finds."""
     from tokfmt import registry
     from tokfmt.cli.page import page
-    from tokfmt.core.destination import readable_by
     from tokfmt.core.files import write_error
     from tokfmt.core.format import files_of
+    from tokfmt.core.output import readable_by
     from tokfmt.ops.check import CheckRequest, check
 
     paths = tuple(one.path for one in report.datasets)

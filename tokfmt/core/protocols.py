@@ -329,27 +329,6 @@ class Underlying(Protocol):
         """The readers directly beneath."""
 
 
-def place_of(reader: TokenReader, position: int) -> Place | None:
-    """Where the token at a position of any axis lies, through all views; None when nobody knows."""
-    while isinstance(reader, Underlying):
-        found = reader.beneath(position)
-        if found is None:
-            return None
-        reader, position = found
-    return reader.place(position) if isinstance(reader, Located) else None
-
-
-def position_of(reader: TokenReader, path: Path, offset: int) -> int | None:
-    """The position on any axis of the token that holds a byte of a file; None where there is none."""
-    if isinstance(reader, Underlying):
-        for below in reader.readers():
-            found = position_of(below, path, offset)
-            if found is not None:
-                return reader.above(below, found)
-        return None
-    return reader.position(path, offset) if isinstance(reader, Located) else None
-
-
 class Piece(NamedTuple):
     """Consecutive tokens as they lie in a file.
 
@@ -373,7 +352,7 @@ class Verbatim(Protocol, metaclass=Structural):
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """Where the tokens at positions `start <= p < stop` lie, in order; None when some lie nowhere as they are.
 
-        Reads no token. A view that looks at tokens as they pass (`views.separated.WithoutTrailing`) does not offer
+        Reads no token. A view that looks at tokens as they pass (`views.view.WithoutTrailing`) does not offer
         this; the one that stands for it once everything was read (`Restorable`) does.
 
         Raises:

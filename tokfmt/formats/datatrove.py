@@ -26,9 +26,8 @@ import numpy as np
 from tokfmt.core.axis import Separators, TokenReader, windows
 from tokfmt.core.errors import CorruptError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Confidence, Hints, Probe
+from tokfmt.core.format import Confidence, Hints, Probe, Problem, fatal, noted
 from tokfmt.core.options import option
-from tokfmt.core.problem import Problem, fatal, noted
 from tokfmt.core.protocols import Code
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.sections import shown

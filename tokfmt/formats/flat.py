@@ -25,16 +25,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import (
+    U16,
     Info,
     Layout,
     Separators,
     TokenReader,
+    check_ids,
     check_interval,
     check_position,
+    native,
     sequence_at,
     windows,
 )
-from tokfmt.core.dtypes import U16, check_ids
 from tokfmt.core.errors import (
     ConversionError,
     FormatError,
@@ -43,28 +45,27 @@ from tokfmt.core.errors import (
     printable,
 )
 from tokfmt.core.files import File, names_in, natural_key
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, Receipt, Region, Target, titled
+from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, Receipt, Region, Target, raise_fatal, titled
 from tokfmt.core.output import Output, copy_region, preallocate
-from tokfmt.core.problem import Problem, raise_fatal
 from tokfmt.core.protocols import Audit, Code, Piece, Place, Section, checked
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
-from tokfmt.core.sections import Part, broken
-from tokfmt.core.structs import (
+from tokfmt.core.sections import (
     NATIVE,
     Column,
     Columns,
     Extent,
+    Part,
     StoredIds,
     Struct,
+    broken,
     loss_mask,
     mask_bytes,
-    native,
     numpy_extent,
     whole_tokens,
     written_tokens,
 )
 from tokfmt.views.select import lost_empties
-from tokfmt.views.separated import WithSeparators
+from tokfmt.views.view import WithSeparators
 
 __all__ = [
     "Column",
@@ -208,7 +209,9 @@ class FlatReader:
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._info.tokens)
         found = [
-            native(extent.file.array(extent.begin + a * extent.dtype.itemsize, b - a, extent.dtype), extent, a)
+            native(
+                extent.file.array(extent.begin + a * extent.dtype.itemsize, b - a, extent.dtype), extent.file.path, a
+            )
             for extent, a, b in self._parts(self.extents, start, stop)
         ]
         tokens: Tokens = found[0] if len(found) == 1 else np.concatenate([np.empty(0, self._info.dtype), *found])

@@ -25,9 +25,8 @@ import numpy as np
 from tokfmt.core.axis import Separators, check_position, windows
 from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError, printable
 from tokfmt.core.files import File, names_in, walk
-from tokfmt.core.format import Confidence, Hints, Probe, Target
+from tokfmt.core.format import Confidence, Hints, Probe, Problem, Target, fatal
 from tokfmt.core.options import option
-from tokfmt.core.problem import Problem, fatal
 from tokfmt.core.protocols import Code, Field, Place, Section
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.sections import Part, shown

@@ -30,9 +30,8 @@ import numpy as np
 from tokfmt.core.axis import Separators, TokenReader, windows
 from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Confidence, Hints, Probe
+from tokfmt.core.format import Confidence, Hints, Probe, Problem, fatal
 from tokfmt.core.options import option
-from tokfmt.core.problem import Problem, fatal
 from tokfmt.core.protocols import Code, Section
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.sections import shown

@@ -33,14 +33,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Separators, TokenReader, sequence_at, windows
-from tokfmt.core.dtypes import check_ids
+from tokfmt.core.axis import Separators, TokenReader, check_ids, sequence_at, windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, walk
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, Receipt, Region
+from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, Receipt, Region, fatal
 from tokfmt.core.options import option
 from tokfmt.core.output import Output
-from tokfmt.core.problem import Problem, fatal
 from tokfmt.core.protocols import Audit, Code, Section
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.sections import shown

@@ -30,13 +30,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tokfmt.core.axis import Layout, Separators, TokenReader, windows
-from tokfmt.core.dtypes import smallest
+from tokfmt.core.axis import Layout, Separators, TokenReader, smallest, windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Confidence, Finding, Hints, Probe
+from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, fatal
 from tokfmt.core.options import option
-from tokfmt.core.problem import Problem, fatal
 from tokfmt.core.protocols import Audit, Code
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, loss_mask

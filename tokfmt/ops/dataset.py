@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import WINDOW, Info, Layout, TokenReader, batches, check_interval, check_position
+from tokfmt.core.axis import WINDOW, Info, Layout, TokenReader, batches, check_interval, check_position, largest_id
 from tokfmt.core.draws import check_seed
-from tokfmt.core.dtypes import largest_id
 from tokfmt.core.errors import MissingDependencyError
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.views.concat import Concat

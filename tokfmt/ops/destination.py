@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tokfmt import registry
-from tokfmt.core.destination import Objection, followed
 from tokfmt.core.errors import ConversionError, DetectionError, OptionError, printable
 from tokfmt.core.format import Format, everything_in, strangers
+from tokfmt.core.output import Objection, followed
 from tokfmt.ops.source.manifest import SCHEMA, manifest_path, read_manifest
 from tokfmt.ops.source.opened import SourceFiles
 

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, TokenReader, windows
-from tokfmt.core.dtypes import INT32_MAX, U16, smallest
+from tokfmt.core.axis import INT32_MAX, U16, Info, TokenReader, smallest, windows
 from tokfmt.core.errors import TokenRangeError
 from tokfmt.core.files import File, Identity
 from tokfmt.core.protocols import pieces_of, restored

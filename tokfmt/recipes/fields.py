@@ -18,7 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.dtypes import INT32_MAX, smallest
+from tokfmt.core.axis import INT32_MAX, smallest
 from tokfmt.core.errors import OptionError, TokenRangeError
 from tokfmt.core.options import nearest
 from tokfmt.core.protocols import Sampled, Segmented

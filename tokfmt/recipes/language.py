@@ -21,7 +21,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
-from tokfmt.core.dtypes import INT32_MAX
+from tokfmt.core.axis import INT32_MAX
 from tokfmt.core.errors import FormatError, printable
 from tokfmt.core.files import File
 from tokfmt.core.options import nearest

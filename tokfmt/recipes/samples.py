@@ -20,8 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, Layout, TokenReader, check_interval, check_position, windows
-from tokfmt.core.dtypes import smallest
+from tokfmt.core.axis import Info, Layout, TokenReader, check_interval, check_position, smallest, windows
 from tokfmt.core.errors import ConversionError, FormatError, OptionError, printable
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.text_format import counted

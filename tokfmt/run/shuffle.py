@@ -8,7 +8,7 @@ alone: not on tokens, windows, buckets, workers or the format. A bucket is a par
 2. `Shuffled` reads: a bucket fits in memory, is sorted by key when it is first wanted, and a few are kept.
 
 Nothing is held for each sequence: the shuffled offsets are a file as well. One copy of the tokens lies in scratch; when
-the conversion may be continued (`run.journal`), spills are journaled as they are whole, and stay until its end.
+the conversion may be continued (`run.plan`), spills are journaled as they are whole, and stay until its end.
 
 In the first pass every sequence goes to the bucket that its draw names; each task spills to a file.
 
@@ -45,8 +45,7 @@ from tokfmt.core.format import REGION
 from tokfmt.core.memory import share
 from tokfmt.core.output import Output, preallocate
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of, reordered
-from tokfmt.run.journal import of_part
-from tokfmt.run.plan import Kind, Workers, journaled
+from tokfmt.run.plan import Kind, Workers, journaled, of_part
 
 ENTRY = np.dtype([("key", "<u8"), ("start", "<i8"), ("length", "<i8")])
 LONG = WINDOW

@@ -34,7 +34,7 @@ from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.format import Format, Hints, files_of, look, strangers
 from tokfmt.core.options import parse_options
-from tokfmt.core.protocols import Explained, pieces_of, place_of, position_of
+from tokfmt.core.protocols import Explained, pieces_of
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.source.request import EosChoice
@@ -42,6 +42,7 @@ from tokfmt.run.execute import make_executor
 from tokfmt.run.plan import plan
 from tokfmt.testing.harness import read, sequences, target, write, write_shuffled
 from tokfmt.testing.strategies import datasets
+from tokfmt.views.view import place_of, position_of
 
 _QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 _SLOW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))

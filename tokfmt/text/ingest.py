@@ -20,8 +20,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tokfmt.core.axis import Info, Layout, check_interval
-from tokfmt.core.dtypes import U32, largest_id
+from tokfmt.core.axis import U32, Info, Layout, check_interval, largest_id
 from tokfmt.core.files import File
 from tokfmt.core.format import Encoder
 from tokfmt.core.output import whole

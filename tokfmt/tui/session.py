@@ -18,14 +18,14 @@ from tokfmt.core.axis import Layout, Separators, TokenReader
 from tokfmt.core.errors import TokfmtError, UnsupportedError
 from tokfmt.core.files import natural_key
 from tokfmt.core.format import Encoder, Format, Hints
-from tokfmt.core.protocols import Glimpsed, LocatedRecords, Pointer, place_of, position_of
+from tokfmt.core.protocols import Glimpsed, LocatedRecords, Pointer
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.dataset import MemoryReader
-from tokfmt.ops.progress import Progress
 from tokfmt.ops.source.manifest import read_manifest
 from tokfmt.ops.source.opened import Separator, Source, SourceFiles, format_of, open_one, open_stored
 from tokfmt.ops.source.request import SourceRequest, read_options, viewed
+from tokfmt.run.execute import Progress
 from tokfmt.tui.layout import Pieces, TokenStyle
 from tokfmt.tui.rows import (
     Characters,
@@ -41,6 +41,7 @@ from tokfmt.tui.rows import (
 from tokfmt.tui.state import recall, remember
 from tokfmt.tui.workers import Job
 from tokfmt.views.select import Rows
+from tokfmt.views.view import place_of, position_of
 
 if TYPE_CHECKING:
     from tokfmt.ops.check import Verdict

@@ -11,7 +11,7 @@ import numpy as np
 from tokfmt.core.axis import Info, TokenReader, check_interval, check_position
 from tokfmt.core.protocols import Piece, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
-from tokfmt.views.separated import WithSeparators
+from tokfmt.views.view import WithSeparators
 
 _TOLD: dict[str, object] = {
     "pad_id": None, "split": None, "other_splits": (), "nonstandard_masks": None, "first_nonstandard": -1,

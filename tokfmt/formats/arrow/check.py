@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokfmt.core.errors import FormatError, UnsafeError, UnsupportedError
-from tokfmt.core.format import Finding, Hints
-from tokfmt.core.problem import Problem
+from tokfmt.core.format import Finding, Hints, Problem
 from tokfmt.core.protocols import Audit, Code, Field, Section
 from tokfmt.core.sections import Part, broken, shown
 from tokfmt.formats.arrow.columns import chosen, open_containers

@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, Layout, Separators, check_interval, check_position
-from tokfmt.core.dtypes import U8, U16, U32, largest_id
+from tokfmt.core.axis import U8, U16, U32, Info, Layout, Separators, check_interval, check_position, largest_id
 from tokfmt.core.errors import CorruptError, UnsupportedError, printable
-from tokfmt.core.format import Hints
-from tokfmt.core.problem import Problem, fatal, raise_fatal
+from tokfmt.core.format import Hints, Problem, fatal, raise_fatal
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.formats.arrow.columns import (

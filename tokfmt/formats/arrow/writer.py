@@ -17,8 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import xxhash
 
-from tokfmt.core.axis import Separators, TokenReader, windows
-from tokfmt.core.dtypes import check_ids
+from tokfmt.core.axis import Separators, TokenReader, check_ids, windows
 from tokfmt.core.errors import ConversionError, Loss, OptionError, SeparatorUnknownError
 from tokfmt.core.files import File, write_error
 from tokfmt.core.format import Receipt, Region, Target
@@ -26,7 +25,7 @@ from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.formats.arrow import WriteOptions
 from tokfmt.formats.arrow.container import Spans, arrow, thrift, varint
 from tokfmt.views.select import Rows
-from tokfmt.views.separated import WithSeparators
+from tokfmt.views.view import WithSeparators
 
 GROUP = 1 << 20
 """Tokens of a row group, or of a record batch; a row counts as 8 more, so that empty rows fill one, too."""

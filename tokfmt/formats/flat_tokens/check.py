@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tokfmt.core.axis import WINDOW, windows
-from tokfmt.core.dtypes import INT32_MAX, largest_id
+from tokfmt.core.axis import INT32_MAX, WINDOW, largest_id, windows
 from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError, printable
 from tokfmt.core.format import Finding
 from tokfmt.core.protocols import Audit, Code, Repair

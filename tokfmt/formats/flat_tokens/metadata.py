@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tokfmt.core.dtypes import INT32_MAX
+from tokfmt.core.axis import INT32_MAX
 from tokfmt.core.errors import CorruptError, FormatError, OptionError
 from tokfmt.core.files import natural_key
 from tokfmt.formats.zarr_arrays.layout import Json

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tokfmt.core.axis import WINDOW, Info, Layout, Separators, check_interval, check_position, windows
-from tokfmt.core.dtypes import U32
+from tokfmt.core.axis import U32, WINDOW, Info, Layout, Separators, check_interval, check_position, windows
 from tokfmt.core.errors import CorruptError, FormatError, SourceChangedError, TokfmtError, UnsafeError
 from tokfmt.core.format import Hints
 from tokfmt.core.protocols import Place

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tokfmt.core.dtypes import INT32_MAX
+from tokfmt.core.axis import INT32_MAX
 from tokfmt.core.errors import FormatError, TokfmtError
 from tokfmt.core.files import natural_key
 from tokfmt.core.protocols import Field, Place, Pointer, Section

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import WINDOW, TokenReader, sequence_at, windows
-from tokfmt.core.dtypes import INT32_MAX, check_ids
+from tokfmt.core.axis import INT32_MAX, WINDOW, TokenReader, check_ids, sequence_at, windows
 from tokfmt.core.errors import Loss, OptionError
 from tokfmt.core.files import write_error
 from tokfmt.core.format import Receipt, Region, Target

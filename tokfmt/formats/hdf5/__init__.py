@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tokfmt.core.dtypes import INT32_MAX
+from tokfmt.core.axis import INT32_MAX
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Confidence, Probe, titled
 from tokfmt.core.options import Late, option

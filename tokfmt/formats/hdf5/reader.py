@@ -31,12 +31,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, Layout, Separators, TokenReader
-from tokfmt.core.dtypes import INT32_MAX
+from tokfmt.core.axis import INT32_MAX, Info, Layout, Separators, TokenReader
 from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File, names_in
-from tokfmt.core.format import Hints
-from tokfmt.core.problem import Problem, fatal, noted, raise_fatal
+from tokfmt.core.format import Hints, Problem, fatal, noted, raise_fatal
 from tokfmt.formats.hdf5 import PARAMS, Order, ReadOptions
 from tokfmt.formats.hdf5.container import Own, Stored, open_stored
 from tokfmt.formats.hdf5.samples import (

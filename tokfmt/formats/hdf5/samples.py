@@ -20,14 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, Separators, TokenReader, check_interval, check_position, windows
-from tokfmt.core.dtypes import smallest
+from tokfmt.core.axis import Info, Separators, TokenReader, check_interval, check_position, smallest, windows
 from tokfmt.core.errors import CorruptError, UnsupportedError
 from tokfmt.core.protocols import Filled, Filling, Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.formats.hdf5.table import Rows, Values
-from tokfmt.views.separated import WithSeparators
-from tokfmt.views.view import View
+from tokfmt.views.view import View, WithSeparators
 
 IGNORED = -100
 """The label that Hugging Face collators put where no loss is counted."""

@@ -27,8 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import WINDOW, TokenReader, windows
-from tokfmt.core.dtypes import INT32_MAX, U16, U32, Dtype, check_ids
+from tokfmt.core.axis import INT32_MAX, U16, U32, WINDOW, Dtype, TokenReader, check_ids, windows
 from tokfmt.core.errors import Loss, OptionError, TokenRangeError
 from tokfmt.core.files import write_error
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter
@@ -39,7 +38,7 @@ from tokfmt.formats.hdf5 import WriteOptions
 from tokfmt.formats.hdf5.container import Own
 from tokfmt.formats.hdf5.filters import REACH, Packer
 from tokfmt.views.select import lost_empties
-from tokfmt.views.separated import WithSeparators
+from tokfmt.views.view import WithSeparators
 
 RAW = 1 << 31
 """Set in a part's sizes for a chunk that is not compressed."""

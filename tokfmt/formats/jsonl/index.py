@@ -21,10 +21,10 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.destination import followed, readable_by
 from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, write_error
 from tokfmt.core.format import Finding
+from tokfmt.core.output import followed, readable_by
 from tokfmt.core.publish import Staging
 from tokfmt.formats.jsonl import MAX_LINE
 from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, bounds, lines_of, walk

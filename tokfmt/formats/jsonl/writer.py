@@ -15,8 +15,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import WINDOW, TokenReader, sequence_at, windows
-from tokfmt.core.dtypes import check_ids
+from tokfmt.core.axis import WINDOW, TokenReader, check_ids, sequence_at, windows
 from tokfmt.core.errors import ConversionError, Loss
 from tokfmt.core.files import write_error
 from tokfmt.core.format import Receipt, Region, Target

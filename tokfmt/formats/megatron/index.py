@@ -16,7 +16,7 @@ import numpy as np
 from tokfmt.core.axis import Separators
 from tokfmt.core.errors import CorruptError, TruncatedError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.problem import Problem, fatal, noted
+from tokfmt.core.format import Problem, fatal, noted
 from tokfmt.core.protocols import Section
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.formats.flat import Columns, Extent, Laid, Struct

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tokfmt.core.axis import Separators, TokenReader, windows
-from tokfmt.core.dtypes import INT32_MAX
+from tokfmt.core.axis import INT32_MAX, Separators, TokenReader, windows
 from tokfmt.core.errors import ConversionError, UnsupportedError
 from tokfmt.core.options import option
 from tokfmt.formats.flat import FlatWriter, Pieces

@@ -14,8 +14,7 @@ from tokfmt.core.files import File
 from tokfmt.core.protocols import Field, Pointer, Section
 from tokfmt.core.sections import Part, broken
 from tokfmt.formats.modalities import LONGEST, Header, ReadOptions, begins_index, headers, twelve
-from tokfmt.formats.modalities.anatomy import examine
-from tokfmt.formats.modalities.index import SHIFT
+from tokfmt.formats.modalities.anatomy import SHIFT, examine
 from tokfmt.formats.pickled_index import EntryTable, start_fields
 
 _BASES = {12: (0, SHIFT), 8: (8,), 4: (1, 4), 0: (0,)}

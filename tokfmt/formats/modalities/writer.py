@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, Separators, TokenReader, check_interval, windows
-from tokfmt.core.dtypes import smallest
+from tokfmt.core.axis import Info, Separators, TokenReader, check_interval, smallest, windows
 from tokfmt.core.format import Target
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.formats.flat import FlatWriter

@@ -23,13 +23,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tokfmt.core.axis import Separators
-from tokfmt.core.dtypes import INT32_MAX
+from tokfmt.core.axis import INT32_MAX, Separators
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Confidence, Hints, Probe, Target
+from tokfmt.core.format import Confidence, Hints, Probe, Problem, Target, fatal, noted
 from tokfmt.core.options import Late, option
-from tokfmt.core.problem import Problem, fatal, noted
 from tokfmt.core.protocols import Field, Place, Section
 from tokfmt.core.raw_ids import LARGEST, kind_of, places
 from tokfmt.core.sections import Part

@@ -25,15 +25,15 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import Layout, Separators, TokenReader, sequence_at
 from tokfmt.core.errors import FormatError, OptionError, TokfmtError, printable
 from tokfmt.core.format import Finding
-from tokfmt.core.protocols import place_of
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_print, hands, read_records
-from tokfmt.ops.progress import Progress
 from tokfmt.ops.source.manifest import Manifest, file_differences, fingerprint, read_manifest, written_files
 from tokfmt.ops.source.opened import Source, SourceFiles, open_one
 from tokfmt.ops.source.request import SourceRequest
+from tokfmt.run.execute import Progress
+from tokfmt.views.view import place_of
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle

@@ -36,12 +36,11 @@ from tokfmt.ops.check.beside import (
     tokenizer_findings,
 )
 from tokfmt.ops.check.codes import meanings
-from tokfmt.ops.progress import Progress, Silent
 from tokfmt.ops.source.manifest import read_manifest
 from tokfmt.ops.source.opened import Source, dataset_paths, format_of, found_at, open_found, tokenizer_of, told
 from tokfmt.ops.source.request import EosChoice, SourceRequest, read_options
-from tokfmt.run.execute import worker_count
-from tokfmt.views.split import SplitAt
+from tokfmt.run.execute import Progress, Silent, worker_count
+from tokfmt.views.view import SplitAt
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle

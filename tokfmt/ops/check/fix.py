@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tokfmt import registry
-from tokfmt.core.destination import readable_by
 from tokfmt.core.errors import ConversionError, SeparatorUnknownError, TokfmtError, VerificationError, printable
 from tokfmt.core.files import write_error
 from tokfmt.core.format import Format, files_of
+from tokfmt.core.output import readable_by
 from tokfmt.core.protocols import Patchable, Repair, Repairable
 from tokfmt.core.publish import Staging
 from tokfmt.core.records import RecordReader
@@ -21,11 +21,10 @@ from tokfmt.ops.check.check import CheckRequest, Verdict, check
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.convert.run import Run
 from tokfmt.ops.destination import guard, refuse_foreign_manifest, strangers_in
-from tokfmt.ops.progress import Progress, Silent
 from tokfmt.ops.source.manifest import manifest_path, manifests
 from tokfmt.ops.source.opened import Source, check_unchanged, find_sources, open_one, snapshot
 from tokfmt.ops.source.request import EosChoice, SourceRequest, given_to, read_options, words_of
-from tokfmt.run.execute import worker_count
+from tokfmt.run.execute import Progress, Silent, worker_count
 
 _INDEX_CODES = frozenset({"TF511", "TF512", "TF514", "TF515"})
 

@@ -30,8 +30,7 @@ from tokfmt.core.format import Encoder
 from tokfmt.core.private import Scratch
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, gathered, offsets_of
 from tokfmt.core.records import Block, RecordReader
-from tokfmt.ops.progress import Progress
-from tokfmt.run.execute import make_executor, run_tasks
+from tokfmt.run.execute import Progress, make_executor, run_tasks
 from tokfmt.run.plan import Workers
 from tokfmt.text.ingest import block_size, encoded_batches
 

@@ -11,12 +11,10 @@ from typing import Literal
 from tokfmt.core.errors import OptionError, printable
 from tokfmt.core.files import write_error
 from tokfmt.core.options import given_options
-from tokfmt.ops.convert.arrangement import arrangement_of
 from tokfmt.ops.convert.pipes import piped, to_stdout
-from tokfmt.ops.convert.request import Conversion, Request, shard_of
+from tokfmt.ops.convert.request import Conversion, Request, arrangement_of, shard_of
 from tokfmt.ops.convert.resume import request_of_shards
 from tokfmt.ops.convert.run import Run
-from tokfmt.ops.progress import Progress, Silent
 from tokfmt.ops.source.request import (
     STREAM,
     EosChoice,
@@ -29,7 +27,7 @@ from tokfmt.ops.source.request import (
     selection_words,
     several,
 )
-from tokfmt.run.execute import is_cluster, worker_count
+from tokfmt.run.execute import Progress, Silent, is_cluster, worker_count
 
 PathLike = str | os.PathLike[str]
 

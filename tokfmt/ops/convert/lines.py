@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tokfmt.core.axis import Info, Layout, TokenReader, batches, check_interval, windows
-from tokfmt.core.dtypes import U8
+from tokfmt.core.axis import U8, Info, Layout, TokenReader, batches, check_interval, windows
 from tokfmt.core.errors import Loss
 from tokfmt.core.files import File
 from tokfmt.core.format import Receipt, Region
@@ -21,8 +20,8 @@ from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import Aside, Block, RecordReader
 from tokfmt.formats.jsonl.lines import join
-from tokfmt.ops.progress import Progress
 from tokfmt.ops.source.request import parse_selection
+from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Kind, Workers, journaled
 
 _BLOCK = 1 << 24

@@ -19,8 +19,8 @@ from tokfmt.core.files import reading_error, write_error
 from tokfmt.core.format import files_of
 from tokfmt.core.private import Scratch
 from tokfmt.ops.convert.request import Conversion, Request
-from tokfmt.ops.progress import Progress
 from tokfmt.ops.source.request import STREAM, Path_, is_pipe
+from tokfmt.run.execute import Progress
 
 _PIECE = 1 << 20
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import tokfmt
-from tokfmt.core.destination import followed
 from tokfmt.core.errors import (
     ConversionError,
     CorruptError,
@@ -33,12 +32,12 @@ from tokfmt.core.errors import (
     printable,
 )
 from tokfmt.core.options import given_options
+from tokfmt.core.output import followed
 from tokfmt.core.private import check_private, make_private
 from tokfmt.core.publish import Staging, hidden_sibling, write_whole
-from tokfmt.ops.convert.arrangement import AS_IT_IS
-from tokfmt.ops.convert.request import Request
+from tokfmt.ops.convert.request import AS_IT_IS, Request
 from tokfmt.ops.source.request import SourceRequest, words_of
-from tokfmt.run.journal import Forgetful, Journal, Shard, keep_only, read_journal
+from tokfmt.run.plan import Forgetful, Journal, Shard, keep_only, read_journal
 from tokfmt.text.engine import EngineDifferenceError
 
 SCHEMA = "tokfmt.conversion/1"

@@ -14,7 +14,6 @@ from typing import Any
 
 from tokfmt import registry
 from tokfmt.core.axis import TokenReader
-from tokfmt.core.destination import ANYBODY, readable_by
 from tokfmt.core.errors import (
     ConversionError,
     DestinationExistsError,
@@ -26,16 +25,15 @@ from tokfmt.core.errors import (
     printable,
 )
 from tokfmt.core.format import Target, TokenWriter, canonical, companions_of
+from tokfmt.core.output import ANYBODY, readable_by
 from tokfmt.core.protocols import Rowed
 from tokfmt.core.publish import Beside, Staging, publish_together
 from tokfmt.core.records import Aside, RecordReader
-from tokfmt.ops.convert.arrangement import Portion, Written, arranged, portion_of, portions, write
 from tokfmt.ops.convert.lines import LineReader, LineWriter, copies_in, copy_records, lines_in
 from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, names_lost, prepare, record_losses
-from tokfmt.ops.convert.request import Conversion, Request
+from tokfmt.ops.convert.request import Conversion, Portion, Request, Written, arranged, portion_of, portions, write
 from tokfmt.ops.convert.resume import facts_of, resumed
 from tokfmt.ops.destination import guard, refuse_foreign_manifest, remove_manifest_of_link, replaced, strangers_in
-from tokfmt.ops.progress import Progress
 from tokfmt.ops.source.ingest import first_look, refuse_records, token_axis
 from tokfmt.ops.source.manifest import manifest_path, manifests
 from tokfmt.ops.source.opened import (
@@ -58,9 +56,8 @@ from tokfmt.ops.source.request import (
     words_of,
 )
 from tokfmt.recipes.samples import Samples
-from tokfmt.run.execute import make_executor, may_spawn, slots
-from tokfmt.run.journal import Forgetful
-from tokfmt.run.plan import Workers
+from tokfmt.run.execute import Progress, make_executor, may_spawn, slots
+from tokfmt.run.plan import Forgetful, Workers
 from tokfmt.views.concat import Concat
 from tokfmt.views.select import Slice
 

@@ -12,12 +12,10 @@ from tokfmt.core.errors import OptionError
 from tokfmt.core.files import write_error
 from tokfmt.core.options import given_options
 from tokfmt.core.records import RecordReader
-from tokfmt.ops.convert.arrangement import Arrangement
-from tokfmt.ops.convert.request import Conversion, Request
+from tokfmt.ops.convert.request import Arrangement, Conversion, Request
 from tokfmt.ops.convert.run import Run
-from tokfmt.ops.progress import Silent
 from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, check_drops
-from tokfmt.run.execute import worker_count
+from tokfmt.run.execute import Silent, worker_count
 from tokfmt.views.select import Shuffled
 
 if TYPE_CHECKING:

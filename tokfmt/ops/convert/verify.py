@@ -14,13 +14,11 @@ from tokfmt.core.records import RecordReader
 from tokfmt.ops.compare.fingerprint import Fingerprints, Hashing, RecordSide, Utf8, cuts, fingerprints, hash_axis
 from tokfmt.ops.convert.lines import selected_blocks
 from tokfmt.ops.convert.losses import Prepared
-from tokfmt.ops.progress import Progress
 from tokfmt.ops.source.opened import open_source
 from tokfmt.ops.source.request import EosChoice, Options
-from tokfmt.run.execute import run_tasks
+from tokfmt.run.execute import Progress, run_tasks
 from tokfmt.run.plan import Workers
-from tokfmt.views.separated import WithSeparators
-from tokfmt.views.split import SplitAt
+from tokfmt.views.view import SplitAt, WithSeparators
 
 
 def verify_tokens(

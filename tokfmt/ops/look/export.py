@@ -11,17 +11,16 @@ from numpy.typing import NDArray
 
 from tokfmt import registry
 from tokfmt.core.axis import TokenReader
-from tokfmt.core.destination import readable_by
 from tokfmt.core.files import write_error
 from tokfmt.core.format import Decoder, Format, Target, files_of
 from tokfmt.core.options import parse_options
+from tokfmt.core.output import readable_by
 from tokfmt.core.publish import Staging
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.destination import guard
-from tokfmt.ops.progress import Progress, Silent
 from tokfmt.ops.source.manifest import manifest_path
 from tokfmt.ops.source.opened import SourceFiles, check_unchanged, snapshot
-from tokfmt.run.execute import SerialExecutor
+from tokfmt.run.execute import Progress, SerialExecutor, Silent
 from tokfmt.run.plan import Workers, plan, run
 from tokfmt.views.select import Chosen, Slice
 

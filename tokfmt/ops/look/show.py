@@ -23,14 +23,13 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.look.query import Hit, LengthQuery, Query, Search, is_query, parse_query
-from tokfmt.ops.look.search import find, find_records
-from tokfmt.ops.look.search_text import Spelling
-from tokfmt.ops.progress import Progress, Silent
+from tokfmt.ops.look.search import Spelling, find, find_records
 from tokfmt.ops.source.ingest import encoded, encoder_of, tokenized
 from tokfmt.ops.source.opened import Source, open_one, tokenizer_of
 from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, check_drops, needed, parse_selection
+from tokfmt.run.execute import Progress, Silent
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
-from tokfmt.views.split import Beginning, SplitAt
+from tokfmt.views.view import Beginning, SplitAt
 
 DEFAULT = 5
 """Sequences shown when nothing is selected."""

@@ -15,9 +15,8 @@ import numpy as np
 from tokfmt.core.axis import TokenReader, sequence_at
 from tokfmt.core.errors import OptionError, printable
 from tokfmt.core.options import given_options
-from tokfmt.core.protocols import place_of
 from tokfmt.core.ragged import Tokens
-from tokfmt.ops.look.search_text import Spelling
+from tokfmt.ops.look.search import Spelling
 from tokfmt.ops.look.show import Look
 from tokfmt.ops.prepare.draft import Draft
 from tokfmt.ops.source.deferred import Deferred
@@ -29,6 +28,7 @@ from tokfmt.recipes.order import numbers
 from tokfmt.recipes.samples import Samples, Where
 from tokfmt.views.concat import Concat
 from tokfmt.views.select import Chosen, Slice
+from tokfmt.views.view import place_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ from tokfmt.core.ragged import offsets_of
 from tokfmt.core.records import Aside, Block, RecordBatch, RecordInfo, RecordReader
 from tokfmt.ops.prepare.draft import Draft, TextSource
 from tokfmt.ops.prepare.draw import Drawing, Kept, Tally, draw, in_order
-from tokfmt.ops.progress import Progress
 from tokfmt.ops.source.ingest import ingest
 from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.ops.source.request import parse_selection
@@ -37,7 +36,7 @@ from tokfmt.recipes.axis import Source
 from tokfmt.recipes.cache import Column
 from tokfmt.recipes.documents import DRAWN, Documents, drawn, passes, quota_of
 from tokfmt.recipes.samples import Samples, separator_of
-from tokfmt.run.execute import make_executor, run_tasks
+from tokfmt.run.execute import Progress, make_executor, run_tasks
 from tokfmt.run.plan import Workers
 from tokfmt.text.filters import ENTRY, Sieve, value_of
 from tokfmt.text.ingest import Shard, ShardReader

@@ -15,16 +15,15 @@ from tokfmt.core.protocols import LocatedRecords, Place
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.records import Aside, Block, RecordReader
 from tokfmt.ops.dataset import SHOWN_IDS, Dataset
-from tokfmt.ops.progress import Progress
 from tokfmt.ops.source.opened import Source, ends_of
 from tokfmt.ops.source.request import parse_selection
-from tokfmt.run.execute import make_executor, run_tasks
+from tokfmt.run.execute import Progress, make_executor, run_tasks
 from tokfmt.run.plan import Kind, Workers, journaled
 from tokfmt.text.filters import Sieve
 from tokfmt.text.ingest import Ingestion, Shard, ShardReader, Unread, block_size, encoded_batches, ingest_block
 from tokfmt.views.concat import Concat
 from tokfmt.views.select import Slice
-from tokfmt.views.separated import WithoutTrailing
+from tokfmt.views.view import WithoutTrailing
 
 if TYPE_CHECKING:
     from tokfmt.ops.prepare.draft import Draft

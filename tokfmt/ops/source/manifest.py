@@ -27,7 +27,7 @@ from tokfmt import registry
 from tokfmt.core.errors import CorruptError, printable
 from tokfmt.core.files import File, reading_error
 from tokfmt.core.format import Format, companions_of, files_of
-from tokfmt.ops.progress import Progress
+from tokfmt.run.execute import Progress
 
 if TYPE_CHECKING:
     from tokfmt.core.publish import Staging

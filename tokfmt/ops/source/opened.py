@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tokfmt import registry
-from tokfmt.core.axis import Info, Layout, Separators, TokenReader
-from tokfmt.core.dtypes import distinct
+from tokfmt.core.axis import Info, Layout, Separators, TokenReader, distinct
 from tokfmt.core.errors import (
     ConversionError,
     CorruptError,
@@ -33,10 +32,10 @@ from tokfmt.core.format import Format, Hints, canonical, files_of, strangers
 from tokfmt.core.options import given_options
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
-from tokfmt.ops.progress import Progress, Silent
 from tokfmt.ops.source.manifest import Manifest, count_contradiction, file_contradiction, read_manifest
 from tokfmt.ops.source.request import EosChoice, Options, Path_, SourceRequest, expanded, read_options
-from tokfmt.views.separated import WithoutTrailing
+from tokfmt.run.execute import Progress, Silent
+from tokfmt.views.view import WithoutTrailing
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -392,7 +391,7 @@ def open_found(
     eos_id = source.separator.eos_id
     info = source.reader.info
     if most is not None and eos_id is not None and info.separators is Separators.BETWEEN and info.tokens > _LITTLE:
-        from tokfmt.views.split import Beginning, SplitAt
+        from tokfmt.views.view import Beginning, SplitAt
 
         beginning = Beginning(source.reader, eos_id, most)
         if not beginning.whole:
@@ -632,7 +631,7 @@ def without_separators(
         return stored, []
     if info.separators.alone:
         if eos_id is not None:
-            from tokfmt.views.split import SplitAt  # and its pool of threads
+            from tokfmt.views.view import SplitAt  # and its pool of threads
 
             watched = progress or Silent()
             watched.phase("finding separators", info.tokens, "tokens")

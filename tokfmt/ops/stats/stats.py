@@ -20,7 +20,6 @@ from tokfmt.core.protocols import Filled, Filling
 from tokfmt.core.protocols import Sampled as WithMasks
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
-from tokfmt.ops.progress import Progress, Silent
 from tokfmt.ops.source.ingest import encoder_for, ingest
 from tokfmt.ops.source.manifest import extent
 from tokfmt.ops.source.opened import (
@@ -45,9 +44,9 @@ from tokfmt.ops.stats.walk import Indexed, StatsAxis, Streamed, Survey, axis_of,
 from tokfmt.recipes.documents import Documents
 from tokfmt.recipes.explain import explain
 from tokfmt.recipes.samples import Samples
-from tokfmt.run.execute import make_executor, worker_count
+from tokfmt.run.execute import Progress, Silent, make_executor, worker_count
 from tokfmt.run.plan import Workers
-from tokfmt.views.split import SplitAt
+from tokfmt.views.view import SplitAt
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle

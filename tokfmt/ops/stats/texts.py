@@ -14,13 +14,12 @@ from xxhash import xxh3_128_digest
 
 from tokfmt.core.errors import FormatError
 from tokfmt.core.records import Block, RecordReader
-from tokfmt.ops.progress import Progress
 from tokfmt.ops.source.opened import Source
 from tokfmt.ops.stats.duplicates import PLACE_BITS, Group, Seen, Store, duplicates_of, too_many
 from tokfmt.ops.stats.report import FieldCount, RepeatedSequence, Share, Statistics, TextFacts
 from tokfmt.ops.stats.tables import Table, lengths_of
 from tokfmt.ops.stats.walk import CancelledError
-from tokfmt.run.execute import run_tasks
+from tokfmt.run.execute import Progress, run_tasks
 from tokfmt.run.plan import Workers
 from tokfmt.text.ingest import block_size
 

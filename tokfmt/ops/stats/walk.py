@@ -27,13 +27,11 @@ from tokfmt.core.errors import CorruptError, FormatError, TokfmtError
 from tokfmt.core.protocols import Sampled
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.ops.compare.fingerprint import Fingerprints, fingerprint_of, fingerprints_between
-from tokfmt.ops.progress import Progress
 from tokfmt.ops.stats.duplicates import TOO_MANY, Seen, Store, too_many
 from tokfmt.ops.stats.tables import Counter, Counts, Table
-from tokfmt.run.execute import run_tasks
+from tokfmt.run.execute import Progress, run_tasks
 from tokfmt.run.plan import Workers
-from tokfmt.views.separated import WithoutTrailing
-from tokfmt.views.split import SplitAt
+from tokfmt.views.view import SplitAt, WithoutTrailing
 
 _PENDING = 1 << 16
 

@@ -9,10 +9,11 @@ from textual.content import Content
 from textual.widgets import Static
 
 from tokfmt.core.errors import TokfmtError, printable
-from tokfmt.core.protocols import LocatedRecords, Place, place_of
+from tokfmt.core.protocols import LocatedRecords, Place
 from tokfmt.core.records import RecordReader
 from tokfmt.tui.layout import TokenStyle, is_unknown
 from tokfmt.tui.rows import Damage, RowSource, Span, fetched, fetched_span, padded_from
+from tokfmt.views.view import place_of
 
 
 class TokenFacts(NamedTuple):
