@@ -74,9 +74,11 @@ class Stage1Reader(FlatReader):
         try:
             return super().tokens(start, stop)
         except CorruptError as error:  # ids of another width or byte order are negative where they are not int32
-            path, facts = Path(error.path), {"offset": error.offset, "expected": error.expected, "found": error.found}
+            path = Path(error.path)
             seems = next(suspicions(File(path)), "The file is damaged, or holds no int32 ids")
-            raise CorruptError(path, error.what, **facts, remedy=seems) from error
+            raise CorruptError(
+                path, error.what, offset=error.offset, expected=error.expected, found=error.found, remedy=seems
+            ) from error
 
     def place(self, position: int) -> Place:
         place = super().place(position)
