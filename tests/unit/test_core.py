@@ -20,6 +20,7 @@ from tokfmt import registry
 from tokfmt.core import axis, errors, files, publish
 from tokfmt.core.errors import (
     ConversionError,
+    CorruptError,
     DestinationExistsError,
     FormatError,
     OptionError,
@@ -183,10 +184,16 @@ def test_ids_never_wrap():
     assert axis.check_ids(np.array([3, 5], np.uint32), 5, 0, "x") == 5
     with pytest.raises(TokenRangeError, match="x: token id 6 at position 11 is outside 0..5"):
         axis.check_ids(np.array([3, 6], np.uint32), 5, 10, "x")
-    with pytest.raises(TokenRangeError, match="token id -1 at position 1"):
-        axis.unsigned(np.array([3, -1], "<i4"), "x", 0)
-    assert axis.unsigned(np.array([3, 1], ">i4"), "x", 0).dtype == np.uint32
     assert [axis.smallest(n).itemsize for n in (0, 255, 256, 65535, 65536, 2**32 - 1, 2**32)] == [1, 1, 2, 2, 4, 4, 8]
+
+
+def test_signed_ids_are_not_negative(tmp_path):
+    (tmp_path / "x").write_bytes(np.array([7, 3, -1], ">i4").tobytes())
+    file, stored = File(tmp_path / "x"), np.dtype(">i4")
+    assert file.ids(0, 2, stored).tolist() == [7, 3]
+    assert file.ids(0, 2, stored).dtype == np.uint32
+    with pytest.raises(CorruptError, match="x: has a negative id at byte 8: expected 0 or more, found -1"):
+        file.ids(4, 2, stored)
 
 
 def test_ragged():

@@ -15,7 +15,6 @@ import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -261,33 +260,6 @@ def check_ids(tokens: Tokens, limit: int, position: int, where: str, remedy: str
         at = int(np.argmax(tokens > limit))
         raise TokenRangeError(where, int(tokens[at]), limit, position + at, remedy)
     return top
-
-
-def unsigned(raw: NDArray[Any], path: str, position: int) -> Tokens:
-    """View signed ids as unsigned of the same width, after checking that none is negative.
-
-    Raises:
-        TokenRangeError: With the first negative id and its position.
-    """
-    native = raw.astype(raw.dtype.newbyteorder("="), copy=False)
-    if native.dtype.kind == "u":
-        return native
-    if len(native) and int(native.min()) < 0:
-        at = int(np.argmax(native < 0))
-        raise TokenRangeError(path, int(native[at]), int(np.iinfo(native.dtype).max), position + at)
-    return native.view(f"u{native.dtype.itemsize}")
-
-
-def native(raw: NDArray[Any], path: Path, position: int) -> Tokens:
-    """Stored ids as numbers that are not negative, in either byte order; those of 3 bytes have fields `low` and `high`.
-
-    Raises:
-        TokenRangeError: With the first negative id and its position.
-    """
-    if raw.dtype.names:
-        wide: Tokens = raw["low"].astype(U32) | raw["high"].astype(U32) << np.uint32(16)
-        return wide
-    return raw if raw.dtype.kind == "u" else unsigned(raw, str(path), position)
 
 
 def distinct(values: NDArray[A]) -> NDArray[A]:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import FormatError, OutageError, SourceChangedError, TruncatedError, printable
+from tokfmt.core.errors import CorruptError, FormatError, OutageError, SourceChangedError, TruncatedError, printable
 from tokfmt.core.memory import keep_freed_memory
 
 keep_freed_memory()  # here, because every process that reads anything comes by
@@ -154,6 +154,25 @@ class File:
         if out.nbytes:
             self.read_into(offset, out.view(np.uint8).data)
         return out
+
+    def ids(self, offset: int, count: int, dtype: np.dtype[Any]) -> NDArray[np.unsignedinteger]:
+        """`count` token ids from byte `offset`, in either byte order; signed ones viewed as unsigned of the same width.
+
+        Raises:
+            CorruptError: One is negative.
+        """
+        raw = self.array(offset, count, dtype)
+        if raw.dtype.names:  # of 3 bytes
+            wide: NDArray[np.uint32] = raw["low"].astype(np.uint32) | raw["high"].astype(np.uint32) << np.uint32(16)
+            return wide
+        if raw.dtype.kind == "u":
+            return raw
+        ids = raw.astype(raw.dtype.newbyteorder("="), copy=False)
+        if len(ids) and int(ids.min()) < 0:
+            at = int(np.argmax(ids < 0))
+            place = self.lies_at(offset + at * ids.itemsize)
+            raise CorruptError(self.path, "has a negative id", offset=place, expected="0 or more", found=int(ids[at]))
+        return ids.view(f"u{ids.itemsize}")
 
     def check_unchanged(self) -> None:
         """Raise SourceChangedError if the path is no longer the file that was opened."""

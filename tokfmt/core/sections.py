@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import U8, U16, U32, U64, native
+from tokfmt.core.axis import U8, U16, U32, U64
 from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, TruncatedError, printable
 from tokfmt.core.files import File
 from tokfmt.core.format import Problem, fatal
@@ -347,12 +347,12 @@ class StoredIds:
         width = extent.dtype.itemsize
         at = extent.begin + start * width
         try:
-            raw = extent.file.array(at, count, extent.dtype)
+            ids, wrong = extent.file.ids(at, count, extent.dtype), False
         except FormatError as error:
-            return broken(error)
-        try:
-            value, wrong = " ".join(map(str, native(raw, extent.file.path, start).tolist())), False
-        except TokfmtError:
-            value, wrong = " ".join(map(str, raw.tolist())), True
+            try:
+                ids, wrong = extent.file.array(at, count, extent.dtype), True
+            except FormatError:
+                return broken(error)
+        value = " ".join(map(str, ids.tolist()))
         begin, length = (at, count * width) if extent.file.plain else (None, 0)
         return Field(f"token {start:,}", begin, length, value, "a negative id" if wrong else "", wrong)

@@ -33,7 +33,6 @@ from tokfmt.core.axis import (
     check_ids,
     check_interval,
     check_position,
-    native,
     sequence_at,
     windows,
 )
@@ -209,9 +208,7 @@ class FlatReader:
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._info.tokens)
         found = [
-            native(
-                extent.file.array(extent.begin + a * extent.dtype.itemsize, b - a, extent.dtype), extent.file.path, a
-            )
+            extent.file.ids(extent.begin + a * extent.dtype.itemsize, b - a, extent.dtype)
             for extent, a, b in self._parts(self.extents, start, stop)
         ]
         tokens: Tokens = found[0] if len(found) == 1 else np.concatenate([np.empty(0, self._info.dtype), *found])
