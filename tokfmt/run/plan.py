@@ -109,6 +109,19 @@ class Shard:
 WHOLE = Shard()
 
 
+class Share:
+    """What a shard does of several lists of items: every n-th of all, so that lists of one are dealt out as well."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard, self._before = shard, 0
+
+    def of(self, items: Sequence[T]) -> Sequence[T]:
+        """Its part of the next list; all shards have to come with the same lists in the same order."""
+        first = (self.shard.index - self._before) % self.shard.count
+        self._before += len(items)
+        return items[first :: self.shard.count]
+
+
 class Journal(Forgetful):
     """The journal of one shard, open for writing; a context manager. Not for several threads."""
 
@@ -276,12 +289,27 @@ def read_journal(path: Path) -> tuple[list[tuple[str, int, Any]], int]:
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Where tasks run: an executor, how many workers it has, a scratch directory that they share, a journal."""
+    """Where tasks run.
+
+    Attributes:
+        executor, jobs: What carries them out, and how many at a time.
+        scratch: A directory that they share.
+        journal: What earlier runs have done.
+        texts: The directory of tokenised text where all shards of a conversion share one; None: `scratch`.
+        share: Of text only this is tokenised: the rest is for other shards.
+    """
 
     executor: Executor
     jobs: int
     scratch: Path
     journal: Forgetful = field(default_factory=Forgetful)
+    texts: Path | None = None
+    share: Share | None = None
+
+    @property
+    def shards(self) -> int:
+        """How many shards tokenise the text."""
+        return 1 if self.share is None else self.share.shard.count
 
 
 @dataclass(frozen=True, slots=True)
