@@ -8,6 +8,9 @@ import sys
 import pytest
 from paths import FIXTURES
 
+from tokfmt.core.format import Hints
+from tokfmt.formats.flat import FlatFormat
+
 MODULE = '''
 """A dummy format: ids as decimal lines."""
 from dataclasses import dataclass
@@ -136,3 +139,12 @@ def test_a_plugin_is_a_format_like_any_other(tmp_path):
     again, first = (json.loads(tokfmt("show", p, ":", "--json")) for p in ("back.pbin", "o.lines"))
     assert [s["ids"] for s in again["shown"]] == [s["ids"] for s in first["shown"]]
     assert again["sequences"] == 42
+
+
+def test_a_flat_format_that_examines_nothing_says_so(tmp_path):
+    class Unfinished(FlatFormat):
+        name, title, extensions = "unfinished", "No format yet", (".x",)
+
+    (tmp_path / "a.x").write_bytes(b"1")
+    with pytest.raises(TypeError, match="the format unfinished defines neither examine_file nor examine"):
+        Unfinished().open([tmp_path / "a.x"], None, Hints())

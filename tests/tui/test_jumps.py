@@ -20,7 +20,7 @@ from tokfmt.ops.look.search import find_many
 from tokfmt.tui.session import open_first
 from tokfmt.tui.state import Bookmarks, recall, remember, state_file
 from tokfmt.tui.widgets.frame import FindBar
-from tokfmt.tui.workers import Loader
+from tokfmt.tui.widgets.row_view import Loader
 
 
 @pytest.fixture(autouse=True)

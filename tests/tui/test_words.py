@@ -13,8 +13,7 @@ from tokfmt.tui.screenshot import unknown_key
 from tokfmt.tui.state import remember
 from tokfmt.tui.tabs.findings import FindingTable
 from tokfmt.tui.widgets.frame import KeyBar
-from tokfmt.tui.widgets.reader import Reader
-from tokfmt.tui.widgets.token_details import TokenDetails
+from tokfmt.tui.widgets.reader import Reader, TokenDetails
 
 
 @pytest.fixture(autouse=True)

@@ -10,9 +10,8 @@ from tokfmt.core.errors import CorruptError
 from tokfmt.core.ragged import offsets_of
 from tokfmt.ops.compare.alignment import Alignment, align
 from tokfmt.ops.compare.fingerprint import AxisSide, hands
-from tokfmt.tui.pairing import Pairing
+from tokfmt.tui.pairing import LOOKED, Hunk, Marks, Pairing, Row, first_unlike, marks_of, unlike
 from tokfmt.tui.rows import Damage, Viewport
-from tokfmt.tui.token_diff import LOOKED, Hunk, Marks, Row, first_unlike, marks_of, unlike
 from tokfmt.tui.workers import CancelledError
 
 

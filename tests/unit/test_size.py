@@ -23,7 +23,7 @@ class Measure(NamedTuple):
     goal: int
 
 
-MODULES = Measure("modules", 221, 190)
+MODULES = Measure("modules", 218, 190)
 LINES = Measure("lines", 57_580, 36_500)
 MODULE = Measure("longest module", 700, 700)
 FUNCTION = Measure("longest function", 80, 80)

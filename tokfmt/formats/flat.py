@@ -506,13 +506,14 @@ class FlatFormat(ABC):
         inside = probe.entry(name) if name else None
         return self.recognise(inside) if inside else None
 
-    def examine_file(self, file: File, options: Any, hints: Hints) -> Laid:
+    def examine_file(self, file: File, options: Any, hints: Hints) -> Laid:  # noqa: ARG002
         """What a file holds. Reads headers, indexes and sizes, never all tokens.
 
         Raises:
             FormatError: There is no telling what it holds.
+            TypeError: The format defines neither this nor `examine`.
         """
-        raise NotImplementedError
+        raise TypeError(f"the format {self.name} defines neither examine_file nor examine, to say what its files hold")
 
     def examine(self, paths: Sequence[Path], options: Any, hints: Hints) -> Laid:
         """What the files of a dataset hold, one after the other; see `examine_file`."""

@@ -25,7 +25,8 @@ from tokfmt.tui.state import is_written
 from tokfmt.tui.tabs import TABS, Entry, Tab
 from tokfmt.tui.tabs.sequences import SequencesTab
 from tokfmt.tui.widgets.frame import KeyBar, TopBar, summary
-from tokfmt.tui.workers import Job, WithLoader
+from tokfmt.tui.widgets.row_view import WithLoader
+from tokfmt.tui.workers import Job
 
 _FONTS = re.compile(r"@font-face\s*\{[^}]*\}\s*")
 _MOMENT = 3.0  # seconds

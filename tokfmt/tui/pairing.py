@@ -2,6 +2,11 @@
 
 A step is a pair of rows, or one row that the other side lacks. Until both are aligned they are taken to go in step.
 Only stretches that differ are kept, run by run: 40 bytes each. Threads share it.
+
+Of a pair, which tokens differ, and which token of one belongs to which of the other; read on a worker. The rows are
+compared as arrays up to the first difference. From there on, up to LOOKED tokens of either are matched; nothing else is
+read. Runs of four that occur once in both are matched, as many as both have in one order. What lies between is compared
+one by one where it is of equal length. Time is that of sorting.
 """
 
 from __future__ import annotations
@@ -10,19 +15,22 @@ import os
 import threading
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.ops.compare.alignment import Alignment, Kind, Step, align
 from tokfmt.ops.compare.diff import Compared, open_both
 from tokfmt.ops.compare.fingerprint import hands
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.tui.rows import Damage, fetched
+from tokfmt.tui.rows import Damage, Piece, RowSource, Viewport, damage_of, fetched, fetched_span
 from tokfmt.tui.session import Session
-from tokfmt.tui.token_diff import Row, first_unlike
-from tokfmt.tui.workers import Job
+from tokfmt.tui.workers import CancelledError, Job
 
 _STEPS: tuple[Step, ...] = ("changed", "only_in_a", "only_in_b", "moved", "arrived", "swapped")
 _IN_A = tuple(step not in ("only_in_b", "arrived") for step in _STEPS)
@@ -278,3 +286,254 @@ def unit_of(sessions: Sessions) -> str:
 def comparable(sessions: Sessions) -> bool:
     """Whether their tokens can be held against each other."""
     return sessions[0].port.unit == sessions[1].port.unit
+
+
+# which tokens of two rows differ
+
+LOOKED = 1 << 16
+"""Tokens looked at behind the first difference."""
+
+_FIRST, _MOST = 1 << 12, 1 << 20  # compared at once
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """Tokens `a <= i < a_stop` of one row in place of `b <= j < b_stop` of the other."""
+
+    a: int
+    a_stop: int
+    b: int
+    b_stop: int
+
+    def side(self, side: int) -> range:
+        """The tokens of A (0) or B (1)."""
+        return range(self.b, self.b_stop) if side else range(self.a, self.a_stop)
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What differs between two rows.
+
+    Attributes:
+        hunks: In order.
+        known: Tokens of A and of B up to which that was looked for; None for all.
+    """
+
+    hunks: Sequence[Hunk] = ()
+    known: tuple[int, int] | None = None
+    _starts: tuple[list[int], list[int]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        starts = [hunk.a for hunk in self.hunks], [hunk.b for hunk in self.hunks]
+        object.__setattr__(self, "_starts", starts)
+
+    def between(self, side: int, first: int, last: int) -> list[range]:
+        """The tokens that differ among `first <= i < last`."""
+        starts = self._starts[side]
+        a, b = max(0, bisect_right(starts, first) - 1), bisect_left(starts, last)
+        return [hunk.side(side) for hunk in self.hunks[a:b]]
+
+    def across(self, side: int, token: int) -> int:
+        """The token on the other side that stands for one of this side."""
+        found = bisect_right(self._starts[side], token) - 1
+        if found < 0:
+            return token
+        mine, other = self.hunks[found].side(side), self.hunks[found].side(1 - side)
+        if token < mine.stop or token == mine.start:  # the second where only the other side has something
+            return min(other.start + token - mine.start, max(other.start, other.stop - 1))
+        return other.stop + token - mine.stop
+
+    def following(self, side: int, token: int) -> Hunk | None:
+        """The first hunk behind a token."""
+        found = bisect_right(self._starts[side], token)
+        return self.hunks[found] if found < len(self.hunks) else None
+
+    def preceding(self, side: int, token: int) -> Hunk | None:
+        """The last hunk that begins before a token."""
+        found = bisect_left(self._starts[side], token) - 1
+        return self.hunks[found] if found >= 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a port."""
+
+    port: RowSource
+    number: int
+
+    def length(self) -> int:
+        """Its units. Raises: TokfmtError: damaged."""
+        span = fetched_span(self.port, self.number)
+        if isinstance(span, Damage):
+            raise TokfmtError(span.why)
+        return span.length
+
+    def piece(self, start: int, stop: int) -> Piece:
+        """Some units, past the cache of what is shown. Raises: TokfmtError: damaged."""
+        port = self.port
+        span = fetched_span(port, self.number)
+        if isinstance(port, Viewport) and not isinstance(span, Damage) and span.start is not None:
+            return port.read(span.start + start, span.start + stop)
+        found = fetched(port, self.number, start, stop)
+        if isinstance(found, Damage):
+            raise TokfmtError(found.why)
+        return found
+
+
+def marks_of(a: Row, b: Row, wanted: Callable[[], bool] = lambda: True) -> Marks | Damage:
+    """What differs; `wanted` is asked between windows whether anybody still wants to know."""
+    try:
+        first = first_unlike(a, b, wanted)
+        lengths = a.length(), b.length()
+        if first is None:
+            return Marks()
+        ends = min(lengths[0], first + LOOKED), min(lengths[1], first + LOOKED)
+        x, y = _keys(a.piece(first, ends[0]), b.piece(first, ends[1]))
+    except TokfmtError as error:
+        return damage_of(error)
+    whole = ends == lengths
+    hunks = [
+        Hunk(first + p.start, first + p.stop, first + q.start, first + q.stop) for p, q in unlike(x, y, whole=whole)
+    ]
+    return Marks(hunks, None if whole else ends)
+
+
+def first_unlike(a: Row, b: Row, wanted: Callable[[], bool] = lambda: True) -> int | None:
+    """The first token at which two rows differ, in id, mask or label; the length of the shorter one if it ends there.
+
+    Raises:
+        TokfmtError: One of them is damaged.
+        CancelledError: Nobody wants to know.
+    """
+    lengths, start, size = (a.length(), b.length()), 0, _FIRST
+    while start < min(lengths):
+        if not wanted():
+            raise CancelledError("cancelled")
+        stop = min(start + size, *lengths)
+        found = _differing(a.piece(start, stop), b.piece(start, stop))
+        if found.any():
+            return start + int(np.argmax(found))
+        start, size = stop, min(4 * size, _MOST)
+    return None if lengths[0] == lengths[1] else min(lengths)
+
+
+def _differing(a: Piece, b: Piece) -> NDArray[np.bool_]:
+    """Where two pieces of one length differ in anything that both have."""
+    found = np.asarray(a.units != b.units)
+    if a.masks is not None and b.masks is not None:
+        found |= a.masks != b.masks
+    if a.labels is not None and b.labels is not None:
+        found |= a.labels != b.labels
+    return found
+
+
+def _keys(a: Piece, b: Piece) -> tuple[Keys, Keys]:
+    """One number for what each token carries: its id, or the number of its id, mask and label among all of them."""
+    if a.masks is None or b.masks is None or a.labels is None or b.labels is None:
+        return a.units, b.units
+    rows = [np.stack([p.units.astype(np.int64), p.masks, p.labels], axis=1) for p in (a, b)]  # type: ignore[list-item]
+    found = np.unique(np.concatenate(rows), axis=0, return_inverse=True)[1].reshape(-1)
+    return found[: len(rows[0])], found[len(rows[0]) :]
+
+
+_GRAM = 4
+_PAIRS = 64  # of gaps up to this length every pair is compared
+
+Keys = NDArray[np.generic]
+
+
+def unlike(x: Keys, y: Keys, *, whole: bool) -> Iterator[tuple[range, range]]:
+    """Stretches of both that stand in each other's place, in order.
+
+    Args:
+        x, y: What each token carries, [n] and [m].
+        whole: Both end here, so that what their ends have in common is alike.
+    """
+    end = _alike(x[::-1], y[::-1]) if whole else 0
+    x, y = x[: len(x) - end], y[: len(y) - end]
+    i = j = 0
+    for p, q, length in [*_anchors(x, y), (len(x), len(y), 0)]:
+        within = max(i - p, j - q, 0)  # so much of it was matched already
+        if within and (within >= length or i - p != j - q):
+            continue
+        yield from _gap(x, y, range(i, p + within), range(j, q + within))
+        i, j = p + length, q + length
+
+
+def _alike(x: Keys, y: Keys) -> int:
+    """Tokens that both begin with."""
+    count = min(len(x), len(y))
+    unlike = np.flatnonzero(x[:count] != y[:count])
+    return int(unlike[0]) if len(unlike) else count
+
+
+def _gap(x: Keys, y: Keys, p: range, q: range) -> Iterator[tuple[range, range]]:
+    before = _alike(x[p.start : p.stop], y[q.start : q.stop])
+    p, q = p[before:], q[before:]
+    after = _alike(x[p.start : p.stop][::-1], y[q.start : q.stop][::-1])
+    p, q = p[: len(p) - after], q[: len(q) - after]
+    if not p and not q:
+        return
+    u, v = x[p.start : p.stop], y[q.start : q.stop]
+    if len(p) == len(q):
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], u != v, [False]]).astype(np.int8))).tolist()
+        for start, stop in zip(edges[::2], edges[1::2], strict=True):
+            yield p[start:stop], q[start:stop]
+    elif max(len(p), len(q)) <= _PAIRS:
+        for kind, a, a_stop, b, b_stop in SequenceMatcher(None, u.tolist(), v.tolist(), autojunk=False).get_opcodes():
+            if kind != "equal":
+                yield p[a:a_stop], q[b:b_stop]
+    else:
+        yield p, q
+
+
+def _anchors(x: Keys, y: Keys) -> list[tuple[int, int, int]]:
+    """Places in both, and lengths, of what occurs once in both; in order, without crossing."""
+    if min(len(x), len(y)) < _GRAM:
+        return []
+    (places_x, hashes_x), (places_y, hashes_y) = _once(x), _once(y)
+    _, i, j = np.intersect1d(hashes_x, hashes_y, assume_unique=True, return_indices=True)
+    i, j = places_x[i], places_y[j]
+    same = np.ones(len(i), np.bool_)
+    for k in range(_GRAM):
+        same &= x[i + k] == y[j + k]
+    i, j = i[same], j[same]
+    order = np.argsort(i)
+    i, j = i[order], j[order]
+    kept = np.array(_longest_rising(j.tolist()), np.int64)
+    i, j = i[kept], j[kept]
+    new = (np.diff(i) != np.diff(j)) | (np.diff(i) > _GRAM)  # else it goes on where the last one is
+    starts, stops = np.flatnonzero(np.append(True, new)[: len(i)]), np.flatnonzero(np.append(new, True)[: len(i)])
+    lengths = i[stops] - i[starts] + _GRAM
+    return list(zip(i[starts].tolist(), j[starts].tolist(), lengths.tolist(), strict=True))
+
+
+def _once(x: Keys) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
+    """Places and hashes of the runs of four that occur once."""
+    count = len(x) - _GRAM + 1
+    hashes = np.zeros(count, np.uint64)
+    for k in range(_GRAM):
+        hashes = (hashes ^ x[k : k + count].astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        hashes ^= hashes >> np.uint64(29)
+    values, places, counts = np.unique(hashes, return_index=True, return_counts=True)
+    return places[counts == 1], values[counts == 1]
+
+
+def _longest_rising(values: Sequence[int]) -> list[int]:
+    """Indices of the longest rising part of some numbers."""
+    tops: list[int] = []  # the smallest number that a rising part of each length ends with
+    at: list[int] = []
+    before: list[int] = []
+    for index, value in enumerate(values):
+        place = bisect_left(tops, value)
+        before.append(at[place - 1] if place else -1)
+        if place == len(tops):
+            tops.append(value)
+            at.append(index)
+        else:
+            tops[place], at[place] = value, index
+    out, index = [], at[-1] if at else -1
+    while index >= 0:
+        out.append(index)
+        index = before[index]
+    return out[::-1]

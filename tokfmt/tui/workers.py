@@ -1,106 +1,19 @@
-"""Threads that load what a screen needs. Daemons, unlike Textual's own: quitting never waits for a read.
+"""Long work in a thread: a `Job` is one piece of it, with progress, which can be called off.
 
-A `Loader` does one thing at a time and keeps only the last thing asked for: what somebody has scrolled past is not
-read. One for `every` wish does them all, in order. A `WithLoader` widget has one. A `Job` is one long piece of work,
-with progress, which can be called off.
+A daemon, unlike Textual's own: quitting never waits for a read.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
-from typing import Any
-
-from textual.widget import Widget
 
 from tokfmt.core.errors import TokfmtError
-
-Then = Callable[[Any], object]
 
 
 class CancelledError(TokfmtError):
     """Nobody wants the result any more."""
-
-
-class Loader:
-    """One thread for a widget, begun by the first wish, that does what was asked for last.
-
-    Args:
-        owner: Results are told on its thread. every: It does everything that was asked for, in order.
-
-    Attributes:
-        generation: Counts how often everything was forgotten.
-    """
-
-    def __init__(self, owner: Widget, *, every: bool = False) -> None:
-        self._owner, self._every = owner, every
-        self._wishes: deque[tuple[int, Callable[[], Any], Then]] = deque()
-        self.generation = 0
-        self._busy = self._closed = self._begun = False
-        self._changed = threading.Condition()
-
-    def ask(self, work: Callable[[], Any], then: Then) -> None:
-        """Do `work` next, on the loader's thread, then `then` with its result on the owner's."""
-        with self._changed:
-            if not self._every:
-                self._wishes.clear()
-            self._wishes.append((self.generation, work, then))
-            begin, self._begun = not self._begun, True
-            self._changed.notify()
-        if begin:
-            threading.Thread(target=self._run, name="tokfmt-loader", daemon=True).start()
-
-    def forget(self) -> None:
-        """What was asked for is no longer wanted; nothing more is told of it."""
-        with self._changed:
-            self.generation += 1
-            self._wishes.clear()
-
-    def close(self) -> None:
-        """End the thread, when it has done what it does."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-
-    @property
-    def idle(self) -> bool:
-        """Nothing is done and nothing is asked for."""
-        return not self._wishes and not self._busy
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._wishes or self._closed)
-                if self._closed:
-                    return
-                self._busy = True
-                generation, work, then = self._wishes.popleft()
-            try:
-                result: Any = work()
-            except Exception as error:  # noqa: BLE001 - a plug-in's bug must not end the browser
-                result, then = error, self._failed
-            self._owner.call_later(self._tell, generation, then, result)
-            self._busy = False
-
-    def _tell(self, generation: int, then: Then, result: object) -> None:
-        if generation == self.generation:
-            then(result)
-
-    def _failed(self, error: Exception) -> None:
-        self._owner.notify(f"unexpected {type(error).__name__}: {error}", severity="error", markup=False)
-
-
-class WithLoader(Widget):
-    """Mixed into widgets that read: each has a loader."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.loader = Loader(self)
-
-    def on_unmount(self) -> None:
-        self.loader.close()
 
 
 class Job:

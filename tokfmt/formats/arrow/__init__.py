@@ -25,6 +25,7 @@ Source: pyarrow 26, datasets 5.2 and Megatron-Bridge 067f987d data/packing, run.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +75,7 @@ class Found(NamedTuple):
     beside: tuple[Path, ...] = ()
 
 
-class Columnar:
+class Columnar(ABC):
     """What Parquet and Arrow share."""
 
     __repr__ = titled
@@ -88,13 +89,13 @@ class Columnar:
     read_options, write_options = ReadOptions, WriteOptions
     codes = Late("tokfmt.formats.arrow.check", "codes")
 
+    @abstractmethod
     def find(self, path: Path, split: str | None = None) -> Found:
         """The files of a dataset; of a folder with several splits those of one.
 
         Raises:
             FormatError: A folder that holds none, or not all that it names.
         """
-        raise NotImplementedError
 
     def files(self, path: Path) -> list[Path]:
         try:

@@ -13,7 +13,8 @@ from textual.containers import Container
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.tui.session import Session, Where
-from tokfmt.tui.workers import Job, WithLoader
+from tokfmt.tui.widgets.row_view import WithLoader
+from tokfmt.tui.workers import Job
 
 if TYPE_CHECKING:
     from tokfmt.tui.app import Browser

@@ -17,15 +17,13 @@ from tokfmt.core.options import parse_count
 from tokfmt.core.text_format import counted as amount
 from tokfmt.ops.compare.diff import counted
 from tokfmt.tui.layout import Mode, ReaderPosition, TokenStyle
-from tokfmt.tui.pairing import Comparison, First, Pair, Sessions, common_view, comparable, unit_of
+from tokfmt.tui.pairing import Comparison, First, Marks, Pair, Row, Sessions, common_view, comparable, marks_of, unit_of
 from tokfmt.tui.rows import Damage, RowSource, Span
 from tokfmt.tui.session import Session
 from tokfmt.tui.tabs import Tab
-from tokfmt.tui.token_diff import Marks, Row, marks_of
 from tokfmt.tui.widgets.frame import StatusLine
-from tokfmt.tui.widgets.reader import Reader
-from tokfmt.tui.widgets.token_details import TokenFacts, facts_of
-from tokfmt.tui.workers import WithLoader
+from tokfmt.tui.widgets.reader import Reader, TokenFacts, facts_of
+from tokfmt.tui.widgets.row_view import WithLoader
 
 Part = tuple[str, str]
 """Words and what they are: "plain", "good", "bad", "busy", "dim"."""

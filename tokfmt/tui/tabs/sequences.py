@@ -29,10 +29,8 @@ from tokfmt.tui.session import Session, Where, carried, located, row_at
 from tokfmt.tui.state import Bookmark, Bookmarks, bookmark
 from tokfmt.tui.tabs import Tab
 from tokfmt.tui.widgets.frame import Divider, FindBar, TopBar, filter_words
-from tokfmt.tui.widgets.reader import Reader
-from tokfmt.tui.widgets.sequence_list import HEAD, SequenceList, words_of
-from tokfmt.tui.widgets.token_details import TokenDetails, TokenFacts, facts_of, place_of_unit
-from tokfmt.tui.workers import Loader
+from tokfmt.tui.widgets.reader import Reader, TokenDetails, TokenFacts, facts_of, place_of_unit
+from tokfmt.tui.widgets.row_view import HEAD, Loader, SequenceList, words_of
 
 if TYPE_CHECKING:
     from tokfmt.tui.export import Copied, Numbers

@@ -23,7 +23,7 @@ from tokfmt.ops.stats.report import Duplicates, Ends, Id, Share
 from tokfmt.tui.session import LOOKING, Session
 from tokfmt.tui.tabs import Working
 from tokfmt.tui.widgets.charts import Bars, Curve, Line, Ranking
-from tokfmt.tui.widgets.token_details import spelling
+from tokfmt.tui.widgets.reader import spelling
 from tokfmt.tui.workers import Job
 
 AT_ONCE = 2 << 30
