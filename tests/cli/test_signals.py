@@ -65,7 +65,7 @@ def ended_by(process, number, whole_group):
 def assert_ended(name, number, code, said, home, whole):
     lines = [line for line in said.splitlines() if line.startswith("tokfmt: error") or not line.startswith(NOTES[name])]
     left = sorted(path.name for path in home.iterdir())
-    if code == -signal.SIGINT and said.endswith("\nKeyboardInterrupt\n"):  # Python's own: tokfmt did not listen yet
+    if number == signal.SIGINT and said.endswith("\nKeyboardInterrupt\n"):  # Python's own: tokfmt did not listen yet
         assert left == []
         return
     assert "Traceback" not in said, said
