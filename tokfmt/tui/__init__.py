@@ -6,12 +6,13 @@ Without Textual:
     rows         rows and windows of a token axis, or of records; cached
     layout       tokens to glyphs, glyphs to lines, a row of any length as lines
     search       what is looked for, a search under way, its hits
-    pairing      two datasets aligned as by diff, their rows in step; token_diff: which tokens of two rows differ
+    pairing      two datasets aligned as by diff, their rows in step; which tokens of two rows differ
+    workers      long work in a thread, with progress
 
 With it:
     app          datasets, tabs, what is loaded       tabs          a module each; `tabs.TABS` lists them
-    workers      threads that load for a widget       widgets       list, reader, details, ...
-    dialogs      what lies over everything            export        copies, and rows to a file
-    signals      what ends it                         browse.tcss   every colour
-    screenshot   a state without a terminal           web           the same in a page
+    widgets      list, reader, ..., what loads them   dialogs       what lies over everything
+    export       copies, and rows to a file           signals       what ends it
+    screenshot   a state without a terminal           browse.tcss   every colour
+    web          the same in a page
 """

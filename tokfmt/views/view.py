@@ -16,14 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import (
+    WINDOW,
     Info,
     Layout,
     Separators,
     TokenReader,
+    between_offsets,
     check_interval,
     check_position,
     largest_id,
     sequence_at,
+    sequence_reader,
     smallest,
     windows,
 )
@@ -186,6 +189,7 @@ class WithoutTrailing(View):
         info, tokens = stored.info, stored.info.tokens - stored.info.sequences
         super().__init__(stored, replace(info, tokens=tokens, separators=Separators.NONE, eos_id=eos_id))
         self.eos_id, self.path = eos_id, path
+        self._stored_sequence = sequence_reader(stored)
 
     def offsets(self, first: int, last: int) -> Offsets:
         return self.source.offsets(first, last) - np.arange(first, last + 1)
@@ -198,6 +202,13 @@ class WithoutTrailing(View):
         first, last = sequence_at(self, start), sequence_at(self, stop - 1)
         pieces = [self._without(a, b) for a, b in windows(start + first, stop + last)]
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+    def sequence(self, number: int) -> Tokens:
+        """See `axis.sequence_reader`."""
+        stored = self._stored_sequence(number)
+        if len(stored) and stored.item(-1) == self.eos_id:
+            return stored[:-1]
+        return between_offsets(self, number)  # which says what is wrong
 
     def _without(self, start: int, stop: int) -> Tokens:
         tokens, ends = self.looked_at(start, stop)
@@ -315,6 +326,15 @@ class SplitAt(View):
             raise IncompleteWriteError("the stream changed since its separators were counted. Run again")
         return found
 
+    def sequence(self, number: int) -> Tokens:
+        """See `axis.sequence_reader`."""
+        start, stop = self._offsets.item(number), self._offsets.item(number + 1)
+        if stop - start > WINDOW:
+            return self.tokens(start, stop)
+        before = self._passed(number)
+        found = self.source.tokens(start + before, stop + before)
+        return found if not np.count_nonzero(found == self.eos_id) else self.tokens(start, stop)
+
     def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:  # noqa: ARG002 - it has been read
         """The stream itself, if one separator follows each sequence; runs at its very end are padding."""
         regular = not len(self._step_at) and len(self._offsets) - 1 + self._info.tokens <= self.source.info.tokens
@@ -326,7 +346,12 @@ class SplitAt(View):
 
     def _before(self, position: int) -> int:
         """Separators in the stream before the token at an axis position."""
-        sequence = int(np.searchsorted(self._offsets, position, side="right")) - 1
+        return self._passed(int(np.searchsorted(self._offsets, position, side="right")) - 1)
+
+    def _passed(self, sequence: int) -> int:
+        """Separators in the stream before a sequence."""
+        if not len(self._step_at):
+            return sequence
         step = int(np.searchsorted(self._step_at, sequence, side="right")) - 1
         return sequence + (int(self._step_to[step]) if step >= 0 else 0)
 
