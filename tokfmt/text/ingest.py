@@ -194,6 +194,14 @@ class ShardReader:
             k += 1
         return out
 
+    def scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
+        """See `protocols.Scattered`."""
+        shards = self._starts.searchsorted(begins, side="right") - 1
+        room = out.view(np.uint8).data
+        bytes_ = 4 * np.stack((begins - self._starts[shards], places, places + lengths), axis=1)
+        for shard, (at, a, b) in zip(shards.tolist(), bytes_.tolist(), strict=True):
+            self._files[shard].read_into(at, room[a:b])
+
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self._info.sequences, "sequences")
         return self._offsets[first : last + 1]
