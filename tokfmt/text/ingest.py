@@ -30,6 +30,7 @@ from tokfmt.core.records import Aside, Block, RecordBatch, RecordReader
 from tokfmt.text.filters import Sieve
 
 _SMALLEST, _LARGEST = 1 << 22, 1 << 26
+_JUDGED = 1 << 20  # code points
 
 
 def block_size(total: int, jobs: int) -> int:
@@ -80,13 +81,31 @@ def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
         whole(Path(f"{path}.lengths")) as lengths,
         _reading(job, path) as ids_of,
     ):
-        for batch in job.records.ids(block) if job.encoder is None else job.records.texts(block):
+        for batch in _batches(job, block):
             ragged = ids_of(batch)
             tokens.write(np.ascontiguousarray(ragged.tokens, np.uint32).data)
             lengths.write(np.diff(ragged.offsets).data)
             sequences, total = sequences + len(ragged), total + len(ragged.tokens)
             top, aside = max(top, largest_id(ragged.tokens)), aside + batch.aside
     return Shard(number, path, sequences, total, top, block.stop - block.start, aside)
+
+
+def _batches(job: Ingestion, block: Block) -> Iterator[RecordBatch]:
+    """The records of a block; those that a sieve judges some at a time, since each look has its price."""
+    if job.encoder is None:
+        yield from job.records.ids(block)
+        return
+    if job.sieve is None:
+        yield from job.records.texts(block)
+        return
+    texts, aside, size = list[str](), Aside(), 0
+    for batch in job.records.texts(block):
+        texts += batch.texts
+        aside, size = aside + batch.aside, size + sum(map(len, batch.texts))
+        if size >= _JUDGED:
+            yield RecordBatch(texts, aside=aside)
+            texts, aside, size = [], Aside(), 0
+    yield RecordBatch(texts, aside=aside)
 
 
 @contextmanager
