@@ -15,6 +15,9 @@ from tokfmt.core.errors import printable
 from tokfmt.core.text_format import counted, shortened, visible
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tokfmt.ops.ledger import Origin
     from tokfmt.ops.look.step import Drawn, Part, Step
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue")
@@ -126,6 +129,17 @@ def _line(part: Part, colour: str) -> str:
     stored = f", sequence {part.stored:,} there" if part.stored != part.sequence else ""
     where = click.style(f"  {printable(part.path)}{stored}", dim=True)
     return f"  {name} sequence {part.sequence:,}: {counted(part.length, 'token')}{there}{end}{where}"
+
+
+def origin_lines(origins: Sequence[Origin]) -> Iterator[str]:
+    """A line for each piece of a sequence: the file it comes from, and where in it."""
+    for one in origins:
+        where = f"line {one.line:,}, at byte {one.byte:,}" if one.line is not None else one.detail
+        where += " of the decompressed text" if one.decompressed else ""
+        via = "".join(f", by way of sequence {number:,} of {printable(path)}" for path, number in one.via)
+        told = f"{printable(one.path)}{', ' if where else ''}{where}{via}"
+        what = click.style(f"  from {printable(one.source)}", bold=True)
+        yield f"{what} record {one.record:,}, {one.start:,} to {one.stop:,}" + click.style(f"  {told}", dim=True)
 
 
 def _indented(text: str, room: int) -> str:

@@ -64,6 +64,7 @@ def convert(
     resume: bool = False,
     shard: tuple[int, int] | None = None,
     rejects: PathLike | None = None,
+    ledger: bool = False,
     progress: Progress | None = None,
 ) -> Conversion:
     """Convert one or more datasets into one of another format (or the same), and say what was done.
@@ -96,6 +97,7 @@ def convert(
         resume: Continue what an interrupted run with `resume` has left, or leave it when this one is interrupted.
         shard: (i, n): write only share i of n, 0 <= i < n; `finish` publishes when all are written.
         rejects: A file of JSON lines for the texts that filters of a recipe leave out, each with its rule and value.
+        ledger: Write `DST.ledger`: which record of which file each sequence of a recipe comes from.
         progress: Told how far it is.
 
     Raises:
@@ -112,12 +114,15 @@ def convert(
         select=selection_words(select), arrangement=arrangement,
         jobs=worker_count(jobs), executor=executor, overwrite=overwrite, verify=verify, dry_run=dry_run,
         manifest=manifest, resume=resume, shard=shard_of(shard), rejects=None if rejects is None else Path(rejects),
+        ledger=ledger,
     )  # fmt: skip
     return _convert(request, progress or Silent())
 
 
 def _convert(request: Request, progress: Progress) -> Conversion:
     if os.fspath(request.destination) == STREAM:
+        if request.ledger:
+            raise OptionError("--ledger is written beside DST, and standard output has nothing beside it. Name a file")
         return to_stdout(request, lambda filed: _convert(filed, progress))
     given = expanded(request.source.paths)
     if not given:

@@ -4,6 +4,7 @@ each portion, verify, describe in a manifest, publish.
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,12 +33,12 @@ from tokfmt.core.records import Aside, RecordReader
 from tokfmt.ops.convert.arrangement import Portion, Written, arranged, portion_of, portions, write
 from tokfmt.ops.convert.lines import LineReader, LineWriter, copies_in, copy_records, lines_in
 from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, names_lost, prepare, record_losses
-from tokfmt.ops.convert.request import Conversion, Request
+from tokfmt.ops.convert.request import Conversion, Request, refuse_ledger
 from tokfmt.ops.convert.resume import facts_of, resumed
-from tokfmt.ops.destination import guard, refuse_foreign_manifest, remove_manifest_of_link, replaced, strangers_in
+from tokfmt.ops.destination import guard, refuse_foreign, remove_manifest_of_link, replaced, strangers_in
 from tokfmt.ops.progress import Progress
 from tokfmt.ops.source.ingest import first_look, refuse_records, token_axis
-from tokfmt.ops.source.manifest import manifest_path, manifests
+from tokfmt.ops.source.manifest import extent, ledger_paths, manifest_path, manifests, written_files
 from tokfmt.ops.source.opened import (
     Separator,
     Source,
@@ -103,6 +104,7 @@ class Run:
         self.known: list[Loss] = []
         self.rows: Samples | None = None  # a recipe whose samples go as they are
         self.prepared: list[Mapping[str, Any]] = []
+        self.ledger: Mapping[str, Any] = {}  # what its rows, once written, are told to be
 
     def _write_options(self) -> dict[str, object]:
         """The writer's options, as far as they were given."""
@@ -145,6 +147,7 @@ class Run:
             self._take_rows(self._read(sources)[0].reader)
         self._take_tokenizer(sources)
         self._refuse_rejects(sources, read)
+        refuse_ledger(request, sources)
         self._pass_on_notes(sources)
         self.made = agreed_tokenizer(sources, self.tokenizer, request.source.drop)
         copies = self._copies_records(sources)
@@ -184,7 +187,7 @@ class Run:
 
     def _refuse(self, destination: Path) -> None:
         """Refuse what stands at a destination and is not to go, before any work; `resumed` does if some is kept."""
-        refuse_foreign_manifest(destination)
+        refuse_foreign(destination)
         if not self.request.kept or self.request.dry_run:
             self._staging(destination).check_replaceable()
 
@@ -238,10 +241,21 @@ class Run:
         if os.path.lexists(path) and not (self.request.overwrite and path.is_file()):
             raise DestinationExistsError(path)
 
+    def _beside(self, staging: Staging, manifest: bytes | None) -> Beside:
+        """The manifest and the ledger, or that there is to be none."""
+        about = manifest_path(staging.destination).name
+        if not self.ledger:
+            return {about: manifest, **dict.fromkeys(path.name for path in ledger_paths(staging.destination))}
+        from tokfmt.ops.ledger import built
+
+        output = json.loads(manifest)["output"] if manifest else extent(written_files(self.format, staging.path))
+        unit = "sequences" if self.rows is None else "samples"
+        return {about: manifest, **built(self.ledger, staging, unit, output)}
+
     def _publish(self, stagings: Mapping[Path, Staging], manifests: Mapping[Path, bytes]) -> None:
         beside: dict[Staging, Beside] = {}
         for path, staging in stagings.items():
-            beside[staging] = {manifest_path(staging.destination).name: manifests.get(path), **self.prove(staging)}
+            beside[staging] = {**self._beside(staging, manifests.get(path)), **self.prove(staging)}
         publish_together(beside)
         for path in stagings:
             remove_manifest_of_link(path)
@@ -457,6 +471,11 @@ class Run:
         self.prepared = list(reading.report)
         prepared = Prepared(axis, embedded, dropped)
         written = [self._write_portion(prepared, portion, places, target, workers) for portion in self.portions]
+        if request.ledger and request.shard is None:
+            from tokfmt.ops.ledger import write_rows
+
+            scratch = places[self.portions[0].destination][0].scratch
+            self.ledger = write_rows(scratch, sources[0].reader, reading.axis, prepared, self.progress)
         prepared.reader.close()
         return self._result(sources, eos, written, dropped)
 
