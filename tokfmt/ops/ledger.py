@@ -235,20 +235,23 @@ def _table(recipe: Documents | Samples, numbers: Numbers) -> SpanTable:
     return SpanTable(row, source, sequence, np.zeros(len(row), np.int64), lengths)
 
 
-def built(told: Mapping[str, Any], staging: Staging, unit: str, output: Mapping[str, Any]) -> dict[str, bytes | Path]:
-    """What stands beside a destination, by name.
+def built(
+    told: Mapping[str, Any], format_: Format, staging: Staging, manifest: bytes | None
+) -> Mapping[str, bytes | Path]:
+    """The ledger beside a destination, by the names of its files.
 
     Args:
-        told: From `write_rows`.
+        told: "unit", and what `write_rows` tells.
+        format_: Of the destination.
         staging: Of the destination; its scratch holds the rows.
-        unit: "samples" where the rows of a recipe are stored as they are, else "sequences".
-        output: "bytes", "files" and, where it is known, "xxh3_128" of the dataset.
+        manifest: Of the destination, if it gets one: it knows the checksum.
     """
+    output = json.loads(manifest)["output"] if manifest else extent(written_files(format_, staging.path))
     home = os.path.realpath(staging.destination.parent)
     sources = [{**one, "paths": [_relative(path, home) for path in one["paths"]]} for one in told["sources"]]
     content = {
-        "schema": SCHEMA, "unit": unit, "sequences": told["sequences"], "rows": told["rows"], "dataset": dict(output),
-        "sources": sources,
+        "schema": SCHEMA, "unit": told["unit"], "sequences": told["sequences"], "rows": told["rows"],
+        "dataset": output, "sources": sources,
     }  # fmt: skip
     text = (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
     rows, about = ledger_paths(staging.destination)

@@ -4,12 +4,12 @@ each portion, verify, describe in a manifest, publish.
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,10 @@ from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, names_lost
 from tokfmt.ops.convert.request import Conversion, Request, refuse_ledger
 from tokfmt.ops.convert.resume import facts_of, resumed
 from tokfmt.ops.destination import guard, refuse_foreign, remove_manifest_of_link, replaced, strangers_in
+from tokfmt.ops.ledger import built, write_rows
 from tokfmt.ops.progress import Progress
 from tokfmt.ops.source.ingest import Reading, first_look, token_axis
-from tokfmt.ops.source.manifest import extent, ledger_paths, manifest_path, manifests, written_files
+from tokfmt.ops.source.manifest import ledger_paths, manifest_path, manifests
 from tokfmt.ops.source.opened import (
     Separator,
     Source,
@@ -104,7 +105,7 @@ class Run:
         self.known: list[Loss] = []
         self.rows: Samples | None = None  # a recipe whose samples go as they are
         self.prepared: list[Mapping[str, Any]] = []
-        self.ledger: Mapping[str, Any] = {}  # what its rows, once written, are told to be
+        self.ledger: Callable[[Staging, bytes | None], Beside] = lambda staging, manifest: {}
 
     def _write_options(self) -> dict[str, object]:
         """The writer's options, as far as they were given."""
@@ -243,21 +244,12 @@ class Run:
         if os.path.lexists(path) and not (self.request.overwrite and path.is_file()):
             raise DestinationExistsError(path)
 
-    def _beside(self, staging: Staging, manifest: bytes | None) -> Beside:
-        """The manifest and the ledger, or that there is to be none."""
-        about = manifest_path(staging.destination).name
-        if not self.ledger:
-            return {about: manifest, **dict.fromkeys(path.name for path in ledger_paths(staging.destination))}
-        from tokfmt.ops.ledger import built
-
-        output = json.loads(manifest)["output"] if manifest else extent(written_files(self.format, staging.path))
-        unit = "sequences" if self.rows is None else "samples"
-        return {about: manifest, **built(self.ledger, staging, unit, output)}
-
     def _publish(self, stagings: Mapping[Path, Staging], manifests: Mapping[Path, bytes]) -> None:
         beside: dict[Staging, Beside] = {}
         for path, staging in stagings.items():
-            beside[staging] = {**self._beside(staging, manifests.get(path)), **self.prove(staging)}
+            about, manifest = manifest_path(staging.destination).name, manifests.get(path)
+            ledger = self.ledger(staging, manifest) or dict.fromkeys(p.name for p in ledger_paths(staging.destination))
+            beside[staging] = {about: manifest, **ledger, **self.prove(staging)}
         publish_together(beside)
         for path in stagings:
             remove_manifest_of_link(path)
@@ -473,14 +465,10 @@ class Run:
             return self._written_share(sources, eos, reading, workers)
         self._take_rows(reading.axis)  # of a recipe of text, which has samples only now
         target = Target(eos.eos_id, self._decoder(sources), drop, keep_parts=workers.journal.keeps)
-        writer = self._made_writer(places[self.portions[0].destination][0].path, self.options, target)
-        losses = record_losses(reading.asides, self.format, drop)
-        losses.found.extend(
-            known_losses(reading.axis, sources, writer, split_chosen=request.source.one_split)
-            if reading.asides
-            else self.known
-        )
-        axis, embedded = reading.axis, None
+        place, (axis, embedded) = places[self.portions[0].destination][0], (reading.axis, None)
+        writer = self._made_writer(place.path, self.options, target)
+        losses, split = record_losses(reading.asides, self.format, drop), request.source.one_split
+        losses.found.extend(known_losses(axis, sources, writer, split_chosen=split) if reading.asides else self.known)
         if reading.encoded:
             axis, embedded = prepare(axis, writer, eos.eos_id, losses, workers)
         dropped = losses.accepted(drop, str(request.destination))
@@ -490,10 +478,9 @@ class Run:
         prepared = Prepared(axis, embedded, dropped)
         written = [self._write_portion(prepared, portion, places, target, workers) for portion in self.portions]
         if request.ledger and request.shard is None:
-            from tokfmt.ops.ledger import write_rows
-
-            scratch = places[self.portions[0].destination][0].scratch
-            self.ledger = write_rows(scratch, sources[0].reader, reading.axis, prepared, self.progress)
+            told = write_rows(place.scratch, sources[0].reader, reading.axis, prepared, self.progress)
+            unit = "sequences" if self.rows is None else "samples"
+            self.ledger = partial(built, {"unit": unit, **told}, self.format)
         prepared.reader.close()
         return self._result(sources, eos, written, dropped)
 
