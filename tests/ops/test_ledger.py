@@ -28,6 +28,7 @@ from tokfmt.core.errors import (
     TruncatedError,
 )
 from tokfmt.ops.look.show import show_origins
+from tokfmt.ops.look.step import show_step
 
 EOS = 4095
 PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
@@ -261,6 +262,27 @@ def test_the_line_and_the_byte(corpora, tmp_path):
                 assert stored[number] == shown.ids
             seen.add(origin.source)
         assert seen == set(some)
+
+
+def test_a_step_ends_at_the_text(corpora, tmp_path):
+    """Of a recipe over what was prepared: each part of each sample, and where its tokens are in the text."""
+    tokfmt.convert(written(corpora, ("papers", "law"), {}, eos=EOS), tmp_path / "text.pbin", ledger=True)
+    (tmp_path / "train.toml").write_text(
+        f'tokfmt = 1\nseq_len = 50\nshuffle = "samples"\neos = {EOS}\n[[source]]\npath = "text.pbin"\nselect = "1:"\n'
+    )
+    for step in range(4):
+        for sample in show_step(tmp_path / "train.toml", step=step, batch_size=3).shown:
+            for part in sample.parts:
+                (origin,) = part.origins
+                line = json.loads(text_of(origin.path)[origin.byte :].split(b"\n")[0])
+                text = line["body"]["text"] if origin.source in FIELDS else line["text"]
+                ids = [*PLAIN.encode(text, add_special_tokens=False).ids, EOS]
+                held = ids[part.start : part.stop]
+                assert part.ids.tolist() == held
+                assert ids[origin.start : origin.stop] == [one for one in held if one != EOS]
+    Path(f"{tmp_path}/text.pbin.ledger.json").unlink()
+    (drawn,) = show_step(tmp_path / "train.toml", sample=0).shown
+    assert {part.origins for part in drawn.parts} == {()}
 
 
 def test_a_row_of_a_parquet_file(tmp_path):

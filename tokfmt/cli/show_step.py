@@ -73,6 +73,8 @@ def _print(found: Step, how: Printing, limit: int, *, terminal: bool) -> None:
         for part in drawn.parts:
             colour = colours.setdefault(part.source, _COLOURS[len(colours) % len(_COLOURS)])
             click.echo(_line(part, colour))
+            for line in origin_lines(part.origins):
+                click.echo(f"  {line}")
             words = part.text if part.text is not None else " ".join(map(str, part.ids.tolist()))
             click.echo(_indented(words, room))
         if drawn.padding:
@@ -94,7 +96,8 @@ def _as_json(found: Step) -> None:
             "sample": drawn.sample, "drawn_from": drawn.drawn_from or None, "epoch": drawn.epoch,
             "padding": drawn.padding,
             "parts": [
-                {f.name: getattr(part, f.name) for f in dataclasses.fields(part)} | {"ids": part.ids.tolist()}
+                {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
+                | {"ids": part.ids.tolist(), "origins": [dataclasses.asdict(one) for one in part.origins]}
                 for part in drawn.parts
             ],
         }  # fmt: skip

@@ -327,8 +327,12 @@ class Ledger(NamedTuple):
         return found or ([last] if at and start >= at else [])
 
 
-def read_ledger(path: Path, format_: Format) -> Ledger | None:
+def read_ledger(path: Path, name: str | None) -> Ledger | None:
     """The ledger beside a dataset; beside what it is a link to, when there is none beside the link. None without one.
+
+    Args:
+        path: Of the dataset.
+        name: Of its format; None: it is looked at for that, if there is a ledger.
 
     Raises:
         FormatError: It is damaged, cut, or of another dataset than the one that is there.
@@ -350,7 +354,10 @@ def read_ledger(path: Path, format_: Format) -> Ledger | None:
         file.close()
     if not known:
         raise CorruptError(about, "is no ledger as tokfmt writes it", remedy=_AGAIN)
-    found = {**extent(written_files(format_, path)), "xxh3_128": read_manifest(path).output.get("xxh3_128")}
+    found = {
+        **extent(written_files(format_of(path, name), path)),
+        "xxh3_128": read_manifest(path).output.get("xxh3_128"),
+    }
     for key, value in found.items():
         if None not in (value, dataset.get(key)) and value != dataset[key]:
             what = f"is of another {printable(path.name)} than the one that is there: its {key}"
@@ -370,15 +377,14 @@ class Ledgers:
     """Ledgers of datasets, and the files that they name, each opened once."""
 
     def __init__(self) -> None:
-        self._ledgers: dict[tuple[Path, str], Ledger | None] = {}
+        self._ledgers: dict[Path, Ledger | None] = {}
         self._opened: dict[tuple[Path, int], Opened] = {}
 
-    def of(self, path: Path, format_: Format) -> Ledger | None:
+    def of(self, path: Path, name: str | None = None) -> Ledger | None:
         """The ledger of a dataset, None if it has none; see `read_ledger`."""
-        key = path, format_.name
-        if key not in self._ledgers:
-            self._ledgers[key] = read_ledger(path, format_)
-        return self._ledgers[key]
+        if path not in self._ledgers:
+            self._ledgers[path] = read_ledger(path, name)
+        return self._ledgers[path]
 
     def origins(self, ledger: Ledger, sequence: int, start: int = 0, stop: int | None = None) -> list[Origin]:
         """Where positions `start <= p < stop` of a sequence come from, by ledgers as far as there are any.
@@ -410,7 +416,7 @@ class Ledgers:
         count = reader.info.sequences
         if not 0 <= record < count:
             raise CorruptError(ledger.path, f"names sequence {record:,} of {printable(path)}", found=f"{count:,}")
-        inner = self.of(path, opened.format) if len(opened.paths) == 1 else None
+        inner = self.of(path, opened.format.name) if len(opened.paths) == 1 else None
         if inner is not None and inner.sequences == count:
             below = self.origins(inner, record, *span)
             return [replace(one, via=((shown_path(path), record), *one.via)) for one in below]

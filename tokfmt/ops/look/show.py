@@ -141,7 +141,7 @@ def show_origins(path: str | os.PathLike[str], selection: str | None = None, **g
     """
     format_ = format_of(path, given.get("from_format"))
     place, ledgers, options = canonical(format_, Path(path)), Ledgers(), dict(given_options(given["from_options"]))
-    ledger = ledgers.of(place, format_)
+    ledger = ledgers.of(place, format_.name)
     if ledger is None:
         raise FormatError(place, "has no ledger beside it", remedy="A recipe that is converted with --ledger gets one")
     if ledger.unit == "samples":
