@@ -316,8 +316,9 @@ def shard_path(home: Path, number: int) -> Path:
 class ShardReader:
     """All shards of an ingestion, in order of their blocks. Keeps 8 bytes a sequence."""
 
-    def __init__(self, shards: Sequence[Shard]) -> None:
-        self.shards = sorted(shards, key=lambda shard: shard.number)
+    def __init__(self, shards: Sequence[Shard], blocks: Sequence[Block] = ()) -> None:
+        """`blocks`: what they were made of, by their number, for whoever asks which files that was."""
+        self.shards, self.blocks = sorted(shards, key=lambda shard: shard.number), blocks
         self._files = [File(f"{shard.path}.tokens") for shard in self.shards]
         self._starts = offsets_of([shard.tokens for shard in self.shards])
         count = sum(shard.sequences for shard in self.shards)
