@@ -8,13 +8,13 @@ split is then shuffled by itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Shard, Workers, plan, run
 from tokfmt.run.shuffle import shuffled
 from tokfmt.views.select import Chosen
+
+if TYPE_CHECKING:
+    from tokfmt.ops.source.opened import Source
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _SHARE = re.compile(r"[0-9]*\.?[0-9]+([eE]-[0-9]{1,2})?")
@@ -248,6 +251,7 @@ class Request:
 
     Attributes:
         rejects: Where what filters of a recipe leave out is written.
+        ledger: Write which record of which file each sequence of a recipe comes from.
         piped: Sources that are copies of what was piped in, and the names of the pipes.
     """
 
@@ -272,6 +276,7 @@ class Request:
     shard: Shard | None = None
     finish: int = 0
     rejects: Path | None = None
+    ledger: bool = False
     piped: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -327,6 +332,22 @@ class Conversion:
     replaces: dict[str, str] = field(default_factory=dict)
     prepared: list[Mapping[str, Any]] = field(default_factory=list)
     schema: str = field(default="tokfmt.convert/1", init=False)
+
+
+def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
+    """Refuse a ledger of what is no recipe, or of something else than all of it, in order.
+
+    Raises:
+        OptionError.
+    """
+    if not request.ledger:
+        return
+    if len(sources) > 1 or sources[0].format.name != "recipe":
+        raise OptionError("--ledger tells what a recipe took from where: name one recipe as SRC, and nothing else")
+    if request.select is not None or not request.arrangement.plain:
+        shuffled = request.arrangement.shuffle is not None
+        what = "--select" if request.select is not None else "--shuffle" if shuffled else "--split"
+        raise OptionError(f"{what} does not go with --ledger: say it in the recipe")
 
 
 def shard_of(shard: tuple[int, int] | None) -> Shard | None:
