@@ -35,6 +35,8 @@ MODULES = (
     "browsing",
     "training",
     "access",
+    "megatron",
+    "columns",
 )
 
 CASES = {}
