@@ -125,6 +125,12 @@ class Written:
     tasks: int = 0
 
 
+def total_of(counts: Sequence[int | None]) -> int | None:
+    """The sum of what was written; None if one is not known."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
 def arrangement_of(shuffle: int | None, split: str | None, seed: int | None) -> Arrangement:
     """From the values of --shuffle, --split and --seed; a split without shares is not its business.
 

@@ -41,16 +41,11 @@ from tokfmt.ops.convert.request import (
     portion_of,
     portions,
     refuse_ledger,
+    total_of,
     write,
 )
 from tokfmt.ops.convert.resume import facts_of, resumed
-from tokfmt.ops.destination import (
-    guard,
-    refuse_foreign,
-    remove_manifest_of_link,
-    replaced,
-    strangers_in,
-)
+from tokfmt.ops.destination import guard, refuse_foreign, remove_manifest_of_link, replaced, strangers_in
 from tokfmt.ops.ledger import built, write_rows
 from tokfmt.ops.source.ingest import Reading, first_look, token_axis
 from tokfmt.ops.source.manifest import ledger_paths, manifest_path, manifests
@@ -67,12 +62,7 @@ from tokfmt.ops.source.opened import (
     snapshot,
     tokenizer_of,
 )
-from tokfmt.ops.source.request import (
-    EosChoice,
-    option_names,
-    parse_selection,
-    words_of,
-)
+from tokfmt.ops.source.request import EosChoice, option_names, parse_selection, words_of
 from tokfmt.recipes.samples import Samples
 from tokfmt.run.execute import Progress, make_executor, may_spawn, slots
 from tokfmt.run.plan import Forgetful, Share, Workers
@@ -616,8 +606,8 @@ class Run:
             destination=str(self.request.destination),
             format=self.format.name,
             sources=[{"path": self._named(str(p)), "format": s.format.name} for s in sources for p in s.paths],
-            sequences=_total([part.sequences for part in written]),
-            tokens=_total([part.tokens for part in written]),
+            sequences=total_of([part.sequences for part in written]),
+            tokens=total_of([part.tokens for part in written]),
             max_id=max((part.max_id for part in written if part.max_id is not None), default=None),
             separator={"eos_id": eos.eos_id, "from": eos.source or None, "inferred": eos.inferred},
             dropped=dropped,
@@ -704,9 +694,3 @@ def _named_by(recipe: Path) -> Iterable[SourceFiles]:
 def _holds_something(source: Source) -> bool:
     """Sequences, or at least bytes that may be records."""
     return bool(source.reader.info.size if isinstance(source.reader, RecordReader) else source.reader.info.sequences)
-
-
-def _total(counts: Sequence[int | None]) -> int | None:
-    """Their sum; None if one is not known."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
