@@ -31,7 +31,15 @@ from tokfmt.core.publish import Beside, Staging, publish_together
 from tokfmt.core.records import Aside, RecordReader
 from tokfmt.ops.convert.arrangement import Portion, Written, arranged, portion_of, portions, write
 from tokfmt.ops.convert.lines import LineReader, LineWriter, copies_in, copy_records, lines_in
-from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, names_lost, prepare, record_losses
+from tokfmt.ops.convert.losses import (
+    Losses,
+    Prepared,
+    keeps_masks,
+    known_losses,
+    names_lost,
+    prepare,
+    record_losses,
+)
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.convert.resume import facts_of, resumed
 from tokfmt.ops.destination import guard, refuse_foreign_manifest, remove_manifest_of_link, replaced, strangers_in
@@ -317,7 +325,8 @@ class Run:
         if selection is not None and len(axes) == len(self._read(sources)):
             axis = Slice(axis, *parse_selection(selection, axis.info.sequences))
         writer = self._writer(Target(self._agreed(sources).eos_id))
-        return known_losses(axis, sources, writer, split_chosen=self.request.source.one_split)
+        source = self.request.source
+        return known_losses(axis, sources, writer, source.drop, split_chosen=source.one_split)
 
     def _refuse_known(self, sources: Sequence[Source], asides: Sequence[Aside]) -> None:
         """Refuse what is known before the first byte is written.
@@ -444,7 +453,7 @@ class Run:
         writer = self._made_writer(places[self.portions[0].destination][0].path, self.options, target)
         losses = record_losses(reading.asides, self.format, drop)
         losses.found.extend(
-            known_losses(reading.axis, sources, writer, split_chosen=request.source.one_split)
+            known_losses(reading.axis, sources, writer, drop, split_chosen=request.source.one_split)
             if reading.asides
             else self.known
         )
@@ -464,9 +473,11 @@ class Run:
         self, prepared: Prepared, portion: Portion, places: Places, target: Target, workers: Workers
     ) -> Written:
         path, workers = _place(portion, places, workers)
-        with arranged(prepared.reader, self.request.arrangement, portion, workers, self.progress) as view:
+        writer = self._made_writer(path, portion.options, target)
+        marked = keeps_masks(writer) and "loss-mask" not in target.drop
+        arrangement = self.request.arrangement
+        with arranged(prepared.reader, arrangement, portion, workers, self.progress, marked=marked) as view:
             carried = prepared.carried(view)
-            writer = self._made_writer(path, portion.options, target)
             region, shard = self.request.region, self.request.shard
             written = write(carried.reader, writer, portion, region, workers, self.progress, shard)
             if self.request.verify and shard is None:
