@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.dtypes import U8, U16, U32, U64, unsigned
+from tokfmt.core.dtypes import U8, U16, U32, U64
 from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, TruncatedError, printable
 from tokfmt.core.files import File
 from tokfmt.core.problem import Problem, fatal
@@ -151,11 +151,24 @@ class Extent(NamedTuple):
 
 
 def native(raw: NDArray[Any], extent: Extent, first: int) -> Tokens:
-    """Tokens as numbers that are not negative, in either byte order."""
+    """Tokens as numbers that are not negative, in either byte order; signed ones viewed as unsigned of the same width.
+
+    Raises:
+        CorruptError: One is negative.
+    """
     if raw.dtype.names:
         wide: Tokens = raw["low"].astype(U32) | raw["high"].astype(U32) << np.uint32(16)
         return wide
-    return raw if raw.dtype.kind == "u" else unsigned(raw, str(extent.file.path), first)
+    if raw.dtype.kind == "u":
+        return raw
+    ids = raw.astype(raw.dtype.newbyteorder("="), copy=False)
+    if len(ids) and int(ids.min()) < 0:
+        at = int(np.argmax(ids < 0))
+        offset = extent.file.lies_at(extent.begin + (first + at) * ids.itemsize)
+        raise CorruptError(
+            extent.file.path, "has a negative id", offset=offset, expected="0 or more", found=int(ids[at])
+        )
+    return ids.view(f"u{ids.itemsize}")
 
 
 def whole_tokens(file: File, dtype: np.dtype[Any], code: str, what: str = "a stream") -> tuple[Extent, list[Problem]]:
