@@ -575,7 +575,8 @@ class Run:
         shared = option_names(self.format.read_options) & {"split", "seq_len", "text_field", "ids_field"}
         usual, written = asdict(self.format.write_options()), asdict(portion.options)
         options = {name: written[name] for name in shared & written.keys() if written[name] != usual[name]}
-        if self.rows is not None:
+        inner = prepared.reader.info.segmented and getattr(self._writer(target), "keeps_boundaries", False)
+        if self.rows is not None or (inner and "inner-boundaries" not in target.drop):
             options["view"] = "samples"
         eos: EosChoice = "none" if self.request.source.eos == "none" else target.eos_id
         self.compared.update(
