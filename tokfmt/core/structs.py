@@ -96,14 +96,18 @@ class Columns:
         begin, dtype, _ = self._columns[name]
         return begin + entry * dtype.itemsize
 
-    def read(self, file: File, name: str) -> NDArray[Any]:
-        """All entries of a column.
+    def count(self, name: str) -> int:
+        """Entries of a column."""
+        return self._columns[name][2]
+
+    def read(self, file: File, name: str, first: int = 0, last: int | None = None) -> NDArray[Any]:
+        """The entries `first <= k < last` of a column, by default all; a fresh array.
 
         Raises:
             TruncatedError: The file ends before.
         """
-        begin, dtype, count = self._columns[name]
-        return file.array(begin, count, dtype)
+        _, dtype, count = self._columns[name]
+        return file.array(self.at(name, first), (count if last is None else last) - first, dtype)
 
     def sections(self, file: File) -> list[Section]:
         """The columns, named for people."""
