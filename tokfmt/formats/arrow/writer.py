@@ -256,7 +256,7 @@ class ColumnWriter(ABC):
             return
         begins = marks & BEGINS != 0
         begins[bounds[:-1][bounds[:-1] < len(ids)]] = True
-        yield bounds, of_next(marks if self.masked else marks | TARGET, begins)
+        yield bounds, of_next(marks if self.masked else np.full_like(marks, TARGET), begins)
         places = np.flatnonzero(begins)
         inside = np.searchsorted(bounds, places, side="right") - 1
         yield np.searchsorted(places, bounds).astype(np.int32), (places - bounds[inside]).astype(np.int32)
