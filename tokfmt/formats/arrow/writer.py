@@ -89,11 +89,12 @@ class ColumnWriter(ABC):
     """What both containers share."""
 
     needs_max_id = False
-    keeps_masks = keeps_boundaries = True
+    keeps_masks = True
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         arrow()
         self.path, self.options, self.target = path, options, target
+        self.keeps_boundaries = options.seq_len is None
         self._made: TokenReader | None = None
         self.beside: tuple[str, ...] = ()
         self.masked = False
