@@ -14,6 +14,7 @@ import tokfmt
 from tokfmt import registry
 from tokfmt.core.errors import LossyConversionError, TokenRangeError
 from tokfmt.core.marks import BEGINS, TARGET
+from tokfmt.core.protocols import marks_of
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.run import Run
@@ -156,7 +157,7 @@ def marked(name, path, view="documents"):
     """Ids and TARGET and BEGINS bits of each sequence."""
     options = {"view": view} if view != "documents" else {}
     reader = read(registry.get(name), path, eos_id=EOS, options=options)
-    marks = reader.marks(0, reader.info.tokens) & (TARGET | BEGINS)
+    marks = np.asarray(marks_of(reader, 0, reader.info.tokens)) & (TARGET | BEGINS)
     found = [one.tolist() for one in np.split(marks, reader.offsets(0, reader.info.sequences)[1:-1])]
     reader.close()
     return list(zip(sequences(reader), found, strict=True))
