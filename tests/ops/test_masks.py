@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tokfmt
-from tokfmt.core.errors import LossyConversionError, VerificationError
+from tokfmt.core.errors import ConversionError, LossyConversionError, OptionError, VerificationError
 from tokfmt.core.protocols import marks_of
 from tokfmt.ops.convert.verify import compare
 from tokfmt.ops.progress import Silent
@@ -144,3 +144,122 @@ def test_verification_compares_masks(tmp_path):
     opened = open_source([source], eos=EOS), open_source([tmp_path / "elsewhere"], format="datatrove", eos=EOS)
     with make_executor("serial", 1) as executor, pytest.raises(VerificationError, match="token position 1 "):
         compare(opened[0].reader, opened[1].reader, Workers(executor, 1, tmp_path), Silent())
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(masked(), st.sampled_from(["x.parquet", "x.arrow"]))
+def test_labels_beside_ids(tmp_path_factory, given_, name):
+    """A label for each token, its id or -100; back, only what separators had is lost with them."""
+    pytest.importorskip("pyarrow")
+    documents, masks = given_
+    home = tmp_path_factory.mktemp("labels")
+    tokfmt.convert(datatrove(home / "a.ds", documents, masks), home / name, eos=EOS, verify=True)
+    found = tokfmt.open(home / name, eos="none")
+    assert [one.tolist() for one in found] == documents
+    marks = marks_of(found.reader, 0, found.info.tokens)
+    assert marks.tolist() == [flag for mask in masks for flag in mask[:-1]]
+    found.close()
+    tokfmt.convert(home / name, home / "b.ds", eos=EOS, verify=True)
+    every = [([*one, EOS], [*mask[:-1], 1]) for one, mask in zip(documents, masks, strict=True)]
+    assert ids_and_masks(home / "b.ds", home / "b.ds.loss") == every
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(masked(), st.integers(5, 12), st.integers(1, 2))
+def test_packed_rows(tmp_path_factory, given_, size, jobs):
+    """Rows as Megatron-Bridge checks them, filled in order; rows go round whole, as documents they go back."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    pairs = [([8], [1, 1]), *((one, mask) for one, mask in zip(*given_, strict=True) if one)]
+    home = tmp_path_factory.mktemp("packed")
+    source = datatrove(home / "a.ds", [one for one, _ in pairs], [mask for _, mask in pairs])
+    tokfmt.convert(source, home / "p.parquet", eos=EOS, to_options={"pack_size": size}, jobs=jobs, verify=True)
+    table = pq.read_table(home / "p.parquet")
+    assert [str(kind) for kind in table.schema.types] == [
+        f"list<element: {kind}>" for kind in ("int32", "int8", "int32")
+    ]
+    rest, before = list(pairs), size + 1
+    for row in table.to_pylist():
+        ids, mask, starts = row["input_ids"], row["loss_mask"], row["seq_start_id"]
+        predicted, first = 0, len(rest[0][0]) - 1
+        assert len(ids) == len(mask) and starts[0] == 0 and before + first > size
+        for a, b in itertools.pairwise([*starts, len(ids)]):
+            document, flags = rest.pop(0)
+            assert (ids[a:b], mask[a:b]) == (document, [*flags[1:-1], 0])
+            predicted += len(document) - 1
+        assert predicted <= size
+        before = predicted
+    assert not rest
+    rows = {"from_options": {"view": "samples"}}
+    tokfmt.convert(home / "p.parquet", home / "q.parquet", verify=True, **rows)
+    assert (home / "q.parquet").read_bytes() == (home / "p.parquet").read_bytes()
+    tokfmt.convert(home / "p.parquet", home / "s.parquet", shuffle=size, verify=True, **rows)
+    assert sorted(map(str, pq.read_table(home / "s.parquet").to_pylist())) == sorted(map(str, table.to_pylist()))
+    with pytest.raises(LossyConversionError, match="where documents begin inside of rows.*inner-boundaries"):
+        tokfmt.convert(home / "p.parquet", home / "x.ds", eos=EOS, **rows)
+    tokfmt.convert(home / "p.parquet", home / "b.ds", eos=EOS, verify=True)
+    assert ids_and_masks(home / "b.ds", home / "b.ds.loss") == [
+        ([*one, EOS], [0, *mask[1:-1], 1]) for one, mask in pairs
+    ]
+
+
+def test_packed_rows_refuse_what_upstream_cannot_take(tmp_path):
+    pytest.importorskip("pyarrow")
+    source = datatrove(tmp_path / "a.ds", [[1, 2, 3], [], [4]], [[1, 1, 1, 1], [1], [1, 1]])
+    options = {"eos": EOS, "to_options": {"pack_size": 2}}
+    with pytest.raises(LossyConversionError, match="1 empty sequence"):
+        tokfmt.convert(source, tmp_path / "p.parquet", **options)
+    tokfmt.convert(source, tmp_path / "p.parquet", drop="empty-sequences", **options)
+    with pytest.raises(
+        ConversionError, match=r"1 sequence of more than 2 tokens \(first: sequence 0\).*pack_size=2 holds"
+    ):
+        tokfmt.convert(source, tmp_path / "q.parquet", eos=EOS, drop="empty-sequences", to_options={"pack_size": 1})
+    with pytest.raises(OptionError, match="seq_len and pack_size"):
+        tokfmt.convert(source, tmp_path / "q.parquet", eos=EOS, to_options={"pack_size": 8, "seq_len": 8})
+
+
+def test_samples_with_masks(tmp_path):
+    """The mask of a label moves to the token that it is; what no mask can say is refused, and so is losing it."""
+    h5py = pytest.importorskip("h5py")
+    ids = np.arange(1, 13).reshape(3, 4)
+    labels, mask = np.roll(ids.reshape(-1), -1).reshape(3, 4), np.array([[0, 1, 1, 1], [1, 1, 1, 1], [1, 0, 0, 0]])
+
+    def stored(labels):
+        with h5py.File(tmp_path / "x.h5", "w") as file:
+            file.attrs["n_examples"] = 3
+            file["data"] = np.stack([ids, mask, labels], axis=1).astype("<i4")
+        return tmp_path / "x.h5"
+
+    rows = {"from_options": {"view": "samples", "mask": "loss"}, "eos": 99}
+    with pytest.raises(LossyConversionError, match="loss masks and labels of its samples"):
+        tokfmt.convert(stored(labels), tmp_path / "x.pbin", **rows)
+    tokfmt.convert(stored(labels), tmp_path / "x.ds", verify=True, **rows)
+    assert masks_of_rows(tmp_path / "x.ds") == [[0, 0, 1, 1, 1], [0, 1, 1, 1, 1], [0, 1, 0, 0, 1]]
+    other = labels.copy()
+    other[1, 1] = 77
+    with pytest.raises(ConversionError, match="label at token position 5 is 77, and the next token is 7.*loss-mask"):
+        tokfmt.convert(stored(other), tmp_path / "y.ds", **rows)
+    other[1, 1] = -100
+    tokfmt.convert(stored(other), tmp_path / "y.ds", verify=True, **rows)
+    assert masks_of_rows(tmp_path / "y.ds")[1] == [0, 1, 0, 1, 1]
+
+
+def masks_of_rows(path):
+    ends = np.fromfile(path.with_name(path.name + ".index"), "<u8").astype(int)
+    return [one.tolist() for one in np.split(np.fromfile(path.with_name(path.name + ".loss"), "u1"), ends[:-1])]
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow"])
+@pytest.mark.parametrize(
+    "column", [{"text": ["a", None, "", None]}, {"input_ids": [[1], None, [], None]}], ids=["text", "ids"]
+)
+def test_null_that_is_read_as_empty_is_counted(name, column, tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table(column)
+    if name == "x.parquet":
+        pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / name)
+    else:
+        with pa.ipc.new_stream(tmp_path / name, table.schema) as out:
+            out.write_table(table)
+    done = tokfmt.convert(tmp_path / name, tmp_path / "out.jsonl", drop="null-rows")
+    assert done.sequences == 4
+    assert any("2 rows of NULL read as empty" in note for note in done.notes)

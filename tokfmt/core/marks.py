@@ -84,10 +84,21 @@ def beside_samples(reader: TokenReader, start: int, stop: int) -> Marks:
 
 def other_label(position: int, expected: int, label: int) -> ConversionError:
     """A label that is another id than the token that it should be."""
-    what = f"the label at token position {position:,} is {label}, where the next token is {expected}"
+    what = f"the label at token position {position:,} is {label}, and the next token is {expected}"
     return ConversionError(f"{what}: a loss mask cannot say that. --drop loss-mask does without masks and labels")
 
 
-def counting(ids: NDArray[Any], marks: Marks) -> NDArray[np.int64]:
+def labels_of(ids: NDArray[Any], marks: Marks) -> NDArray[np.int64]:
     """Labels as models of Hugging Face take them, of the token itself: its id, or -100 where it does not count."""
-    return np.where(marks & TARGET, ids, IGNORED).astype(np.int64)
+    return np.where(marks & TARGET, ids.astype(np.int64), IGNORED)
+
+
+def of_next(marks: Marks, begins: Flags) -> NDArray[np.int8]:
+    """The mask of labels, at the token that predicts each: int8[tokens]. What a document ends with predicts nothing.
+
+    Args:
+        marks: uint8[tokens].
+        begins: bool[tokens], where documents begin.
+    """
+    counts = np.append((marks & TARGET != 0) & ~begins, False)
+    return counts[1:].astype(np.int8)

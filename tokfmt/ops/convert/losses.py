@@ -42,6 +42,15 @@ class Prepared:
         """What a writer can carry wholly of a view of the reader: without empty sequences, if they were given up."""
         return replace(self, reader=NonEmpty(view) if "empty-sequences" in self.dropped else view)
 
+    def marked(self, writer: TokenWriter) -> bool:
+        """Whether a writer takes up what stands beside the tokens."""
+        return keeps_masks(writer) and "loss-mask" not in self.dropped
+
+    def segmented(self, writer: TokenWriter) -> bool:
+        """Whether a writer stores rows in which several documents begin."""
+        kept = _keeps_boundaries(writer) and "inner-boundaries" not in self.dropped
+        return self.reader.info.segmented and kept
+
 
 @dataclass(frozen=True, slots=True)
 class Losses:
@@ -116,7 +125,7 @@ def known_losses(
         split_chosen: The user named the split that is read.
     """
     masks = keeps_masks(writer) and "loss-mask" not in drop and marks_of(axis) is not None
-    kept = {"loss-mask": masks, "inner-boundaries": getattr(writer, "keeps_boundaries", False)}
+    kept = {"loss-mask": masks, "inner-boundaries": _keeps_boundaries(writer) and "inner-boundaries" not in drop}
     lost = [loss for loss in _of_sources(sources, split_chosen=split_chosen) if not kept.get(loss.name)]
     return [*lost, *(_masked_empties(sources) if masks else ()), *writer.lost(axis)]
 
@@ -124,6 +133,10 @@ def known_losses(
 def keeps_masks(writer: TokenWriter) -> bool:
     """Whether a writer stores the marks of its source (`protocols.Marked`), or its masks and labels."""
     return bool(getattr(writer, "keeps_masks", False))
+
+
+def _keeps_boundaries(writer: TokenWriter) -> bool:
+    return bool(getattr(writer, "keeps_boundaries", False))
 
 
 def _masked_empties(sources: Sequence[Source]) -> list[Loss]:

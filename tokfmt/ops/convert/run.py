@@ -31,15 +31,7 @@ from tokfmt.core.publish import Beside, Staging, publish_together
 from tokfmt.core.records import Aside, RecordReader
 from tokfmt.ops.convert.arrangement import Portion, Written, arranged, portion_of, portions, write
 from tokfmt.ops.convert.lines import LineReader, LineWriter, copies_in, copy_records, lines_in
-from tokfmt.ops.convert.losses import (
-    Losses,
-    Prepared,
-    keeps_masks,
-    known_losses,
-    names_lost,
-    prepare,
-    record_losses,
-)
+from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, names_lost, prepare, record_losses
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.convert.resume import facts_of, resumed
 from tokfmt.ops.destination import guard, refuse_foreign_manifest, remove_manifest_of_link, replaced, strangers_in
@@ -504,8 +496,7 @@ class Run:
     ) -> Written:
         path, workers = _place(portion, places, workers)
         writer = self._made_writer(path, portion.options, target)
-        marked = keeps_masks(writer) and "loss-mask" not in target.drop
-        arrangement = self.request.arrangement
+        arrangement, marked = self.request.arrangement, prepared.marked(writer)
         with arranged(prepared.reader, arrangement, portion, workers, self.progress, marked=marked) as view:
             carried = prepared.carried(view)
             region, shard = self.request.region, self.request.shard
@@ -575,7 +566,7 @@ class Run:
         shared = option_names(self.format.read_options) & {"split", "seq_len", "text_field", "ids_field"}
         usual, written = asdict(self.format.write_options()), asdict(portion.options)
         options = {name: written[name] for name in shared & written.keys() if written[name] != usual[name]}
-        if self.rows is not None:
+        if self.rows is not None or prepared.segmented(self._writer(target)):
             options["view"] = "samples"
         eos: EosChoice = "none" if self.request.source.eos == "none" else target.eos_id
         self.compared.update(

@@ -40,7 +40,7 @@ from tokfmt.recipes.samples import Samples, separator_of
 from tokfmt.run.execute import make_executor, run_tasks
 from tokfmt.run.plan import Workers
 from tokfmt.text.filters import ENTRY, Sieve, value_of
-from tokfmt.text.ingest import Shard, ShardReader
+from tokfmt.text.ingest import Ration, Shard, ShardReader
 from tokfmt.views.concat import Concat
 from tokfmt.views.select import Chosen, Picked
 
@@ -227,23 +227,38 @@ class Preparation:
         if waves:
             self.asides.append((source.parts[0], self._wave(number, source, 0, waves[0])[0].aside))
         else:
-            self._read(number, source)
+            shards = self._read(f"{number}", source, None)
+            self.asides += [(part, one.aside) for part, one in zip(source.parts, shards, strict=True)]
 
     def _all(self, number: int, source: TextSource) -> tuple[Read, Drawing]:
         """Read a source of text from end to end."""
-        read = self._read(number, source)
-        entries = _joined([shard for one in read for shard in one.shards], self.home / f"entries-{number}")
-        return self._draw(number, Read(_concat(read), entries, self._sieve(source)))
+        before, self.kept = self.kept, self.kept.branch() if self.kept is not None else None
+        done = self._drawn_of_all(number, source, f"{number}", self._ration(number))
+        if done[1].short:
+            self.kept = before
+            done = self._drawn_of_all(number, source, f"{number}-whole", None)
+        return done
 
-    def _read(self, number: int, source: TextSource) -> list[ShardReader]:
+    def _ration(self, number: int) -> Ration | None:
+        """What of a source is tokenised at most; twice its quota where some may be left out as equal."""
+        quota = quota_of(self.draft.file, number)
+        return None if quota is None else Ration(self.draft.file.seed, quota if self.kept is None else 2 * quota)
+
+    def _drawn_of_all(self, number: int, source: TextSource, name: str, ration: Ration | None) -> tuple[Read, Drawing]:
+        shards = self._read(name, source, ration)
+        entries = _joined([shard for one in shards for shard in one.shards], self.home / f"entries-{number}")
+        done = self._draw(number, Read(_concat(shards), entries, self._sieve(source)))
+        if not done[1].short:
+            self.asides += [(part, one.aside) for part, one in zip(source.parts, shards, strict=True)]
+        return done
+
+    def _read(self, name: str, source: TextSource, ration: Ration | None) -> list[ShardReader]:
+        """Tokenise all records, a part after the other, or as much of them as a ration lets."""
         self.progress.phase(f"tokenizing {printable(source.name)}", source.size // self.workers.shards, "bytes")
-        windows_ = selected_records(source)
-        shards = [
-            self._ingest(f"{number}-{k}", source, records, *window)
-            for k, (records, window) in enumerate(zip(source.readers, windows_, strict=True))
-        ]
-        self.asides += [(part, one.aside) for part, one in zip(source.parts, shards, strict=True)]
-        return shards
+        found = list[ShardReader]()
+        for k, (records, window) in enumerate(zip(source.readers, selected_records(source), strict=True)):
+            found.append(self._ingest(f"{name}-{k}", source, records, *window, ration))
+        return found
 
     def _some(self, number: int, source: TextSource) -> tuple[Read, Drawing] | None:
         """Read those records of a source that are drawn first, until its quota is full; None: read all of it."""
@@ -318,11 +333,17 @@ class Preparation:
                 at += 1
 
     def _ingest(
-        self, name: str, source: TextSource, records: RecordReader, first: int, last: int | None
+        self,
+        name: str,
+        source: TextSource,
+        records: RecordReader,
+        first: int,
+        last: int | None,
+        ration: Ration | None = None,
     ) -> ShardReader:
         return ingest(
             records, self.encoder, self.workers, first=first, last=last, name=f"source-{self.place}-{name}",
-            sieve=self._sieve(source), progress=lambda shard: self.progress.advance(shard.size),
+            sieve=self._sieve(source), ration=ration, progress=lambda shard: self.progress.advance(shard.size),
         )  # fmt: skip
 
     def _sieve(self, source: TextSource) -> Sieve:
@@ -346,7 +367,7 @@ class Preparation:
             ConversionError: There is less than the quota.
         """
         file, quota = self.draft.file, quota_of(self.draft.file, number)
-        chosen, looked, tally = drawing
+        chosen, looked, tally, _ = drawing
         self.report.append(_row(source.name, [one.name for one in self.draft.sources], read.sieve, tally, quota))
         whole, rest = 1, 0
         if quota is not None and looked.all():
