@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import Info, TokenReader, check_interval, check_position
-from tokfmt.core.protocols import Piece, marks_of, pieces_of, restored
+from tokfmt.core.protocols import Piece, marks_of, pieces_of, read_scattered, restored
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.views.separated import WithSeparators
 
@@ -69,6 +69,13 @@ class Concat:
             found = marks_of(self.sources[k], a, b)
             pieces.append(np.ones(b - a, np.uint8) if found is None else found)
         return np.concatenate(pieces)
+
+    def scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
+        """By source; see `protocols.Scattered`."""
+        sources = np.searchsorted(self._starts, begins, side="right") - 1
+        for k in np.unique(sources).tolist():
+            of = sources == k
+            read_scattered(self.sources[k], begins[of] - self._starts[k], places[of], lengths[of], out)
 
     def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:
         """One after the other what the sources have; see `protocols.Restorable`."""
