@@ -16,6 +16,7 @@ from tokfmt.core.protocols import Collecting, marks_of, restored
 from tokfmt.core.records import Aside, RecordInfo, RecordReader, Spot
 from tokfmt.core.text_format import counted
 from tokfmt.ops.source.opened import Source
+from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run.plan import Scan, Workers, scan
 from tokfmt.views.select import Known, NonEmpty
 
@@ -113,7 +114,7 @@ def prepare(
 
 
 def known_losses(
-    axis: TokenReader, sources: Sequence[Source], writer: TokenWriter, drop: frozenset[str], *, split_chosen: bool
+    axis: TokenReader, sources: Sequence[Source], writer: TokenWriter, request: SourceRequest
 ) -> list[Loss]:
     """What the target cannot carry, as far as it is known without reading tokens; masks that are dropped are not kept.
 
@@ -121,12 +122,12 @@ def known_losses(
         axis: What is written.
         sources: Where it comes from.
         writer: Of the target.
-        drop: What the user gave up.
-        split_chosen: The user named the split that is read.
+        request: What the user said of the sources: what is given up, which split is read.
     """
+    drop = request.drop
     masks = keeps_masks(writer) and "loss-mask" not in drop and marks_of(axis) is not None
     kept = {"loss-mask": masks, "inner-boundaries": _keeps_boundaries(writer) and "inner-boundaries" not in drop}
-    lost = [loss for loss in _of_sources(sources, split_chosen=split_chosen) if not kept.get(loss.name)]
+    lost = [loss for loss in _of_sources(sources, split_chosen=request.one_split) if not kept.get(loss.name)]
     return [*lost, *(_masked_empties(sources) if masks else ()), *writer.lost(axis)]
 
 

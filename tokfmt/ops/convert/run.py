@@ -339,8 +339,7 @@ class Run:
         if selection is not None and len(axes) == len(self._read(sources)):
             axis = Slice(axis, *parse_selection(selection, axis.info.sequences))
         writer = self._writer(Target(self._agreed(sources).eos_id))
-        source = self.request.source
-        return known_losses(axis, sources, writer, source.drop, split_chosen=source.one_split)
+        return known_losses(axis, sources, writer, self.request.source)
 
     def _refuse_known(self, sources: Sequence[Source], asides: Sequence[Aside]) -> None:
         """Refuse what is known before the first byte is written.
@@ -468,11 +467,8 @@ class Run:
         target = Target(eos.eos_id, self._decoder(sources), drop, keep_parts=workers.journal.keeps)
         place, (axis, embedded) = places[self.portions[0].destination][0], (reading.axis, None)
         writer = self._made_writer(place.path, self.options, target)
-        losses, split = record_losses(reading.asides, self.format, drop), request.source.one_split
-        if reading.asides:
-            losses.found.extend(known_losses(axis, sources, writer, drop, split_chosen=split))
-        else:
-            losses.found.extend(self.known)
+        losses = record_losses(reading.asides, self.format, drop)
+        losses.found.extend(known_losses(axis, sources, writer, request.source) if reading.asides else self.known)
         if reading.encoded:
             axis, embedded = prepare(axis, writer, eos.eos_id, losses, workers)
         dropped = losses.accepted(drop, str(request.destination))
