@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,12 +10,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokfmt.core.axis import Info, Layout, Separators, TokenReader, check_interval, check_position, windows
 from tokfmt.core.draws import draws
 from tokfmt.core.errors import ConversionError, printable
+from tokfmt.core.protocols import read_scattered
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
-from tokfmt.recipes.axis import Source, Span
+from tokfmt.recipes.axis import Source, Span, numbered
 from tokfmt.recipes.cache import Column, Numbers, columns, key_of
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_DOCUMENTS, permutation
@@ -57,6 +58,7 @@ def drawn(file: RecipeFile, number: int, source: Source, quota: int) -> Source:
         source,
         reader=parts[0] if len(parts) == 1 else Concat(parts),
         drawn=Column(np.concatenate([*every, np.flatnonzero(chosen)])),
+        whole=reader,
         state=[source.state, "quota", quota, file.seed],
         facts=[source.facts, "quota", quota],
     )
@@ -157,10 +159,9 @@ class Documents:
         first = int(np.searchsorted(bounds, start, side="right")) - 1
         last = int(np.searchsorted(bounds, stop, side="left"))
         edges = np.clip(bounds[first : last + 1], start, stop)
-        shifts = self._begins.array[first:last] - bounds[first:last]
-        for (a, b), shift in zip(itertools.pairwise(edges.tolist()), shifts.tolist(), strict=True):
-            if a < b:
-                out[a - start : b - start] = self._base.tokens(a + shift, b + shift)
+        begins, lengths = self._begins.array[first:last] + (edges[:-1] - bounds[first:last]), np.diff(edges)
+        filled = lengths > 0
+        read_scattered(self._base, begins[filled], edges[:-1][filled] - start, lengths[filled], out)
         return out
 
     def spans(self, sequence: int) -> list[Span]:
@@ -169,11 +170,16 @@ class Documents:
         Raises:
             IndexError: There is no such document.
         """
-        check_interval(sequence, sequence + 1, self._info.sequences, "sequences")
-        number = sequence if self._order is None else int(self._order.array[sequence])
-        turn = int(np.searchsorted(self._firsts, number, side="right")) - 1
-        k, (start, stop) = self._members[turn], self.offsets(sequence, sequence + 1).tolist()
-        return [Span(k, self.sources[k].number(number - int(self._firsts[turn])), 0, stop - start)]
+        start, stop = self.offsets(sequence, sequence + 1).tolist()
+        (source,), (number,) = self.origins(np.array([sequence]))
+        return [Span(int(source), int(number), 0, stop - start)]
+
+    def origins(self, sequences: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which sequences of which sources documents are: two times int64[n]."""
+        numbers = sequences if self._order is None else self._order.array[sequences]
+        turn = np.searchsorted(self._firsts, numbers, side="right") - 1
+        source = np.array(self._members, np.int64)[turn]
+        return source, numbered(self.sources, source, numbers - self._firsts[turn])
 
     def beneath(self, position: int) -> tuple[TokenReader, int]:
         """See `protocols.Underlying`."""

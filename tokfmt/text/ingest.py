@@ -33,6 +33,7 @@ from tokfmt.recipes.documents import DRAWN
 from tokfmt.text.filters import ENTRY, Sieve
 
 _SMALLEST, _LARGEST = 1 << 22, 1 << 26
+_JUDGED = 1 << 20  # code points
 _RATIONED, _TRIMMED = 256, 1 << 12  # records at a time
 
 
@@ -195,13 +196,31 @@ def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
         whole(Path(f"{path}.lengths")) as lengths,
         _reading(job, path) as ids_of,
     ):
-        for batch in job.records.ids(block) if job.encoder is None else job.records.texts(block):
+        for batch in _batches(job, block):
             ragged = ids_of(batch)
             tokens.write(np.ascontiguousarray(ragged.tokens, np.uint32).data)
             lengths.write(np.diff(ragged.offsets).data)
             sequences, total = sequences + len(ragged), total + len(ragged.tokens)
             top, aside = max(top, largest_id(ragged.tokens)), aside + batch.aside
     return Shard(number, path, sequences, total, top, block.stop - block.start, aside)
+
+
+def _batches(job: Ingestion, block: Block) -> Iterator[RecordBatch]:
+    """The records of a block; those that a sieve judges some at a time, since each look has its price."""
+    if job.encoder is None:
+        yield from job.records.ids(block)
+        return
+    if job.sieve is None:
+        yield from job.records.texts(block)
+        return
+    texts, aside, size = list[str](), Aside(), 0
+    for batch in job.records.texts(block):
+        texts += batch.texts
+        aside, size = aside + batch.aside, size + sum(map(len, batch.texts))
+        if size >= _JUDGED:
+            yield RecordBatch(texts, aside=aside)
+            texts, aside, size = [], Aside(), 0
+    yield RecordBatch(texts, aside=aside)
 
 
 @contextmanager
@@ -297,8 +316,9 @@ def shard_path(home: Path, number: int) -> Path:
 class ShardReader:
     """All shards of an ingestion, in order of their blocks. Keeps 8 bytes a sequence."""
 
-    def __init__(self, shards: Sequence[Shard]) -> None:
-        self.shards = sorted(shards, key=lambda shard: shard.number)
+    def __init__(self, shards: Sequence[Shard], blocks: Sequence[Block] = ()) -> None:
+        """`blocks`: what they were made of, by their number, for whoever asks which files that was."""
+        self.shards, self.blocks = sorted(shards, key=lambda shard: shard.number), blocks
         self._files = [File(f"{shard.path}.tokens") for shard in self.shards]
         self._starts = offsets_of([shard.tokens for shard in self.shards])
         count = sum(shard.sequences for shard in self.shards)
@@ -330,6 +350,14 @@ class ShardReader:
             self._files[k].read_into(a * 4, out[base + a - start : base + b - start].view(np.uint8).data)
             k += 1
         return out
+
+    def scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
+        """See `protocols.Scattered`."""
+        shards = self._starts.searchsorted(begins, side="right") - 1
+        room = out.view(np.uint8).data
+        bytes_ = 4 * np.stack((begins - self._starts[shards], places, places + lengths), axis=1)
+        for shard, (at, a, b) in zip(shards.tolist(), bytes_.tolist(), strict=True):
+            self._files[shard].read_into(at, room[a:b])
 
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self._info.sequences, "sequences")

@@ -25,6 +25,7 @@ from tokfmt.core.draws import draws
 from tokfmt.core.errors import printable
 from tokfmt.core.format import Encoder
 from tokfmt.core.memory import share
+from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.records import Aside, Block, RecordBatch, RecordInfo, RecordReader
 from tokfmt.ops.prepare.draft import Draft, TextSource
@@ -33,7 +34,7 @@ from tokfmt.ops.progress import Progress
 from tokfmt.ops.source.ingest import ingest
 from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.ops.source.request import parse_selection
-from tokfmt.recipes.axis import Source
+from tokfmt.recipes.axis import Source, TextPart
 from tokfmt.recipes.cache import Column
 from tokfmt.recipes.documents import DRAWN, Documents, drawn, passes, quota_of
 from tokfmt.recipes.samples import Samples, separator_of
@@ -75,6 +76,7 @@ class Read(NamedTuple):
         sieve: What they passed.
         numbers: Of these records in the source; None: it is all of them, in order.
         keys: Of these records, as they are drawn.
+        files: That they are of.
     """
 
     axis: TokenReader
@@ -82,6 +84,7 @@ class Read(NamedTuple):
     sieve: Sieve
     numbers: NDArray[np.int64] | None = None
     keys: NDArray[np.uint64] | None = None
+    files: tuple[TextPart, ...] = ()
 
     def order(self, seed: int) -> Iterable[NDArray[np.int64]]:
         """Indices of entries as they are drawn."""
@@ -247,7 +250,8 @@ class Preparation:
     def _drawn_of_all(self, number: int, source: TextSource, name: str, ration: Ration | None) -> tuple[Read, Drawing]:
         shards = self._read(name, source, ration)
         entries = _joined([shard for one in shards for shard in one.shards], self.home / f"entries-{number}")
-        done = self._draw(number, Read(_concat(shards), entries, self._sieve(source)))
+        read = Read(_concat(shards), entries, self._sieve(source), files=_files(source, shards))
+        done = self._draw(number, read)
         if not done[1].short:
             self.asides += [(part, one.aside) for part, one in zip(source.parts, shards, strict=True)]
         return done
@@ -268,7 +272,7 @@ class Preparation:
             asides += shards.aside
             entries = _joined(shards.shards, self.home / f"entries-{number}-{len(waves)}")
             waves.append(Read(shards, entries, self._sieve(source), numbers, keys))
-            read = _together(waves)
+            read = _together(waves)._replace(files=_files(source, ()))
             before, self.kept = self.kept, self.kept.branch() if self.kept is not None else None
             done = self._draw(number, read)
             if not done[1].looked.all():
@@ -382,11 +386,11 @@ class Preparation:
         if isinstance(source, Source):
             return replace(
                 source, reader=reader, drawn=column, state=[source.state, "drawn", file.seed],
-                facts=[source.facts, file.dedup, quota],
+                facts=[source.facts, file.dedup, quota], whole=source.reader,
             )  # fmt: skip
         return Source(
             source.name, source.paths, source.parts[0].format.name, reader, source.eos_id, source.state, source.facts,
-            drawn=column,
+            drawn=column, files=read.files,
         )  # fmt: skip
 
 
@@ -406,6 +410,26 @@ def selected_records(source: TextSource) -> list[tuple[int, int | None]]:
     bounds = offsets_of([records.count() for records in source.readers]).tolist()
     first, last = parse_selection(source.entry.select, bounds[-1])
     return [(min(max(first, a), b) - a, min(max(last, a), b) - a) for a, b in itertools.pairwise(bounds)]
+
+
+def _files(source: TextSource, shards: Sequence[ShardReader]) -> tuple[TextPart, ...]:
+    """The files of a source, and which of their records it has; as its readers, or shards of all of it, count them."""
+    found = list[TextPart]()
+    for k, (part, records, (first, last)) in enumerate(
+        zip(source.parts, source.readers, selected_records(source), strict=True)
+    ):
+        if not isinstance(records, LocatedRecords):
+            files, counts = part.paths[:1], [records.count()]
+        elif shards and (first, last) == (0, None):
+            sizes = [Path(f"{shard.path}.entries").stat().st_size // ENTRY.itemsize for shard in shards[k].shards]
+            numbers = np.array([block.file for block in shards[k].blocks], np.int64)
+            files, counts = tuple(records.files), np.bincount(numbers, sizes, len(records.files)).astype(int).tolist()
+        else:
+            files, counts = tuple(records.files), list(records.file_counts())
+        for path, (a, b) in zip(files, itertools.pairwise(offsets_of(counts).tolist()), strict=True):
+            start, stop = min(max(first, a), b), b if last is None else min(max(last, a), b)
+            found.append(TextPart(path, part.format.name, start - a, stop - start))
+    return tuple(found)
 
 
 def _between(seed: int, count: int, low: int, high: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:

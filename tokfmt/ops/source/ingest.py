@@ -198,7 +198,7 @@ def ingest(
     for shard in run_tasks(ingest_block, look, left, workers.executor, workers.jobs, workers.scratch):
         shards[shard.number] = shard
         progress(shard)
-    return ShardReader(list(shards.values()))
+    return ShardReader(list(shards.values()), [block for _, block in blocks])
 
 
 class _Temporary(ShardReader):
