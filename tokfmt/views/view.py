@@ -6,6 +6,7 @@ sequences apart; a stream split at its separator: documents are what lies betwee
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import (
+    U8,
     WINDOW,
     Info,
     Layout,
@@ -30,8 +32,8 @@ from tokfmt.core.axis import (
     smallest,
     windows,
 )
-from tokfmt.core.errors import CorruptError, IncompleteWriteError
-from tokfmt.core.protocols import Located, Piece, Place, Underlying, pieces_of, restored
+from tokfmt.core.errors import ConversionError, CorruptError, IncompleteWriteError
+from tokfmt.core.protocols import Located, Piece, Place, Underlying, marks_of, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 
 
@@ -61,6 +63,15 @@ class View:
 
     def offsets(self, first: int, last: int) -> Offsets:
         return self.source.offsets(first, last)
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        """Those of the source: whatever finds tokens finds what is beside them. See `protocols.Marked`."""
+        check_interval(start, stop, self._info.tokens)
+        if marks_of(self.source) is None:
+            return None
+        beside = copy.copy(self)
+        vars(beside).update(source=_Beside(self.source), _info=replace(self._info, dtype=U8))
+        return np.asarray(beside.tokens(start, stop), np.uint8)
 
     def beneath(self, position: int) -> tuple[TokenReader, int]:
         """See `protocols.Underlying`."""
@@ -142,16 +153,35 @@ class WithSeparators(View):
         out = np.full(stop - start, self.eos_id, info.dtype)
         if start == stop:
             return out
-        first = sequence_at(self.source, start, shift=1)
-        last = min(info.sequences, first + (stop - start) + 1)  # each sequence takes at least one position
-        bounds = self.offsets(first, last)
-        marks = bounds[:-1] if self.before else bounds[1:] - 1
-        passed = first + int(np.count_nonzero(marks < start))
-        marks = marks[(marks >= start) & (marks < stop)]
-        plain = np.ones(stop - start, np.bool_)
-        plain[marks - start] = False
-        out[plain] = self.source.tokens(start - passed, stop - passed - len(marks))
+        plain, begin, end = self._between(start, stop)
+        out[plain] = self.source.tokens(begin, end)
         return out
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        """As those of the stored axis, or of the source, with what its marks say of separators."""
+        from tokfmt.core.marks import separated
+
+        check_interval(start, stop, self._info.tokens)
+        if marks_of(self.source) is None or (self._stored is not None and marks_of(self._stored) is not None):
+            return marks_of(self._stored, start, stop)
+        if start == stop:
+            return np.empty(0, np.uint8)
+        lead = max(start - 1, 0)  # a separator at the start is told of by what is in front of it
+        plain, begin, end = self._between(lead, stop)
+        found = marks_of(self.source, begin, end)
+        return None if found is None else separated(found, plain)[start - lead :]
+
+    def _between(self, start: int, stop: int) -> tuple[NDArray[np.bool_], int, int]:
+        """Which positions, one or more, are no separators, and where the tokens there lie in the source."""
+        first = sequence_at(self.source, start, shift=1)
+        last = min(self._info.sequences, first + (stop - start) + 1)  # each sequence takes at least one position
+        bounds = self.offsets(first, last)
+        ends = bounds[:-1] if self.before else bounds[1:] - 1
+        passed = first + int(np.count_nonzero(ends < start))
+        ends = ends[(ends >= start) & (ends < stop)]
+        plain = np.ones(stop - start, np.bool_)
+        plain[ends - start] = False
+        return plain, start - passed, stop - passed - len(ends)
 
     def beneath(self, position: int) -> tuple[TokenReader, int] | None:  # type: ignore[override]  # so does `above`
         check_position(position, self.info.tokens)
@@ -203,6 +233,20 @@ class WithoutTrailing(View):
         pieces = [self._without(a, b) for a, b in windows(start + first, stop + last)]
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        """Those of the stored axis; those of a separator go to the token in front of it."""
+        from tokfmt.core.marks import unseparated
+
+        check_interval(start, stop, self._info.tokens)
+        if start == stop or marks_of(self.source) is None:
+            return marks_of(self.source)
+        first, last = sequence_at(self, start), sequence_at(self, stop - 1)
+        a, b = start + first, stop + last + 1  # each token has its separator, or another token, behind it
+        found, ends = marks_of(self.source, a, b), self.source.offsets(first, last + 1)[1:] - 1
+        plain = np.ones(b - a, np.bool_)
+        plain[ends[(ends >= a) & (ends < b)] - a] = False
+        return None if found is None else unseparated(found, plain)[: stop - start]
+
     def sequence(self, number: int) -> Tokens:
         """See `axis.sequence_reader`."""
         stored = self._stored_sequence(number)
@@ -253,6 +297,9 @@ class _LookedAt(View):
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._info.tokens)
         return self.view.looked_at(start, stop)[0] if start < stop else self.source.tokens(start, stop)
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        return marks_of(self.source, start, stop)
 
 
 _SCAN = 1 << 22
@@ -325,6 +372,21 @@ class SplitAt(View):
         if len(found) != stop - start:
             raise IncompleteWriteError("the stream changed since its separators were counted. Run again")
         return found
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        """Those of the stream; those of a separator go to the token in front of it."""
+        from tokfmt.core.marks import unseparated
+
+        check_interval(start, stop, self._info.tokens)
+        if start == stop or marks_of(self.source) is None:
+            return marks_of(self.source)
+        pieces, end = list[NDArray[np.uint8]](), stop + self._before(stop - 1)
+        for a, b in windows(start + self._before(start), end):
+            behind = min(b + 1, self.source.info.tokens)
+            plain, found = self.source.tokens(a, behind) != self.eos_id, marks_of(self.source, a, behind)
+            if found is not None:
+                pieces.append(unseparated(found, plain)[: int(np.count_nonzero(plain[: b - a]))])
+        return np.concatenate(pieces)
 
     def sequence(self, number: int) -> Tokens:
         """See `axis.sequence_reader`."""
@@ -499,3 +561,42 @@ def _scan(stored: TokenReader, eos_id: int, jobs: int, scanned: Callable[[int], 
         separators[at - len(part) : at] = part
         at, top = at - len(part), max(top, part_top)
     return separators, top
+
+
+class _Beside(View):
+    """The marks of a reader in place of its tokens."""
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        found = marks_of(self.source, start, stop)
+        return np.empty(0, np.uint8) if found is None else found
+
+
+_ABOVE = np.uint64(56)
+"""Bits of a joined id below its marks."""
+
+
+class Joined(View):
+    """Each token with its marks in one id of 64 bits, for what moves tokens and knows nothing of marks."""
+
+    def __init__(self, source: TokenReader) -> None:
+        super().__init__(source, replace(source.info, dtype=np.dtype(np.uint64), max_id=None))
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        ids, marks = self.source.tokens(start, stop).astype(np.uint64), marks_of(self.source, start, stop)
+        if marks is None or (ids >> _ABOVE).any():
+            raise ConversionError(f"an id of {1 << 56:,} or more has no room for marks beside it")
+        return ids | marks.astype(np.uint64) << _ABOVE
+
+
+class Parted(View):
+    """The tokens, and the marks, of joined ids."""
+
+    def __init__(self, source: TokenReader, dtype: np.dtype[np.unsignedinteger]) -> None:
+        super().__init__(source, replace(source.info, dtype=dtype))
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        ids = self.source.tokens(start, stop) & np.uint64((1 << 56) - 1)
+        return ids.astype(self._info.dtype)
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
+        return (self.source.tokens(start, stop) >> _ABOVE).astype(np.uint8)
