@@ -95,6 +95,27 @@ def test_at_any_moment(name, tmp_path_factory):
         assert_ended(name, number, code, said, home, whole)
 
 
+LATE = """
+import signal
+from tokfmt.cli import streams
+from tokfmt.cli.main import run
+
+streams.flush = lambda: signal.raise_signal(signal.SIGTERM)
+run(["convert", {source!r}, "out.pbin"])
+"""
+
+
+def test_what_has_just_become_whole_is_not_denied(tmp_path):
+    """Between the end of a conversion and the end of its process."""
+    source = str(FIXTURES / "modalities" / "D_2byte_gpt2.pbin")
+    words = [sys.executable, "-c", LATE.format(source=source)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=BOUND, check=False)
+    assert done.returncode == 128 + signal.SIGTERM
+    place = tmp_path / "out.pbin"
+    assert done.stderr.splitlines()[-1] == f"tokfmt: error: interrupted by SIGTERM; {place} is whole"
+    assert place.exists()
+
+
 STUCK = """
 import sys, time
 from hashlib import pbkdf2_hmac

@@ -192,7 +192,9 @@ def _trace(debug: bool) -> None:
 def _stopped(stop: BaseException, words: list[str]) -> int:
     number = stop.number if isinstance(stop, signals.Interrupted) else signal.SIGINT
     signals.leave(128 + number)
-    left = " ".join(getattr(stop, "__notes__", ())) or "nothing was left behind"
+    publish = sys.modules.get("tokfmt.core.publish")  # an import that was just interrupted is not begun again
+    whole = map(publish.is_whole, publish.finished) if publish is not None and hasattr(publish, "is_whole") else ()
+    left = " ".join(dict.fromkeys((*getattr(stop, "__notes__", ()), *whole))) or "nothing was left behind"
     text = f"interrupted by {signal.Signals(number).name}; {left[0].lower()}{left[1:]}"
     return _fail(text, 128 + number, words, {})
 

@@ -24,6 +24,7 @@ import errno
 import os
 import shutil
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -44,6 +45,8 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EI
 Beside = Mapping[str, bytes | Path | None]
 KEPT = ("resume", "shards")
 """Siblings that may outlive their process."""
+finished: deque[Path] = deque(maxlen=1000)
+"""What this process published last: a signal that comes when nothing is under way any more may say what stands."""
 
 
 class Staging:
@@ -168,6 +171,8 @@ class Staging:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            if self.published:
+                finished.append(self.destination)
             self._leave()
         except BaseException as stop:  # a signal in the middle of it: all the same, nothing stays
             self._leave()
@@ -180,7 +185,7 @@ class Staging:
 
     def _say_what_stays(self, error: BaseException) -> None:
         if self.published:
-            error.add_note(f"{printable(self.destination)} is whole")
+            error.add_note(is_whole(self.destination))
         elif isinstance(error, OutageError) and not self.keep:
             error.add_note("Nothing was left behind")
 
@@ -393,6 +398,11 @@ class Staging:
         if not gone:
             with contextlib.suppress(OSError):
                 os.rename(old, self.destination.with_name(f"{self.destination.name}.old-{os.urandom(4).hex()}"))
+
+
+def is_whole(destination: Path) -> str:
+    """What to say of a destination after whatever stopped the rest."""
+    return f"{printable(destination)} is whole"
 
 
 def publish_text(
