@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tokfmt import registry
 from tokfmt.core.axis import TokenReader
@@ -26,7 +26,7 @@ from tokfmt.core.errors import (
     printable,
 )
 from tokfmt.core.format import Target, TokenWriter, canonical, companions_of
-from tokfmt.core.protocols import Rowed
+from tokfmt.core.protocols import Rowed, Sampled
 from tokfmt.core.publish import Beside, Staging, publish_together
 from tokfmt.core.records import Aside, RecordReader
 from tokfmt.ops.convert.arrangement import Portion, Written, arranged, portion_of, portions, write
@@ -57,12 +57,14 @@ from tokfmt.ops.source.request import (
     parse_selection,
     words_of,
 )
-from tokfmt.recipes.samples import Samples
 from tokfmt.run.execute import make_executor, may_spawn, slots
 from tokfmt.run.journal import Forgetful
 from tokfmt.run.plan import Workers
 from tokfmt.views.concat import Concat
 from tokfmt.views.select import Slice
+
+if TYPE_CHECKING:
+    from tokfmt.recipes.samples import Samples
 
 _NOTES = 20  # on sources that are said one by one
 _WORTH = 64 << 20  # bytes of text for which processes, a CPU second each to start, are better than threads
@@ -286,7 +288,11 @@ class Run:
         Raises:
             OptionError: Only some of them would be stored, or in another order.
         """
-        if not isinstance(reader, Samples) or not isinstance(self.format, Rowed):
+        if not isinstance(self.format, Rowed) or not isinstance(reader, Sampled):
+            return
+        from tokfmt.recipes.samples import Samples  # only recipes need what it imports
+
+        if not isinstance(reader, Samples):
             return
         if self.write_options.setdefault("seq_len", reader.seq_len) not in (reader.seq_len, str(reader.seq_len)):
             return
