@@ -26,22 +26,28 @@ _OWN = ("jsonl", "modalities", "stage1", "hdf5", "flat-tokens")
 
 
 class _Clue(NamedTuple):
-    """What every file has that a format claims, or writes: one of these is enough to ask it; see `_CLUES`.
+    """What every file has that a format claims or writes: one of these is enough to ask it; see `_CLUES`.
 
     Attributes:
-        endings: Its name ends with one of these.
-        marks: Bytes at its beginning; not only where the format has them.
+        names: One of these is part of its name.
+        marks: One of these is among the bytes at its beginning.
+        beside: There is a file of its name with this suffix.
         text: There is no zero byte at its beginning.
     """
 
-    endings: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     marks: tuple[bytes, ...] = ()
+    beside: str = ""
     text: bool = False
+
+    def named(self, name: str) -> bool:
+        return any(part in name for part in self.names)
 
     def fits(self, probe: Probe) -> bool:
         return (
-            probe.path.name.endswith(self.endings)
+            self.named(probe.path.name)
             or any(mark in probe.head for mark in self.marks)
+            or (self.beside != "" and probe.path.with_suffix(self.beside).exists())
             or (self.text and b"\0" not in probe.head)
         )
 
@@ -53,9 +59,11 @@ _CLUES = {
     "hdf5": _Clue((".h5",), (b"\x89HDF",)),
     "levanter": _Clue(),
     "litdata": _Clue(),
-    "llmc": _Clue((".bin", ".npy"), tuple(number.to_bytes(4, "little") for number in (20240520, 20240801, 278895051))),
+    "llmc": _Clue(
+        ("_train_", "_val_"), tuple(number.to_bytes(4, "little") for number in (20240520, 20240801, 278895051))
+    ),
     "mds": _Clue(),
-    "megatron": _Clue((".bin", ".idx"), text=True),
+    "megatron": _Clue(("_document.", ".idx"), beside=".idx", text=True),
     "nanogpt": _Clue(("train.bin", "val.bin")),
     "olmo": _Clue((".npy",)),
     "parquet": _Clue((".parquet", ".pq"), (b"PAR1",)),
@@ -224,7 +232,7 @@ def for_destination(path: str | os.PathLike[str]) -> Format:
     name = os.path.basename(os.path.normpath(path))
     fitting = [
         (len(pattern), format_.name)
-        for format_ in formats(lambda clue: name.endswith(clue.endings))
+        for format_ in formats(lambda clue: clue.named(name))
         for pattern in format_.extensions
         if (name.endswith(pattern) if pattern.startswith(".") else fnmatch.fnmatch(name, pattern))
     ]
