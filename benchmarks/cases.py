@@ -34,6 +34,7 @@ MODULES = (
     "two_jobs",
     "browsing",
     "training",
+    "access",
 )
 
 CASES = {}

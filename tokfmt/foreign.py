@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from tokfmt.core.format import Probe
 from tokfmt.core.raw_ids import kind_of, places
@@ -140,8 +142,7 @@ def _text(probe: Probe) -> Sign | None:
 _RAW = {
     "int32": Sign("a stream of int32 ids without the separator 50256: stage1 of another tokenizer, or bare uint32",
                   "--from stage1 --eos ID reads the one, --from nanogpt --from-opt width=4 --eos ID the other"),
-    "uint16": Sign("a bare stream of uint16 ids, as nanoGPT's train.bin",
-                   _BARE),
+    "uint16": Sign("a bare stream of uint16 ids, as nanoGPT's train.bin", _BARE),
     "int64": Sign("a bare stream of int64 ids",
                   "numpy.fromfile(PATH, '<i8').astype('<i4').tofile('x.bin') makes them int32; " + _STREAM),
     "big-endian uint16": Sign("a bare stream of big-endian uint16 ids",
@@ -163,6 +164,20 @@ _RAW = {
 
 
 def _raw(probe: Probe) -> Sign | None:
-    kind = kind_of(places(probe), _GPT2_EOS)
-    sign = _RAW.get(kind)
-    return sign and sign._replace(certain=kind == "zeros")
+    pieces = places(probe)
+    kind = kind_of(pieces, _GPT2_EOS)
+    if sign := _RAW.get(kind):
+        told = f"{sign.name} ({_as_uint16(pieces)})" if kind == "uint16" else sign.name
+        return sign._replace(name=told, certain=kind == "zeros")
+    if probe.path.suffix != ".bin" or probe.size % 2 or not probe.size:
+        return None
+    step = f"If it holds uint16 ids, as nanoGPT's train.bin ({_as_uint16(pieces)}), {_BARE}"
+    return Sign("a .bin without a header that is known", step, certain=False)
+
+
+def _as_uint16(pieces: Sequence[bytes]) -> str:
+    """What speaks for uint16 ids, or against them."""
+    ids = np.frombuffer(b"".join(piece[: len(piece) // 2 * 2] for piece in pieces), "<u2")
+    ends = int(np.count_nonzero(ids == _GPT2_EOS))
+    often = f"one in {round(len(ids) / ends):,} is" if ends else "none is"
+    return f"the largest of {len(ids):,} looked at is {int(ids.max()):,}, and {often} {_GPT2_EOS}, GPT-2's separator"

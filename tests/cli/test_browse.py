@@ -26,6 +26,20 @@ def test_without_a_terminal_it_prints_a_preview():
     assert "no terminal" in result.stderr
 
 
+def test_a_preview_of_datasets_below_each_other(tmp_path):
+    """The advice for the directory, followed, shows it."""
+    for home in (tmp_path, tmp_path / "below"):
+        home.mkdir(exist_ok=True)
+        (home / "x.jsonl").write_text('{"text": "a"}\n')
+    refused = run(tmp_path)
+    assert refused.returncode == 3
+    assert "--recursive reads the directories below as well" in refused.stderr.splitlines()[-1]
+    result = run(tmp_path, "--recursive")
+    assert result.returncode == 0, result.stderr
+    assert f"of {tmp_path}, the first of 2 datasets" in result.stderr
+    assert result.stdout.startswith("#0  1 character")
+
+
 def test_what_is_not_there_is_said_before_the_app_starts(tmp_path):
     out = tmp_path / "x.svg"
     result = run(tmp_path / "absent.pbin", "--screenshot", out)

@@ -12,7 +12,7 @@ from paths import FIXTURES, golden
 
 import tokfmt
 from tokfmt import registry
-from tokfmt.core.errors import OptionError, TokfmtError, UnknownFormatError
+from tokfmt.core.errors import FormatError, OptionError, TokfmtError, UnknownFormatError
 from tokfmt.core.format import look
 from tokfmt.core.ragged import Ragged
 from tokfmt.testing.harness import write
@@ -57,8 +57,8 @@ def test_one_winner(path, name):
 
 
 REFUSED = {
-    "magic_by_chance.bin": "no format recognises its content|a bare stream of uint16",
-    "suffix.bin": "no format recognises its content|a bare stream of uint16",
+    "magic_by_chance.bin": "a .bin without a header that is known|a bare stream of uint16",
+    "suffix.bin": "a .bin without a header that is known|a bare stream of uint16",
     "other_index": "a directory that no format recognises",
     "mds_v1": "is an index that is not read: expected version 2, shards, found version 1",
 }
@@ -95,7 +95,7 @@ def test_content_wins_over_a_name(tmp_path):
         ("x", b"", "an empty file"),
         ("x.bin", b"", "an empty file"),
         ("x.txt", b"some words\nand more\n", "is plain text, .* jq -cR"),
-        ("x.bin", bytes(range(256)) * 3, "no format recognises its content"),
+        ("x.bin", bytes(range(256)) * 3, "is a .bin without a header that is known"),
         ("x.idx", b"\x80\x04]\x94.", "is the index of a text file"),
         ("x.npy", b"\x93NUMPY\x01\x00v\x00{'descr': '<u2'}", r"is a numpy array \(.npy\)"),
         ("x.csv", b"a,b\n1,2\n", r"is a table \(CSV\)"),
@@ -223,3 +223,11 @@ def test_sniffers_never_raise(tmp_path):
 def test_expected_json_is_json():
     for path in FIXTURES.glob("*/expected.json"):
         assert json.loads(path.read_bytes())
+
+
+def test_uint16_ids_named_as_stage1(tmp_path):
+    """What the file seems to be is said, where its ids are negative as int32."""
+    ids = np.minimum(np.random.default_rng(3).zipf(1.2, 40 * 8192), 50_256)
+    ids.astype("<u2").tofile(tmp_path / "x.bin")
+    with pytest.raises(FormatError, match=r"negative id at byte \d+: .*x.bin looks like uint16 ids.*nanogpt"):
+        tokfmt.stats(tmp_path / "x.bin", format="stage1")

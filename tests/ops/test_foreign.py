@@ -90,6 +90,17 @@ def test_a_block_of_tokens_is_one(tmp_path):
     assert registry.detect(tmp_path / "x.bin").name == "stage1"
 
 
+def test_what_speaks_for_uint16_is_said(tmp_path):
+    path = tmp_path / "x.bin"
+    path.write_bytes(IDS.astype("<u2").tobytes())
+    with pytest.raises(UnknownFormatError, match=r"largest of .* is 50,256, and one in 600 is 50256.*--from nanogpt"):
+        registry.detect(path)
+    path.write_bytes(np.arange(5, 500, dtype="<u2").tobytes())  # too little to show anything
+    says = r"a .bin without a header that is known.*largest of 495 looked at is 499, and none is 50256.*--from nanogpt"
+    with pytest.raises(UnknownFormatError, match=says):
+        registry.detect(path)
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_magic_counts_for_more_than_a_name(tmp_path, name):
     """A name that a format claims by its suffix alone; text under it is that format's to judge."""

@@ -95,6 +95,15 @@ def test_any_lines(tmp_path_factory, lines, ended):
         assert (home / "y.idx").read_bytes() == (home / "x.idx").read_bytes()
 
 
+@pytest.mark.parametrize("validate", [True, False])
+def test_how_far_it_is(tmp_path, validate):
+    (tmp_path / "x.jsonl").write_bytes(b"{}\n" * (1 << 18))
+    told = []
+    write_index(tmp_path / "x.jsonl", validate=validate, advance=told.append)
+    assert len(told) > 1 or not validate
+    assert sum(told) == (3 << 18) - 1  # to the end of the last line
+
+
 def test_without_validation(tmp_path):
     (tmp_path / "x.jsonl").write_bytes(b"{broken\n\xff\n{}\r\nlast")
     assert write_index(tmp_path / "x.jsonl", validate=False).entries == 4

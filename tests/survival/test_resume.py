@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_corpora import make
 from paths import CORPUS, ROOT, TOKENIZER
 
 from tokfmt import registry
@@ -149,3 +150,35 @@ def test_shards_in_any_order(tmp_path, pack, name, drive):
         "shard 1 of 4 is missing",
     ]
     assert said[-1].endswith("--shard 1/4")
+
+
+def of_recipe(tmp_path, name):
+    """Sources of each kind: to be read whole, drawn by an index, compressed; filtered, with quotas, equal texts left out."""
+    from tokfmt.formats.jsonl.index import index_path, write_index
+
+    make(tmp_path)
+    write_index(tmp_path / "web.jsonl", index_path(tmp_path / "web.jsonl"))
+    sources = [("web.jsonl", "tokens = 900"), ("books.jsonl.gz", "tokens = 800"), ("wiki.jsonl", "")]
+    tables = "".join(f'[[source]]\npath = "{path}"\nfilter = "garbage"\n{quota}\n' for path, quota in sources)
+    head = f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\ndedup = "exact"\nshuffle = "documents"\n'
+    (tmp_path / "mix.toml").write_text(head + tables)
+    return {
+        "sources": [str(tmp_path / "mix.toml")], "name": NAMES[name], "to_options": SMALL.get(name, {}), "region": 1024,
+        "drop": ["fields"],
+    }  # fmt: skip
+
+
+def test_killed_while_preparing(tmp_path, drive):
+    """While records are read and filtered, drawn, written, published."""
+    seen = drive("sweep", of_recipe(tmp_path, "modalities"), tmp_path, moments=8)
+    assert seen["spared"], "nothing was saved"
+
+
+def test_killed_again_and_again_while_preparing(tmp_path, drive):
+    assert drive("relay", of_recipe(tmp_path, "modalities"), tmp_path)["runs"] > 1
+
+
+@pytest.mark.parametrize("case", [of_recipe, of_text], ids=["recipe", "text"])
+def test_shards_of_text_in_any_order(tmp_path, case, drive):
+    """Each tokenises its part; --finish draws and writes, and is killed as well."""
+    drive("shards", case(tmp_path, "modalities"), tmp_path, order=[1, 0], moments=[30, 80])

@@ -20,6 +20,7 @@ from tokfmt import registry
 from tokfmt.core import dtypes, errors, files, publish
 from tokfmt.core.errors import (
     ConversionError,
+    CorruptError,
     DestinationExistsError,
     FormatError,
     OptionError,
@@ -33,6 +34,7 @@ from tokfmt.core.options import described, option, parse_count, parse_options
 from tokfmt.core.output import Output, concatenate, preallocate
 from tokfmt.core.publish import Staging
 from tokfmt.core.ragged import Ragged
+from tokfmt.core.structs import Extent, native
 from tokfmt.run.execute import Parcel, SerialExecutor, make_executor, receive, run_tasks
 
 # files
@@ -183,10 +185,15 @@ def test_ids_never_wrap():
     assert dtypes.check_ids(np.array([3, 5], np.uint32), 5, 0, "x") == 5
     with pytest.raises(TokenRangeError, match="x: token id 6 at position 11 is outside 0..5"):
         dtypes.check_ids(np.array([3, 6], np.uint32), 5, 10, "x")
-    with pytest.raises(TokenRangeError, match="token id -1 at position 1"):
-        dtypes.unsigned(np.array([3, -1], "<i4"), "x", 0)
-    assert dtypes.unsigned(np.array([3, 1], ">i4"), "x", 0).dtype == np.uint32
     assert [dtypes.smallest(n).itemsize for n in (0, 255, 256, 65535, 65536, 2**32 - 1, 2**32)] == [1, 1, 2, 2, 4, 4, 8]
+
+
+def test_signed_ids_are_not_negative(tmp_path):
+    (tmp_path / "x").write_bytes(np.array([7, 3, -1], ">i4").tobytes())
+    extent = Extent(File(tmp_path / "x"), 4, 2, np.dtype(">i4"))
+    assert native(np.array([3, 1], ">i4"), extent, 0).dtype == np.uint32
+    with pytest.raises(CorruptError, match="x: has a negative id at byte 8: expected 0 or more, found -1"):
+        native(np.array([3, -1], ">i4"), extent, 0)
 
 
 def test_ragged():

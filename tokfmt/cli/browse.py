@@ -74,7 +74,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
 
         refuse_lost_path(given["tokenizer"])
     if given["screenshot"] is None and not given["web"] and not (sys.stdout.isatty() and sys.stdin.isatty()):
-        _preview(requests[0].paths[0], given)
+        _preview(requests, given)
         return
     app = _app(requests, given["tokenizer"], given["theme"], compare=given["compare"])
     if given["screenshot"] is not None:
@@ -203,19 +203,22 @@ def _draw(app: Any, out: str, keys: list[str], size: tuple[int, int]) -> None:
     publish_text(out, drawn, overwrite=True, objection=begins_with("picture", b"<svg", b"<?xml"))
 
 
-def _preview(path: Any, given: dict[str, Any]) -> None:
-    """What `show` prints, for a pipe; of what cannot be read its parts and bytes."""
+def _preview(requests: list[Any], given: dict[str, Any]) -> None:
+    """What `show` prints of the first dataset, for a pipe; of what cannot be read its parts and bytes."""
     from tokfmt.cli.show import print_preview, show_raw
-    from tokfmt.core.errors import TokfmtError
+    from tokfmt.core.errors import TokfmtError, printable
     from tokfmt.ops.look.show import show
 
     name = "stdin" if sys.stdout.isatty() else "stdout"
-    click.echo(f"note: {name} is no terminal, so this is what tokfmt show prints", err=True)
-    names = ("from_format", "from_options", "tokenizer", "text_field", "eos", "split", "drop", "ignore_manifest")
+    path = requests[0].paths[0]
+    of = f" of {printable(path)}, the first of {len(requests):,} datasets" if len(requests) > 1 else ""
+    click.echo(f"note: {name} is no terminal, so this is what tokfmt show prints{of}", err=True)
+    names = ("from_format", "from_options", "tokenizer", "text_field", "eos", "split", "ignore_manifest")
+    drop = (*given["drop"], *(("other-files",) if given["recursive"] else ()))  # those below are datasets of their own
     try:
-        print_preview(show(path, **{name: given[name] for name in names}))
+        print_preview(show(path, **{name: given[name] for name in names}, drop=drop))
     except TokfmtError as error:
         if error.exit_code == TokfmtError.exit_code and os.path.lexists(path):
             with contextlib.suppress(TokfmtError):
-                show_raw(path, given, limit=None, as_json=False, quiet=False)
+                show_raw(path, given, limit=None, as_json=False, quiet=True)
         raise

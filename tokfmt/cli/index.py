@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 
 import click
 
-from tokfmt.cli.console import document
+from tokfmt.cli.console import Watcher, document
 from tokfmt.cli.parameters import PLACE, Command, common, examples
 from tokfmt.core.errors import printable
 from tokfmt.core.text_format import counted
@@ -38,9 +39,16 @@ def command(
     from tokfmt.formats.jsonl.index import write_index
 
     destination = Path(output) if output else None
-    report = write_index(
-        Path(source), destination, validate=not no_validate, drop_invalid=drop_invalid, overwrite=overwrite
-    )
+    with Watcher(quiet=quiet) as watcher:
+        watcher.phase("indexing", os.path.getsize(source) if os.path.isfile(source) else 0, "bytes")
+        report = write_index(
+            Path(source),
+            destination,
+            validate=not no_validate,
+            drop_invalid=drop_invalid,
+            overwrite=overwrite,
+            advance=watcher.advance,
+        )
     if as_json:
         facts = {k: str(v) if isinstance(v, Path) else v for k, v in dataclasses.asdict(report).items()}
         document("index", facts)

@@ -11,7 +11,7 @@ views of `tokfmt.views` take them away or put them in; commands see only axes wi
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol, runtime_checkable
@@ -190,6 +190,22 @@ def sequence_at(reader: TokenReader, position: int, shift: int = 0) -> int:
         else:
             high = middle
     return low
+
+
+def sequence_reader(reader: TokenReader) -> Callable[[int], Tokens]:
+    """What reads one sequence of a reader, 0 <= number < info.sequences, as `tokens` does between its offsets.
+
+    A reader may have a method `sequence` of its own for that, which takes less time: that of a short read from the
+    cache is little more than what asking costs.
+    """
+    own: Callable[[int], Tokens] | None = getattr(reader, "sequence", None)
+    return own or functools.partial(between_offsets, reader)
+
+
+def between_offsets(reader: TokenReader, number: int) -> Tokens:
+    """One sequence, by its offsets."""
+    start, stop = reader.offsets(number, number + 1).tolist()
+    return reader.tokens(start, stop)
 
 
 def windows(start: int, stop: int, size: int = WINDOW) -> Iterator[tuple[int, int]]:

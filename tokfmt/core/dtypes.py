@@ -54,21 +54,6 @@ def check_ids(tokens: Tokens, limit: int, position: int, where: str, remedy: str
     return top
 
 
-def unsigned(raw: NDArray[Any], path: str, position: int) -> Tokens:
-    """View signed ids as unsigned of the same width, after checking that none is negative.
-
-    Raises:
-        TokenRangeError: With the first negative id and its position.
-    """
-    native = raw.astype(raw.dtype.newbyteorder("="), copy=False)
-    if native.dtype.kind == "u":
-        return native
-    if len(native) and int(native.min()) < 0:
-        at = int(np.argmax(native < 0))
-        raise TokenRangeError(path, int(native[at]), int(np.iinfo(native.dtype).max), position + at)
-    return native.view(f"u{native.dtype.itemsize}")
-
-
 def distinct(values: NDArray[A]) -> NDArray[A]:
     """The different values, ascending. `np.unique` would import numpy.ma: a fifth of the time of a short command."""
     ordered = np.sort(values)

@@ -27,6 +27,7 @@ keep_freed_memory()  # here, because every process that reads anything comes by
 
 _DIGITS = re.compile("([0-9]+)")
 _SAVE = "Only tokfmt convert reads pipes: save it to a file first"
+_SMALL = 1 << 20  # bytes that one call reads whole, but for signals and ends of files
 _MOST_OPEN = 256
 """Descriptors kept open at once; a dataset of more files opens the others for each read."""
 
@@ -151,8 +152,15 @@ class File:
         """`count` items of `dtype` from byte `offset`; a fresh array."""
         self._bound(offset, count * np.dtype(dtype).itemsize)
         out = np.empty(count, dtype)
-        if out.nbytes:
-            self.read_into(offset, out.view(np.uint8).data)
+        if not (size := out.nbytes):
+            return out
+        if (fd := self._fd) is not None and size <= _SMALL:
+            try:
+                if os.preadv(fd, [out.data], offset) == size:  # half the time of a short read by way of `read_into`
+                    return out
+            except OSError as error:
+                raise reading_error(self.path, error) from error
+        self.read_into(offset, out.view(np.uint8).data)
         return out
 
     def check_unchanged(self) -> None:

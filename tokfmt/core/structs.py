@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.dtypes import U8, U16, U32, U64, unsigned
+from tokfmt.core.dtypes import U8, U16, U32, U64
 from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, TruncatedError, printable
 from tokfmt.core.files import File
 from tokfmt.core.problem import Problem, fatal
@@ -96,14 +96,18 @@ class Columns:
         begin, dtype, _ = self._columns[name]
         return begin + entry * dtype.itemsize
 
-    def read(self, file: File, name: str) -> NDArray[Any]:
-        """All entries of a column.
+    def count(self, name: str) -> int:
+        """Entries of a column."""
+        return self._columns[name][2]
+
+    def read(self, file: File, name: str, first: int = 0, last: int | None = None) -> NDArray[Any]:
+        """The entries `first <= k < last` of a column, by default all; a fresh array.
 
         Raises:
             TruncatedError: The file ends before.
         """
-        begin, dtype, count = self._columns[name]
-        return file.array(begin, count, dtype)
+        _, dtype, count = self._columns[name]
+        return file.array(self.at(name, first), (count if last is None else last) - first, dtype)
 
     def sections(self, file: File) -> list[Section]:
         """The columns, named for people."""
@@ -151,11 +155,24 @@ class Extent(NamedTuple):
 
 
 def native(raw: NDArray[Any], extent: Extent, first: int) -> Tokens:
-    """Tokens as numbers that are not negative, in either byte order."""
+    """Tokens as numbers that are not negative, in either byte order; signed ones viewed as unsigned of the same width.
+
+    Raises:
+        CorruptError: One is negative.
+    """
     if raw.dtype.names:
         wide: Tokens = raw["low"].astype(U32) | raw["high"].astype(U32) << np.uint32(16)
         return wide
-    return raw if raw.dtype.kind == "u" else unsigned(raw, str(extent.file.path), first)
+    if raw.dtype.kind == "u":
+        return raw
+    ids = raw.astype(raw.dtype.newbyteorder("="), copy=False)
+    if len(ids) and int(ids.min()) < 0:
+        at = int(np.argmax(ids < 0))
+        offset = extent.file.lies_at(extent.begin + (first + at) * ids.itemsize)
+        raise CorruptError(
+            extent.file.path, "has a negative id", offset=offset, expected="0 or more", found=int(ids[at])
+        )
+    return ids.view(f"u{ids.itemsize}")
 
 
 def whole_tokens(file: File, dtype: np.dtype[Any], code: str, what: str = "a stream") -> tuple[Extent, list[Problem]]:

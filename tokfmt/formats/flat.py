@@ -29,6 +29,7 @@ from tokfmt.core.axis import (
     Layout,
     Separators,
     TokenReader,
+    between_offsets,
     check_interval,
     check_position,
     sequence_at,
@@ -207,12 +208,26 @@ class FlatReader:
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._info.tokens)
+        return self._read(start, stop)
+
+    def _read(self, start: int, stop: int) -> Tokens:
+        k = bisect_right(self._begins, start) - 1
+        if start < stop <= self._begins[k + 1]:  # of one file, as most often
+            one, a = self.extents[k], start - self._begins[k]
+            raw = one.file.array(one.begin + a * one.dtype.itemsize, stop - start, one.dtype)
+            return raw if raw.dtype == self._info.dtype else native(raw, one, a).astype(self._info.dtype, copy=False)
         found = [
             native(extent.file.array(extent.begin + a * extent.dtype.itemsize, b - a, extent.dtype), extent, a)
             for extent, a, b in self._parts(self.extents, start, stop)
         ]
         tokens: Tokens = found[0] if len(found) == 1 else np.concatenate([np.empty(0, self._info.dtype), *found])
         return tokens.astype(self._info.dtype, copy=False)
+
+    def sequence(self, number: int) -> Tokens:
+        """See `axis.sequence_reader`."""
+        if self._starts is None:
+            return between_offsets(self, number)
+        return self._read(self._starts.item(number), self._starts.item(number + 1))
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """Where tokens lie; see `protocols.Verbatim`. Signed and unsigned ids are the same bytes."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import WINDOW, Info, Layout, TokenReader, batches, check_interval, check_position
+from tokfmt.core.axis import WINDOW, Info, Layout, TokenReader, batches, check_interval, check_position, sequence_reader
 from tokfmt.core.draws import check_seed
 from tokfmt.core.dtypes import largest_id
 from tokfmt.core.errors import MissingDependencyError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tokfmt.ops.source.opened import Source
     from tokfmt.ops.source.request import EosChoice, Options
 
+_CLOSED = "this dataset is closed: open it again to read from it"
 _SHOWN, SHOWN_IDS = 5, 12  # sequences in the table for notebooks, and first ids of each
 
 
@@ -59,6 +60,7 @@ class Dataset:
     ) -> None:
         self._reader, self.format, self.inferred, self.notes = reader, format_name, inferred, notes
         self.origin = origin
+        self._one = sequence_reader(reader)
         self._closed = False
 
     @property
@@ -69,7 +71,7 @@ class Dataset:
             ValueError: The dataset is closed.
         """
         if self._closed:
-            raise ValueError("this dataset is closed: open it again to read from it")
+            raise ValueError(_CLOSED)
         return self._reader
 
     @property
@@ -98,6 +100,8 @@ class Dataset:
             TypeError: It is no number, slice, or list or array of numbers; masks (bool) are none.
             ValueError: The dataset is closed.
         """
+        if type(index) is int:  # the most frequent
+            return self._sequence(index)
         if isinstance(index, slice):
             first, last, step = index.indices(len(self))
             if step == 1:
@@ -111,11 +115,13 @@ class Dataset:
         return self._gathered(_numbers(index))
 
     def _sequence(self, number: int) -> Tokens:
-        if not -len(self) <= number < len(self):
-            raise IndexError(f"sequence {number} of {len(self)}")
-        number %= len(self)
-        bounds = self.reader.offsets(number, number + 1)
-        return self.reader.tokens(int(bounds[0]), int(bounds[1]))
+        count = self._reader.info.sequences
+        if not -count <= number < count:
+            raise IndexError(f"sequence {number} of {count}")
+        number %= count
+        if self._closed:
+            raise ValueError(_CLOSED)
+        return self._one(number)
 
     def _gathered(self, numbers: Iterable[int]) -> Ragged:
         return Ragged.of([self._sequence(number) for number in numbers], self.info.dtype)

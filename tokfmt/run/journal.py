@@ -95,6 +95,19 @@ class Shard:
 WHOLE = Shard()
 
 
+class Share:
+    """What a shard does of several lists of items: every n-th of all, so that lists of one are dealt out as well."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard, self._before = shard, 0
+
+    def of(self, items: Sequence[T]) -> Sequence[T]:
+        """Its part of the next list; all shards have to come with the same lists in the same order."""
+        first = (self.shard.index - self._before) % self.shard.count
+        self._before += len(items)
+        return items[first :: self.shard.count]
+
+
 class Journal(Forgetful):
     """The journal of one shard, open for writing; a context manager. Not for several threads."""
 

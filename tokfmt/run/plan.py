@@ -18,7 +18,7 @@ from tokfmt.core.format import REGION, Receipt, Region, TokenWriter
 from tokfmt.core.protocols import Gatherer
 from tokfmt.run.cluster import ClusterExecutor
 from tokfmt.run.execute import run_tasks
-from tokfmt.run.journal import Forgetful, Shard, of_part
+from tokfmt.run.journal import Forgetful, Shard, Share, of_part
 
 S = TypeVar("S")
 I = TypeVar("I")  # noqa: E741 - an item
@@ -27,12 +27,27 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Where tasks run: an executor, how many workers it has, a scratch directory that they share, a journal."""
+    """Where tasks run.
+
+    Attributes:
+        executor, jobs: What carries them out, and how many at a time.
+        scratch: A directory that they share.
+        journal: What earlier runs have done.
+        texts: The directory of tokenised text where all shards of a conversion share one; None: `scratch`.
+        share: Of text only this is tokenised: the rest is for other shards.
+    """
 
     executor: Executor
     jobs: int
     scratch: Path
     journal: Forgetful = field(default_factory=Forgetful)
+    texts: Path | None = None
+    share: Share | None = None
+
+    @property
+    def shards(self) -> int:
+        """How many shards tokenise the text."""
+        return 1 if self.share is None else self.share.shard.count
 
 
 @dataclass(frozen=True, slots=True)

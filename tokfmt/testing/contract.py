@@ -30,7 +30,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tokfmt.core.axis import TokenReader
+from tokfmt.core.axis import TokenReader, sequence_reader
 from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.format import Format, Hints, files_of, look, strangers
 from tokfmt.core.options import parse_options
@@ -133,6 +133,7 @@ class FormatContract:
             assert np.array_equal(np.concatenate([reader.tokens(a, b), reader.tokens(b, c)]), whole)
             i, k = sorted(data.draw(st.tuples(*[st.integers(0, n)] * 2)))
             assert reader.offsets(i, k).tolist() == dataset.offsets[i : k + 1].tolist()
+            assert [one.tolist() for one in map(sequence_reader(reader), range(i, k))] == dataset.tolist()[i:k]
             for start, stop in ((-1, 0), (0, total + 1), (1, 0)):
                 with pytest.raises(IndexError):
                     reader.tokens(start, stop)

@@ -10,9 +10,11 @@ import numpy as np
 from tokfmt.core.axis import (
     Separators,
     TokenReader,
+    between_offsets,
     check_interval,
     check_position,
     sequence_at,
+    sequence_reader,
     windows,
 )
 from tokfmt.core.dtypes import smallest
@@ -105,6 +107,7 @@ class WithoutTrailing(View):
         info, tokens = stored.info, stored.info.tokens - stored.info.sequences
         super().__init__(stored, replace(info, tokens=tokens, separators=Separators.NONE, eos_id=eos_id))
         self.eos_id, self.path = eos_id, path
+        self._stored_sequence = sequence_reader(stored)
 
     def offsets(self, first: int, last: int) -> Offsets:
         return self.source.offsets(first, last) - np.arange(first, last + 1)
@@ -117,6 +120,13 @@ class WithoutTrailing(View):
         first, last = sequence_at(self, start), sequence_at(self, stop - 1)
         pieces = [self._without(a, b) for a, b in windows(start + first, stop + last)]
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+    def sequence(self, number: int) -> Tokens:
+        """See `axis.sequence_reader`."""
+        stored = self._stored_sequence(number)
+        if len(stored) and stored.item(-1) == self.eos_id:
+            return stored[:-1]
+        return between_offsets(self, number)  # which says what is wrong
 
     def _without(self, start: int, stop: int) -> Tokens:
         tokens, ends = self.looked_at(start, stop)

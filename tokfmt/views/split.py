@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Layout, Separators, TokenReader, check_interval, check_position, windows
+from tokfmt.core.axis import WINDOW, Layout, Separators, TokenReader, check_interval, check_position, windows
 from tokfmt.core.dtypes import largest_id
 from tokfmt.core.errors import IncompleteWriteError
 from tokfmt.core.protocols import Piece, pieces_of
@@ -88,6 +88,15 @@ class SplitAt(View):
             raise IncompleteWriteError("the stream changed since its separators were counted. Run again")
         return found
 
+    def sequence(self, number: int) -> Tokens:
+        """See `axis.sequence_reader`."""
+        start, stop = self._offsets.item(number), self._offsets.item(number + 1)
+        if stop - start > WINDOW:
+            return self.tokens(start, stop)
+        before = self._passed(number)
+        found = self.source.tokens(start + before, stop + before)
+        return found if not np.count_nonzero(found == self.eos_id) else self.tokens(start, stop)
+
     def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:  # noqa: ARG002 - it has been read
         """The stream itself, if one separator follows each sequence; runs at its very end are padding."""
         regular = not len(self._step_at) and len(self._offsets) - 1 + self._info.tokens <= self.source.info.tokens
@@ -99,7 +108,12 @@ class SplitAt(View):
 
     def _before(self, position: int) -> int:
         """Separators in the stream before the token at an axis position."""
-        sequence = int(np.searchsorted(self._offsets, position, side="right")) - 1
+        return self._passed(int(np.searchsorted(self._offsets, position, side="right")) - 1)
+
+    def _passed(self, sequence: int) -> int:
+        """Separators in the stream before a sequence."""
+        if not len(self._step_at):
+            return sequence
         step = int(np.searchsorted(self._step_at, sequence, side="right")) - 1
         return sequence + (int(self._step_to[step]) if step >= 0 else 0)
 

@@ -470,6 +470,7 @@ def write_index(
     validate: bool = True,
     drop_invalid: bool = False,
     overwrite: bool = False,
+    advance: Callable[[int], None] | None = None,
 ) -> IndexReport:
     """Write the pickled list of (offset, length) in bytes of every line, carriage returns and byte order mark included.
 
@@ -479,6 +480,7 @@ def write_index(
         validate: Parse every line; else lines are only found, and no more than empty ones are invalid.
         drop_invalid: Give no entry to lines that are not JSON, instead of stopping at the first.
         overwrite: Replace an index that exists.
+        advance: Told how many more bytes of the text were looked at.
 
     Raises:
         FormatError: A line is not JSON (with its number and byte offset), or there is none. Nothing is written.
@@ -496,7 +498,7 @@ def write_index(
         spilled = staging.scratch / "entries"
         try:
             with open(spilled, "wb") as out:
-                entries, dropped = _spill(text, validator, out, drop_invalid=drop_invalid)
+                entries, dropped = _spill(text, validator, out, advance, drop_invalid=drop_invalid)
             text.file.check_unchanged()
             with open(spilled, "rb") as entries_file, open(staging.path, "wb") as index:
                 index.writelines(write_entries(entries, _batches(entries_file)))
@@ -506,13 +508,23 @@ def write_index(
     return IndexReport(source, destination, entries, dropped, text.size)
 
 
-def _spill(text: TextFile, validator: Validator | None, out: BinaryIO, *, drop_invalid: bool) -> tuple[int, int]:
+def _spill(
+    text: TextFile,
+    validator: Validator | None,
+    out: BinaryIO,
+    advance: Callable[[int], None] | None,
+    *,
+    drop_invalid: bool,
+) -> tuple[int, int]:
     """Write (offset, length) of each valid line, int64[2] each; how many there are, and how many lines are left out."""
-    entries = dropped = 0
+    entries = dropped = end = 0
     found = _found(text, drop_invalid) if validator is None else _looked_at(text, validator.faults, drop_invalid)
     for pairs, lines in found:
         out.write(pairs.data)
         entries, dropped = entries + len(pairs), dropped + lines - len(pairs)
+        if advance is not None and len(pairs):
+            before, end = end, int(pairs[-1].sum())
+            advance(end - before)
     if not entries and not drop_invalid:
         raise FormatError(text.path, "is empty", remedy="--drop-invalid writes an index without entries")
     return entries, dropped

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tokfmt.core.axis import Separators
+from tokfmt.core.axis import Separators, windows
 from tokfmt.core.errors import CorruptError, TruncatedError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.problem import Problem, fatal, noted
@@ -24,6 +24,8 @@ from tokfmt.formats.flat import Columns, Extent, Laid, Struct
 MAGIC, LEGACY = b"MMIDIDX\0\0", b"TNTIDX\0\0"
 HEADER = Struct(magic="V9", version="<u8", dtype_code="u1", sequences="<u8", document_indices="<u8")
 OLD = Struct(magic="V8", version="<u8", dtype_code="<u8", item_size="<u8", items="<u8", sizes="<u8", documents="<u8")
+_AT_ONCE = 1 << 16
+"""Entries of an index, which stay in the processor's cache; one of 10^8 has 2 GB."""
 DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 
 
@@ -55,22 +57,35 @@ def laid_out(data: File, index: File, *, by_document: bool) -> Laid:
         size = f"{columns.end:,}"
         cut = TruncatedError(path, "the size of the index", offset=18, expected=size, found=index.size)
         return _documents(Extent(data, 0, 0, dtype), offsets_of([]), [fatal("TF602", cut)], header)
-    lengths, problems = columns.read(index, "lengths"), list[Problem]()
-    begins, whole = offsets_of(np.maximum(lengths, 0)), bool((lengths >= 0).all())
-    pointers, places = columns.read(index, "pointers"), begins[:-1] * dtype.itemsize
-    for k in np.flatnonzero(pointers != places)[:1].tolist():
-        error = CorruptError(
-            path, f"pointer {k:,}", offset=columns.at("pointers", k), expected=int(places[k]), found=int(pointers[k]),
-            remedy="Documents can be read by length",
-        )  # fmt: skip
-        note = f"{path.name}: pointers contradict the lengths; documents were read by length"
-        problems.append(noted("TF603", error, note))
+    begins, whole, problems = _begins(index, columns, dtype.itemsize)
     if index.size != columns.end:
         error = CorruptError(path, "holds modes of multimodal data", offset=columns.end)
         problems.append(fatal("TF606", error, "modes"))
     extent, sizes = _tokens(data, dtype, int(begins[-1]), whole=whole)
     starts, marked = _marked(index, columns, begins, by_document=by_document)
     return _documents(extent, starts, [*sizes, *problems, *marked], header, *columns.sections(index))
+
+
+def _begins(index: File, columns: Columns, width: int) -> tuple[Offsets, bool, list[Problem]]:
+    """Where sequences begin by their lengths, whether none of these is negative, and the first pointer that differs."""
+    count, whole, problems = columns.count("lengths"), True, list[Problem]()
+    begins = np.zeros(count + 1, np.int64)
+    for a, b in windows(0, count, _AT_ONCE):
+        lengths = columns.read(index, "lengths", a, b).astype(np.int64)
+        if int(lengths.min()) < 0:
+            lengths, whole = np.maximum(lengths, 0), False
+        lengths[0] += begins[a]
+        np.cumsum(lengths, out=begins[a + 1 : b + 1])
+        pointers, places = columns.read(index, "pointers", a, b), begins[a:b] * width
+        if not problems and not np.array_equal(pointers, places):
+            k = int(np.argmax(pointers != places))
+            error = CorruptError(
+                index.path, f"pointer {a + k:,}", offset=columns.at("pointers", a + k), expected=int(places[k]),
+                found=int(pointers[k]), remedy="Documents can be read by length",
+            )  # fmt: skip
+            note = f"{index.path.name}: pointers contradict the lengths; documents were read by length"
+            problems.append(noted("TF603", error, note))
+    return begins, whole, problems
 
 
 def _tokens(data: File, dtype: np.dtype[Any], count: int, *, whole: bool) -> tuple[Extent, list[Problem]]:
@@ -85,9 +100,18 @@ def _tokens(data: File, dtype: np.dtype[Any], count: int, *, whole: bool) -> tup
 
 def _marked(index: File, columns: Columns, begins: Offsets, *, by_document: bool) -> tuple[Offsets, list[Problem]]:
     """Where documents begin, of where sequences do; or the latter, and what is wrong with the column of documents."""
-    marks, count = columns.read(index, "document_indices"), len(begins) - 1
-    if len(marks) and marks[0] == 0 and marks[-1] == count and (np.diff(marks) >= 0).all():
-        return begins[marks] if by_document else begins, []
+    count, cuts = len(begins) - 1, list(windows(0, columns.count("document_indices"), _AT_ONCE))
+    if columns.count("document_indices") == len(begins) and all(
+        np.array_equal(columns.read(index, "document_indices", a, b), np.arange(a, b)) for a, b in cuts
+    ):
+        return begins, []  # each sequence is a document, as most often: half the memory
+    marks = columns.read(index, "document_indices")
+    if len(marks) and marks[0] == 0 and marks[-1] == count and bool((marks[:-1] <= marks[1:]).all()):
+        if not by_document:
+            return begins, []
+        for a, b in cuts:
+            marks[a:b] = begins[marks[a:b]]
+        return marks, []
     error = CorruptError(
         index.path, "document indices", offset=columns.at("document_indices"), expected=f"0 up to {count:,}",
         found=f"{marks[:1]} to {marks[-1:]}", remedy="--from-opt unit=sequences reads each sequence by itself",

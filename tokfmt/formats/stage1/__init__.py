@@ -31,6 +31,7 @@ from tokfmt.core.format import Confidence, Hints, Probe, Target
 from tokfmt.core.options import Late, option
 from tokfmt.core.problem import Problem, fatal, noted
 from tokfmt.core.protocols import Field, Place, Section
+from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import LARGEST, kind_of, places
 from tokfmt.core.sections import Part
 from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, whole_tokens
@@ -68,6 +69,16 @@ class Stage1Reader(FlatReader):
     """The stored stream of one or more blocks, or its samples."""
 
     seq_len: int
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        try:
+            return super().tokens(start, stop)
+        except CorruptError as error:  # ids of another width or byte order are negative where they are not int32
+            path = Path(error.path)
+            seems = next(suspicions(File(path)), "The file is damaged, or holds no int32 ids")
+            raise CorruptError(
+                path, error.what, offset=error.offset, expected=error.expected, found=error.found, remedy=seems
+            ) from error
 
     def place(self, position: int) -> Place:
         place = super().place(position)
@@ -190,7 +201,7 @@ def problems_of(file: File, seq_len: int) -> Iterator[Problem]:
 _SAID = {
     "zeros": "holds nothing but zeros: a sparse or unfinished copy?",
     "big-endian int32": "looks big-endian: its ids are far too large as they stand",
-    "uint16": "looks like uint16 ids read as int32: most of its ids are 65,536 or more",
+    "uint16": "looks like uint16 ids read as int32: most of its ids are 65,536 or more (--from nanogpt reads uint16)",
     "big-endian uint16": "looks like big-endian uint16 ids read as int32: most of its ids are 65,536 or more",
     "int64": "looks like int64 ids read as int32: every second id is 0",
     "big-endian int64": "looks like big-endian int64 ids read as int32: every second id is 0",

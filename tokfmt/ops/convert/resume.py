@@ -105,6 +105,8 @@ def _absolute(request: Request) -> dict[str, Any]:
     """A request as JSON that means the same in another working directory."""
     content: dict[str, Any] = plain(request)
     content["source"]["paths"] = [os.path.abspath(path) for path in content["source"]["paths"]]
+    if request.rejects is not None:
+        content["rejects"] = os.path.abspath(request.rejects)
     if request.tokenizer is not None and os.path.exists(request.tokenizer):
         content["tokenizer"] = os.path.abspath(request.tokenizer)
     return content
@@ -279,6 +281,7 @@ def _rebuilt(stored: Mapping[str, Any]) -> Request:
             "to_options": given_options(stored["to_options"]),
             "arrangement": AS_IT_IS,
             "shard": None,
+            "rejects": None if stored["rejects"] is None else Path(stored["rejects"]),
             "piped": {},
             "finish": int(stored["shard"]["count"]),
         }

@@ -36,7 +36,7 @@ from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.convert.resume import facts_of, resumed
 from tokfmt.ops.destination import guard, refuse_foreign_manifest, remove_manifest_of_link, replaced, strangers_in
 from tokfmt.ops.progress import Progress
-from tokfmt.ops.source.ingest import first_look, refuse_records, token_axis
+from tokfmt.ops.source.ingest import Reading, first_look, token_axis
 from tokfmt.ops.source.manifest import manifest_path, manifests
 from tokfmt.ops.source.opened import (
     Separator,
@@ -58,7 +58,7 @@ from tokfmt.ops.source.request import (
     words_of,
 )
 from tokfmt.run.execute import make_executor, may_spawn, slots
-from tokfmt.run.journal import Forgetful
+from tokfmt.run.journal import Forgetful, Share
 from tokfmt.run.plan import Workers
 from tokfmt.views.concat import Concat
 from tokfmt.views.select import Slice
@@ -154,7 +154,7 @@ class Run:
             self._need_tokenizer(sources)
             self._need_separator(sources)
         if request.shard is not None:
-            refuse_records(sources)
+            self._refuse_undealt(sources, copies=copies)
         looked = [first_look(source) for source in sources]
         if not copies:
             self.known = self._known_losses(sources)
@@ -174,13 +174,15 @@ class Run:
             stagings = {path: staging for path, (staging, _) in places.items()}
             staging, journal = places[destinations[0]]
             with make_executor(request.executor, request.jobs) as executor:
-                workers = Workers(executor, slots(executor, request.jobs), staging.scratch, journal)
+                share = None if request.shard is None else Share(request.shard)
+                texts = staging.home / "scratch"  # which shards share
+                workers = Workers(executor, slots(executor, request.jobs), staging.scratch, journal, texts, share)
                 done = self._copy(sources, places, workers) if copies else self._write(sources, places, workers)
             publishes = request.shard is None  # else --finish does
             beside = self._manifests(done, sources, stagings) if request.manifest and publishes else {}
             check_unchanged(before, read)
-            self._publish_rejects(staging)
             if publishes:
+                self._publish_rejects(staging)
                 self._publish(stagings, beside)
         return done
 
@@ -261,6 +263,20 @@ class Run:
             f"--shard does not go with {what}: {why}. --executor dask spreads one run over machines, and --resume "
             "continues it"
         )
+
+    def _refuse_undealt(self, sources: Sequence[Source], *, copies: bool) -> None:
+        """Refuse shards of a conversion that has nothing to deal out.
+
+        Raises:
+            OptionError: Its lines are copied, or it compares ids, both in one go.
+        """
+        why = "lines are copied as they stand" if copies else ""
+        for source in sources:
+            records = source.reader
+            if source.format.name == "recipe" and isinstance(records, RecordReader) and records.info.kind == "ids":
+                why = "equal sequences of ids are looked for"
+        if why:
+            raise OptionError(f"--shard: {why}, which is done in one go. Leave it out; --resume continues such a run")
 
     def _need_tokenizer(self, sources: Sequence[Source]) -> None:
         for source in sources:
@@ -443,8 +459,10 @@ class Run:
         reading = token_axis(
             self._read(sources), self.tokenizer, request.select, workers, self.progress,
             lambda source, aside: not names_lost(source, aside, self.format) <= drop,
-            stored_eos=self._stored_eos(eos), rejects=self._rejects(workers),
+            stored_eos=self._stored_eos(eos), rejects=None if request.shard else self._rejects(workers),
         )  # fmt: skip
+        if request.shard is not None and any(isinstance(source.reader, RecordReader) for source in sources):
+            return self._written_share(sources, eos, reading, workers)
         self._take_rows(reading.axis)  # of a recipe of text, which has samples only now
         target = Target(eos.eos_id, self._decoder(sources), drop, keep_parts=workers.journal.keeps)
         writer = self._made_writer(places[self.portions[0].destination][0].path, self.options, target)
@@ -465,6 +483,18 @@ class Run:
         written = [self._write_portion(prepared, portion, places, target, workers) for portion in self.portions]
         prepared.reader.close()
         return self._result(sources, eos, written, dropped)
+
+    def _written_share(
+        self, sources: Sequence[Source], eos: Separator, reading: Reading, workers: Workers
+    ) -> Conversion:
+        """What is said of a shard of text: its part is tokenised, and --finish puts all parts together."""
+        dropped = record_losses(reading.asides, self.format, self.request.source.drop).accepted(
+            self.request.source.drop, str(self.request.destination)
+        )
+        workers.journal.sync()
+        if self.request.shard is not None:
+            workers.journal.add("shard", self.request.shard.index, None)
+        return self._result(sources, eos, [Written(self.portions[0], None, None)], dropped)
 
     def _write_portion(
         self, prepared: Prepared, portion: Portion, places: Places, target: Target, workers: Workers

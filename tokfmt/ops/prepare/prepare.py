@@ -192,6 +192,11 @@ class Preparation:
 
     def run(self) -> Prepared:
         file = self.draft.file
+        if self.workers.share is not None:
+            for number, text in enumerate(self.draft.sources):
+                if isinstance(text, TextSource):
+                    self._share(number, text)
+            return Prepared(ShardReader([]), [], self.asides)
         sources = [self._source(number, source) for number, source in enumerate(self.draft.sources)]
         reader: TokenReader
         if file.seq_len is not None:
@@ -216,30 +221,35 @@ class Preparation:
         file = self.draft.file
         return read, draw(read.entries, read.order(file.seed), quota_of(file, number), number, self.kept)
 
+    def _share(self, number: int, source: TextSource) -> None:
+        """Tokenise this shard's part of what is read first; what more a quota needs is read by whoever draws."""
+        waves = self._waves(number, source)
+        if waves:
+            self.asides.append((source.parts[0], self._wave(number, source, 0, waves[0])[0].aside))
+        else:
+            self._read(number, source)
+
     def _all(self, number: int, source: TextSource) -> tuple[Read, Drawing]:
         """Read a source of text from end to end."""
-        self.progress.phase(f"tokenizing {printable(source.name)}", source.size, "bytes")
+        read = self._read(number, source)
+        entries = _joined([shard for one in read for shard in one.shards], self.home / f"entries-{number}")
+        return self._draw(number, Read(_concat(read), entries, self._sieve(source)))
+
+    def _read(self, number: int, source: TextSource) -> list[ShardReader]:
+        self.progress.phase(f"tokenizing {printable(source.name)}", source.size // self.workers.shards, "bytes")
         windows_ = selected_records(source)
         shards = [
             self._ingest(f"{number}-{k}", source, records, *window)
             for k, (records, window) in enumerate(zip(source.readers, windows_, strict=True))
         ]
         self.asides += [(part, one.aside) for part, one in zip(source.parts, shards, strict=True)]
-        entries = _joined([shard for one in shards for shard in one.shards], self.home / f"entries-{number}")
-        return self._draw(number, Read(_concat(shards), entries, self._sieve(source)))
+        return shards
 
     def _some(self, number: int, source: TextSource) -> tuple[Read, Drawing] | None:
         """Read those records of a source that are drawn first, until its quota is full; None: read all of it."""
-        file, quota, records = self.draft.file, quota_of(self.draft.file, number), source.readers[0]
-        info = records.info
-        if quota is None or len(source.parts) > 1 or source.entry.select or not info.random_access or not info.records:
-            return None
-        share_, low, waves, asides = quota * _SPARE / max(1, info.size), 0, list[Read](), Aside()
-        while share_ * _FEW < 1:
-            high = int(share_ * (1 << 64))
-            numbers, keys = _between(file.seed, info.records, low, high)
-            self.progress.phase(f"tokenizing {printable(source.name)}", len(numbers), "documents")
-            shards = self._ingest(f"{number}-part-{len(waves)}", source, SomeRecords(records, numbers), 0, None)
+        waves, asides = list[Read](), Aside()
+        for bounds in self._waves(number, source):
+            shards, numbers, keys = self._wave(number, source, len(waves), bounds)
             asides += shards.aside
             entries = _joined(shards.shards, self.home / f"entries-{number}-{len(waves)}")
             waves.append(Read(shards, entries, self._sieve(source), numbers, keys))
@@ -249,8 +259,28 @@ class Preparation:
             if not done[1].looked.all():
                 self.asides.append((source.parts[0], asides))
                 return done
-            self.kept, low, share_ = before, high, share_ * 2
+            self.kept = before
         return None
+
+    def _waves(self, number: int, source: TextSource) -> list[tuple[int, int]]:
+        """Ranges of keys whose records are read one after the other until a quota is full; none: all is read."""
+        quota, info = quota_of(self.draft.file, number), source.readers[0].info
+        if quota is None or len(source.parts) > 1 or source.entry.select or not info.random_access or not info.records:
+            return []
+        share_, bounds = quota * _SPARE / max(1, info.size), [0]
+        while share_ * _FEW < 1:
+            bounds.append(int(share_ * (1 << 64)))
+            share_ *= 2
+        return list(itertools.pairwise(bounds))
+
+    def _wave(
+        self, number: int, source: TextSource, wave: int, bounds: tuple[int, int]
+    ) -> tuple[ShardReader, NDArray[np.int64], NDArray[np.uint64]]:
+        """Records by their keys, read; their numbers and keys."""
+        records = source.readers[0]
+        numbers, keys = _between(self.draft.file.seed, records.count(), *bounds)
+        self.progress.phase(f"tokenizing {printable(source.name)}", len(numbers) // self.workers.shards, "documents")
+        return self._ingest(f"{number}-part-{wave}", source, SomeRecords(records, numbers), 0, None), numbers, keys
 
     def _reject(self, path: Path, source: TextSource, read: Read, drawing: Drawing) -> None:
         """Write the texts that were looked at and not kept; they are read once more."""

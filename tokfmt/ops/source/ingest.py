@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tokfmt.core.axis import WINDOW, Info, TokenReader, check_position, sequence_at
-from tokfmt.core.errors import OptionError, printable
+from tokfmt.core.errors import printable
 from tokfmt.core.format import Encoder
 from tokfmt.core.private import Scratch
 from tokfmt.core.protocols import LocatedRecords, Place
@@ -151,7 +151,7 @@ def ingest(
     refused: Callable[[Aside], bool] = lambda aside: False,
     sieve: Sieve | None = None,
 ) -> ShardReader:
-    """Tokenise records `first <= i < last` in parallel into shards under `workers.scratch`.
+    """Tokenise records `first <= i < last`, or the workers' share of them, in parallel into shards in scratch.
 
     Args:
         records: Text or ids.
@@ -164,10 +164,13 @@ def ingest(
             looked at only, which is some ten times as fast.
         sieve: Encode only texts that pass, and tell of all of them beside the shards; see `Ingestion`.
     """
-    home = workers.scratch / f"done-{name}"
+    home = (workers.texts or workers.scratch) / f"done-{name}"
     home.mkdir(exist_ok=True)
-    size = workers.journal.once(f"blocks-{name}", lambda: block_size(records.info.size, workers.jobs))
-    blocks = list(enumerate(records.blocks(size, first, last)))
+    slots = workers.jobs * workers.shards
+    size = workers.journal.once(f"blocks-{name}", lambda: block_size(records.info.size, slots))
+    blocks: Sequence[tuple[int, Block]] = list(enumerate(records.blocks(size, first, last)))
+    if workers.share is not None:
+        blocks = workers.share.of(blocks)
     shards: dict[int, Shard] = {}
     aside = Aside()
     kind: Kind[tuple[int, Block], Shard] = Kind(
@@ -363,20 +366,6 @@ class TextDataset(Dataset):
 
     def _facts(self) -> str:
         return f"{len(self):,} records, tokenized when they are read"
-
-
-def refuse_records(sources: Sequence[Source]) -> None:
-    """Records cannot be cut into shares before they are counted and tokenised, which each shard would do for all.
-
-    Raises:
-        OptionError: A source holds records.
-    """
-    for source in sources:
-        if isinstance(source.reader, RecordReader):
-            raise OptionError(
-                f"{printable(source.paths[0])}: --shard cuts token ids, and {source.format.name} has none to cut yet. "
-                "Convert it to a pack first (tokfmt convert SRC x.pbin), or give each shard files of its own"
-            )
 
 
 def first_look(source: Source) -> tuple[list[str], Aside]:
