@@ -8,11 +8,11 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from paths import FIXTURES
 
 # how long an example takes says how busy the machine is
-settings.register_profile("tokfmt", deadline=None)
+settings.register_profile("tokfmt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tokfmt")
 
 

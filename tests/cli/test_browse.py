@@ -190,7 +190,7 @@ def test_in_a_terminal(tmp_path):
         return subprocess.run([*tmux, *words], capture_output=True, text=True, env=state, check=True, cwd=ROOT).stdout
 
     def await_text(text):
-        for _ in range(400):
+        for _ in range(1200):
             seen = tell("capture-pane", "-p")
             if text in seen:
                 return seen

@@ -65,6 +65,9 @@ def ended_by(process, number, whole_group):
 def assert_ended(name, number, code, said, home, whole):
     lines = [line for line in said.splitlines() if line.startswith("tokfmt: error") or not line.startswith(NOTES[name])]
     left = sorted(path.name for path in home.iterdir())
+    if number == signal.SIGINT and said.endswith("\nKeyboardInterrupt\n"):  # Python's own: tokfmt did not listen yet
+        assert left == []
+        return
     assert "Traceback" not in said, said
     if code == 128 + number:
         assert len(lines) == 1, said
@@ -89,8 +92,7 @@ def test_at_any_moment(name, tmp_path_factory):
         home = tmp_path_factory.mktemp("home")
         number = ENDING[k % 3]
         process = start(COMMANDS[name], home)
-        # before tokfmt listens Python itself decides; half of a bare start is still that
-        time.sleep(0.03 + (k + draw.random()) / moments * seconds)
+        time.sleep((k + draw.random()) / moments * seconds)
         code, said = ended_by(process, number, whole_group=number != signal.SIGTERM)
         assert_ended(name, number, code, said, home, whole)
 

@@ -27,12 +27,12 @@ def start(home, flags):
 
 
 def wait_until_writing(home, process):
-    for _ in range(2000):
+    for _ in range(6000):
         if any(p.stat().st_size for p in home.glob(".out.h5.tokfmt-*/build/*") if p.is_file()):
             return
         assert process.poll() is None, "the conversion ended before it could be interrupted"
         time.sleep(0.01)
-    raise AssertionError("nothing was written in 20 s")
+    raise AssertionError("nothing was written in 60 s")
 
 
 def visible(home):

@@ -228,7 +228,7 @@ class Long:
 
     def tokens(self, start, stop):
         if self.gate is not None and stop > 1_000_000:
-            self.gate.wait(10)
+            self.gate.wait(60)
         found = (np.arange(start, stop) % 50_000).astype(np.uint32)
         if self.other is not None and start <= self.other * 100 + 7 < stop:
             found[self.other * 100 + 7 - start] = 1
@@ -266,8 +266,11 @@ def test_the_search_goes_on_while_one_looks_and_can_be_stopped(monkeypatch):
 
     async def main():
         async with app.run_test(size=(120, 36)) as pilot:
-            await pilot.pause(0.2)
             tab = app.query_one(CompareTab)
+            for _ in range(6000):
+                await pilot.pause(0.01)
+                if "identical so far" in line(tab, "#verdict"):
+                    break
             assert "identical so far" in line(tab, "#verdict")
             await pilot.press("n")
             assert "looking for the next difference" in line(tab, "#verdict")

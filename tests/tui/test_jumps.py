@@ -199,7 +199,7 @@ def test_a_desk_for_every_wish_does_them_in_order():
     for number in range(100):
         loader.ask(lambda number=number: done.append(number) or number, told.append)
     loader.ask(lambda: None, lambda _: end.set())
-    assert end.wait(30)
+    assert end.wait(60)
     assert done == told == list(range(100))
     loader.close()
 

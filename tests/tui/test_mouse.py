@@ -192,14 +192,14 @@ class Held:
             if amount and job not in self.jobs:
                 self.jobs.append(job)
                 self.begun.set()
-                assert self.gate.wait(20)
+                assert self.gate.wait(60)
             step(job, amount)
 
         monkeypatch.setattr(Job, "advance", advance)
 
 
 async def until(pilot, holds):
-    for _ in range(500):
+    for _ in range(6000):
         if holds():
             return
         await pilot.pause(0.01)

@@ -394,7 +394,7 @@ def test_workers_end_with_their_parent(tmp_path):
     (tmp_path / "s.py").write_text(script)
     done = subprocess.run([sys.executable, tmp_path / "s.py"], capture_output=True, text=True)
     worker = int(done.stdout)
-    for _ in range(100):
+    for _ in range(600):
         try:
             if not Path(f"/proc/{worker}/cmdline").read_bytes():
                 return
