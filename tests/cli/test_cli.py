@@ -307,3 +307,16 @@ def test_jobs_have_bounds(command, jobs, tmp_path):
     assert len(done.stderr.splitlines()) == 1
     assert "'-j' / '--jobs'" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_prefix_is_a_dataset_to_every_command():
+    """`data/my_text_document` of .bin and .idx: what Megatron-LM is told."""
+    prefix = FIXTURES / "megatron" / "gpt2_text_document"
+    for words in (("show", "--limit", "1"), ("show", "--raw"), ("stats",), ("check", "--deep")):
+        tokfmt(*words, prefix, check=0)
+
+
+def test_bytes_a_token_are_not_those_of_other_splits():
+    """The size is that of the dataset; of one split of it nothing is said."""
+    for path, said in ((FIXTURES / "flat-tokens" / "multi_chunk.zarr", False), (PACK, True)):
+        assert (" bytes a token" in tokfmt("stats", path, check=0).stdout) is said

@@ -40,7 +40,7 @@ class Upstream:
 
 HUGGING_FACE = Upstream("hugging_face", ("datasets==5.2.0",))
 MEGATRON = Upstream("megatron_core", (TORCH, "megatron-core==0.16.1", "pybind11"))
-LITDATA = Upstream("lit_data", (TORCH, "litdata==0.2.76"))
+LITDATA = Upstream("lit_data", (TORCH, "litdata==0.2.76", "zstd==1.5.7.2"))
 MOSAIC = Upstream("mosaic", ("torch==2.14.1", "torchvision==0.29.1", "mosaicml-streaming==0.13.0"))
 DATATROVE = Upstream("data_trove", (TORCH, "datatrove==0.10.1", "tokenizers==0.22.2"))
 OLMO = Upstream("ai2_olmo", (TORCH, "ai2-olmo-core==3.0.0"))
@@ -66,8 +66,12 @@ EXCHANGES = {
     "parquet": Exchange(HUGGING_FACE, "datasets: load_dataset, to_parquet", "{}.parquet", separator=False),
     "arrow": Exchange(HUGGING_FACE, "datasets: load_from_disk, save_to_disk", "{}", separator=False),
     "megatron": Exchange(MEGATRON, "megatron-core: IndexedDataset, IndexedDatasetBuilder", "{}_document.bin"),
-    "litdata": Exchange(LITDATA, "litdata: StreamingDataset with TokensLoader, optimize", "{}"),
-    "mds": Exchange(MOSAIC, "mosaicml-streaming: StreamingDataset, MDSWriter", "{}"),
+    "litdata": Exchange(
+        LITDATA, "litdata: StreamingDataset with TokensLoader, optimize", "{}", write_wide=("compression=zstd:7",)
+    ),
+    "mds": Exchange(
+        MOSAIC, "mosaicml-streaming: StreamingDataset, MDSWriter", "{}", write_wide=("compression=zstd",)
+    ),
     "datatrove": Exchange(DATATROVE, "datatrove: DatatroveFileDataset, TokenizedFile", "{}.ds"),
     "olmo": Exchange(OLMO, "ai2-olmo-core: NumpyFSLDataset, iter_document_indices", "{}.npy"),
     "modalities": Exchange(

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import zstandard
 
 from tokfmt.formats.litdata import FORMAT
 from tokfmt.testing.contract import FormatContract
@@ -20,12 +21,15 @@ def documents(folder):
     """Items of the chunks as stored."""
     index = json.loads((folder / "index.json").read_text())
     config, found = index["config"], []
-    assert (config["compression"], config["encryption"], config["item_loader"]) == (None, None, "TokensLoader")
+    assert (config["encryption"], config["item_loader"]) == (None, "TokensLoader")
     assert json.loads(config["data_spec"]) == [1, {"type": None, "context": None, "children_spec": []}]
     (kind,) = config["data_format"]
     for chunk in index["chunks"]:
         assert sorted(chunk) == CHUNK_KEYS
         raw = (folder / chunk["filename"]).read_bytes()
+        if config["compression"]:
+            assert chunk["filename"].endswith(f".{config['compression']}.bin")
+            raw = zstandard.decompress(raw)  # in one go: the size is in the frame
         count = int.from_bytes(raw[:4], "little")
         places = np.frombuffer(raw, "<u4", count + 1, 4).tolist()
         assert (count, len(raw)) == (chunk["chunk_size"], chunk["chunk_bytes"])
@@ -66,3 +70,7 @@ class TestNoSeparator(TestFolder):
     eos_id = "none"
     write_variants = ({"eos": "none", "chunk_tokens": 7},)
     long_options = {"eos": "none"}
+
+
+class TestCompressed(TestFolder):
+    write_variants = ({"compression": "zstd", "chunk_tokens": 30}, {"compression": "zstd:9", "codes": "numpy"})

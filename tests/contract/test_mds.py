@@ -1,11 +1,22 @@
 """mds under the laws of every format; the oracle is json and struct."""
 
+import bz2
+import contextlib
+import gzip
 import hashlib
 import json
+import os
 import struct
 
 import numpy as np
+import pyarrow as pa
+import pytest
+import zstandard
+from paths import FIXTURES
 
+import tokfmt
+from tokfmt.core.errors import ConversionError, OptionError
+from tokfmt.core.format import Hints, Target
 from tokfmt.formats.mds import FORMAT
 from tokfmt.testing.contract import FormatContract
 
@@ -13,6 +24,17 @@ KEYS = {
     "column_encodings", "column_names", "column_sizes", "compression", "format", "hashes", "raw_data", "samples", "size_limit",
     "version", "zip_data",
 }  # fmt: skip
+UNPACKED = {
+    "zstd": lambda raw, size: zstandard.decompress(raw),  # in one go: the size is in the frame
+    "gz": lambda raw, size: gzip.decompress(raw),
+    "bz2": lambda raw, size: bz2.decompress(raw),
+    "snappy": lambda raw, size: pa.decompress(raw, size, "snappy", asbytes=True),
+    "br": lambda raw, size: pa.decompress(raw, size, "brotli", asbytes=True),
+}
+
+
+def hashes(shard, raw):
+    return {kind: hashlib.new(kind, raw).hexdigest() for kind in shard["hashes"]}
 
 
 def documents(folder):
@@ -21,9 +43,16 @@ def documents(folder):
     assert index["version"] == 2
     for shard in index["shards"]:
         assert set(shard) == KEYS
-        raw = (folder / shard["raw_data"]["basename"]).read_bytes()
+        file = shard["zip_data"] or shard["raw_data"]
+        raw = (folder / file["basename"]).read_bytes()
+        assert (file["bytes"], file["hashes"]) == (len(raw), hashes(shard, raw))
+        if shard["zip_data"]:
+            codec = shard["compression"].split(":")[0]
+            assert file["basename"] == f"{shard['raw_data']['basename']}.{codec}"
+            assert not (folder / shard["raw_data"]["basename"]).exists()
+            raw = UNPACKED[codec](raw, shard["raw_data"]["bytes"])
+            assert shard["raw_data"]["hashes"] == hashes(shard, raw)
         assert len(raw) == shard["raw_data"]["bytes"]
-        assert shard["raw_data"]["hashes"] == {kind: hashlib.new(kind, raw).hexdigest() for kind in shard["hashes"]}
         (count,) = struct.unpack_from("<I", raw)
         places = struct.unpack_from(f"<{count + 1}I", raw, 4)
         assert (count, places[0], places[-1]) == (shard["samples"], 4 * (count + 2), len(raw))
@@ -71,3 +100,52 @@ class TestNoSeparator(TestFolder):
     eos_id = "none"
     write_variants = ({"eos": "none", "shard_tokens": 7},)
     long_options = {"eos": "none"}
+
+
+class TestCompressed(TestFolder):
+    write_variants = (
+        {"compression": "zstd", "shard_tokens": 30}, {"compression": "br:2", "hashes": "none"}, {"compression": "gz:1"},
+        {"compression": "bz2"}, {"compression": "snappy"},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("said", ["lzma", "zstd:23", "zstd:", "zstd:-1", "snappy:1", "bz2:0"])
+def test_a_compression_that_is_none(tmp_path, said):
+    with pytest.raises(
+        OptionError, match=rf"compression={said}: expected one of zstd\[:1-22\], gz\[:0-9\], .*snappy, br"
+    ):
+        FORMAT.writer(tmp_path / "x", FORMAT.write_options(compression=said), Target(5))
+
+
+def test_what_compresses_to_nothing_is_not_written(tmp_path):
+    """Its reader would take it for a bomb."""
+    (tmp_path / "x.jsonl").write_text(json.dumps({"input_ids": [7] * 3_000_000}))
+    with pytest.raises(ConversionError, match=r"6,\d{3},\d{3} bytes compress to .* Write it without compression"):
+        tokfmt.convert(
+            tmp_path / "x.jsonl", tmp_path / "x", to_format="mds", eos=9, to_options=["compression=zstd"], jobs=1
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["x.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("name", "each"), [("packed256_static", 0), ("ndarray_int32", 4), ("written", 4)], ids=["fixed", "theirs", "ours"]
+)
+def test_opening_reads_the_index_and_no_samples(tmp_path, monkeypatch, name, each):
+    """Bytes beyond the index: none where that tells all, else the place of each sample and one head a shard."""
+    path = FIXTURES / "mds" / name
+    if name == "written":
+        path = tmp_path / "x"
+        tokfmt.convert(FIXTURES / "mds" / "ndarray_int32", path, to_format="mds", eos=50256, jobs=1)
+    shards, seen = json.loads((path / "index.json").read_text())["shards"], []
+    for call in ("pread", "preadv"):
+        real = getattr(os, call)
+        monkeypatch.setattr(os, call, lambda *args, real=real: (found := real(*args), seen.append(found))[0])
+    with contextlib.closing(FORMAT.open([path], FORMAT.read_options(), Hints())) as reader:
+        read = sum(found if isinstance(found, int) else len(found) for found in seen)
+        places = sum(each * (shard["samples"] + 2) + bool(each) for shard in shards)
+        assert read == (path / "index.json").stat().st_size + places
+        assert (
+            reader.offsets(0, reader.info.sequences)[-1]
+            == reader.info.tokens
+            == len(reader.tokens(0, reader.info.tokens))
+        )

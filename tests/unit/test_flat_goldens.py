@@ -153,7 +153,7 @@ def test_nothing_is_found_in_what_is_right(key):
             0,
         ),
         ("mds", "mds_bitflip", "TF764", r"does not fit its sha1: expected", "", 0),
-        ("mds", "mds_shard_missing", "TF762", r"shard.00001.mds: no such file", "", 0),
+        ("mds", "mds_shard_missing", "TF762", r"shard.00001.mds: is missing", "", 0),
         ("mds", "mds_index_empty", "TF761", r"index.json: is empty: its writer was killed", "", 0),
         (
             "mds",

@@ -275,7 +275,11 @@ class FlatReader:
 
     def position(self, path: Path, offset: int) -> int | None:
         for k, extent in enumerate(self.extents):
-            if extent.file.path != path or (at := extent.file.read_from(offset)) is None:
+            if extent.file.path != path:
+                continue
+            if (at := extent.file.read_from(offset)) is None:
+                if extent.tokens and extent.file.lies_at(extent.begin) is None:  # somewhere in what is compressed
+                    return self._begins[k]
                 continue
             local = (at - extent.begin) // extent.dtype.itemsize
             if 0 <= local < extent.tokens:
@@ -535,6 +539,10 @@ class FlatFormat(ABC):
         laid = joined(parts)
         return replace(laid, extras={**laid.extras, self.counted: len(parts)}) if self.counted else laid
 
+    def examine_wholly(self, path: Path, options: Any, hints: Hints) -> Laid:
+        """The same for `check`, of a format that leaves a part of it until something is read."""
+        return self.examine([path], options, hints)
+
     def names(self, path: Path) -> list[Path]:
         """The files of PREFIX, by any of them or by itself if that means one; that of the tokens first.
 
@@ -590,7 +598,7 @@ class FlatFormat(ABC):
     def audit(self, path: Path, options: Any, how: Audit) -> Iterator[Finding]:
         """See `protocols.Audited`."""
         try:
-            laid = self.examine([path], options, Hints(how.eos_id))
+            laid = self.examine_wholly(path, options, Hints(how.eos_id))
         except FormatError as error:
             yield Finding.of(self.unreadable, error)
             return

@@ -1,16 +1,15 @@
-"""Folders of shards that an index in JSON lists: what is safe to read of names, JSON and compressed files of others."""
+"""Folders of files that an index in JSON lists: what is safe to read of names, JSON and compressed files of others."""
 
 from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import json
 import os
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Protocol
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from tokfmt.core.axis import windows
 from tokfmt.core.errors import (
     CorruptError,
     MissingDependencyError,
+    OptionError,
     SourceChangedError,
     TruncatedError,
     UnsafeError,
@@ -25,14 +25,16 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.files import File, Identity
 from tokfmt.core.memory import Recent
-from tokfmt.core.ragged import Offsets
 
 JSON_BYTES = 1 << 26
 """Of an index: some 100,000 shards."""
 
 _DEPTH = 100
 _NAME, _PATH = 255, 1 << 11  # bytes that a name may have, letters of a path
-_RATIO, _SLACK, _LARGEST = 1100, 1 << 20, 1 << 30
+_RATIO, _SLACK = 1100, 1 << 20
+LARGEST = 1 << 30
+"""Bytes that a compressed file may hold."""
+
 _KEPT = 1 << 28
 _AT_ONCE = 1 << 23  # bytes
 _XXH = ("xxh32", "xxh64", "xxh128", "xxh3_64", "xxh3_128")
@@ -109,11 +111,8 @@ def whole_number(path: Path, what: str, value: object) -> int:
     return value
 
 
-def _zstd(stream: io.BytesIO, length: int) -> bytes:
-    try:
-        import zstandard
-    except ImportError as error:
-        raise MissingDependencyError("zstandard", "zstd", "reading zstd shards") from error
+def _zstd(stream: IO[bytes], length: int) -> bytes:
+    zstandard = _zstandard("reading")
     try:
         found: bytes = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True).read(length)
     except zstandard.ZstdError as error:
@@ -121,21 +120,33 @@ def _zstd(stream: io.BytesIO, length: int) -> bytes:
     return found
 
 
-def _by_arrow(codec: str) -> Callable[[io.BytesIO, int], bytes]:
+def _zstandard(doing: str) -> Any:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise MissingDependencyError("zstandard", "zstd", f"{doing} zstd shards") from error
+    return zstandard
+
+
+def _pyarrow(doing: str, codec: str) -> Any:
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise MissingDependencyError("pyarrow", "arrow", f"{doing} {codec} shards") from error
+    return pa
+
+
+def _by_arrow(codec: str) -> Callable[[IO[bytes], int], bytes]:
     """Codecs whose packages tokfmt does not bring; pyarrow has them. They decode wholly, to a size that is told."""
 
-    def decode(stream: io.BytesIO, length: int) -> bytes:
-        try:
-            import pyarrow as pa
-        except ImportError as error:
-            raise MissingDependencyError("pyarrow", "arrow", f"reading {codec} shards") from error
-        found: bytes = pa.Codec(codec).decompress(stream.getvalue(), length - 1, asbytes=True)
+    def decode(stream: IO[bytes], length: int) -> bytes:
+        found: bytes = _pyarrow("reading", codec).Codec(codec).decompress(stream.read(), length - 1, asbytes=True)
         return found
 
     return decode
 
 
-_DECODERS: Mapping[str, Callable[[io.BytesIO, int], bytes]] = {
+_DECODERS: Mapping[str, Callable[[IO[bytes], int], bytes]] = {
     "zstd": _zstd,
     "gz": lambda stream, length: gzip.GzipFile(fileobj=stream).read(length),
     "bz2": lambda stream, length: bz2.BZ2File(stream).read(length),
@@ -144,6 +155,61 @@ _DECODERS: Mapping[str, Callable[[io.BytesIO, int], bytes]] = {
 }
 _DECODED = Recent[tuple[Path, Identity], bytes](_KEPT)
 """Of all packed files together, for this process."""
+
+
+class Compressor(Protocol):
+    """What gives compressed bytes for bytes."""
+
+    def compress(self, data: bytes, /) -> bytes: ...
+
+    def flush(self) -> bytes: ...
+
+
+class _Whole:
+    """A codec of pyarrow, which compresses in one piece."""
+
+    def __init__(self, codec: str, level: int | None) -> None:
+        self._codec, self._held = _pyarrow("writing", codec).Codec(codec, level), bytearray()
+
+    def compress(self, data: bytes) -> bytes:
+        self._held += data
+        return b""
+
+    def flush(self) -> bytes:
+        found: bytes = self._codec.compress(bytes(self._held), asbytes=True)
+        return found
+
+
+_ENCODERS: Mapping[str, tuple[range, int, Callable[[int, int], Compressor]]] = {
+    "zstd": (range(1, 23), 4, lambda level, size: _zstandard("writing").ZstdCompressor(level).compressobj(size)),
+    "gz": (range(10), 6, lambda level, _: zlib.compressobj(level, wbits=31)),
+    "bz2": (range(1, 10), 9, lambda level, _: bz2.BZ2Compressor(level)),
+    "snappy": (range(0), 0, lambda *_: _Whole("snappy", None)),
+    "br": (range(12), 6, lambda level, _: _Whole("brotli", level)),
+}
+"""Of each codec that is written its levels, that which is meant if none is named, and what makes a compressor of a
+level and of the bytes that it will be fed."""
+
+
+def compressor(said: str, known: Sequence[str], size: int) -> Compressor:
+    """What compresses a shard of so many bytes; `said`: CODEC or CODEC:LEVEL.
+
+    Raises:
+        OptionError: A codec that is not `known`, or a level that it has not.
+    """
+    codec, colon, named = said.partition(":")
+    if codec in known:
+        levels, usual, make = _ENCODERS[codec]
+        if not colon or (named.isdecimal() and int(named) in levels):
+            return make(int(named) if colon else usual, size)
+    ranges = {name: _ENCODERS[name][0] for name in known}
+    listed = ", ".join(f"{name}[:{one[0]}-{one[-1]}]" if one else name for name, one in ranges.items())
+    raise OptionError(f"compression={said}: expected one of {listed}", name="compression")
+
+
+def most_decoded(stored: int) -> int:
+    """Bytes that a compressed file of so many is trusted to hold."""
+    return min(LARGEST, _RATIO * stored + _SLACK)
 
 
 class Packed(File):
@@ -170,8 +236,7 @@ class Packed(File):
         if codec not in _DECODERS:
             known = ", ".join(_DECODERS)
             raise UnsupportedError(path, "is compressed in a way that is not read", expected=known, found=codec)
-        most = min(_LARGEST, _RATIO * self.identity.size + _SLACK)
-        if size > most:
+        if size > (most := most_decoded(self.identity.size)):
             raise UnsafeError(path, "would decode to far more than it is", expected=f"at most {most:,}", found=size)
 
     def __getstate__(self) -> dict[str, object]:
@@ -218,11 +283,17 @@ class Packed(File):
         if stored.identity != self.identity:
             raise SourceChangedError(self.path, "changed while it was being read")
         try:
-            return _DECODERS[self.codec](io.BytesIO(stored.read(0, stored.size)), length)
+            with stored.descriptor() as fd, open(fd, "rb", closefd=False) as stream:
+                return _DECODERS[self.codec](stream, length)
         except (OSError, EOFError, ValueError, zlib.error) as error:
             raise CorruptError(self.path, f"is damaged: {self.codec} cannot decode it") from error
         finally:
             stored.close()
+
+
+def begin_of(file: File, offset: int, length: int) -> bytes:
+    """Bytes near the begin of a file; of a compressed one no more than up to these are decoded."""
+    return file.head(offset + length)[offset:] if isinstance(file, Packed) else file.read(offset, length)
 
 
 def digest(file: File, kind: str) -> str:
@@ -241,67 +312,3 @@ def digest(file: File, kind: str) -> str:
     for a, b in windows(0, file.size, _AT_ONCE):
         found.update(file.read(a, b - a))
     return str(found.hexdigest())
-
-
-class Values(File):
-    """The ids of one shard, sample after sample, as if they were a file. They are read where they lie.
-
-    Args:
-        shard: The shard, compressed or not.
-        places: int64[samples], bytes at which the ids of each begin.
-        bounds: int64[samples + 1], bytes of ids before each.
-        said: Hashes of the file, compared when something is first read.
-    """
-
-    plain = False  # they are not all of it
-
-    def __init__(self, shard: File, places: Offsets, bounds: Offsets, said: Mapping[str, str]) -> None:
-        self.path, self.identity, self._fd = shard.path, shard.identity, None
-        self.shard, self.places, self.bounds, self.said = shard, places, bounds, dict(said)
-
-    def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in vars(self).items() if key != "_fd"}
-
-    @property
-    def size(self) -> int:
-        return int(self.bounds[-1])
-
-    def lies_at(self, offset: int) -> int | None:
-        k = int(np.searchsorted(self.bounds, offset, side="right")) - 1
-        return self.shard.lies_at(int(self.places[k]) + offset - int(self.bounds[k]))
-
-    def read_from(self, offset: int) -> int | None:
-        k = int(np.searchsorted(self.places, offset, side="right")) - 1
-        if not self.shard.plain or k < 0:
-            return None
-        at = int(self.bounds[k]) + offset - int(self.places[k])
-        return at if at < int(self.bounds[k + 1]) else None
-
-    def read_into(self, offset: int, buffer: memoryview) -> None:
-        self.verify()
-        out, stop = np.frombuffer(buffer, np.uint8), offset + buffer.nbytes
-        first = int(np.searchsorted(self.bounds, offset, side="right")) - 1
-        last = int(np.searchsorted(self.bounds, stop))
-        bounds = np.clip(self.bounds[first : last + 1], offset, stop)
-        starts = self.places[first:last] + bounds[:-1] - self.bounds[first:last]
-        ends = starts + np.diff(bounds)
-        begin, span = int(starts[0]), int(ends[-1] - starts[0])
-        dense = self.shard.array(begin, span, "u1") if span <= 2 * len(out) + _SLACK else None
-        for start, end, at in zip(starts.tolist(), ends.tolist(), (bounds[:-1] - offset).tolist(), strict=True):
-            part = self.shard.array(start, end - start, "u1") if dense is None else dense[start - begin : end - begin]
-            out[at : at + end - start] = part
-
-    def verify(self) -> None:
-        """Compare the file with its hashes, once.
-
-        Raises:
-            CorruptError: One differs.
-        """
-        for kind, said in self.said.items():
-            found = digest(File(self.path), kind)
-            if found and found != said:
-                raise CorruptError(self.path, f"does not fit its {kind}", expected=said, found=found)
-        self.said = {}
-
-    def close(self) -> None:
-        self.shard.close()

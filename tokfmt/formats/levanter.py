@@ -14,6 +14,7 @@ Source: stanford-crfm/levanter 9263f81e and marin-levanter 0.2.227, store/{cache
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -272,7 +273,7 @@ def _others(folder: Path, leaf: str) -> list[str]:
 def _section(path: Path, ledger: Mapping[str, Any]) -> Section:
     def fields() -> Iterator[Field]:
         for key, value in ledger.items():
-            yield Field(shown(key), None, 0, shown(value))
+            yield Field(shown(key), None, 0, shown(json.dumps(value)))
 
     return Part("ledger", path, lambda: list(fields()))
 

@@ -3,8 +3,7 @@
     index.json       {"version": 2, "shards": [{"format": "mds", "column_names" (sorted), "column_encodings",
                       "column_sizes": [bytes or null], "samples", "compression", "raw_data": {"basename", "bytes",
                       "hashes"}, "zip_data": null or the same three, ...}]}
-    shard.NNNNN.mds  u32 little-endian, as all: N samples; u32[N + 1]: byte at which each begins, and the size; JSON
-                     (it may be missing); the samples
+    shard.NNNNN.mds  as in `shards`: N samples; between the places and the first sample JSON, which may be missing
     sample           u32 bytes of each column whose size is null, then the columns
 
     encoding         bytes of a column
@@ -15,43 +14,38 @@
     pkl              a pickle, never loaded
 
 - The column is `tokens` (llm-foundry: rows of one length) or `input_ids`. Others are left out, and named.
-- Shards are in the order of the index, and may lie in folders below. A compressed one is used where the raw one is
-  not there. Hashes are of whole files; they are compared when a shard is first read, and by check.
+- Shards may lie in folders below. A compressed one is used where the raw one is not there. Hashes are of whole files.
 - A separator may follow each document; nothing says whether, or which.
+- upstream writes a shape in as few bytes as its largest number takes, tokfmt in 4: of a shard in which either fits the
+  sizes of all samples, and only one does, the heads of samples are not read before its ids are.
 Source: mosaicml/streaming 89e7bb90, mosaicml-streaming 0.13.0, run.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Separators, TokenReader, sequence_at, windows
-from tokfmt.core.dtypes import check_ids
-from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
+from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, walk
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, Receipt, Region
+from tokfmt.core.format import Confidence, Finding, Hints, Probe
 from tokfmt.core.options import option
-from tokfmt.core.output import Output
 from tokfmt.core.problem import Problem, fatal
-from tokfmt.core.protocols import Audit, Code, Section
-from tokfmt.core.ragged import Offsets, offsets_of
+from tokfmt.core.protocols import Audit, Code
+from tokfmt.core.ragged import Offsets
 from tokfmt.core.sections import shown
-from tokfmt.formats.flat import Column, Cut, Extent, FlatFormat, FlatWriter, Laid
-from tokfmt.formats.folders import Packed, Values, digest, inside, json_object, whole_number
+from tokfmt.formats.folders import begin_of, json_object, whole_number
+from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat, ShardWriter, Values, Written
 
 CODES = {8: "<u1", 9: "<i1", 16: "<u2", 17: "<i2", 32: "<u4", 33: "<i4", 64: "<u8", 65: "<i8"}
 KINDS = {np.dtype(kind).name: np.dtype(kind) for kind in CODES.values()}
-_HEAD = 9  # bytes in front of the ids of a sample that is written: its size, 1 dimension of 4 bytes, its length
 _SHARD = r"shard\.\d+\.mds(\.\w+)?"
-_AT_ONCE = 1 << 20  # samples
 _SPAN, _FAR = 1 << 23, 1 << 12  # bytes read together; between samples, beyond which each is read by itself
 _HASHED = 1 << 28  # bytes of shards that check compares with their hashes without --deep
 
@@ -74,16 +68,18 @@ class WriteOptions:
     dtype: Literal["uint16", "uint32", "int32"] | None = option(None, "of ids; uint16 where the largest allows it")
     hashes: Literal["sha1", "none"] = option("sha1", "of each shard, in the index")
     shard_tokens: int = option(1 << 24, "tokens in a shard; documents stay whole", least=1, most=1 << 29)
+    compression: str | None = option(None, "of each shard: zstd, gz, bz2, snappy or br, or with a level zstd:7")
 
 
-class Writer(FlatWriter):
-    """Writes a folder: shards, and last index.json."""
+class Writer(ShardWriter):
+    """Writes shards, and last index.json."""
 
-    whole, needs_max_id, folder, most_bytes = True, True, True, (1 << 32) - 1
+    head = 9  # the size of a sample, 1 dimension of 4 bytes, its length
+    codecs = ("zstd", "gz", "bz2", "snappy", "br")
 
     @property
-    def separators(self) -> Separators:  # type: ignore[override]
-        return Separators.TRAILING if self.options.eos == "always" else Separators.NONE
+    def hashed(self) -> Sequence[str]:  # type: ignore[override]
+        return () if self.options.hashes == "none" else (self.options.hashes,)
 
     def dtype(self, top: int) -> np.dtype[Any]:
         return KINDS[self.options.dtype or ("uint16" if top < 1 << 16 else "uint32")]
@@ -91,68 +87,48 @@ class Writer(FlatWriter):
     def file_tokens(self) -> int:
         return int(self.options.shard_tokens)
 
-    def file(self, number: int) -> Path:
-        return self.path / f"shard.{number:05d}.mds"
+    def name(self, number: int, codec: str) -> str:
+        return f"shard.{number:05d}.mds{'.' if codec else ''}{codec.partition(':')[0]}"
 
-    def begins(self, cut: Cut) -> int:
-        return 4 * (cut.last - cut.first + 2) + _HEAD * (cut.last - cut.first)
+    def heads(self, lengths: Offsets, dtype: np.dtype[Any]) -> NDArray[np.uint8]:
+        heads = np.zeros(len(lengths), [("size", "<u4"), ("shape", "u1"), ("length", "<u4")])
+        heads["size"], heads["shape"], heads["length"] = lengths * dtype.itemsize + 5, 1 << 2 | 2, lengths
+        return heads.view(np.uint8).reshape(-1, self.head)
 
-    def write(self, region: Region, source: TokenReader) -> Receipt:
-        """The ids of a region, each sample's behind its head, which goes with its first id."""
-        stored, dtype, top = self.stored(source), self._dtype(source), -1
-        cut = self.cut_at(stored, region.tokens.start)
-        with Output(self.file(cut.number)) as out:
-            for a, b in windows(region.tokens.start, region.tokens.stop):
-                ids = stored.tokens(a, b)
-                top = max(top, check_ids(ids, int(np.iinfo(dtype).max), a, self.path.name))
-                first, last = (min(max(_first_from(stored, at), cut.first), cut.last) for at in (a, b))
-                bounds = stored.offsets(first, last)
-                heads = _heads(np.diff(bounds), dtype)
-                places = (bounds[:-1] - a) * dtype.itemsize + _HEAD * np.arange(last - first)
-                content = np.empty(heads.size + (b - a) * dtype.itemsize, np.uint8)
-                free = np.ones(len(content), np.bool_)
-                at = places[:, None] + np.arange(_HEAD)
-                content[at], free[at] = heads, False
-                content[free] = ids.astype(dtype, copy=False).view(np.uint8)
-                table = 4 * (cut.last - cut.first + 2)
-                out.write(table + _HEAD * (first - cut.first) + (a - cut.start) * dtype.itemsize, content)
-        return Receipt(region.index, top, out.written)
-
-    def index(self, stored: TokenReader, dtype: np.dtype[Any]) -> Iterator[tuple[Path, int, bytes]]:
-        shards = list[Mapping[str, Any]]()
-        for cut in self.cuts(stored):
-            path, count = self.file(cut.number), cut.last - cut.first
-            table, size = 4 * (count + 2), self.begins(cut) + (cut.stop - cut.start) * dtype.itemsize
-            for a, b in list(windows(cut.first, cut.last, _AT_ONCE)) or [(cut.first, cut.first)]:
-                places = table + (stored.offsets(a, b) - cut.start) * dtype.itemsize
-                places += _HEAD * np.arange(a - cut.first, b - cut.first + 1)
-                yield path, 4 * (a - cut.first + 1), places.astype("<u4").tobytes()
-            empty = cut.last - min(max(_first_from(stored, cut.stop), cut.first), cut.last)  # with no first id
-            yield path, size - _HEAD * empty, _heads(np.zeros(empty, np.int64), dtype).tobytes()
-            yield path, 0, count.to_bytes(4, "little")  # last: what begins at byte 0 is a file of its own
-            hashes = {} if self.options.hashes == "none" else {"sha1": digest(File(path), "sha1")}
-            shards.append({
+    def described(self, shards: Sequence[Written], dtype: np.dtype[Any]) -> Mapping[str, object]:
+        listed = list[Mapping[str, object]]()
+        for shard in shards:
+            raw = {"basename": self.name(shard.cut.number, ""), "bytes": shard.size, "hashes": shard.hashes}
+            packed = {"basename": shard.name, "bytes": shard.stored, "hashes": shard.stored_hashes}
+            listed.append({
                 "column_encodings": [f"ndarray:{dtype.name}"], "column_names": [self.options.column],
-                "column_sizes": [None], "compression": None, "format": "mds", "samples": count, "size_limit": 1 << 26,
-                "hashes": [*hashes], "version": 2, "zip_data": None,
-                "raw_data": {"basename": path.name, "bytes": size, "hashes": hashes},
+                "column_sizes": [None], "compression": self.codec or None, "format": "mds",
+                "samples": shard.cut.last - shard.cut.first, "size_limit": 1 << 26, "hashes": list(self.hashed),
+                "version": 2, "raw_data": raw, "zip_data": packed if self.codec else None,
             })  # fmt: skip
-        yield self.path / "index.json", 0, json.dumps({"shards": shards, "version": 2}, sort_keys=True).encode()
+        return {"shards": listed, "version": 2}
 
 
-def _first_from(stored: TokenReader, position: int) -> int:
-    """The first sequence that begins at a position or after it."""
-    return sequence_at(stored, position - 1) + 1 if position else 0
+class Column(NamedTuple):
+    """The column of ids, and what stands beside it.
+
+    Attributes:
+        name, others: Its name, and those of the others.
+        at: Which of the columns it is.
+        sizes: Bytes of each, if they are the same in all samples, else None.
+        kind: Its encoding, cut at the colons.
+        told: The dtype that the user says.
+    """
+
+    name: str
+    others: Sequence[str]
+    at: int
+    sizes: Sequence[int | None]
+    kind: Sequence[str]
+    told: str | None
 
 
-def _heads(lengths: Offsets, dtype: np.dtype[Any]) -> NDArray[np.uint8]:
-    """uint8[samples, 9]: what stands in front of the ids of each sample."""
-    heads = np.zeros(len(lengths), [("size", "<u4"), ("shape", "u1"), ("length", "<u4")])
-    heads["size"], heads["shape"], heads["length"] = lengths * dtype.itemsize + 5, 1 << 2 | 2, lengths
-    return heads.view(np.uint8).reshape(-1, _HEAD)
-
-
-class Mds(FlatFormat):
+class Mds(ShardFormat):
     """MosaicML streaming's shards."""
 
     name = "mds"
@@ -161,26 +137,21 @@ class Mds(FlatFormat):
     cannot = "ids above 2^32-1; loss masks"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable = _SHARD, "TF761"
-    member = "index.json"
+    shard, item = "shard", "sample"
+    missing, wrong_size, wrong_items, wrong_name = "TF762", "TF763", "TF765", "TF766"
     meanings = {
         "TF761": Code("no shards of tokens", "index.json is missing, empty or damaged, of another version or kind of "
                        "shards, or no column holds token ids. The message says which."),
-        "TF762": Code("a shard is missing", "index.json names it, and neither it nor its compressed form is there. "
-                       "Copy the folder again."),
-        "TF763": Code("a shard is not as long as the index says", "It was cut, or its compressed data are damaged "
-                       "(streaming#399, #677). Copy it again."),
         "TF764": Code("a shard does not fit its hash", "Some of its bytes changed (streaming#759). Copy it again; "
                        "--from-opt hashes=ignore reads it as it is."),
         "TF765": Code("samples contradict the shard", "Their places decrease or leave the shard, or a column is not as "
                        "long as its sample says. Write the shard again."),
-        "TF766": Code("a name that leaves the folder", "index.json names a file by `..`, by an absolute path or an "
-                       "address, or a link leads out. Do not read it, unless you made it yourself.", unsafe=True),
         "TF767": Code("a column of pickles", "Reading it would execute what is in it; upstream refuses it too. Write "
                        "the column as ndarray.", unsafe=True),
     }  # fmt: skip
 
     def sniff(self, probe: Probe) -> Confidence | None:
-        index = probe.entry("index.json")
+        index = probe.entry(INDEX)
         if index is None or (index.size and not re.search(rb'"shards"\s*:\s*\[', index.head)):
             return None
         shards = any(re.fullmatch(_SHARD, name) for name in probe.entries)
@@ -190,8 +161,7 @@ class Mds(FlatFormat):
         own = rf"index\.json|{_SHARD}"
         return sorted(home / name for home, names in walk(path) for name in names if re.fullmatch(own, name))
 
-    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:  # noqa: ARG002
-        folder, path = paths[0], paths[0] / "index.json"
+    def listing(self, path: Path, options: ReadOptions) -> Listing:
         if not path.is_file() or not File(path).size:
             what = "is empty: its writer was killed" if path.is_file() else "no such file"
             raise FormatError(path, what, remedy="Write it again, or streaming's merge_index")
@@ -200,25 +170,35 @@ class Mds(FlatFormat):
         if index.get("version") != 2 or not isinstance(shards, list):
             found = f"version {index.get('version')}"[:60]
             raise UnsupportedError(path, "is an index that is not read", expected="version 2, shards", found=found)
-        looks = [_look(folder, shard, options) for shard in shards]
-        others = sorted({name for look in looks for name in look.others})
-        left = f"columns that are not read: {', '.join(others)}"
-        return Laid(
-            extents=[look.extent for look in looks if look.extent],
-            starts=offsets_of(np.concatenate([np.zeros(0, np.int64), *(look.lengths for look in looks)])),
-            separators=Separators.TRAILING,
-            problems=[problem for look in looks for problem in look.problems],
-            sections=[section for look in looks for section in look.sections],
-            notes=(left,) if others else (),
-            extras={"column": looks[0].column if looks else "", "shards": len(shards)},
-        )
+        listed = [_listed(path, shard, options) for shard in shards]
+        columns = [one.about for one in listed if isinstance(one, Listed)]
+        others = {name for column in columns for name in column.others}
+        notes = (f"columns that are not read: {', '.join(sorted(others))}",) if others else ()
+        column = columns[0].name if columns else ""
+        return Listing(listed, notes=notes, extras={"column": column, "shards": len(shards)})
+
+    def told(self, one: Listed, file: File) -> Ids | None:
+        column: Column = one.about
+        dtype = KINDS.get(column.kind[1]) if column.kind[0] == "ndarray" and len(column.kind) > 1 else None
+        if dtype is None or len(column.sizes) > 1 or not one.count:
+            return None
+        if (size := column.sizes[0]) is not None:
+            whole = 0 < size * one.count <= one.size and size % dtype.itemsize == 0
+            return Ids(None, np.full(one.count, size), dtype) if whole else None
+        table = self.table(one, file)
+        shape = begin_of(file, int(table[0]) + 4, 1)[0] if table[0] + 5 < file.size else 0
+        lengths = _by_shape(np.diff(table) - 5, shape, dtype.itemsize)
+        return None if lengths is None else Ids(None, lengths, dtype)
+
+    def ids(self, one: Listed, file: File, table: Offsets) -> Ids:
+        column: Column = one.about
+        return _ids(file, *_columns(file, table, column), column)
 
     def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-        """See `FlatFormat.audit`; hashes are compared once, before."""
-        unhashed = replace(options, hashes="ignore")
-        yield from super().audit(path, unhashed, how)
+        """See `FlatFormat.audit`; hashes are compared once, behind the rest."""
+        yield from super().audit(path, options, how)
         try:
-            laid = self.examine([path], replace(options, hashes="check"), Hints())
+            laid = self.examine([path], options, Hints())
         except FormatError:
             return
         files = [extent.file for extent in laid.extents if isinstance(extent.file, Values)]
@@ -231,20 +211,8 @@ class Mds(FlatFormat):
                 yield Finding.of("TF764", error)
 
 
-class Look(NamedTuple):
-    """What one shard holds."""
-
-    extent: Extent | None
-    lengths: Offsets
-    problems: list[Problem]
-    column: str = ""
-    others: Sequence[str] = ()
-    sections: Sequence[Section] = ()
-
-
-def _look(folder: Path, shard: object, options: ReadOptions) -> Look:
-    """The ids of a shard. What is wrong with the index is raised, what is wrong with the shard is a problem."""
-    path, none = folder / "index.json", np.zeros(0, np.int64)
+def _listed(path: Path, shard: object, options: ReadOptions) -> Listed | Problem:
+    """What the index tells of a shard; a problem where its ids are pickled."""
     if not isinstance(shard, dict) or shard.get("format") != "mds" or shard.get("version", 2) != 2:
         found = shard.get("format") if isinstance(shard, dict) else shard
         raise UnsupportedError(path, "a shard that is not read", expected="mds, version 2", found=str(found)[:60])
@@ -252,32 +220,22 @@ def _look(folder: Path, shard: object, options: ReadOptions) -> Look:
     if not all(isinstance(x, list) for x in columns) or not len(names) == len(kinds) == len(sizes):
         raise CorruptError(path, "the columns of a shard", expected="as many names as encodings and sizes")
     at = _column(path, names, kinds, options.column)
-    column = shown(names[at])
     if kinds[at] == "pkl":
-        error = UnsafeError(path, f"column {column} is pickled", remedy="Write the column as ndarray")
-        return Look(None, none, [fatal("TF767", error)])
-    code = "TF766"
-    try:
-        place, codec, size, said = _place(folder, shard)
-        code = "TF762"
-        file = Packed(place, codec, size) if codec else File(place)
-        code = "TF763"
-        count = _whole(file, size, whole_number(path, "samples", shard.get("samples")))
-        code = "TF765"
-        places, lengths = _columns(file, count, sizes, at)
-        places, lengths, dtype = _ids(file, places, lengths, str(kinds[at]).split(":"), options.dtype)
-    except FormatError as error:
-        return Look(None, none, [fatal(code, error)])
-    bounds = offsets_of(lengths)
-    values = Values(file, places, bounds, said if options.hashes == "check" else {})
-    if dtype is None:
-        odd = values.array(0, min(values.size, _FAR) // 8 * 2, "<u4")[1::2]
-        remedy = f"--from-opt dtype=NAME does ({'uint16' if odd.any() else 'int64'}, it seems)"
-        raise UnsupportedError(path, f"nothing tells the dtype of column {column}, of bytes", remedy=remedy)
-    named = Column(f"samples of {place.name}", file, 4, "<u4", count + 1)
-    extent, tokens = Extent(values, 0, int(bounds[-1]) // dtype.itemsize, dtype), lengths // dtype.itemsize
+        remedy = "Write the column as ndarray"
+        return fatal("TF767", UnsafeError(path, f"column {shown(names[at])} is pickled", remedy=remedy))
+    widths = [None if size is None else whole_number(path, "column_sizes", size) for size in sizes]
     others = [shown(name) for name in names if name != names[at]]
-    return Look(extent, tokens, [], column, others, [named] if file.plain else [])
+    column = Column(shown(names[at]), others, at, widths, str(kinds[at]).split(":"), options.dtype)
+    raw, packed, codec = shard.get("raw_data"), shard.get("zip_data"), str(shard.get("compression"))
+    if not isinstance(raw, dict) or not isinstance(packed, dict | None):
+        raise CorruptError(path, "a shard in the index", expected="raw_data and zip_data")
+    forms = list[Form]()
+    for said, compression in ((raw, ""), (packed or {}, codec))[: 1 + (packed is not None)]:
+        hashes = said.get("hashes") if options.hashes == "check" else None
+        known = {str(kind): str(value) for kind, value in hashes.items()} if isinstance(hashes, dict) else {}
+        forms.append(Form(said.get("basename"), compression, known))
+    size = whole_number(path, "bytes", raw.get("bytes"))
+    return Listed(forms, size, whole_number(path, "samples", shard.get("samples")), column)
 
 
 def _column(path: Path, names: list[Any], kinds: list[Any], wanted: str | None) -> int:
@@ -297,55 +255,54 @@ def _column(path: Path, names: list[Any], kinds: list[Any], wanted: str | None) 
     return names.index(name)
 
 
-def _place(folder: Path, shard: Mapping[str, Any]) -> tuple[Path, str, int, Mapping[str, str]]:
-    """Where a shard lies, how it is compressed, bytes of what it holds, and hashes of the file."""
-    path, raw, zipped = folder / "index.json", shard.get("raw_data"), shard.get("zip_data")
-    if not isinstance(raw, dict) or not isinstance(zipped, dict | None):
-        raise CorruptError(path, "a shard in the index", expected="raw_data and zip_data")
-    place, size, held, codec = inside(folder, raw.get("basename")), raw.get("bytes"), raw, ""
-    if zipped is not None and not place.exists():
-        place, held, codec = inside(folder, zipped.get("basename")), zipped, str(shard.get("compression"))
-    hashes = held.get("hashes")
-    said = {str(kind): str(value) for kind, value in hashes.items()} if isinstance(hashes, dict) else {}
-    return place, codec.split(":")[0], whole_number(path, "bytes", size), said
+def _by_shape(sizes: Offsets, first: int, width: int) -> Offsets | None:
+    """Bytes of the ids of each sample, of the bytes of its shape and ids, if they follow from the head of the first.
+
+    Args:
+        sizes: int64[samples], without the byte in front of the shape.
+        first: That byte of the first sample.
+        width: Of an id.
+    """
+    dimensions, own = first >> 2, 1 << (first & 3)
+    if dimensions != 1:
+        return None
+    rules = list[Offsets]()
+    for widths in ((own,), (1, 2, 4)):  # all shapes are as long as the first, or each is as short as it can be
+        found = np.full(len(sizes), -1)
+        for one in widths:
+            count, rest = np.divmod(sizes - one, width)
+            least = 1 << 4 * one if len(widths) > 1 and one > 1 else 0
+            fits = (count >= least) & (rest == 0) & (count < 1 << min(8 * one, 62))
+            found[fits] = count[fits] * width
+        if (found >= 0).all() and found[0] == sizes[0] - own:
+            rules.append(found)
+    return rules[0] if rules and np.array_equal(rules[0], rules[-1]) else None
 
 
-def _whole(file: File, size: int, count: int) -> int:
-    if file.size != size:
-        what = "bytes of the shard"
-        raise TruncatedError(file.path, what, expected=size, found=file.size, remedy="Copy it again")
-    file.read(0, min(4, size))  # decodes what is compressed
-    if 4 * (count + 2) > size:
-        raise CorruptError(file.path, "is too short for its samples", expected=f"{count:,}", found=f"{size:,} bytes")
-    return count
-
-
-def _columns(file: File, count: int, sizes: Sequence[object], at: int) -> tuple[Offsets, Offsets]:
-    """int64[samples] twice: where one column of each sample begins, and its bytes."""
-    table = file.array(0, count + 2, "<u4").astype(np.int64)
-    begins, lengths = table[1:-1], np.diff(table[1:])
-    free = [k for k, size in enumerate(sizes) if size is None]
-    if table[0] != count or table[1] < 4 * (count + 2) or table[-1] != file.size or (lengths < 4 * len(free)).any():
-        expected = f"{count:,} samples, of at least {4 * len(free)} bytes, up to {file.size:,}"
-        raise CorruptError(file.path, "places of samples", offset=0, expected=expected, found=f"{table[0]:,} samples")
-    fixed = {k: whole_number(file.path, "column_sizes", size) for k, size in enumerate(sizes) if size is not None}
-    if not all(fixed.values()) or (lengths < sum(fixed.values())).any():
+def _columns(file: File, table: Offsets, column: Column) -> tuple[Offsets, Offsets]:
+    """int64[samples] twice: where the column of each sample begins, and its bytes."""
+    begins, lengths, sizes, at = table[:-1], np.diff(table), column.sizes, column.at
+    free, fixed = [k for k, size in enumerate(sizes) if size is None], [size for size in sizes if size is not None]
+    if not all(fixed) or (lengths < sum(fixed) + 4 * len(free)).any():
         raise CorruptError(file.path, "a sample is shorter than its columns", found=f"sizes {sizes}"[:60])
-    widths = np.zeros((count, len(sizes)), np.int64)
+    widths = np.zeros((len(begins), len(sizes)), np.int64)
     widths[:, free] = _gathered(file, begins, 4 * len(free)).view("<u4")
-    for k, size in fixed.items():
-        widths[:, k] = size
+    for k, size in enumerate(sizes):
+        if size is not None:
+            widths[:, k] = size
     wrong = np.flatnonzero(widths.sum(axis=1) + 4 * len(free) != lengths)
     if len(wrong) or (widths > file.size).any():
         raise CorruptError(file.path, "a sample is not as long as its columns", offset=int(begins[[*wrong, 0][0]]))
     return begins + 4 * len(free) + widths[:, :at].sum(axis=1), widths[:, at]
 
 
-def _ids(
-    file: File, places: Offsets, lengths: Offsets, kind: Sequence[str], told: str | None
-) -> tuple[Offsets, Offsets, np.dtype[Any] | None]:
-    """Where the ids of each sample begin, their bytes, and their dtype; None where nothing tells it."""
-    dtype = KINDS[told] if told else None
+def _ids(file: File, places: Offsets, lengths: Offsets, column: Column) -> Ids:
+    """Where the ids of each sample begin, of where its column does and how long that is.
+
+    Raises:
+        UnsupportedError: Nothing tells their dtype.
+    """
+    kind, dtype = column.kind, KINDS[column.told] if column.told else None
     if kind[0] == "ndarray" and len(kind) == 1:
         _at_least(file, places, lengths, 1)
         codes = np.unique(_gathered(file, places, 1))
@@ -368,10 +325,12 @@ def _ids(
         if wrong.any():
             at = int(places[np.argmax(wrong)])
             raise CorruptError(file.path, "an array is not as long as its shape, of one dimension", offset=at)
-    if dtype is not None and (lengths % dtype.itemsize).any():
-        at = int(places[np.argmax(lengths % dtype.itemsize > 0)])
-        raise CorruptError(file.path, f"the ids of a sample end inside one of {dtype.itemsize} bytes", offset=at)
-    return places, lengths, dtype
+    if dtype is None:
+        some = min(int(lengths[:1].sum()), _FAR) // 8 * 8
+        odd = np.frombuffer(file.read(int(places[:1].sum()), some), "<u4")[1::2]
+        remedy = f"--from-opt dtype=NAME does ({'uint16' if odd.any() else 'int64'}, it seems)"
+        raise UnsupportedError(file.path, f"nothing tells the dtype of column {column.name}, of bytes", remedy=remedy)
+    return Ids(places, lengths, dtype)
 
 
 def _at_least(file: File, places: Offsets, lengths: Offsets, least: Offsets | int) -> None:

@@ -122,7 +122,9 @@ class NanoGpt(FlatFormat):
             eos_id=GPT2_EOS if gpt2 else None,
             eos_from="GPT-2's separator stands in the data" if gpt2 else "",
             problems=[*problems, *unwritten],
-            inferred=() if options.width else (f"{width}-byte ids, which nothing stores; width=N overrides",),
+            inferred=()
+            if options.width
+            else (f"{width}-byte ids, which nothing stores; --from-opt width=N overrides",),
             extras={"width": width},
         )
 

@@ -34,6 +34,7 @@ from tokfmt.core.protocols import Field, Place, Section
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import LARGEST, kind_of, places
 from tokfmt.core.sections import Part
+from tokfmt.core.text_format import counted
 from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, whole_tokens
 
 GPT2_EOS = 50256
@@ -272,7 +273,7 @@ class _Blocks:
         except FormatError as error:
             return Field(path.name, None, 0, error.what, wrong=True, path=path)
         samples = -(-file.size // (4 * self.width))
-        told = f"{samples:,} samples of {self.width:,} tokens of int32, little-endian"
+        told = f"{counted(samples, 'sample')} of {self.width:,} tokens of int32, little-endian"
         return Field(
             path.name, 0, file.size, f"{file.size // 4:,} tokens", "; ".join(wrong) or told, bool(wrong), path=path
         )

@@ -194,7 +194,7 @@ class _Checking:
         if self.request.format:
             registry.get(self.request.format)
         try:
-            look(self.path)
+            look(registry.of_prefix(self.path))
             format_ = format_of(self.path, self.request.format)
         except FormatError as error:
             self.found.add([_finding("TF900", "error", error)], meanings(None))

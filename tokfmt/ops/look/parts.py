@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tokfmt import registry
 from tokfmt.core.errors import DetectionError, UnsafeError
 from tokfmt.core.files import File
 from tokfmt.core.format import Probe, look
@@ -90,7 +91,7 @@ def sections(path: str | os.PathLike[str], *, format: str | None = None, options
         FormatError: The path cannot be read at all.
         OptionError: No such format or option.
     """
-    path = Path(path)
+    path = registry.of_prefix(Path(path))
     probe = look(path)
     try:
         chosen = format_of(path, format)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokfmt.core.axis import Separators, TokenReader, windows
+from tokfmt.core.axis import Info, Separators, TokenReader, windows
 from tokfmt.core.draws import check_seed
 from tokfmt.core.errors import DetectionError, FormatError, OptionError, printable
 from tokfmt.core.format import Decoder, files_of
@@ -292,7 +292,7 @@ class _Run:
 
 
 def _estimated(found: Statistics, sampled: Sampled) -> Statistics:
-    per_token = found.bytes / found.tokens if found.tokens else None
+    per_token = found.bytes / found.tokens if found.tokens and found.bytes_per_token is not None else None
     # the separators between sequences that were not looked at were not looked at either
     return replace(found, bytes_per_token=per_token, separators=None, padding=None, estimated=True, sampled=sampled)
 
@@ -476,7 +476,7 @@ def outlined(subject: Subject) -> Statistics:
     """What is known of a dataset without reading its tokens."""
     heading, axis, info = _heading(subject), subject.axis, subject.axis.info
     if isinstance(axis, Streamed):
-        return replace(heading, tokens=info.tokens, bytes_per_token=_ratio(subject.size, info.tokens))
+        return replace(heading, tokens=info.tokens, bytes_per_token=_ratio(subject.size, info.tokens, [info]))
     lengths = Table.empty()
     ended = axis.eos_id is not None
     for a, b in windows(0, info.sequences):
@@ -486,7 +486,7 @@ def outlined(subject: Subject) -> Statistics:
         heading,
         sequences=info.sequences,
         tokens=tokens,
-        bytes_per_token=_ratio(subject.size, tokens),
+        bytes_per_token=_ratio(subject.size, tokens, [info]),
         max_id=info.max_id if info.max_id != axis.eos_id else None,  # the largest but the separator: nobody knows
         lengths=lengths_of(lengths, "tokens"),
         empty=Share.of(lengths.count(0), info.sequences),
@@ -526,8 +526,9 @@ def _heading(subject: Subject) -> Statistics:
     )
 
 
-def _ratio(size: int, tokens: int) -> float | None:
-    return size / tokens if tokens else None
+def _ratio(size: int, tokens: int, infos: Sequence[Info]) -> float | None:
+    """Bytes a token; None where the bytes hold tokens of other splits as well."""
+    return size / tokens if tokens and not any(info.other_splits for info in infos) else None
 
 
 def total_of(seen: Sequence[Surveyed], wanted: Wanted) -> Statistics:
@@ -557,7 +558,7 @@ def _filled(heading: Statistics, figures: Figures, seen: Sequence[Surveyed], wan
     return replace(
         heading,
         bytes=figures.size,
-        bytes_per_token=_ratio(figures.size, tokens),
+        bytes_per_token=_ratio(figures.size, tokens, [one.subject.axis.info for one in seen]),
         sequences=lengths.total,
         tokens=tokens,
         max_id=figures.looked.largest if figures.looked.largest >= 0 else None,

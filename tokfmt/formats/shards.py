@@ -1,0 +1,488 @@
+"""Folders of shards of documents that `index.json` lists, as LitData's and MosaicML streaming's are: the base of both.
+
+    index.json  what shards there are, in order: name, bytes, items, compression
+    shard       u32 little-endian: N items; u32[N + 1]: byte at which each begins, and the size; perhaps more; the items
+
+A compressed shard is one stream of the whole of that; sizes and places are those inside.
+
+What the index tells is not read once more: an open reads the places of items at most, and where an index tells their
+lengths nothing of the shards. What was taken for granted so is compared when a shard is first read, as its hashes are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import Separators, TokenReader, sequence_at, windows
+from tokfmt.core.dtypes import check_ids
+from tokfmt.core.errors import ConversionError, CorruptError, FormatError, UnsupportedError
+from tokfmt.core.files import File
+from tokfmt.core.format import Hints, Receipt, Region, Target
+from tokfmt.core.output import Output
+from tokfmt.core.problem import Problem, fatal
+from tokfmt.core.protocols import Code, Section
+from tokfmt.core.ragged import Offsets, offsets_of
+from tokfmt.formats.flat import Column, Cut, Extent, FlatFormat, FlatWriter, Laid, Pieces
+from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, digest, inside, most_decoded
+
+INDEX = "index.json"
+_ITEMS = 1 << 20  # places of items that are written together
+_NEAR = 1 << 20  # bytes that are read beyond the ids that were asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A file that a shard may be: as it is, or compressed.
+
+    Attributes:
+        name: From the index, of which nothing is known.
+        codec: CODEC or CODEC:LEVEL; "" if it is not compressed.
+        hashes: Of the file, by their kind.
+    """
+
+    name: object
+    codec: str = ""
+    hashes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What an index tells of a shard.
+
+    Attributes:
+        forms: That which is there first counts.
+        size: Bytes, decompressed.
+        count: Items.
+        about: What more the format must know to find ids in them; it is pickled.
+    """
+
+    forms: Sequence[Form]
+    size: int
+    count: int
+    about: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What an index tells. A shard may be a problem; the rest is as in `Laid`."""
+
+    shards: Sequence[Listed | Problem]
+    problems: Sequence[Problem] = ()
+    notes: tuple[str, ...] = ()
+    extras: Mapping[str, object] = field(default_factory=dict)
+
+
+class Ids(NamedTuple):
+    """Where the ids of each item lie in a shard.
+
+    Attributes:
+        places: int64[items], the byte at which they begin; None where that was not looked up yet.
+        lengths: int64[items], their bytes.
+        dtype: Of an id.
+    """
+
+    places: Offsets | None
+    lengths: Offsets
+    dtype: np.dtype[Any]
+
+
+class Values(File):
+    """The ids of one shard, item after item, as if they were a file. They are read where they lie.
+
+    Args:
+        shard: The shard, compressed or not.
+        ids: Where they lie, as far as that is known.
+        find: Finds it out in the shard.
+        hashes: Of the file, compared when something is first read.
+    """
+
+    plain = False  # they are not all of it
+
+    def __init__(self, shard: File, ids: Ids, find: Callable[[File], Ids], hashes: Mapping[str, str]) -> None:
+        self.path, self.identity, self._fd = shard.path, shard.identity, None
+        self.shard, self.find, self.hashes, self._places = shard, find, hashes, ids.places
+        self.bounds = offsets_of(ids.lengths)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {key: value for key, value in vars(self).items() if key != "_fd"}
+
+    @property
+    def size(self) -> int:
+        return int(self.bounds[-1])
+
+    @property
+    def places(self) -> Offsets:
+        """int64[items], bytes at which the ids of each begin.
+
+        Raises:
+            CorruptError: What the index tells of them is not so.
+        """
+        if self._places is None:
+            found = self.find(self.shard)
+            if found.places is None or not np.array_equal(offsets_of(found.lengths), self.bounds):
+                raise CorruptError(self.path, "items are not as long as its index and their heads tell")
+            self._places = found.places
+        return self._places
+
+    def lies_at(self, offset: int) -> int | None:
+        k = int(np.searchsorted(self.bounds, offset, side="right")) - 1
+        return self.shard.lies_at(int(self.places[k]) + offset - int(self.bounds[k]))
+
+    def read_from(self, offset: int) -> int | None:
+        k = int(np.searchsorted(self.places, offset, side="right")) - 1
+        if not self.shard.plain or k < 0:
+            return None
+        at = int(self.bounds[k]) + offset - int(self.places[k])
+        return at if at < int(self.bounds[k + 1]) else None
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        self.verify()
+        out, stop = np.frombuffer(buffer, np.uint8), offset + buffer.nbytes
+        first = int(np.searchsorted(self.bounds, offset, side="right")) - 1
+        last = int(np.searchsorted(self.bounds, stop))
+        bounds = np.clip(self.bounds[first : last + 1], offset, stop)
+        starts = self.places[first:last] + bounds[:-1] - self.bounds[first:last]
+        ends = starts + np.diff(bounds)
+        begin, span = int(starts[0]), int(ends[-1] - starts[0])
+        dense = self.shard.array(begin, span, "u1") if span <= 2 * len(out) + _NEAR else None
+        for start, end, at in zip(starts.tolist(), ends.tolist(), (bounds[:-1] - offset).tolist(), strict=True):
+            part = self.shard.array(start, end - start, "u1") if dense is None else dense[start - begin : end - begin]
+            out[at : at + end - start] = part
+
+    def verify(self) -> None:
+        """Compare the file with its hashes, once.
+
+        Raises:
+            CorruptError: One differs.
+        """
+        for kind, said in self.hashes.items():
+            found = digest(File(self.path), kind)
+            if found and found != said:
+                raise CorruptError(self.path, f"does not fit its {kind}", expected=said, found=found)
+        self.hashes = {}
+
+    def close(self) -> None:
+        self.shard.close()
+
+
+class ShardFormat(FlatFormat):
+    """A format of such folders; subclass it. Of `FlatFormat` it has `examine`.
+
+    Attributes a format states:
+        shard, item: What upstream calls them, in messages: "chunk", "item".
+        wrong_name, missing, wrong_size, wrong_items: Codes of a name that leaves the folder, of a shard that is not
+            there, of one that is not as long as the index says, of items that contradict it.
+    """
+
+    member = INDEX
+    shard: ClassVar[str]
+    item: ClassVar[str]
+    wrong_name: ClassVar[str]
+    missing: ClassVar[str]
+    wrong_size: ClassVar[str]
+    wrong_items: ClassVar[str]
+
+    @abstractmethod
+    def listing(self, path: Path, options: Any) -> Listing:
+        """What the index at a path tells.
+
+        Raises:
+            FormatError: It is none of this format, or no shard of it can be read.
+        """
+
+    @abstractmethod
+    def ids(self, one: Listed, file: File, table: Offsets) -> Ids:
+        """Where ids lie in a shard, of which `table` is right."""
+
+    def codes(self) -> Mapping[str, Code]:
+        return {
+            **self.meanings,
+            self.missing: Code(f"a {self.shard} is missing", "index.json names it, and neither it nor a compressed "
+                               "form is there: a copy was cut off, or it was removed. Copy the folder again."),
+            self.wrong_size: Code(f"a {self.shard} is not as long as the index says", "It was cut, or its compressed "
+                                  "data are damaged. Copy it again, or leave it out of index.json."),
+            self.wrong_name: Code("a name that leaves the folder", "index.json names a file by `..`, by an absolute "
+                                  "path or an address, or a link leads out. Do not read it, unless you made it "
+                                  "yourself.", unsafe=True),
+        }  # fmt: skip
+
+    def told(self, one: Listed, file: File) -> Ids | None:  # noqa: ARG002 - nothing
+        """The same without `places`, where so much follows without a look at all items; what it says is checked."""
+        return None
+
+    def examine(self, paths: Sequence[Path], options: Any, hints: Hints) -> Laid:  # noqa: ARG002
+        return self._laid(paths[0], options, whole=False)
+
+    def examine_wholly(self, path: Path, options: Any, hints: Hints) -> Laid:  # noqa: ARG002
+        return self._laid(path, options, whole=True)
+
+    def _laid(self, folder: Path, options: Any, *, whole: bool) -> Laid:
+        listing = self.listing(folder / INDEX, options)
+        looks = [one if isinstance(one, Problem) else self._look(folder, one, whole) for one in listing.shards]
+        found = [look for look in looks if not isinstance(look, Problem)]
+        lengths = [np.zeros(0, np.int64), *(lengths for _, lengths, _ in found)]
+        return Laid(
+            extents=[extent for extent, _, _ in found],
+            starts=offsets_of(np.concatenate(lengths)),
+            separators=Separators.TRAILING,
+            problems=[*(look for look in looks if isinstance(look, Problem)), *listing.problems],
+            sections=[section for *_, sections in found for section in sections],
+            notes=listing.notes,
+            extras=listing.extras,
+        )
+
+    def _look(self, folder: Path, one: Listed, whole: bool) -> tuple[Extent, Offsets, list[Section]] | Problem:
+        """The ids of a shard, how many each item has, and named bytes; or what is wrong with it."""
+        code = self.wrong_name
+        try:
+            forms = [(inside(folder, form.name), form) for form in one.forms]
+            code = self.missing
+            path, form = next((each for each in forms if each[0].exists()), forms[-1])
+            if not path.exists():
+                raise CorruptError(path, "is missing", remedy="Copy the folder again")
+            file = File(path)
+            code = self.wrong_size
+            if form.codec:
+                file = Packed(path, form.codec.split(":")[0], one.size)
+            self._check_size(file, one)
+            if whole:
+                file.read(0, 0)  # all of it is decoded
+            code = self.wrong_items
+            find = partial(self.find, one)
+            ids = (None if whole else self.told(one, file)) or find(file)
+        except UnsupportedError:
+            raise
+        except FormatError as error:
+            return fatal(code, error)
+        sections: list[Section] = (
+            [Column(f"places in {path.name}", file, 4, "<u4", one.count + 1)] if file.plain else []
+        )
+        hashes = {} if whole else form.hashes
+        return _extent(file, ids, find, hashes), ids.lengths // ids.dtype.itemsize, sections
+
+    def _check_size(self, file: File, one: Listed) -> None:
+        if file.size != one.size:
+            what, remedy = f"bytes of the {self.shard}", "Copy it again"
+            raise CorruptError(file.path, what, expected=one.size, found=file.size, remedy=remedy)
+        if 4 * (one.count + 2) > one.size:
+            what, expected = f"is too short for its {self.item}s", f"{one.count:,} places"
+            raise CorruptError(file.path, what, expected=expected, found=f"{one.size:,} bytes")
+
+    def table(self, one: Listed, file: File) -> Offsets:
+        """int64[items + 1]: where each item begins, and the size.
+
+        Raises:
+            CorruptError: They contradict the index, or leave the shard.
+        """
+        begin = 4 * (one.count + 2)
+        count, *_ = table = np.frombuffer(begin_of(file, 0, begin), "<u4").astype(np.int64)
+        if count != one.count or table[1] < begin or table[-1] != one.size or (np.diff(table[1:]) < 0).any():
+            expected = f"{one.count:,} {self.item}s from byte {begin:,} to {one.size:,}"
+            found = f"{count:,} {self.item}s from {table[1]:,} to {table[-1]:,}"
+            raise CorruptError(file.path, f"places of {self.item}s", offset=0, expected=expected, found=found)
+        return table[1:]
+
+    def find(self, one: Listed, file: File) -> Ids:
+        """Where ids lie, by a look at all items."""
+        ids = self.ids(one, file, self.table(one, file))
+        wrong = np.flatnonzero(ids.lengths % ids.dtype.itemsize)
+        if len(wrong) and ids.places is not None:
+            what = f"the ids of {self.item} {int(wrong[0]):,} end inside one of {ids.dtype.itemsize} bytes"
+            raise CorruptError(file.path, what, offset=int(ids.places[wrong[0]]))
+        return ids
+
+
+def _extent(file: File, ids: Ids, find: Callable[[File], Ids], hashes: Mapping[str, str]) -> Extent:
+    """The ids of a shard: as they lie in it, where they do so one behind the other and nothing is to be compared."""
+    width, places, bounds = ids.dtype.itemsize, ids.places, offsets_of(ids.lengths)
+    if places is not None and not hashes and np.array_equal(places - places[:1], bounds[:-1]):
+        return Extent(file, int(places[:1].sum()), int(bounds[-1]) // width, ids.dtype)
+    return Extent(Values(file, ids, find, hashes), 0, int(bounds[-1]) // width, ids.dtype)
+
+
+class Written(NamedTuple):
+    """A shard that was written.
+
+    Attributes:
+        cut: What is in it.
+        name: Of its file.
+        size, hashes: Of what it holds, decompressed.
+        stored, stored_hashes: Of the file.
+    """
+
+    cut: Cut
+    name: str
+    size: int
+    hashes: Mapping[str, str]
+    stored: int
+    stored_hashes: Mapping[str, str]
+
+
+class ShardWriter(FlatWriter):
+    """Writes a folder: shards of whole documents, each compressed by itself if that is asked, and last the index.
+
+    What it says beyond `FlatWriter`: `name` and `described`, and where an item has more than ids `head` and `heads`.
+
+    Attributes:
+        head: Bytes in front of the ids of each item.
+        codecs: Those that upstream reads.
+        hashed: Kinds of hashes of files in the index.
+    """
+
+    whole, needs_max_id, folder = True, True, True
+    head: ClassVar[int] = 0
+    codecs: ClassVar[Sequence[str]]
+    hashed: Sequence[str] = ()
+
+    def __init__(self, path: Path, options: Any, target: Target) -> None:
+        super().__init__(path, options, target)
+        self.codec: str = options.compression or ""
+        self._packed: Mapping[int, Mapping[str, str]] = {}
+        if self.codec:
+            compressor(self.codec, self.codecs, 0)
+
+    @abstractmethod
+    def name(self, number: int, codec: str) -> str:
+        """Of a shard; `codec` is "" if it is not compressed."""
+
+    @abstractmethod
+    def described(self, shards: Sequence[Written], dtype: np.dtype[Any]) -> Mapping[str, object]:
+        """The index."""
+
+    def heads(self, lengths: Offsets, dtype: np.dtype[Any]) -> NDArray[np.uint8]:  # noqa: ARG002 - none
+        """uint8[items, head]: what stands in front of the ids of items of so many."""
+        return np.zeros((len(lengths), 0), np.uint8)
+
+    @property
+    def most_bytes(self) -> int:  # type: ignore[override]
+        return LARGEST if self.codec else (1 << 32) - 1
+
+    @property
+    def separators(self) -> Separators:  # type: ignore[override]
+        return Separators.TRAILING if self.options.eos == "always" else Separators.NONE
+
+    def file(self, number: int) -> Path:
+        return self.path / self.name(number, self.codec)
+
+    def begins(self, cut: Cut) -> int:
+        return 4 * (cut.last - cut.first + 2) + self.head * (cut.last - cut.first)
+
+    def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
+        return super().regions(source, self.most_bytes if self.codec else size)  # what is compressed is one piece
+
+    def write(self, region: Region, source: TokenReader) -> Receipt:
+        if not self.codec and not self.head:
+            return super().write(region, source)
+        stored, dtype = self.stored(source), self._dtype(source)
+        cut = self.cut_at(stored, region.tokens.start)
+        with Output(self.file(cut.number)) as out:
+            if self.codec:
+                top, details = self._pack(out, stored, dtype, cut)
+                return Receipt(region.index, top, out.written, details)
+            top = -1
+            for at, content, largest in self._items(stored, dtype, cut, region.tokens):
+                out.write(at, content)
+                top = max(top, largest)
+        return Receipt(region.index, top, out.written)
+
+    def _items(
+        self, stored: TokenReader, dtype: np.dtype[Any], cut: Cut, tokens: range
+    ) -> Iterator[tuple[int, NDArray[np.uint8], int]]:
+        """Windows of items: byte, content, largest id. What stands in front of an item goes with its first id."""
+        limit, begin = int(np.iinfo(dtype).max), self.begins(cut) - self.head * (cut.last - cut.first)
+        for a, b in windows(tokens.start, tokens.stop):
+            ids = stored.tokens(a, b)
+            top = check_ids(ids, limit, a, self.path.name, self.remedy(dtype))
+            first, last = (_first_from(stored, at, cut) for at in (a, b))
+            bounds = stored.offsets(first, last)
+            heads = self.heads(np.diff(bounds), dtype)
+            content = np.empty(heads.size + (b - a) * dtype.itemsize, np.uint8)
+            free = np.ones(len(content), np.bool_)
+            places = (bounds[:-1] - a) * dtype.itemsize + self.head * np.arange(last - first)
+            at = places[:, None] + np.arange(self.head)
+            content[at], free[at] = heads, False
+            content[free] = ids.astype(dtype, copy=False).view(np.uint8)
+            yield begin + self.head * (first - cut.first) + (a - cut.start) * dtype.itemsize, content, top
+
+    def _places(self, stored: TokenReader, dtype: np.dtype[Any], cut: Cut) -> Iterator[tuple[int, bytes]]:
+        """Byte and content of the places of items, and the size."""
+        begin = 4 * (cut.last - cut.first + 2)
+        for a, b in windows(cut.first, cut.last + 1, _ITEMS):
+            places = begin + (stored.offsets(a, b - 1) - cut.start) * dtype.itemsize
+            places += self.head * np.arange(a - cut.first, b - cut.first)
+            yield 4 * (a - cut.first + 1), places.astype("<u4").tobytes()
+
+    def _empty(self, stored: TokenReader, dtype: np.dtype[Any], cut: Cut) -> bytes:
+        """The items at the end of a shard that have no first id to go with."""
+        return self.heads(np.zeros(cut.last - _first_from(stored, cut.stop, cut), np.int64), dtype).tobytes()
+
+    def _pack(self, out: Output, stored: TokenReader, dtype: np.dtype[Any], cut: Cut) -> tuple[int, list[Any]]:
+        """Write a compressed shard, from its first byte to its last: its largest id, its number, hashes of it raw."""
+        packer = compressor(self.codec, self.codecs, self._size(cut, dtype))
+        raw, top, at = {kind: hashlib.new(kind) for kind in self.hashed}, -1, 0
+
+        def pack(content: bytes) -> None:
+            nonlocal at
+            for found in raw.values():
+                found.update(content)
+            piece = packer.compress(content)
+            out.write(at, piece)
+            at += len(piece)
+
+        pack((cut.last - cut.first).to_bytes(4, "little"))
+        for _, places in self._places(stored, dtype, cut):
+            pack(places)
+        for _, content, largest in self._items(stored, dtype, cut, range(cut.start, cut.stop)):
+            pack(content.tobytes())
+            top = max(top, largest)
+        pack(self._empty(stored, dtype, cut))
+        piece = packer.flush()
+        out.write(at, piece)
+        at += len(piece)
+        if (size := self._size(cut, dtype)) > most_decoded(at):
+            what = f"{size:,} bytes compress to {at:,}, which nobody would trust to hold so many"
+            raise ConversionError(f"{out.path.name}: {what}. Write it without compression")
+        os.truncate(out.path, at)  # it was made as large as it would be raw
+        return top, [cut.number, {kind: found.hexdigest() for kind, found in raw.items()}]
+
+    def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:
+        self._packed = dict(receipt.details for receipt in receipts if receipt.details)
+        super().commit(source, receipts)
+
+    def index(self, stored: TokenReader, dtype: np.dtype[Any]) -> Pieces:
+        shards = list[Written]()
+        for cut in self.cuts(stored):
+            path, size, hashes = self.file(cut.number), self._size(cut, dtype), self._packed.get(cut.number)
+            if not self.codec:
+                empty = self._empty(stored, dtype, cut)
+                yield from ((path, at, places) for at, places in self._places(stored, dtype, cut))
+                yield path, size - len(empty), empty
+                yield path, 0, (cut.last - cut.first).to_bytes(4, "little")  # last: from byte 0 on a file is made anew
+            elif hashes is None:  # without an id it was in no region
+                with Output(path) as out:
+                    _, (_, hashes) = self._pack(out, stored, dtype, cut)
+            file = File(path)
+            own = {kind: digest(file, kind) for kind in self.hashed}
+            shards.append(Written(cut, path.name, size, own if hashes is None else hashes, file.size, own))
+            file.close()
+        yield self.path / INDEX, 0, json.dumps(self.described(shards, dtype), sort_keys=True).encode()
+
+    def _size(self, cut: Cut, dtype: np.dtype[Any]) -> int:
+        """Bytes of a shard as it is before it is compressed."""
+        return self.begins(cut) + (cut.stop - cut.start) * dtype.itemsize
+
+
+def _first_from(stored: TokenReader, position: int, cut: Cut) -> int:
+    """The first sequence of a shard that begins at a position or after it."""
+    return min(max(sequence_at(stored, position - 1) + 1 if position else 0, cut.first), cut.last)
