@@ -22,6 +22,7 @@ from tokfmt.core.errors import ConversionError, DestinationExistsError, OptionEr
 from tokfmt.core.files import File
 from tokfmt.formats.jsonl.index import index_path, write_index
 from tokfmt.ops.prepare.draw import Kept, draw, in_order
+from tokfmt.ops.source import ingest
 from tokfmt.text.filters import ENTRY
 
 EOS = 4095
@@ -357,7 +358,7 @@ def test_drawing_in_parts(rows, seed, quota, at_once):
         kept.add(number)
         seen.add(word)
         total += tokens
-    chosen, looked, tally = draw(entries, in_order(seed, len(rows), at_once), quota, 0, Kept(Path(), 1 << 30))
+    chosen, looked, tally, _ = draw(entries, in_order(seed, len(rows), at_once), quota, 0, Kept(Path(), 1 << 30))
     assert set(np.flatnonzero(chosen).tolist()) == kept
     assert (tally.kept, tally.tokens, tally.documents) == (len(kept), total, int(looked.sum()))
 
@@ -377,3 +378,37 @@ def test_hashes_that_memory_does_not_hold(tmp_path):
             kept.add(new, source)
     assert len(list(tmp_path.iterdir())) > 1
     assert json.dumps(sorted(path.name for path in tmp_path.iterdir())).count("kept-") > 1
+
+
+@pytest.mark.parametrize(("quota", "distinct", "again"), [(2_000, 2_000, False), (11_000, 60, True)])
+@pytest.mark.parametrize(("dedup", "cut", "jobs"), [(False, 900, 1), (True, 900, 3), (True, 2_000, 1)])
+def test_of_a_compressed_source_that_is_tokenised_which_may_be_drawn(
+    tmp_path, monkeypatch, quota, distinct, again, dedup, cut, jobs
+):
+    """In whatever files it lies; where more is left out as equal than was thought, the rest is read after all."""
+    draw_, held = random.Random(4), []
+    pool = [" ".join(draw_.choice(WORDS) for _ in range(draw_.randrange(60, 200))) for _ in range(distinct)]
+    texts = [draw_.choice(pool) if draw_.random() < 0.9 else "!" * 1_000 for _ in range(2_000)]
+    lines = [json.dumps({"text": text}) + "\n" for text in texts]
+    (tmp_path / "web.jsonl").write_text("".join(lines))
+    sources = {"web": (quota, GARBAGE, 1)}
+    recipe = written(tmp_path, sources, seed=1, **({"dedup": '"exact"'} if dedup else {}))
+    tokfmt.convert(recipe, tmp_path / "plain.pbin", manifest=False)
+    assert documents_of(tmp_path / "plain.pbin") == expected({"web": texts}, sources, seed=1, dedup=dedup)[0]
+    for name, part in zip("abc", (lines[:cut], lines[cut : cut + 1], lines[cut + 1 :]), strict=True):
+        if part:
+            (tmp_path / f"{name}.jsonl.zst").write_bytes(zstandard.compress("".join(part).encode()))
+    recipe.write_text(recipe.read_text().replace("web.jsonl", "?.jsonl.zst"))
+    whole = ingest.ShardReader
+
+    def noting(shards):
+        held.append(whole(shards))
+        return held[-1]
+
+    monkeypatch.setattr(ingest, "ShardReader", noting)
+    tokfmt.convert(recipe, tmp_path / "packed.pbin", manifest=False, jobs=jobs)
+    assert (tmp_path / "packed.pbin").read_bytes() == (tmp_path / "plain.pbin").read_bytes()
+    assert held[0].info.tokens < 100_000
+    assert held[0].info.sequences > 1_700
+    assert len(held) == (2 if again and dedup else 1)
+    assert not (again and dedup) or held[-1].info.tokens > 200_000

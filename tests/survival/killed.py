@@ -139,7 +139,8 @@ def check(home, expected, status, said):
 
 def journaled(home):
     """How many tasks the journals in the hidden siblings vouch for."""
-    return sum(len(read_journal(path)[0]) for path in home.glob(".*-resume/journal-*"))
+    lines = [line for path in home.glob(".*-resume/journal-*") for line in read_journal(path)[0]]
+    return len({(kind, number) for kind, number, _ in lines})
 
 
 def sweep(case, home, moments):
@@ -168,7 +169,8 @@ def sweep(case, home, moments):
         status, said = child(convert(case, out, resume=True))
         check(out.parent, expected, status, said)
         if status == 0:
-            assert int(said.split()[1]) == tasks - done, f"{said}: {done} of {tasks} tasks were done"
+            again = int(said.split()[1]) - (tasks - done)  # a shard that was being made smaller is made once more
+            assert 0 <= again <= case.get("smaller", 0), f"{said}: {done} of {tasks} tasks were done"
             seen["spared"] = max(seen["spared"], done)
         shutil.rmtree(out.parent)
     assert seen["killed"] >= moments - 1, seen

@@ -164,7 +164,7 @@ def of_recipe(tmp_path, name):
     (tmp_path / "mix.toml").write_text(head + tables)
     return {
         "sources": [str(tmp_path / "mix.toml")], "name": NAMES[name], "to_options": SMALL.get(name, {}), "region": 1024,
-        "drop": ["fields"],
+        "drop": ["fields"], "smaller": 1,
     }  # fmt: skip
 
 

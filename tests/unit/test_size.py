@@ -23,8 +23,8 @@ class Measure(NamedTuple):
     goal: int
 
 
-MODULES = Measure("modules", 235, 190)
-LINES = Measure("lines", 58_200, 36_500)
+MODULES = Measure("modules", 250, 190)
+LINES = Measure("lines", 63_000, 36_500)
 MODULE = Measure("longest module", 700, 700)
 FUNCTION = Measure("longest function", 80, 80)
 

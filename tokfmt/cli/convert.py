@@ -71,6 +71,7 @@ _EPILOG = examples(
 @click.option(
     "--rejects", type=PLACE, metavar="FILE.jsonl", help="Write what the filters of a recipe leave out, and why."
 )
+@click.option("--ledger", is_flag=True, help="Write DST.ledger: from which record of which file each sequence is.")
 @click.option("--overwrite", is_flag=True, help="Replace DST, once the new one is whole.")
 @click.option("--verify", is_flag=True, help="Read DST back and compare it with the source before it appears.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; write nothing.")

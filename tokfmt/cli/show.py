@@ -15,7 +15,7 @@ import click
 
 from tokfmt.cli.console import Watcher, document, note
 from tokfmt.cli.parameters import PLACE, Command, Count, F, Grouped, common, examples, reading, requested, tokenizer
-from tokfmt.cli.show_step import Printing, show_step
+from tokfmt.cli.show_step import Printing, origin_lines, show_step
 from tokfmt.core.errors import printable
 from tokfmt.core.text_format import counted, shortened, visible
 
@@ -65,6 +65,7 @@ class _Selecting(Command):
 @click.option("--full", is_flag=True, help="Do not shorten on a terminal.")
 @click.option("--samples", "rows", is_flag=True, help="Rows as stored: input_ids, mask and labels.")
 @click.option("--raw", is_flag=True, help="Header, index and bytes, annotated; damaged files too.")
+@click.option("--origin", is_flag=True, help="From which record of which file, by the ledger beside PATH.")
 @click.option("--seed", type=Count(), default=0, show_default=True, help="What random:N draws by.")
 @click.option(
     "--limit",
@@ -88,17 +89,20 @@ def command(path: str, selection: str | None, **given: Any) -> None:
 
     Of a recipe, --step and --sample show which parts of which sequences the model sees.
     """
-    from tokfmt.ops.look.show import show
+    from tokfmt.ops.look.show import show, show_origins
 
     only_ids, only_text, full = given.pop("only_ids"), given.pop("only_text"), given.pop("full")
     quiet, as_json = given.pop("quiet"), given.pop("as_json")
     given.pop("debug")
+    origin = given.pop("origin")
     asked = {name: given.pop(name) for name in _OF_STEPS}
     if any(value is not None for value in asked.values()):
         show_step(path, selection, asked, given, Printing(only_ids, only_text, full, quiet, as_json))
         return
     if given["raw"] and selection is not None:
         raise click.UsageError(f"--raw shows files, not sequences: leave {selection.strip()!r} out")
+    if origin and (given["raw"] or given["rows"]):
+        raise click.UsageError("--origin tells of sequences: it does not go with --raw and --samples")
     if given.pop("raw"):
         show_raw(path, given, limit=given["limit"], as_json=as_json, quiet=quiet)
         return
@@ -109,7 +113,7 @@ def command(path: str, selection: str | None, **given: Any) -> None:
         raise click.UsageError("--text needs --tokenizer")
     # on a terminal a bar would run into what is printed
     with Watcher(quiet=quiet or _terminal()) as watcher:
-        preview = show(path, selection, progress=watcher, **given)
+        preview = (show_origins if origin else show)(path, selection, progress=watcher, **given)
         if as_json:
             facts = {f.name: getattr(preview, f.name) for f in dataclasses.fields(preview)}
             _write_json({name: fact for name, fact in facts.items() if name not in ("shown", "cut")}, preview.shown)
@@ -208,6 +212,8 @@ def _write_sequence(shown: Shown, style: _Style) -> None:
         if shown.found is not None:
             heading += f", found at {shown.found[0]:,}..{shown.found[1]:,}"
         click.echo(click.style(f"#{shown.index}", bold=True) + click.style(f"  {heading}", dim=True))
+        for line in origin_lines(shown.origins or ()):
+            click.echo(line)
     if has_ids and not style.only_text:
         _write(_ids(shown, style), shown, style)
     if (shown.record is not None or shown.look.decoder is not None) and not style.only_ids:
@@ -353,7 +359,9 @@ def _write_json(facts: dict[str, Any], sequences: Iterator[Shown]) -> None:
     click.echo(head[:-2] + ',\n  "shown": [', nl=False)
     count = 0
     for count, shown in enumerate(sequences, 1):
-        own = {"index": shown.index, "length": shown.length, "found": shown.found}
+        own: dict[str, Any] = {"index": shown.index, "length": shown.length, "found": shown.found}
+        if shown.origins is not None:
+            own["origins"] = [dataclasses.asdict(one) for one in shown.origins]
         click.echo((",\n    " if count > 1 else "\n    ") + json.dumps(own)[:-1], nl=False)
         click.echo(', "ids": ' + ("null" if shown.look.reader is None else "["), nl=False)
         for k, tokens in enumerate(shown.tokens(0, shown.length)):

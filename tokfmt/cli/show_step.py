@@ -15,6 +15,9 @@ from tokfmt.core.errors import printable
 from tokfmt.core.text_format import counted, shortened, visible
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tokfmt.ops.ledger import Origin
     from tokfmt.ops.look.step import Drawn, Part, Step
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue")
@@ -70,6 +73,8 @@ def _print(found: Step, how: Printing, limit: int, *, terminal: bool) -> None:
         for part in drawn.parts:
             colour = colours.setdefault(part.source, _COLOURS[len(colours) % len(_COLOURS)])
             click.echo(_line(part, colour))
+            for line in origin_lines(part.origins):
+                click.echo(f"  {line}")
             words = part.text if part.text is not None else " ".join(map(str, part.ids.tolist()))
             click.echo(_indented(words, room))
         if drawn.padding:
@@ -91,7 +96,8 @@ def _as_json(found: Step) -> None:
             "sample": drawn.sample, "drawn_from": drawn.drawn_from or None, "epoch": drawn.epoch,
             "padding": drawn.padding,
             "parts": [
-                {f.name: getattr(part, f.name) for f in dataclasses.fields(part)} | {"ids": part.ids.tolist()}
+                {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
+                | {"ids": part.ids.tolist(), "origins": [dataclasses.asdict(one) for one in part.origins]}
                 for part in drawn.parts
             ],
         }  # fmt: skip
@@ -126,6 +132,17 @@ def _line(part: Part, colour: str) -> str:
     stored = f", sequence {part.stored:,} there" if part.stored != part.sequence else ""
     where = click.style(f"  {printable(part.path)}{stored}", dim=True)
     return f"  {name} sequence {part.sequence:,}: {counted(part.length, 'token')}{there}{end}{where}"
+
+
+def origin_lines(origins: Sequence[Origin]) -> Iterator[str]:
+    """A line for each piece of a sequence: the file it comes from, and where in it."""
+    for one in origins:
+        where = f"line {one.line:,}, at byte {one.byte:,}" if one.line is not None else one.detail
+        where += " of the decompressed text" if one.decompressed else ""
+        via = "".join(f", by way of sequence {number:,} of {printable(path)}" for path, number in one.via)
+        told = f"{printable(one.path)}{', ' if where else ''}{where}{via}"
+        what = click.style(f"  from {printable(one.source)}", bold=True)
+        yield f"{what} record {one.record:,}, {one.start:,} to {one.stop:,}" + click.style(f"  {told}", dim=True)
 
 
 def _indented(text: str, room: int) -> str:

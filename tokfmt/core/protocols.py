@@ -290,9 +290,39 @@ class Located(Protocol):
         """The position whose token holds a byte of a file (or the first of a chunk); None outside of the tokens."""
 
 
+class Line(NamedTuple):
+    """The line of a record.
+
+    Attributes:
+        path: The file.
+        number: From 1.
+        offset: Byte of the text at which it begins.
+        decompressed: The text is what came out of the file, not what lies in it.
+    """
+
+    path: Path
+    number: int
+    offset: int
+    decompressed: bool
+
+
 @runtime_checkable
 class LocatedRecords(Protocol):
     """A `RecordReader` that knows where its records lie."""
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """Those that `Block.file` counts."""
+
+    def file_counts(self) -> Sequence[int]:
+        """Records of each file. Counts them if nobody did."""
+
+    def record_line(self, index: int) -> Line | None:
+        """The line of a record; None where records are no lines. Reads the text before it.
+
+        Raises:
+            IndexError: There is no such record.
+        """
 
     def record_place(self, index: int) -> Place:
         """Where the line of a record begins; `width` is its length without line end. Counts records if nobody did.

@@ -12,7 +12,7 @@ from tokfmt import registry
 from tokfmt.core.destination import Objection, followed
 from tokfmt.core.errors import ConversionError, DetectionError, OptionError, printable
 from tokfmt.core.format import Format, everything_in, strangers
-from tokfmt.ops.source.manifest import SCHEMA, manifest_path, read_manifest
+from tokfmt.ops.source.manifest import SCHEMA, ledger_paths, manifest_path, read_manifest
 from tokfmt.ops.source.opened import SourceFiles
 
 
@@ -106,18 +106,22 @@ def _identity(path: str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def refuse_foreign_manifest(destination: Path) -> None:
-    """Refuse a place for a manifest where something else stands.
+def refuse_foreign(destination: Path) -> None:
+    """Refuse a place for a manifest or a ledger where something else stands.
 
     Raises:
-        ConversionError: It is no manifest of tokfmt's.
+        ConversionError: It is none of tokfmt's.
     """
-    place = manifest_path(followed(destination))
-    if os.path.lexists(place) and (place.is_symlink() or SCHEMA not in _beginning(place)):
-        raise ConversionError(
-            f"{printable(place)}: stands where the manifest goes, and is none. Move it away, or choose another "
-            "destination"
-        )
+    place = followed(destination)
+    rows, about = ledger_paths(place)
+    for path, what, words in (
+        (manifest_path(place), "manifest", SCHEMA), (about, "ledger", "tokfmt.ledger/"), (rows, "ledger", "'record'"),
+    ):  # fmt: skip
+        if os.path.lexists(path) and (path.is_symlink() or words not in _beginning(path)):
+            raise ConversionError(
+                f"{printable(path)}: stands where the {what} goes, and is none. Move it away, or choose another "
+                "destination"
+            )
 
 
 def _beginning(path: Path) -> str:

@@ -7,7 +7,6 @@ tokens as the row has them (a pack with separators), they are read straight from
 from __future__ import annotations
 
 import bisect
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,15 @@ from tokfmt.recipes.cache import Column, Numbers, columns, recalled, remember
 _AT_ONCE = 1 << 18  # sequences
 
 
+class TextPart(NamedTuple):
+    """Records `first <= i < first + records` of a file of text."""
+
+    path: Path
+    format: str
+    first: int
+    records: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
     """A source of a recipe, opened.
@@ -42,6 +50,8 @@ class Source:
         notes: What a person should be told of it.
         kept: It takes long to open: what is found out of it is worth keeping in the cache.
         drawn: The numbers in the source of the sequences that the reader has, where a quota chose some.
+        whole: The reader of all its sequences then, where they are ids.
+        files: The files of a source of text, one after the other.
     """
 
     name: str
@@ -54,21 +64,28 @@ class Source:
     notes: tuple[str, ...] = ()
     kept: bool = False
     drawn: Column | None = None
+    whole: TokenReader | None = None
+    files: tuple[TextPart, ...] = ()
 
     @property
     def info(self) -> Info:
         """Of its reader."""
         return self.reader.info
 
-    def number(self, sequence: int) -> int:
-        """The number in the source of a sequence of the reader."""
-        return sequence if self.drawn is None else int(self.drawn.array[sequence])
-
     def place(self, number: int) -> int:
-        """The first sequence of the reader that is the one of the source with a number; the inverse of `number`."""
+        """The first sequence of the reader that is the one of the source with a number; see `numbered`."""
         if self.drawn is None or (number < len(self.drawn) and int(self.drawn.array[number]) == number):
             return number  # all are there, in order, before those that a quota chose
         return int(np.searchsorted(self.drawn.array, number))
+
+
+def numbered(sources: Sequence[Source], source: Numbers, sequences: Numbers) -> Numbers:
+    """The numbers in their sources of sequences of readers: sequence i is of `sources[source[i]].reader`."""
+    found = sequences.copy()
+    for k in np.unique(source).tolist():
+        if (drawn := sources[k].drawn) is not None:
+            found[source == k] = drawn.array[sequences[source == k]]
+    return found
 
 
 class Span(NamedTuple):
@@ -83,6 +100,28 @@ class Span(NamedTuple):
     sequence: int
     start: int
     stop: int
+
+
+class SpanTable(NamedTuple):
+    """Spans as columns, int64[n] each.
+
+    Attributes:
+        row: What they are spans of: which of the things that were asked for, ascending.
+        source, sequence, start, stop: As of `Span`.
+    """
+
+    row: Numbers
+    source: Numbers
+    sequence: Numbers
+    start: Numbers
+    stop: Numbers
+
+    @staticmethod
+    def joined(tables: Sequence[SpanTable]) -> SpanTable:
+        """Tables as one, by row; spans of one row in the order in which they are given."""
+        columns = [np.concatenate([np.empty(0, np.int64), *column]) for column in zip(*tables, strict=True)]
+        order = np.argsort(columns[0], kind="stable") if columns else np.empty(0, np.int64)
+        return SpanTable(*(column[order] for column in columns or [order] * 5))
 
 
 class _Stored(NamedTuple):
@@ -286,23 +325,31 @@ class Axis:
 
     def spans(self, start: int, stop: int) -> list[Span]:
         """The sequences that positions `start <= p < stop` of the row are in."""
-        if start >= stop:
-            return []
-        first, edges = self._edges(start, stop)
-        return [
-            self._span(place, max(start, a) - a, min(stop, b) - a)
-            for place, (a, b) in enumerate(itertools.pairwise(edges), first)
-        ]
+        _, *columns = self.table(np.array([start]), np.array([stop]))
+        return [Span(*span) for span in zip(*(column.tolist() for column in columns), strict=True)]
 
-    def _edges(self, start: int, stop: int) -> tuple[int, list[int]]:
-        """The first sequence that an interval is in, and where that and those after it begin."""
+    def table(self, starts: Numbers, stops: Numbers) -> SpanTable:
+        """The sequences that intervals of the row are in; `row` counts the intervals."""
+        first, last = self._sequence(starts), self._sequence(stops - 1) + 1
+        count = np.where(starts < stops, last - first, 0)
+        row = np.repeat(np.arange(len(starts)), count)
+        place = first[row] + np.arange(len(row)) - offsets_of(count)[row]
+        begin, end = self._begin(place), self._begin(place + 1)
+        number = self._numbers.array[place] if len(self._numbers) else place
+        source = np.searchsorted(self.firsts, number, side="right") - 1
+        sequence = numbered(self.sources, source, number - self.firsts[source])
+        start, stop = np.maximum(starts[row], begin) - begin, np.minimum(stops[row], end) - begin
+        return SpanTable(row, np.array(self.numbers, np.int64)[source], sequence, start, stop)
+
+    def _sequence(self, positions: Numbers) -> Numbers:
+        """Which sequence of the row each position is in."""
         if self.width:
-            first, last = start // self.width, -(-stop // self.width)
-            return first, [place * self.width for place in range(first, last + 1)]
-        bounds = self.starts.array
-        first = int(np.searchsorted(bounds, start, side="right")) - 1
-        last = int(np.searchsorted(bounds, stop, side="left"))
-        return first, bounds[first : last + 1].tolist()
+            return positions // self.width
+        return np.searchsorted(self.starts.array, positions, side="right") - 1
+
+    def _begin(self, places: Numbers) -> Numbers:
+        """Where sequences of the row begin."""
+        return places * self.width if self.width else self.starts.array[places]
 
     def beneath(self, position: int) -> tuple[TokenReader, int] | None:
         """The source's reader, and its position, of a position of the row; None for a separator put in here."""
@@ -310,13 +357,9 @@ class Axis:
         reader, local = self.sources[k].reader, position - self.begins[k]
         if self.eos_id is None:
             return reader, local
-        place, (_, end) = self._edges(position, position + 1)
-        return None if position == end - 1 else (reader, local - (place - self.places[k]))
-
-    def _span(self, place: int, start: int, stop: int) -> Span:
-        number = int(self._numbers.array[place]) if len(self._numbers) else place
-        k = int(np.searchsorted(self.firsts, number, side="right")) - 1
-        return Span(self.numbers[k], self.sources[k].number(number - int(self.firsts[k])), start, stop)
+        place = self._sequence(np.array(position))
+        last = int(self._begin(place + 1)) - 1
+        return None if position == last else (reader, local - (int(place) - self.places[k]))
 
     def close(self) -> None:
         """Release open files."""

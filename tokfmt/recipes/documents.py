@@ -11,20 +11,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokfmt.core.axis import Info, Layout, Separators, TokenReader, check_interval, check_position, windows
-from tokfmt.core.draws import draws
+from tokfmt.core.draws import DRAWN, draws
 from tokfmt.core.errors import ConversionError, printable
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
-from tokfmt.recipes.axis import Source, Span
+from tokfmt.recipes.axis import Source, Span, numbered
 from tokfmt.recipes.cache import Column, Numbers, columns, key_of
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_DOCUMENTS, permutation
 from tokfmt.views.concat import Concat
 from tokfmt.views.select import Chosen
-
-DRAWN = 34
-"""Purpose of draws: the order in which documents fill a quota."""
 
 _AT_ONCE = 1 << 18  # sequences
 
@@ -57,6 +55,7 @@ def drawn(file: RecipeFile, number: int, source: Source, quota: int) -> Source:
         source,
         reader=parts[0] if len(parts) == 1 else Concat(parts),
         drawn=Column(np.concatenate([*every, np.flatnonzero(chosen)])),
+        whole=reader,
         state=[source.state, "quota", quota, file.seed],
         facts=[source.facts, "quota", quota],
     )
@@ -169,11 +168,16 @@ class Documents:
         Raises:
             IndexError: There is no such document.
         """
-        check_interval(sequence, sequence + 1, self._info.sequences, "sequences")
-        number = sequence if self._order is None else int(self._order.array[sequence])
-        turn = int(np.searchsorted(self._firsts, number, side="right")) - 1
-        k, (start, stop) = self._members[turn], self.offsets(sequence, sequence + 1).tolist()
-        return [Span(k, self.sources[k].number(number - int(self._firsts[turn])), 0, stop - start)]
+        start, stop = self.offsets(sequence, sequence + 1).tolist()
+        (source,), (number,) = self.origins(np.array([sequence]))
+        return [Span(int(source), int(number), 0, stop - start)]
+
+    def origins(self, sequences: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which sequences of which sources documents are: two times int64[n]."""
+        numbers = sequences if self._order is None else self._order.array[sequences]
+        turn = np.searchsorted(self._firsts, numbers, side="right") - 1
+        source = np.array(self._members, np.int64)[turn]
+        return source, numbered(self.sources, source, numbers - self._firsts[turn])
 
     def beneath(self, position: int) -> tuple[TokenReader, int]:
         """See `protocols.Underlying`."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from tokfmt.core.axis import windows
 from tokfmt.core.ragged import offsets_of
-from tokfmt.recipes.axis import Axis, Span
+from tokfmt.recipes.axis import Axis
 from tokfmt.recipes.bestfit import plan
 from tokfmt.recipes.cache import Numbers, columns, key_of
 from tokfmt.recipes.language import RecipeFile
@@ -62,8 +62,8 @@ class Packing(Protocol):
     def runs(self, sample: int) -> Sequence[Run]:
         """What a sample is made of, in order of columns."""
 
-    def spans(self, sample: int) -> list[Span]:
-        """The sequences, and the positions of them, that a sample moves on by."""
+    def intervals(self, sample: int) -> Sequence[tuple[int, int]]:
+        """The intervals of the row that a sample moves on by, in order of columns."""
 
     def left_out(self) -> dict[str, int]:
         """Positions of the row that no sample of a pass has, by the word for why."""
@@ -98,9 +98,9 @@ class Stream:
         more = self.after > 0 and (there > self.width or self.convention == "disjoint")
         return [Run(0, start, there - more, more)]
 
-    def spans(self, sample: int) -> list[Span]:
+    def intervals(self, sample: int) -> Sequence[tuple[int, int]]:
         start = sample * self.step
-        return self.axis.spans(start, min(start + self.step, self.axis.tokens))
+        return [(start, min(start + self.step, self.axis.tokens))]
 
     def left_out(self) -> dict[str, int]:
         rest = self.axis.tokens - self.tokens
@@ -141,12 +141,12 @@ class ShuffledStream(Stream):
     def runs(self, sample: int) -> Sequence[Run]:
         ((_, start, length, more),) = super().runs(sample)
         runs, column = [], 0
-        for a, b in self._intervals(start, start + length + more):
+        for a, b in self._drawn(start, start + length + more):
             runs.append(Run(column, a, b - a, False))
             column += b - a
         return _with_label(runs, length) if more else runs
 
-    def _intervals(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    def _drawn(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """The intervals of the row that an interval of the shuffled row is."""
         if start >= stop:
             return
@@ -157,10 +157,9 @@ class ShuffledStream(Stream):
         for at, (a, b) in zip(begins, itertools.pairwise(bounds[first : last + 1].tolist()), strict=True):
             yield at + max(start, a) - a, at + min(stop, b) - a
 
-    def spans(self, sample: int) -> list[Span]:
-        start = sample * self.step
-        stop = min(start + self.step, self.axis.tokens)
-        return [span for a, b in self._intervals(start, stop) for span in self.axis.spans(a, b)]
+    def intervals(self, sample: int) -> Sequence[tuple[int, int]]:
+        ((start, stop),) = super().intervals(sample)
+        return list(self._drawn(start, stop))
 
     def cut(self) -> int:
         found, starts = 0, self._starts.array
@@ -254,8 +253,8 @@ class Planned:
             column += length >> 1
         return runs
 
-    def spans(self, sample: int) -> list[Span]:
-        return [span for run in self.runs(sample) for span in self.axis.spans(run.start, run.start + run.length)]
+    def intervals(self, sample: int) -> Sequence[tuple[int, int]]:
+        return [(run.start, run.start + run.length) for run in self.runs(sample)]
 
     def left_out(self) -> dict[str, int]:
         found = {"truncated": self._truncated, "targetless": self._targetless}
@@ -277,8 +276,8 @@ class Rows:
     def runs(self, sample: int) -> Sequence[Run]:
         return [Run(0, sample * self.width, self.width, False)]
 
-    def spans(self, sample: int) -> list[Span]:
-        return self.axis.spans(sample * self.width, (sample + 1) * self.width)
+    def intervals(self, sample: int) -> Sequence[tuple[int, int]]:
+        return [(sample * self.width, (sample + 1) * self.width)]
 
     def left_out(self) -> dict[str, int]:
         return {}

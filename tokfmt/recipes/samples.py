@@ -25,7 +25,7 @@ from tokfmt.core.dtypes import smallest
 from tokfmt.core.errors import ConversionError, FormatError, OptionError, printable
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.text_format import counted
-from tokfmt.recipes.axis import Axis, Source, Span
+from tokfmt.recipes.axis import Axis, Source, Span, SpanTable
 from tokfmt.recipes.cache import key_of
 from tokfmt.recipes.fields import Grid, Place, arrays, check_fields
 from tokfmt.recipes.language import VERSION, RecipeFile
@@ -277,8 +277,21 @@ class Samples:
         Raises:
             IndexError: There is no such sample.
         """
-        turn, _, number = self._place(self._check(sample))
-        return turn.packing.spans(number)
+        return list(self.where(sample).spans)
+
+    def table(self, samples: NDArray[np.int64]) -> SpanTable:
+        """The spans of some samples, none of them padding; `row` counts these samples."""
+        found: dict[int, tuple[Axis, list[tuple[int, int, int]]]] = {}
+        for row, sample in enumerate(samples.tolist()):
+            turn, _, number = self._place(self._check(sample))
+            axis = turn.packing.axis
+            found.setdefault(id(axis), (axis, []))[1].extend((row, *one) for one in turn.packing.intervals(number))
+        tables = []
+        for axis, intervals in found.values():
+            rows, starts, stops = np.array(intervals, np.int64).reshape(-1, 3).T
+            table = axis.table(starts, stops)
+            tables.append(table._replace(row=rows[table.row]))
+        return SpanTable.joined(tables)
 
     def where(self, sample: int) -> Where:
         """Where a sample comes from.
@@ -289,7 +302,9 @@ class Samples:
         sample = self._check(sample)
         turn, epoch, number = self._place(sample)
         source = self.sources[turn.packing.axis.numbers[0]].name if self._tree is not None else ""
-        return Where(sample, source, epoch, tuple(turn.packing.spans(number)))
+        packing = turn.packing
+        spans = [span for a, b in packing.intervals(number) for span in packing.axis.spans(a, b)]
+        return Where(sample, source, epoch, tuple(spans))
 
     def where_at(self, step: int, batch_size: int, rank: int = 0, world: int = 1, start: int = 0) -> list[Where]:
         """Where the samples come from that a rank takes at a step, with one batch size from sample `start` on.

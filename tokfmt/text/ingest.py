@@ -11,16 +11,18 @@ Shards live in a scratch directory for the time of one conversion; they are no f
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, Layout, check_interval
+from tokfmt.core.axis import Info, Layout, check_interval, windows
+from tokfmt.core.draws import DRAWN, draws
 from tokfmt.core.dtypes import U32, largest_id
 from tokfmt.core.files import File
 from tokfmt.core.format import Encoder
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from tokfmt.text.filters import Sieve
 
 _SMALLEST, _LARGEST = 1 << 22, 1 << 26
+_RATIONED, _TRIMMED = 256, 1 << 12  # records at a time
 
 
 def block_size(total: int, jobs: int) -> int:
@@ -55,6 +58,116 @@ def encoded_batches(records: RecordReader, encoder: Encoder | None, block: Block
         yield from (batch.ragged for batch in records.ids(block) if batch.ragged is not None)
 
 
+UNREAD = -1
+"""Tokens in the entry of a record that was passed over: it cannot be drawn (`Ration`)."""
+
+
+@dataclass(slots=True, eq=False)
+class Ration:
+    """Which records of a source may be drawn to fill a quota, while it is read in order: all others are passed over.
+
+    Those with the smallest keys are drawn. Once records with keys up to some key hold more tokens than the quota, a
+    greater key is drawn no more, whatever follows. Keeps 16 bytes for each record that may be drawn.
+
+    Attributes:
+        seed: Of the keys.
+        quota: Tokens.
+        first: Number of the next record in the source.
+        most: The largest key that may be drawn.
+    """
+
+    seed: int
+    quota: int
+    first: int = 0
+    most: int = (1 << 64) - 1
+    _trimmed: int = (1 << 64) - 1
+    _keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    _tokens: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def copy(self) -> Ration:
+        """One that goes on from here by itself, for a task."""
+        return Ration(self.seed, self.quota, self.first, self.most)
+
+    def near(self, count: int) -> NDArray[np.intp]:
+        """Which of the next records may be drawn."""
+        return np.flatnonzero(draws(self.seed, DRAWN, self.first, self.first + count) <= np.uint64(self.most))
+
+    def add(self, entries: NDArray[np.void]) -> None:
+        """Count the next records."""
+        read = np.flatnonzero((entries["rule"] == 0) & (entries["tokens"] != UNREAD))
+        keys = draws(self.seed, DRAWN, self.first, self.first + len(entries))[read]
+        self._keys = np.concatenate((self._keys, keys))
+        self._tokens = np.concatenate((self._tokens, entries["tokens"][read]))
+        self.first += len(entries)
+        if 4 * int(self._tokens.sum()) <= 5 * self.quota:  # a part more than needed, as sorting takes time
+            return
+        order = np.argsort(self._keys, kind="stable")
+        stop = int(np.searchsorted(np.cumsum(self._tokens[order]), self.quota, side="right")) + 1
+        self._keys, self._tokens = self._keys[order[:stop]], self._tokens[order[:stop]]
+        self.most = min(self.most, int(self._keys[-1]))
+
+    def trim(self, shards: dict[int, Shard], firsts: list[int], spared: Container[int]) -> Iterator[Shard]:
+        """Count shards as soon as all before them are there; take out what cannot be drawn.
+
+        Args:
+            shards: By number, as far as they are there.
+            firsts: Of each that was counted the number of its first record; more are added.
+            spared: Shards that are left as they are.
+
+        Yields:
+            Each that has become smaller.
+        """
+        counted = len(firsts)
+        while (shard := shards.get(len(firsts))) is not None:
+            firsts.append(self.first)
+            for entries in _entries(shard):
+                self.add(entries)
+        if self.most < self._trimmed // 2:  # worth a look at all of them
+            self._trimmed, counted = self.most, 0
+        for number in range(counted, len(firsts)):
+            shard, first = shards[number], firsts[number]
+            if number not in spared and 4 * self._far(shard, first) > shard.tokens:
+                yield self._smaller(shard, first)
+
+    def _far(self, shard: Shard, first: int) -> int:
+        """Tokens of the records of a shard that cannot be drawn."""
+        total = 0
+        for entries in _entries(shard):
+            far = draws(self.seed, DRAWN, first, first + len(entries)) > np.uint64(self.most)
+            first, total = first + len(entries), total + int(np.maximum(entries["tokens"][far], 0).sum(dtype=np.int64))
+        return total
+
+    def _smaller(self, shard: Shard, first: int) -> Shard:
+        total = 0
+        with (  # whoever is killed here has another size of tokens than was journaled, or all as it was
+            whole(Path(f"{shard.path}.lengths")) as lengths_file,
+            whole(Path(f"{shard.path}.tokens")) as tokens_file,
+            whole(Path(f"{shard.path}.entries")) as entries_file,
+            open(f"{shard.path}.tokens", "rb") as file,
+        ):
+            for entries in _entries(shard):
+                far = draws(self.seed, DRAWN, first, first + len(entries)) > np.uint64(self.most)
+                passed = entries["rule"] == 0
+                lengths = np.maximum(entries["tokens"][passed], 0).astype(np.int64)
+                tokens = np.frombuffer(file.read(4 * int(lengths.sum())), np.uint32)
+                entries["tokens"][passed & far] = UNREAD
+                tokens_file.write(tokens[np.repeat(~far[passed], lengths)].data)
+                lengths[far[passed]] = 0
+                lengths_file.write(lengths.data)
+                entries_file.write(entries.data)
+                first, total = first + len(entries), total + int(lengths.sum())
+        return replace(shard, tokens=total)
+
+
+def _entries(shard: Shard) -> Iterator[NDArray[np.void]]:
+    """The entries of a shard, some at a time."""
+    from tokfmt.text.filters import ENTRY  # not for a conversion that filters nothing
+
+    with open(f"{shard.path}.entries", "rb") as file:
+        while data := file.read(_TRIMMED * ENTRY.itemsize):
+            yield np.frombuffer(data, ENTRY).copy()
+
+
 @dataclass(frozen=True, slots=True)
 class Ingestion:
     """What every task shares.
@@ -64,12 +177,15 @@ class Ingestion:
         encoder: None for ids.
         scratch: Where shards go.
         sieve: Only texts that pass are encoded, and `shard-000000.entries` tells of all; see `filters.ENTRY`.
+        ration: With a sieve, only texts that may be drawn are looked at; the others count as texts that pass, of no
+            token here, and of `UNREAD` tokens in their entry. Then the records are one block.
     """
 
     records: RecordReader
     encoder: Encoder | None
     scratch: Path
     sieve: Sieve | None = None
+    ration: Ration | None = None
 
 
 def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
@@ -98,17 +214,41 @@ def _reading(job: Ingestion, path: Path) -> Iterator[Callable[[RecordBatch], Rag
         yield partial(_ids, job)
         return
     with whole(Path(f"{path}.entries")) as file:
-        yield partial(_passed, job.sieve, job.encoder, file)
+        if job.ration is None:
+            yield partial(_passed, job.sieve, job.encoder, file)
+        else:
+            yield partial(_rationed, job.sieve, job.encoder, file, job.ration.copy())
 
 
 def _passed(sieve: Sieve, encoder: Encoder, file: BinaryIO, batch: RecordBatch) -> Ragged:
     """The ids of the texts of a batch that pass the sieve; writes an entry for each of all."""
-    entries = sieve.entries(batch.texts)
-    passed = np.flatnonzero(entries["rule"] == 0)
-    ragged = encoder.encode([batch.texts[k] for k in passed.tolist()])
-    entries["tokens"][passed] = np.diff(ragged.offsets)
+    entries, ragged = _sifted(sieve, encoder, batch.texts)
     file.write(entries.data)
     return ragged
+
+
+def _rationed(sieve: Sieve, encoder: Encoder, file: BinaryIO, ration: Ration, batch: RecordBatch) -> Ragged:
+    """The same, with no ids of those that cannot be drawn; some at a time, as each may make the ration smaller."""
+    from tokfmt.text.filters import ENTRY
+
+    entries, tokens = np.zeros(len(batch.texts), ENTRY), [np.empty(0, np.uint32)]
+    entries["tokens"] = UNREAD
+    for a, b in windows(0, len(entries), _RATIONED):
+        near = a + ration.near(b - a)
+        entries[near], ragged = _sifted(sieve, encoder, [batch.texts[k] for k in near.tolist()])
+        tokens.append(ragged.tokens)
+        ration.add(entries[a:b])
+    file.write(entries.data)
+    return Ragged(np.concatenate(tokens), offsets_of(np.maximum(entries["tokens"][entries["rule"] == 0], 0)))
+
+
+def _sifted(sieve: Sieve, encoder: Encoder, texts: Sequence[str]) -> tuple[NDArray[np.void], Ragged]:
+    """An entry for each text, and the ids of those that pass."""
+    entries = sieve.entries(texts)
+    passed = np.flatnonzero(entries["rule"] == 0)
+    ragged = encoder.encode([texts[k] for k in passed.tolist()])
+    entries["tokens"][passed] = np.diff(ragged.offsets)
+    return entries, ragged
 
 
 def _ids(job: Ingestion, batch: RecordBatch) -> Ragged:
@@ -162,8 +302,9 @@ def shard_path(home: Path, number: int) -> Path:
 class ShardReader:
     """All shards of an ingestion, in order of their blocks. Keeps 8 bytes a sequence."""
 
-    def __init__(self, shards: Sequence[Shard]) -> None:
-        self.shards = sorted(shards, key=lambda shard: shard.number)
+    def __init__(self, shards: Sequence[Shard], blocks: Sequence[Block] = ()) -> None:
+        """`blocks`: what they were made of, by their number, for whoever asks which files that was."""
+        self.shards, self.blocks = sorted(shards, key=lambda shard: shard.number), blocks
         self._files = [File(f"{shard.path}.tokens") for shard in self.shards]
         self._starts = offsets_of([shard.tokens for shard in self.shards])
         count = sum(shard.sequences for shard in self.shards)

@@ -147,6 +147,16 @@ class TextReader:
                 return batch.texts[0]
         raise IndexError(f"record {index}")
 
+    @property
+    def files(self) -> Sequence[Path]:
+        return [container.path for container in self.containers]
+
+    def file_counts(self) -> Sequence[int]:
+        return [int(count) for count in np.diff(self._firsts)]
+
+    def record_line(self, index: int) -> None:  # noqa: ARG002 - a row is no line
+        return None
+
     def record_place(self, index: int) -> Place:
         """See `protocols.LocatedRecords`: the group that a row is in."""
         check_interval(index, index + 1, self.count(), "records")

@@ -15,7 +15,7 @@ from tokfmt.core.axis import check_interval
 from tokfmt.core.errors import FormatError, SourceChangedError, TokfmtError
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Hints
-from tokfmt.core.protocols import Place
+from tokfmt.core.protocols import Line, Place
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.records import Aside, Block, RecordBatch, RecordInfo, Spot
 from tokfmt.formats.jsonl import ReadOptions
@@ -121,10 +121,13 @@ class Part:
 
     def _line(self, record: int, valid: Parser | None) -> tuple[int, int]:
         """Where the line of a record begins, and where the next line does."""
-        census = self.census(valid, record + 1)
-        piece = int(np.searchsorted(census.firsts, record, side="right")) - 1
-        at = record - int(census.firsts[piece])
-        for lines in self.lines(int(census.offsets[piece]), int(census.offsets[piece + 1])):
+        start, stop, at = 0, None, record
+        if self.text.compression is None:
+            census = self.census(valid, record + 1)
+            piece = int(np.searchsorted(census.firsts, record, side="right")) - 1
+            start, stop = census.offsets[piece : piece + 2].tolist()
+            at -= int(census.firsts[piece])
+        for lines in self.lines(start, stop):
             kept = None if valid is None else valid(lines).kept
             count = len(lines) if kept is None else len(kept)
             if at < count:
@@ -144,6 +147,12 @@ class Part:
         stop = border(text, start + 1, self._longest)
         tail = text.file.read(max(start, stop - 2), stop - max(start, stop - 2))
         return Place(text.path, start, stop - start - (len(tail) - len(tail.rstrip(b"\r\n"))))
+
+    def line(self, record: int, valid: Parser | None) -> Line:
+        """The line of a record; `valid` as in `records`."""
+        text, decompressed = self.text, self.text.compression is not None
+        start, _ = self._line(record, valid) if decompressed else self.span(record, record + 1, valid)
+        return Line(text.path, line_number(text, start), start, decompressed)
 
     def record_at(self, offset: int, valid: Parser | None) -> int | None:
         """The record whose line holds a byte; None of compressed text."""
@@ -386,11 +395,27 @@ class JsonlReader:
         text = self.parts[spot[0]].text
         return text.path, line_number(text, spot[1])
 
-    def record_place(self, index: int) -> Place:
+    @property
+    def files(self) -> Sequence[Path]:
+        return [part.text.path for part in self.parts]
+
+    def file_counts(self) -> Sequence[int]:
+        return self._counted()
+
+    def _part(self, index: int) -> tuple[Part, int]:
+        """The file of a record, and its number there."""
         firsts = offsets_of(self._counted())
         check_interval(index, index + 1, int(firsts[-1]), "records")
         number = int(np.searchsorted(firsts, index, side="right")) - 1
-        return self.parts[number].place(index - int(firsts[number]), self._valid())
+        return self.parts[number], index - int(firsts[number])
+
+    def record_place(self, index: int) -> Place:
+        part, record = self._part(index)
+        return part.place(record, self._valid())
+
+    def record_line(self, index: int) -> Line:
+        part, record = self._part(index)
+        return part.line(record, self._valid())
 
     def record_at(self, path: Path, offset: int) -> int | None:
         for number, part in enumerate(self.parts):

@@ -20,7 +20,7 @@ from tokfmt.formats.jsonl.index import index_path, write_index
 from tokfmt.ops.check.check import CheckRequest, Verdict, check
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.convert.run import Run
-from tokfmt.ops.destination import guard, refuse_foreign_manifest, strangers_in
+from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.progress import Progress, Silent
 from tokfmt.ops.source.manifest import manifest_path, manifests
 from tokfmt.ops.source.opened import Source, check_unchanged, find_sources, open_one, snapshot
@@ -134,7 +134,7 @@ class _Job:
         source = self._source(self.path, self.request.source.eos, frozenset({"other-files"}))
         found = find_sources(source)
         guard(self.destination, [self.path], found)
-        refuse_foreign_manifest(self.destination)
+        refuse_foreign(self.destination)
         before = snapshot(found)
         objection = strangers_in(self.destination)
         with Staging(

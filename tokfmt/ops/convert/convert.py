@@ -64,6 +64,7 @@ def convert(
     resume: bool = False,
     shard: tuple[int, int] | None = None,
     rejects: PathLike | None = None,
+    ledger: bool = False,
     progress: Progress | None = None,
 ) -> Conversion:
     """Convert one or more datasets into one of another format (or the same), and say what was done.
@@ -82,20 +83,19 @@ def convert(
         split, seed: Which split to read, and to write; or `NAME=SHARE,...`: splits that a seed (0) deals sequences to.
         shuffle: Seed of a global shuffle of the sequences (of each split by itself).
         select: Sequence numbers `A:B`; also a number, or a slice or a range without a step.
-        drop: What may be given up, by name.
-        jobs: Workers; by default one a core.
+        drop: What may be given up, by name; jobs: workers, by default one a core.
         executor: "threads", "processes", "serial", "dask", "dask:ADDRESS", or "auto": processes for much text where
             that is safe (the command line, a notebook; in a script say "processes", which then needs
             `if __name__ == "__main__":`), else threads. The bytes written do not depend on it.
         overwrite: Replace an existing destination, in one step, when the new one is whole.
         verify: Read the destination back and compare it with the source before it appears.
-        dry_run: Say what would be done.
-        manifest: Write `DST.tokfmt.json`.
+        dry_run: Say what would be done; manifest: write `DST.tokfmt.json`.
         recursive: Of a directory, read the directories below it as well.
         ignore_manifest: Go on where a manifest contradicts its source, as if there were none.
         resume: Continue what an interrupted run with `resume` has left, or leave it when this one is interrupted.
-        shard: (i, n): write only share i of n, 0 <= i < n; `finish` publishes when all are written.
-        rejects: A file of JSON lines for the texts that filters of a recipe leave out, each with its rule and value.
+        shard: (i, n): write only share i of n, 0 <= i < n; `finish` publishes.
+        rejects: A file of JSON lines for the texts that filters of a recipe leave out, with rule and value.
+        ledger: Write `DST.ledger`: from which record of which file each sequence of a recipe is.
         progress: Told how far it is.
 
     Raises:
@@ -108,16 +108,18 @@ def convert(
     )  # fmt: skip
     request = Request(
         source=source, destination=Path(destination), to=to_format, to_options=given_options(to_options),
-        tokenizer=tokenizer, special_tokens=special_tokens, engine=engine, seq_len=seq_len,
-        select=selection_words(select), arrangement=arrangement,
-        jobs=worker_count(jobs), executor=executor, overwrite=overwrite, verify=verify, dry_run=dry_run,
-        manifest=manifest, resume=resume, shard=shard_of(shard), rejects=None if rejects is None else Path(rejects),
+        tokenizer=tokenizer, special_tokens=special_tokens, engine=engine, seq_len=seq_len, arrangement=arrangement,
+        select=selection_words(select), jobs=worker_count(jobs), executor=executor, overwrite=overwrite, verify=verify,
+        dry_run=dry_run, manifest=manifest, resume=resume, shard=shard_of(shard), ledger=ledger,
+        rejects=None if rejects is None else Path(rejects),
     )  # fmt: skip
     return _convert(request, progress or Silent())
 
 
 def _convert(request: Request, progress: Progress) -> Conversion:
     if os.fspath(request.destination) == STREAM:
+        if request.ledger:
+            raise OptionError("--ledger is written beside DST, and standard output has nothing beside it. Name a file")
         return to_stdout(request, lambda filed: _convert(filed, progress))
     given = expanded(request.source.paths)
     if not given:

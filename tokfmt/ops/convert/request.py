@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import REGION
 from tokfmt.ops.convert.arrangement import AS_IT_IS, Arrangement
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run.journal import Shard
+
+if TYPE_CHECKING:
+    from tokfmt.ops.source.opened import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,7 @@ class Request:
 
     Attributes:
         rejects: Where what filters of a recipe leave out is written.
+        ledger: Write which record of which file each sequence of a recipe comes from.
         piped: Sources that are copies of what was piped in, and the names of the pipes.
     """
 
@@ -44,6 +48,7 @@ class Request:
     shard: Shard | None = None
     finish: int = 0
     rejects: Path | None = None
+    ledger: bool = False
     piped: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -99,6 +104,22 @@ class Conversion:
     replaces: dict[str, str] = field(default_factory=dict)
     prepared: list[Mapping[str, Any]] = field(default_factory=list)
     schema: str = field(default="tokfmt.convert/1", init=False)
+
+
+def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
+    """Refuse a ledger of what is no recipe, or of something else than all of it, in order.
+
+    Raises:
+        OptionError.
+    """
+    if not request.ledger:
+        return
+    if len(sources) > 1 or sources[0].format.name != "recipe":
+        raise OptionError("--ledger tells what a recipe took from where: name one recipe as SRC, and nothing else")
+    if request.select is not None or not request.arrangement.plain:
+        shuffled = request.arrangement.shuffle is not None
+        what = "--select" if request.select is not None else "--shuffle" if shuffled else "--split"
+        raise OptionError(f"{what} does not go with --ledger: say it in the recipe")
 
 
 def shard_of(shard: tuple[int, int] | None) -> Shard | None:

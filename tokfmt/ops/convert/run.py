@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +33,13 @@ from tokfmt.core.records import Aside, RecordReader
 from tokfmt.ops.convert.arrangement import Portion, Written, arranged, portion_of, portions, write
 from tokfmt.ops.convert.lines import LineReader, LineWriter, copies_in, copy_records, lines_in
 from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, names_lost, prepare, record_losses
-from tokfmt.ops.convert.request import Conversion, Request
+from tokfmt.ops.convert.request import Conversion, Request, refuse_ledger
 from tokfmt.ops.convert.resume import facts_of, resumed
-from tokfmt.ops.destination import guard, refuse_foreign_manifest, remove_manifest_of_link, replaced, strangers_in
+from tokfmt.ops.destination import guard, refuse_foreign, remove_manifest_of_link, replaced, strangers_in
+from tokfmt.ops.ledger import built, write_rows
 from tokfmt.ops.progress import Progress
 from tokfmt.ops.source.ingest import Reading, first_look, token_axis
-from tokfmt.ops.source.manifest import manifest_path, manifests
+from tokfmt.ops.source.manifest import ledger_paths, manifest_path, manifests
 from tokfmt.ops.source.opened import (
     Separator,
     Source,
@@ -105,6 +107,7 @@ class Run:
         self.known: list[Loss] = []
         self.rows: Samples | None = None  # a recipe whose samples go as they are
         self.prepared: list[Mapping[str, Any]] = []
+        self.ledger: Callable[[Staging, bytes | None], Beside] = lambda staging, manifest: {}
 
     def _write_options(self) -> dict[str, object]:
         """The writer's options, as far as they were given."""
@@ -147,6 +150,7 @@ class Run:
             self._take_rows(self._read(sources)[0].reader)
         self._take_tokenizer(sources)
         self._refuse_rejects(sources, read)
+        refuse_ledger(request, sources)
         self._pass_on_notes(sources)
         self.made = agreed_tokenizer(sources, self.tokenizer, request.source.drop)
         copies = self._copies_records(sources)
@@ -188,7 +192,7 @@ class Run:
 
     def _refuse(self, destination: Path) -> None:
         """Refuse what stands at a destination and is not to go, before any work; `resumed` does if some is kept."""
-        refuse_foreign_manifest(destination)
+        refuse_foreign(destination)
         if not self.request.kept or self.request.dry_run:
             self._staging(destination).check_replaceable()
 
@@ -245,7 +249,9 @@ class Run:
     def _publish(self, stagings: Mapping[Path, Staging], manifests: Mapping[Path, bytes]) -> None:
         beside: dict[Staging, Beside] = {}
         for path, staging in stagings.items():
-            beside[staging] = {manifest_path(staging.destination).name: manifests.get(path), **self.prove(staging)}
+            about, manifest = manifest_path(staging.destination).name, manifests.get(path)
+            ledger = self.ledger(staging, manifest) or dict.fromkeys(p.name for p in ledger_paths(staging.destination))
+            beside[staging] = {about: manifest, **ledger, **self.prove(staging)}
         publish_together(beside)
         for path in stagings:
             remove_manifest_of_link(path)
@@ -465,14 +471,10 @@ class Run:
             return self._written_share(sources, eos, reading, workers)
         self._take_rows(reading.axis)  # of a recipe of text, which has samples only now
         target = Target(eos.eos_id, self._decoder(sources), drop, keep_parts=workers.journal.keeps)
-        writer = self._made_writer(places[self.portions[0].destination][0].path, self.options, target)
-        losses = record_losses(reading.asides, self.format, drop)
-        losses.found.extend(
-            known_losses(reading.axis, sources, writer, split_chosen=request.source.one_split)
-            if reading.asides
-            else self.known
-        )
-        axis, embedded = reading.axis, None
+        place, (axis, embedded) = places[self.portions[0].destination][0], (reading.axis, None)
+        writer = self._made_writer(place.path, self.options, target)
+        losses, split = record_losses(reading.asides, self.format, drop), request.source.one_split
+        losses.found.extend(known_losses(axis, sources, writer, split_chosen=split) if reading.asides else self.known)
         if reading.encoded:
             axis, embedded = prepare(axis, writer, eos.eos_id, losses, workers)
         dropped = losses.accepted(drop, str(request.destination))
@@ -481,6 +483,10 @@ class Run:
         self.prepared = list(reading.report)
         prepared = Prepared(axis, embedded, dropped)
         written = [self._write_portion(prepared, portion, places, target, workers) for portion in self.portions]
+        if request.ledger and request.shard is None:
+            told = write_rows(place.scratch, sources[0].reader, reading.axis, prepared, self.progress)
+            unit = "sequences" if self.rows is None else "samples"
+            self.ledger = partial(built, {"unit": unit, **told}, self.format)
         prepared.reader.close()
         return self._result(sources, eos, written, dropped)
 

@@ -8,27 +8,30 @@ import codecs
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tokfmt.core.axis import TokenReader, windows
 from tokfmt.core.draws import SHOW, check_seed, random_order
-from tokfmt.core.errors import OptionError
-from tokfmt.core.format import Encoder
+from tokfmt.core.errors import CorruptError, FormatError, OptionError
+from tokfmt.core.format import Encoder, canonical
 from tokfmt.core.options import given_options, nearest, parse_count
 from tokfmt.core.protocols import Reaching
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.dataset import MemoryReader
+from tokfmt.ops.ledger import Ledgers, Origin
 from tokfmt.ops.look.query import Hit, LengthQuery, Query, Search, is_query, parse_query
 from tokfmt.ops.look.search import find, find_records
 from tokfmt.ops.look.search_text import Spelling
 from tokfmt.ops.progress import Progress, Silent
 from tokfmt.ops.source.ingest import encoded, encoder_of, tokenized
-from tokfmt.ops.source.opened import Source, open_one, tokenizer_of
-from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, check_drops, needed, parse_selection
+from tokfmt.ops.source.opened import Source, format_of, open_one, tokenizer_of
+from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, check_drops, needed, parse_selection, viewed
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
 from tokfmt.views.split import Beginning, SplitAt
 
@@ -126,6 +129,32 @@ def show(
     kept = _kept(chosen, limit, query)
     counts = (reader.info.sequences, reader.info.tokens) if not _cut_short(reader) else (None, None)
     return _preview(source, counts, _sequences(reader, kept, look), kept)
+
+
+def show_origins(path: str | os.PathLike[str], selection: str | None = None, **given: Any) -> Preview:
+    """The same as `show`, and where each sequence comes from, by the ledger beside the dataset.
+
+    Sequences are samples where the ledger is of samples.
+
+    Raises:
+        FormatError: There is no ledger, or it is damaged, cut, or of another dataset.
+    """
+    format_ = format_of(path, given.get("from_format"))
+    place, ledgers, options = canonical(format_, Path(path)), Ledgers(), dict(given_options(given["from_options"]))
+    ledger = ledgers.of(place, format_.name)
+    if ledger is None:
+        raise FormatError(place, "has no ledger beside it", remedy="A recipe that is converted with --ledger gets one")
+    if ledger.unit == "samples":
+        options = dict(viewed(SourceRequest((path,), options=options), format_, "samples").options)
+    preview = show(path, selection, **{**given, "from_options": options})
+    if preview.sequences not in (None, ledger.sequences):
+        raise CorruptError(
+            place, "is read otherwise than it was written, and its ledger does not tell of these sequences",
+            expected=f"{ledger.sequences:,} {ledger.unit}", found=f"{preview.sequences:,}",
+            remedy="Leave out what says how to read it",
+        )  # fmt: skip
+    shown = (replace(one, origins=tuple(ledgers.origins(ledger, one.index))) for one in preview.shown)
+    return replace(preview, shown=shown)
 
 
 Chosen = tuple[int, Hit | None]
@@ -311,6 +340,7 @@ class Shown:
         start: Where it begins on the axis.
         found: What a search found in it, positions within the sequence; None without a search for something inside.
         record: The text of a record that nobody tokenised.
+        origins: Where its pieces come from, in order; None where nobody asked.
     """
 
     index: int
@@ -319,6 +349,7 @@ class Shown:
     found: Span | None
     look: Look = field(repr=False)
     record: str | None = None
+    origins: tuple[Origin, ...] | None = None
 
     @property
     def ids(self) -> list[int] | None:

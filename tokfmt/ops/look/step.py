@@ -17,6 +17,7 @@ from tokfmt.core.errors import OptionError, printable
 from tokfmt.core.options import given_options
 from tokfmt.core.protocols import place_of
 from tokfmt.core.ragged import Tokens
+from tokfmt.ops.ledger import Ledgers, Origin
 from tokfmt.ops.look.search_text import Spelling
 from tokfmt.ops.look.show import Look
 from tokfmt.ops.prepare.draft import Draft
@@ -44,6 +45,7 @@ class Part:
         length: Tokens of the whole sequence.
         ids: uint[stop - start], the separator included.
         text: Of these ids; None without a tokenizer. A byte that is no text is `\\xff`.
+        origins: Where that comes from, by the ledger beside its dataset; empty without one.
     """
 
     source: str
@@ -55,6 +57,7 @@ class Part:
     length: int
     ids: Tokens = field(repr=False)
     text: str | None
+    origins: tuple[Origin, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,19 +155,19 @@ def show_step(
             raise OptionError(f"--sample {number}: {printable(path)} has samples 0 to {len(reader) - 1:,}")
         found = [reader.where(number)]
         taken = range(found[0].sample, found[0].sample + 1)
-    look = Look(None, decoder, Spelling(decoder) if decoder is not None else None)
+    look, ledgers = Look(None, decoder, Spelling(decoder) if decoder is not None else None), Ledgers()
     return Step(
         str(path), reader.fingerprint, reader.seq_len, len(reader), step, batch_size, rank, world, taken.start,
-        taken.stop, source.notes, (_drawn(reader, where, look) for where in found),
+        taken.stop, source.notes, (_drawn(reader, where, look, ledgers) for where in found),
     )  # fmt: skip
 
 
-def _drawn(reader: Samples, where: Where, look: Look) -> Drawn:
+def _drawn(reader: Samples, where: Where, look: Look, ledgers: Ledgers) -> Drawn:
     traced = [one for span in where.spans for one in _traced(reader.sources, span, reader.eos_id)]
     held = sum(one.span.stop - one.span.start for one in traced)
     return Drawn(
         where.sample, where.source, where.epoch, max(0, reader.seq_len - held),
-        (_part(one, look) for one in traced),
+        (_part(one, look, ledgers) for one in traced),
     )  # fmt: skip
 
 
@@ -210,7 +213,7 @@ def _dataset(reader: TokenReader, position: int) -> tuple[TokenReader, int]:
     return reader, position
 
 
-def _part(traced: Traced, look: Look) -> Part:
+def _part(traced: Traced, look: Look, ledgers: Ledgers) -> Part:
     name, source, span, eos_id = traced
     begin, place = _begin(source, span), source.place(span.sequence)
     length = int(source.reader.offsets(place + 1, place + 1)[0]) - begin
@@ -219,8 +222,13 @@ def _part(traced: Traced, look: Look) -> Part:
     if span.stop > length and eos_id is not None:
         ids = np.append(ids, np.array(eos_id, np.promote_types(ids.dtype, np.min_scalar_type(eos_id))))
     found = place_of(source.reader, begin + min(span.start, length - 1))  # a separator lies where the last token does
-    path = str(found.path if found is not None else source.paths[0])
+    path = found.path if found is not None else source.paths[0]
     short = os.path.normpath(path)  # a recipe's ../web.pbin; another file where a directory of it is a link
-    path = short if os.path.exists(short) and os.path.samefile(short, path) else path
-    stored = sequence_at(*_dataset(source.reader, begin))
-    return Part(name, path, span.sequence, stored, span.start, span.stop, length, ids, text)
+    shown = short if os.path.exists(short) and os.path.samefile(short, path) else str(path)
+    dataset, position = _dataset(source.reader, begin)
+    stored, origins = sequence_at(dataset, position), list[Origin]()
+    home = next((place for place in source.paths if place in (path, *path.parents)), None)
+    ledger = ledgers.of(home) if home is not None else None
+    if ledger is not None and ledger.sequences == dataset.info.sequences:
+        origins = ledgers.origins(ledger, stored, span.start, span.stop)
+    return Part(name, shown, span.sequence, stored, span.start, span.stop, length, ids, text, tuple(origins))

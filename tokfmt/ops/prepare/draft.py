@@ -121,8 +121,10 @@ class Draft:
 
     @property
     def info(self) -> RecordInfo:
+        held = sum(reader.info.size for reader in self._readers)
+        held += sum(source.info.tokens for source in self.sources if isinstance(source, Source))
         return RecordInfo(
-            "text" if self._readers else "ids", sum(reader.info.size for reader in self._readers), None, False,
+            "text" if self._readers else "ids", held, None, False,
             notes=tuple(note for reader in self._readers for note in reader.info.notes), eos_id=self.eos_id,
         )  # fmt: skip
 

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import windows
-from tokfmt.core.draws import draws
-from tokfmt.recipes.documents import DRAWN
+from tokfmt.core.draws import DRAWN, draws
+from tokfmt.text.ingest import UNREAD
 
 _AT_ONCE = 1 << 20  # records
 _HELD = 1 << 22  # hashes that are merged at once
@@ -119,11 +119,13 @@ class Drawing(NamedTuple):
         chosen: Whether each record is kept.
         looked: Whether it was looked at, before a quota was full.
         tally: What became of them.
+        short: A record was wanted that had been passed over (`Ration`): it has to be read after all.
     """
 
     chosen: NDArray[np.bool_]
     looked: NDArray[np.bool_]
     tally: Tally
+    short: bool = False
 
 
 def in_order(seed: int, count: int, at_once: int = _AT_ONCE) -> Iterator[NDArray[np.int64]]:
@@ -167,7 +169,8 @@ def draw(
             origins[_again(batch, passed & (origins < 0))] = source
         keep = passed & (origins < 0)
         total = tally.tokens + np.cumsum(np.where(keep, batch["tokens"], 0), dtype=np.int64)
-        beyond = np.flatnonzero(keep & (total > (sys.maxsize if quota is None else quota)))
+        unread = batch["tokens"] == UNREAD
+        beyond = np.flatnonzero(keep & ((total > (sys.maxsize if quota is None else quota)) | unread))
         stop = int(beyond[0]) if len(beyond) else len(batch)
         _count(tally, batch[:stop], keep[:stop], origins[:stop])
         chosen[numbers[:stop][keep[:stop]]] = True
@@ -175,7 +178,7 @@ def draw(
         if kept is not None:
             kept.add(batch[:stop][keep[:stop]], source)
         if stop < len(batch):
-            break
+            return Drawing(chosen, looked, tally, bool(unread[stop]))
     return Drawing(chosen, looked, tally)
 
 

@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import TokenReader, batches, windows
-from tokfmt.core.draws import draws
+from tokfmt.core.draws import DRAWN, draws
 from tokfmt.core.errors import printable
 from tokfmt.core.format import Encoder
 from tokfmt.core.memory import share
+from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.records import Aside, Block, RecordBatch, RecordInfo, RecordReader
 from tokfmt.ops.prepare.draft import Draft, TextSource
@@ -33,14 +34,14 @@ from tokfmt.ops.progress import Progress
 from tokfmt.ops.source.ingest import ingest
 from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.ops.source.request import parse_selection
-from tokfmt.recipes.axis import Source
+from tokfmt.recipes.axis import Source, TextPart
 from tokfmt.recipes.cache import Column
-from tokfmt.recipes.documents import DRAWN, Documents, drawn, passes, quota_of
+from tokfmt.recipes.documents import Documents, drawn, passes, quota_of
 from tokfmt.recipes.samples import Samples, separator_of
 from tokfmt.run.execute import make_executor, run_tasks
 from tokfmt.run.plan import Workers
 from tokfmt.text.filters import ENTRY, Sieve, value_of
-from tokfmt.text.ingest import Shard, ShardReader
+from tokfmt.text.ingest import Ration, Shard, ShardReader
 from tokfmt.views.concat import Concat
 from tokfmt.views.select import Chosen, Picked
 
@@ -75,6 +76,7 @@ class Read(NamedTuple):
         sieve: What they passed.
         numbers: Of these records in the source; None: it is all of them, in order.
         keys: Of these records, as they are drawn.
+        files: That they are of.
     """
 
     axis: TokenReader
@@ -82,6 +84,7 @@ class Read(NamedTuple):
     sieve: Sieve
     numbers: NDArray[np.int64] | None = None
     keys: NDArray[np.uint64] | None = None
+    files: tuple[TextPart, ...] = ()
 
     def order(self, seed: int) -> Iterable[NDArray[np.int64]]:
         """Indices of entries as they are drawn."""
@@ -227,23 +230,39 @@ class Preparation:
         if waves:
             self.asides.append((source.parts[0], self._wave(number, source, 0, waves[0])[0].aside))
         else:
-            self._read(number, source)
+            shards = self._read(f"{number}", source, None)
+            self.asides += [(part, one.aside) for part, one in zip(source.parts, shards, strict=True)]
 
     def _all(self, number: int, source: TextSource) -> tuple[Read, Drawing]:
         """Read a source of text from end to end."""
-        read = self._read(number, source)
-        entries = _joined([shard for one in read for shard in one.shards], self.home / f"entries-{number}")
-        return self._draw(number, Read(_concat(read), entries, self._sieve(source)))
+        before, self.kept = self.kept, self.kept.branch() if self.kept is not None else None
+        done = self._drawn_of_all(number, source, f"{number}", self._ration(number))
+        if done[1].short:
+            self.kept = before
+            done = self._drawn_of_all(number, source, f"{number}-whole", None)
+        return done
 
-    def _read(self, number: int, source: TextSource) -> list[ShardReader]:
+    def _ration(self, number: int) -> Ration | None:
+        """What of a source is tokenised at most; twice its quota where some may be left out as equal."""
+        quota = quota_of(self.draft.file, number)
+        return None if quota is None else Ration(self.draft.file.seed, quota if self.kept is None else 2 * quota)
+
+    def _drawn_of_all(self, number: int, source: TextSource, name: str, ration: Ration | None) -> tuple[Read, Drawing]:
+        shards = self._read(name, source, ration)
+        entries = _joined([shard for one in shards for shard in one.shards], self.home / f"entries-{number}")
+        read = Read(_concat(shards), entries, self._sieve(source), files=_files(source, shards))
+        done = self._draw(number, read)
+        if not done[1].short:
+            self.asides += [(part, one.aside) for part, one in zip(source.parts, shards, strict=True)]
+        return done
+
+    def _read(self, name: str, source: TextSource, ration: Ration | None) -> list[ShardReader]:
+        """Tokenise all records, a part after the other, or as much of them as a ration lets."""
         self.progress.phase(f"tokenizing {printable(source.name)}", source.size // self.workers.shards, "bytes")
-        windows_ = selected_records(source)
-        shards = [
-            self._ingest(f"{number}-{k}", source, records, *window)
-            for k, (records, window) in enumerate(zip(source.readers, windows_, strict=True))
-        ]
-        self.asides += [(part, one.aside) for part, one in zip(source.parts, shards, strict=True)]
-        return shards
+        found = list[ShardReader]()
+        for k, (records, window) in enumerate(zip(source.readers, selected_records(source), strict=True)):
+            found.append(self._ingest(f"{name}-{k}", source, records, *window, ration))
+        return found
 
     def _some(self, number: int, source: TextSource) -> tuple[Read, Drawing] | None:
         """Read those records of a source that are drawn first, until its quota is full; None: read all of it."""
@@ -253,7 +272,7 @@ class Preparation:
             asides += shards.aside
             entries = _joined(shards.shards, self.home / f"entries-{number}-{len(waves)}")
             waves.append(Read(shards, entries, self._sieve(source), numbers, keys))
-            read = _together(waves)
+            read = _together(waves)._replace(files=_files(source, ()))
             before, self.kept = self.kept, self.kept.branch() if self.kept is not None else None
             done = self._draw(number, read)
             if not done[1].looked.all():
@@ -318,11 +337,17 @@ class Preparation:
                 at += 1
 
     def _ingest(
-        self, name: str, source: TextSource, records: RecordReader, first: int, last: int | None
+        self,
+        name: str,
+        source: TextSource,
+        records: RecordReader,
+        first: int,
+        last: int | None,
+        ration: Ration | None = None,
     ) -> ShardReader:
         return ingest(
             records, self.encoder, self.workers, first=first, last=last, name=f"source-{self.place}-{name}",
-            sieve=self._sieve(source), progress=lambda shard: self.progress.advance(shard.size),
+            sieve=self._sieve(source), ration=ration, progress=lambda shard: self.progress.advance(shard.size),
         )  # fmt: skip
 
     def _sieve(self, source: TextSource) -> Sieve:
@@ -346,7 +371,7 @@ class Preparation:
             ConversionError: There is less than the quota.
         """
         file, quota = self.draft.file, quota_of(self.draft.file, number)
-        chosen, looked, tally = drawing
+        chosen, looked, tally, _ = drawing
         self.report.append(_row(source.name, [one.name for one in self.draft.sources], read.sieve, tally, quota))
         whole, rest = 1, 0
         if quota is not None and looked.all():
@@ -361,11 +386,11 @@ class Preparation:
         if isinstance(source, Source):
             return replace(
                 source, reader=reader, drawn=column, state=[source.state, "drawn", file.seed],
-                facts=[source.facts, file.dedup, quota],
+                facts=[source.facts, file.dedup, quota], whole=source.reader,
             )  # fmt: skip
         return Source(
             source.name, source.paths, source.parts[0].format.name, reader, source.eos_id, source.state, source.facts,
-            drawn=column,
+            drawn=column, files=read.files,
         )  # fmt: skip
 
 
@@ -385,6 +410,26 @@ def selected_records(source: TextSource) -> list[tuple[int, int | None]]:
     bounds = offsets_of([records.count() for records in source.readers]).tolist()
     first, last = parse_selection(source.entry.select, bounds[-1])
     return [(min(max(first, a), b) - a, min(max(last, a), b) - a) for a, b in itertools.pairwise(bounds)]
+
+
+def _files(source: TextSource, shards: Sequence[ShardReader]) -> tuple[TextPart, ...]:
+    """The files of a source, and which of their records it has; as its readers, or shards of all of it, count them."""
+    found = list[TextPart]()
+    for k, (part, records, (first, last)) in enumerate(
+        zip(source.parts, source.readers, selected_records(source), strict=True)
+    ):
+        if not isinstance(records, LocatedRecords):
+            files, counts = part.paths[:1], [records.count()]
+        elif shards and (first, last) == (0, None):
+            sizes = [Path(f"{shard.path}.entries").stat().st_size // ENTRY.itemsize for shard in shards[k].shards]
+            numbers = np.array([block.file for block in shards[k].blocks], np.int64)
+            files, counts = tuple(records.files), np.bincount(numbers, sizes, len(records.files)).astype(int).tolist()
+        else:
+            files, counts = tuple(records.files), list(records.file_counts())
+        for path, (a, b) in zip(files, itertools.pairwise(offsets_of(counts).tolist()), strict=True):
+            start, stop = min(max(first, a), b), b if last is None else min(max(last, a), b)
+            found.append(TextPart(path, part.format.name, start - a, stop - start))
+    return tuple(found)
 
 
 def _between(seed: int, count: int, low: int, high: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:

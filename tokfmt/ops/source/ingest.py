@@ -20,7 +20,7 @@ from tokfmt.ops.source.opened import Source, ends_of
 from tokfmt.ops.source.request import parse_selection
 from tokfmt.run.execute import make_executor, run_tasks
 from tokfmt.run.plan import Kind, Workers, journaled
-from tokfmt.text.ingest import Ingestion, Shard, ShardReader, Unread, block_size, encoded_batches, ingest_block
+from tokfmt.text.ingest import Ingestion, Ration, Shard, ShardReader, Unread, block_size, encoded_batches, ingest_block
 from tokfmt.views.concat import Concat
 from tokfmt.views.select import Slice
 from tokfmt.views.separated import WithoutTrailing
@@ -150,6 +150,7 @@ def ingest(
     progress: Callable[[Shard], None] = lambda shard: None,
     refused: Callable[[Aside], bool] = lambda aside: False,
     sieve: Sieve | None = None,
+    ration: Ration | None = None,
 ) -> ShardReader:
     """Tokenise records `first <= i < last`, or the workers' share of them, in parallel into shards in scratch.
 
@@ -163,12 +164,15 @@ def ingest(
         refused: Whether what was left out will be refused. If so, and nothing is kept for another run, the rest is
             looked at only, which is some ten times as fast.
         sieve: Encode only texts that pass, and tell of all of them beside the shards; see `Ingestion`.
+        ration: With a sieve, what a quota may need: nothing else is kept, or looked at where there is one block only.
     """
     home = (workers.texts or workers.scratch) / f"done-{name}"
     home.mkdir(exist_ok=True)
     slots = workers.jobs * workers.shards
     size = workers.journal.once(f"blocks-{name}", lambda: block_size(records.info.size, slots))
     blocks: Sequence[tuple[int, Block]] = list(enumerate(records.blocks(size, first, last)))
+    alone = ration if len(blocks) == 1 else None  # else no task knows the numbers of its records
+    firsts, recalled = list[int](), workers.journal.done(f"shard of {name}")
     if workers.share is not None:
         blocks = workers.share.of(blocks)
     shards: dict[int, Shard] = {}
@@ -180,8 +184,11 @@ def ingest(
         facts=lambda shard: shard.facts(),
         recall=lambda number, facts: Shard.recalled(home, number, facts),
     )
-    for shard in journaled(kind, ingest_block, Ingestion(records, encoder, home, sieve), blocks, workers):
+    for shard in journaled(kind, ingest_block, Ingestion(records, encoder, home, sieve, alone), blocks, workers):
         shards[shard.number] = shard
+        for smaller in ration.trim(shards, firsts, recalled) if ration is not None else ():
+            workers.journal.add(kind.name, smaller.number, smaller.facts())
+            shards[smaller.number] = smaller
         aside += shard.aside
         progress(shard)
         if encoder is not None and not workers.journal.keeps and refused(aside):
@@ -191,7 +198,7 @@ def ingest(
     for shard in run_tasks(ingest_block, look, left, workers.executor, workers.jobs, workers.scratch):
         shards[shard.number] = shard
         progress(shard)
-    return ShardReader(list(shards.values()))
+    return ShardReader(list(shards.values()), [block for _, block in blocks])
 
 
 class _Temporary(ShardReader):

@@ -48,6 +48,11 @@ def manifest_path(path: Path) -> Path:
     return path.parent / f"{path.name}.tokfmt.json"
 
 
+def ledger_paths(path: Path) -> tuple[Path, Path]:
+    """Where the ledger of a dataset stands, if it has one: its rows, and what they mean; see `tokfmt.ops.ledger`."""
+    return path.parent / f"{path.name}.ledger", path.parent / f"{path.name}.ledger.json"
+
+
 class Manifest(NamedTuple):
     """What a manifest says. Anybody may have written it: nothing is taken to be of the right kind.
 

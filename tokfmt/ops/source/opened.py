@@ -53,7 +53,7 @@ _KEPT = "no separator known; sequences are kept as stored. --eos ID takes one aw
 
 _HARMLESS = r"""(?xi)
     \..*                                            # hidden: .git, .gitattributes, .DS_Store
-    | .*\.tokfmt\.json                             # manifests
+    | .*\.tokfmt\.json | .*\.ledger(\.json)?       # manifests and ledgers
     | .*\.idx                                      # indexes
     | data_params\.json | _SUCCESS | .*\.crc        # what upstream's writers leave beside their data
     | cache-[0-9a-f]+\.arrow | packed_metadata.*\.json
@@ -429,17 +429,21 @@ def open_stored(
     tokenizers = tuple(manifest.tokenizer for manifest in said)
     if isinstance(stored, RecordReader) and stored.info.kind == "text":  # encoded by whoever reads it
         separator = told(request.eos, (), ()) or Separator(default, "tokenizer" if default is not None else "")
-        if stored.info.eos_id is not None:
-            separator = Separator(stored.info.eos_id, format_.name)
-        return Source(places, format_, stored, separator, notes, left_out=left_out)
+        return Source(places, format_, stored, _stated(stored, format_) or separator, notes, left_out=left_out)
     if tokenizer is not None:
         notes += tuple(_made_otherwise(places, tokenizers, tokenizer, drop))
     if isinstance(stored, RecordReader):
-        separator = known or Separator(default, "tokenizer" if default is not None else "")
+        separator = _stated(stored, format_) or known or Separator(default, "tokenizer" if default is not None else "")
         return Source(places, format_, stored, separator, notes, None, tokenizers, left_out)
     endings = last_ids(stored)
     separator = resolve(known, default, stored, endings)
     return Source(places, format_, stored, separator, (*notes, *separator.guess), endings, tokenizers, left_out)
+
+
+def _stated(records: RecordReader, format_: Format) -> Separator | None:
+    """The separator that records state themselves: those of a recipe do."""
+    eos_id = records.info.eos_id
+    return None if eos_id is None else Separator(eos_id, format_.name)
 
 
 def _open_recipe(file: Any, hints: Hints) -> TokenReader | RecordReader:

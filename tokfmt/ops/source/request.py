@@ -90,6 +90,10 @@ def several(paths: Path_ | Iterable[Path_]) -> tuple[Path_, ...]:
     return (paths,) if isinstance(paths, (str, os.PathLike)) else tuple(paths)
 
 
+_BESIDE = (".tokfmt.json", ".ledger", ".ledger.json")
+"""What stands beside datasets, and is none: manifests and ledgers."""
+
+
 def expanded(paths: Iterable[Path_]) -> tuple[Path_, ...]:
     """Paths, with patterns that the shell left alone (`'part-*.jsonl'`) replaced by what they match, in natural order.
 
@@ -107,7 +111,7 @@ def expanded(paths: Iterable[Path_]) -> tuple[Path_, ...]:
             found.append(path)
             continue
         named = glob.glob(os.fspath(path), recursive=True)
-        matches = sorted((name for name in named if not name.endswith(".tokfmt.json")), key=natural_key)  # manifests
+        matches = sorted((name for name in named if not name.endswith(_BESIDE)), key=natural_key)
         if not matches:
             raise FormatError(path, "no file matches this pattern")
         found += matches

@@ -1,0 +1,411 @@
+"""Ledgers: the record that each piece of each sequence is said to come from holds these tokens, looked up by plain Python."""
+
+import gzip
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from made_corpora import FIELDS, NAMES, SUFFIXES, make, prose
+from paths import TOKENIZER
+from tokenizers import Tokenizer
+
+import tokfmt
+from tokfmt.core.errors import (
+    ConversionError,
+    CorruptError,
+    FormatError,
+    OptionError,
+    SourceChangedError,
+    TruncatedError,
+)
+from tokfmt.ops.look.show import show_origins
+from tokfmt.ops.look.step import show_step
+
+EOS = 4095
+PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
+QUOTAS = {"web": 30_000, "code": 9_000, "forum": 5_000, "news": 2_500, "papers": 1_500, "chat": 3_000}
+
+
+def written(home, names, quotas=QUOTAS, **keys):
+    """A recipe of text."""
+    lines = ["tokfmt = 1", f'tokenizer = "{TOKENIZER}"', *(f"{key} = {value}" for key, value in keys.items())]
+    for name in names:
+        lines += ["[[source]]", f'path = "{name}{SUFFIXES.get(name, ".jsonl")}"', 'filter = "garbage"']
+        lines += [f"tokens = {quotas[name]}"] if name in quotas else []
+        lines += [f'text = "{FIELDS[name]}"'] if name in FIELDS else []
+    (home / "mix.toml").write_text("\n".join(lines) + "\n")
+    return home / "mix.toml"
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+    home = tmp_path_factory.mktemp("corpora")
+    make(home)
+    return home
+
+
+def text_of(path):
+    data = Path(path).read_bytes()
+    if str(path).endswith(".gz"):
+        return gzip.decompress(data)
+    if str(path).endswith(".zst"):
+        return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data), read_across_frames=True).read()
+    return data
+
+
+class Oracle:
+    """What a ledger says, read by numpy and json alone, and what the files that it names hold."""
+
+    def __init__(self, dataset):
+        self.home = dataset.parent
+        self.rows = np.load(f"{dataset}.ledger", mmap_mode="r", allow_pickle=False)
+        self.about = json.loads(Path(f"{dataset}.ledger.json").read_bytes())
+        assert len(self.rows) == self.about["rows"]
+        assert np.all(np.diff(self.rows["sequence"]) >= 0)
+        self._held = {}
+
+    def record(self, source, number):
+        """The ids of a record, its separator behind them."""
+        told = self.about["sources"][source]
+        if source not in self._held:
+            assert len(told["paths"]) == 1
+            self._held[source] = self._records(self.home / told["paths"][0], told)
+        return [*self._held[source][number], EOS]
+
+    def _records(self, path, told):
+        if told["kind"] == "ids":
+            with tokfmt.open(path, eos=EOS) as dataset:
+                return [row.tolist() for row in dataset]
+        if path.suffix == ".parquet":
+            texts = pq.read_table(path)["text"].to_pylist()
+        else:
+            lines = [json.loads(line) for line in text_of(path).splitlines() if line]
+            texts = [line["body"]["text"] if told["text"] else line["text"] for line in lines]
+        return [PLAIN.encode(text, add_special_tokens=False).ids for text in texts]
+
+    def sequences(self):
+        """Tokens of all sequences, put together of the pieces."""
+        found = [[] for _ in range(self.about["sequences"])]
+        for sequence, source, record, start, stop in self.rows.tolist():
+            piece = self.record(source, record)[start:stop]
+            assert len(piece) == stop - start
+            found[sequence] += piece
+        return found
+
+
+def documents_of(path):
+    with tokfmt.open(path, eos=EOS) as dataset:
+        return [row.tolist() for row in dataset]
+
+
+def rows_of(path, **options):
+    with tokfmt.open(path, options={"view": "samples", **options}) as dataset:
+        return [row.tolist() for row in dataset]
+
+
+def ledger_of(path):
+    return Path(f"{path}.ledger").read_bytes(), Path(f"{path}.ledger.json").read_bytes()
+
+
+@pytest.mark.parametrize("shuffle", ["none", "documents"])
+def test_each_sequence_is_the_record_that_it_is_said_to_be(corpora, tmp_path, shuffle):
+    """Filtered, drawn, equal texts left out; the same bytes whoever writes."""
+    recipe = written(corpora, NAMES, dedup='"exact"', seed=5, shuffle=f'"{shuffle}"')
+    tokfmt.convert(recipe, tmp_path / "a.pbin", ledger=True, jobs=1, executor="serial")
+    oracle = Oracle(tmp_path / "a.pbin")
+    assert oracle.sequences() == documents_of(tmp_path / "a.pbin")
+    assert [one["name"] for one in oracle.about["sources"]] == list(NAMES)
+    assert not np.any(oracle.rows["start"])
+    before = ledger_of(tmp_path / "a.pbin")
+    for jobs, executor in ((3, "threads"), (2, "processes")):
+        tokfmt.convert(recipe, tmp_path / "a.pbin", jobs=jobs, executor=executor, overwrite=True, ledger=True)
+        assert ledger_of(tmp_path / "a.pbin") == before
+
+
+def sources(tmp_path):
+    """Two files of lines under one pattern, one with an index; a Parquet file of several row groups; a pack."""
+    import random
+
+    draw, texts = random.Random(2), []
+    for k in range(90):
+        texts.append("" if k % 17 == 0 else prose(draw, draw.randrange(3, 60)))
+    (tmp_path / "web").mkdir()
+    for name, some in (("a", texts[:30]), ("b", texts[30:50])):
+        lines = [json.dumps({"text": text}) for text in some]
+        lines.insert(3, "")  # a blank line is no record
+        (tmp_path / "web" / f"{name}.jsonl").write_text("\n".join(lines))
+    pq.write_table(pa.table({"text": texts[50:80]}), tmp_path / "p.parquet", row_group_size=7)
+    (tmp_path / "rest.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts[80:]))
+    tokfmt.convert(tmp_path / "rest.jsonl", tmp_path / "rest.pbin", tokenizer=str(TOKENIZER), eos=EOS)
+
+
+SOURCES = """
+[[source]]
+path = "web/*.jsonl"
+select = "{select}"
+[[source]]
+path = "p.parquet"
+epochs = {epochs}
+[[source]]
+path = "rest.pbin"
+"""
+
+
+@pytest.mark.parametrize("select", ["0:", "7:41", "33:-2"])
+def test_files_of_a_pattern_and_rows_and_ids(tmp_path, select):
+    sources(tmp_path)
+    head = f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\neos = {EOS}\nshuffle = "documents"\n'
+    (tmp_path / "mix.toml").write_text(head + SOURCES.format(select=select, epochs=2))
+    for drop in ((), ("empty-sequences",)):
+        done = tokfmt.convert(tmp_path / "mix.toml", tmp_path / "a.pbin", ledger=True, overwrite=True, drop=drop)
+        oracle = Oracle(tmp_path / "a.pbin")
+        assert oracle.sequences() == documents_of(tmp_path / "a.pbin")
+        assert oracle.about["sequences"] == done.sequences
+        assert [one["kind"] for one in oracle.about["sources"]] == ["text", "text", "text", "ids"]
+
+
+@pytest.mark.parametrize("pack", ["stream", "document", "bestfit"])
+@pytest.mark.parametrize("shuffle", ["none", "samples", "documents"])
+@pytest.mark.parametrize("weights", [False, True])
+def test_each_token_of_a_sample_is_in_a_piece(tmp_path, pack, shuffle, weights):
+    sources(tmp_path)
+    head = f'tokfmt = 1\nseq_len = 40\ntokenizer = "{TOKENIZER}"\neos = {EOS}\nshuffle = "{shuffle}"\npack = "{pack}"\n'
+    body = SOURCES.format(select="2:", epochs=2)
+    if weights:
+        head += "tokens = 2_000\n"
+        for share in (0.5, 0.3, 0.2):
+            body = body.replace("path =", f"weight = {share}\nPATH =", 1)
+        body = body.replace("PATH", "path")
+    (tmp_path / "mix.toml").write_text(head + body)
+    tokfmt.convert(tmp_path / "mix.toml", tmp_path / "a.h5", to_format="hdf5", to_options={"seq_len": 40}, ledger=True)
+    oracle = Oracle(tmp_path / "a.h5")
+    assert oracle.about["unit"] == "samples"
+    rows = rows_of(tmp_path / "a.h5")
+    found = oracle.sequences()
+    assert len(found) == len(rows)
+    for made, row in zip(found, rows, strict=True):
+        assert row[: len(made)] == made
+        assert set(row[len(made) :]) <= {EOS}
+    if pack == "stream" and not weights:
+        assert sum(len(made) < 40 for made in found) <= 3  # the ends of passes
+
+
+def test_recipes_of_recipes(tmp_path):
+    """Spans are followed to what the innermost recipe is made of."""
+    sources(tmp_path)
+    inner = (
+        f'tokfmt = 1\neos = {EOS}\nshuffle = "documents"\nseed = 3\n{{}}[[source]]\nname = "ids"\npath = "rest.pbin"\n'
+    )
+    (tmp_path / "inner.toml").write_text(inner.format(""))
+    (tmp_path / "rows.toml").write_text(inner.format("seq_len = 16\n"))
+    outer = (
+        f'tokfmt = 1\neos = {EOS}\nshuffle = "documents"\n[[source]]\npath = "inner.toml"\nselect = "2:"\nepochs = 2\n'
+    )
+    (tmp_path / "outer.toml").write_text(outer)
+    tokfmt.convert(tmp_path / "outer.toml", tmp_path / "a.pbin", ledger=True)
+    oracle = Oracle(tmp_path / "a.pbin")
+    assert oracle.sequences() == documents_of(tmp_path / "a.pbin")
+    assert [one["name"] for one in oracle.about["sources"]] == ["inner/ids"]
+    stored = 'tokfmt = 1\nseq_len = 16\npack = "stored"\nshuffle = "samples"\n[[source]]\npath = "rows.toml"\n'
+    (tmp_path / "stored.toml").write_text(stored)
+    tokfmt.convert(tmp_path / "stored.toml", tmp_path / "b", to_format="stage1", seq_len=16, ledger=True)
+    for made, row in zip(Oracle(tmp_path / "b").sequences(), rows_of(tmp_path / "b", seq_len=16), strict=True):
+        assert row[: len(made)] == made
+
+
+def test_quotas_and_equal_sequences_of_ids(tmp_path):
+    sources(tmp_path)
+    for more in ("tokens = 150\n", "tokens = 700\nepochs = 9\n", ""):
+        for dedup in ("none", "exact"):
+            head = f'tokfmt = 1\neos = {EOS}\ndedup = "{dedup}"\n'
+            (tmp_path / "mix.toml").write_text(
+                f'{head}[[source]]\npath = "rest.pbin"\n{more}[[source]]\nname = "b"\npath = "rest.pbin"\nselect = "1:"\n'
+            )
+            tokfmt.convert(tmp_path / "mix.toml", tmp_path / "a.pbin", ledger=True, overwrite=True)
+            assert Oracle(tmp_path / "a.pbin").sequences() == documents_of(tmp_path / "a.pbin")
+
+
+def test_the_line_and_the_byte(corpora, tmp_path):
+    """Of plain and of compressed text; of rows the row group; by way of a dataset that was itself prepared."""
+    some = ("books", "papers", "law")
+    tokfmt.convert(written(corpora, some, {}, eos=EOS), tmp_path / "text.pbin", ledger=True)
+    (tmp_path / "again.toml").write_text(
+        f'tokfmt = 1\neos = {EOS}\nshuffle = "documents"\n[[source]]\npath = "text.pbin"\n'
+    )
+    tokfmt.convert(tmp_path / "again.toml", tmp_path / "again.zarr", ledger=True)
+    stored = documents_of(tmp_path / "text.pbin")
+    for dataset in ("text.pbin", "again.zarr"):
+        seen = set()
+        for shown in show_origins(tmp_path / dataset, "0:", from_options=(), eos=EOS).shown:
+            (origin,) = shown.origins
+            text = text_of(origin.path)
+            line = text[origin.byte :].split(b"\n")[0]
+            assert origin.line == text[: origin.byte].count(b"\n") + 1
+            assert line == text.splitlines()[origin.record]
+            assert origin.decompressed == (origin.source in SUFFIXES)
+            read = json.loads(line)
+            read = read["body"]["text"] if origin.source in FIELDS else read["text"]
+            assert PLAIN.encode(read, add_special_tokens=False).ids == shown.ids
+            assert (origin.start, origin.stop) == (0, shown.length)
+            if dataset == "again.zarr":
+                ((path, number),) = origin.via
+                assert os.path.samefile(path, tmp_path / "text.pbin")
+                assert stored[number] == shown.ids
+            seen.add(origin.source)
+        assert seen == set(some)
+
+
+def test_a_step_ends_at_the_text(corpora, tmp_path):
+    """Of a recipe over what was prepared: each part of each sample, and where its tokens are in the text."""
+    tokfmt.convert(written(corpora, ("papers", "law"), {}, eos=EOS), tmp_path / "text.pbin", ledger=True)
+    (tmp_path / "train.toml").write_text(
+        f'tokfmt = 1\nseq_len = 50\nshuffle = "samples"\neos = {EOS}\n[[source]]\npath = "text.pbin"\nselect = "1:"\n'
+    )
+    for step in range(4):
+        for sample in show_step(tmp_path / "train.toml", step=step, batch_size=3).shown:
+            for part in sample.parts:
+                (origin,) = part.origins
+                line = json.loads(text_of(origin.path)[origin.byte :].split(b"\n")[0])
+                text = line["body"]["text"] if origin.source in FIELDS else line["text"]
+                ids = [*PLAIN.encode(text, add_special_tokens=False).ids, EOS]
+                held = ids[part.start : part.stop]
+                assert part.ids.tolist() == held
+                assert ids[origin.start : origin.stop] == [one for one in held if one != EOS]
+    Path(f"{tmp_path}/text.pbin.ledger.json").unlink()
+    (drawn,) = show_step(tmp_path / "train.toml", sample=0).shown
+    assert {part.origins for part in drawn.parts} == {()}
+
+
+def test_a_row_of_a_parquet_file(tmp_path):
+    sources(tmp_path)
+    (tmp_path / "mix.toml").write_text(f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\n[[source]]\npath = "p.parquet"\n')
+    tokfmt.convert(tmp_path / "mix.toml", tmp_path / "a.pbin", ledger=True, eos=EOS)
+    (shown,) = show_origins(tmp_path / "a.pbin", "17", from_options=()).shown
+    (origin,) = shown.origins
+    assert (origin.record, origin.line, origin.detail) == (17, None, "row 3 of row group 2")
+
+
+def prepared(corpora, tmp_path):
+    recipe = written(corpora, ["law"], eos=EOS)
+    tokfmt.convert(recipe, tmp_path / "a.pbin", ledger=True)
+    return recipe, tmp_path / "a.pbin"
+
+
+def test_a_ledger_goes_with_its_dataset(corpora, tmp_path):
+    recipe, path = prepared(corpora, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 4
+    tokfmt.convert(recipe, path, overwrite=True)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.pbin", "a.pbin.tokfmt.json"]
+    with pytest.raises(FormatError, match="has no ledger beside it. A recipe that is converted with --ledger gets one"):
+        show_origins(path, "0", from_options=())
+    (tmp_path / "a.pbin.ledger").write_bytes(b"mine")
+    with pytest.raises(ConversionError, match="stands where the ledger goes, and is none"):
+        tokfmt.convert(recipe, path, overwrite=True)
+    assert (tmp_path / "a.pbin.ledger").read_bytes() == b"mine"
+
+
+def test_a_ledger_that_does_not_fit(corpora, tmp_path):
+    _, path = prepared(corpora, tmp_path)
+    rows, about = ledger_of(path)
+
+    def refused(kind, match):
+        with pytest.raises(kind, match=match):
+            list(show_origins(path, "0:", from_options=()).shown)
+
+    for size in (0, 100, 256, len(rows) - 1):
+        Path(f"{path}.ledger").write_bytes(rows[:size])
+        refused(TruncatedError, r"a.pbin.ledger: is cut: expected .* Convert the recipe again with --ledger")
+    Path(f"{path}.ledger").write_bytes(rows + b"\0")
+    refused(CorruptError, "is not what a.pbin.ledger.json says")
+    Path(f"{path}.ledger").write_bytes(rows[:256] + b"\xff" * (len(rows) - 256))
+    list(show_origins(path, "0:", from_options=()).shown)  # no row is of sequence 0: nothing is said of it
+    Path(f"{path}.ledger").unlink()
+    refused(FormatError, "a.pbin.ledger")
+    Path(f"{path}.ledger").write_bytes(rows)
+    for text in (b"", b"[]", b"{}", about[:-40], about.replace(b"sequences", b"sequence", 1)):
+        Path(f"{path}.ledger.json").write_bytes(text)
+        refused(CorruptError, "is no ledger as tokfmt writes it")
+    Path(f"{path}.ledger.json").write_bytes(about)
+    list(show_origins(path, "0:", from_options=()).shown)
+    other = tmp_path / "b.pbin"
+    tokfmt.convert(path, other, select="1:", eos=EOS)
+    shutil.copy(other, path)
+    shutil.copy(f"{other}.tokfmt.json", f"{path}.tokfmt.json")
+    refused(CorruptError, "is of another a.pbin than the one that is there: its bytes")
+
+
+def test_sources_that_have_changed_since(tmp_path):
+    sources(tmp_path)
+    (tmp_path / "mix.toml").write_text(f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\n[[source]]\npath = "rest.jsonl"\n')
+    tokfmt.convert(tmp_path / "mix.toml", tmp_path / "a.pbin", ledger=True, eos=EOS)
+    with open(tmp_path / "rest.jsonl", "a") as file:
+        file.write('{"text": "more"}\n')
+    with pytest.raises(SourceChangedError, match="has changed since the ledger was written"):
+        list(show_origins(tmp_path / "a.pbin", "0", from_options=()).shown)
+    (tmp_path / "rest.jsonl").unlink()
+    with pytest.raises(FormatError, match="rest.jsonl"):
+        list(show_origins(tmp_path / "a.pbin", "0", from_options=()).shown)
+
+
+def test_the_whole_moves(tmp_path):
+    """Paths are relative to the dataset."""
+    (tmp_path / "one").mkdir()
+    sources(tmp_path / "one")
+    (tmp_path / "one" / "mix.toml").write_text(
+        f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\n[[source]]\npath = "rest.jsonl"\n'
+    )
+    tokfmt.convert(tmp_path / "one" / "mix.toml", tmp_path / "one" / "a.pbin", ledger=True, eos=EOS)
+    (tmp_path / "one").rename(tmp_path / "two")
+    (shown,) = show_origins(tmp_path / "two" / "a.pbin", "1", from_options=()).shown
+    assert shown.origins[0].path.endswith("two/rest.jsonl")
+
+
+@pytest.mark.parametrize(
+    "asked", [{"select": "0:1"}, {"shuffle": 1}, {"split": "a=0.5,b=0.5"}, {"to_format": "jsonl", "destination": "-"}]
+)
+def test_refused(corpora, tmp_path, asked):
+    recipe = written(corpora, ["law"], eos=EOS)
+    with pytest.raises(OptionError, match="ledger"):
+        tokfmt.convert(recipe, **{"destination": tmp_path / "a.pbin", **asked}, ledger=True)
+    with pytest.raises(OptionError, match="name one recipe as SRC"):
+        tokfmt.convert(corpora / "law.jsonl", tmp_path / "a.pbin", tokenizer=str(TOKENIZER), ledger=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_killed_and_continued(corpora, tmp_path):
+    recipe = written(corpora, NAMES, dedup='"exact"', seed=5)
+    tokfmt.convert(recipe, tmp_path / "whole.pbin", ledger=True)
+    words, kills = [sys.executable, "-c", KILLED, str(recipe), str(tmp_path / "again.pbin")], 0
+    for tasks in (3, 9, 13, 99):
+        kills += subprocess.run([*words, str(tasks)], capture_output=True, timeout=120).returncode == -9
+    assert kills >= 2
+    (rows, about), (again, said) = (ledger_of(tmp_path / name) for name in ("whole.pbin", "again.pbin"))
+    assert (again, said) == (rows, about)
+
+
+KILLED = """
+import os, signal, sys
+import tokfmt
+from tokfmt.run.journal import Journal
+
+add, left = Journal.add, [int(sys.argv[3])]
+
+def killing(self, *line):
+    add(self, *line)
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Journal.add = killing
+if not os.path.exists(sys.argv[2]):
+    tokfmt.convert(sys.argv[1], sys.argv[2], resume=True, ledger=True, jobs=1)
+"""
