@@ -36,7 +36,6 @@ from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, names_lost
 from tokfmt.ops.convert.request import Conversion, Request, refuse_ledger
 from tokfmt.ops.convert.resume import facts_of, resumed
 from tokfmt.ops.destination import guard, refuse_foreign, remove_manifest_of_link, replaced, strangers_in
-from tokfmt.ops.ledger import built, write_rows
 from tokfmt.ops.progress import Progress
 from tokfmt.ops.source.ingest import Reading, first_look, token_axis
 from tokfmt.ops.source.manifest import ledger_paths, manifest_path, manifests
@@ -484,6 +483,8 @@ class Run:
         prepared = Prepared(axis, embedded, dropped)
         written = [self._write_portion(prepared, portion, places, target, workers) for portion in self.portions]
         if request.ledger and request.shard is None:
+            from tokfmt.ops.ledger import built, write_rows  # with all of recipes
+
             told = write_rows(place.scratch, sources[0].reader, reading.axis, prepared, self.progress)
             unit = "sequences" if self.rows is None else "samples"
             self.ledger = partial(built, {"unit": unit, **told}, self.format)
