@@ -34,7 +34,10 @@ MODULES = (
     "two_jobs",
     "browsing",
     "training",
+    "preparing",
     "access",
+    "megatron",
+    "columns",
 )
 
 CASES = {}

@@ -17,6 +17,7 @@ A plug-in that offers none is converted, counted, shown and browsed all the same
         Sampled           has rows with loss mask and labels                      show, browse
         Masked            has a loss mask beside its tokens                       convert
         Segmented         says where documents begin in its rows                  show, browse
+        Scattered         reads many sequences from anywhere at once              convert
     Of a view over readers
         Underlying        knows where its positions lie beneath
         Restorable        took separators away, and knows the axis that has them
@@ -42,6 +43,7 @@ from tokfmt.core.axis import Structural, TokenReader
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.files import File
 from tokfmt.core.format import Finding, Hints, Receipt, Target, TokenWriter
+from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import Spot
 
 I = TypeVar("I")  # noqa: E741 - an item
@@ -414,6 +416,30 @@ class Verbatim(Protocol, metaclass=Structural):
 def pieces_of(reader: object, start: int, stop: int) -> Sequence[Piece] | None:
     """Where a reader's tokens lie, if it knows."""
     return reader.pieces(start, stop) if isinstance(reader, Verbatim) else None
+
+
+@runtime_checkable
+class Scattered(Protocol, metaclass=Structural):
+    """A reader that reads many sequences from anywhere for little more than their bytes cost."""
+
+    def scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
+        """Read intervals into an array of the reader's dtype; for arguments see `read_scattered`."""
+
+
+def read_scattered(reader: TokenReader, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
+    """Read intervals of an axis, in any order, each of one token at least and within one sequence.
+
+    Args:
+        reader: Of the axis.
+        begins: Where each begins on it; places: and where in `out`. int64[n].
+        lengths: Tokens of each, int64[n].
+        out: Filled at these places; of the reader's dtype, or a wider one.
+    """
+    if isinstance(reader, Scattered) and out.dtype == reader.info.dtype:
+        reader.scattered(begins, places, lengths, out)
+        return
+    for begin, place, length in zip(begins.tolist(), places.tolist(), lengths.tolist(), strict=True):
+        out[place : place + length] = reader.tokens(begin, begin + length)
 
 
 @runtime_checkable

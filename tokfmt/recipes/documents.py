@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import Info, Layout, Separators, TokenReader, check_interval, check_position, windows
 from tokfmt.core.draws import DRAWN, draws
 from tokfmt.core.errors import ConversionError, printable
+from tokfmt.core.protocols import read_scattered
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.recipes.axis import Source, Span, numbered
 from tokfmt.recipes.cache import Column, Numbers, columns, key_of
@@ -156,10 +156,9 @@ class Documents:
         first = int(np.searchsorted(bounds, start, side="right")) - 1
         last = int(np.searchsorted(bounds, stop, side="left"))
         edges = np.clip(bounds[first : last + 1], start, stop)
-        shifts = self._begins.array[first:last] - bounds[first:last]
-        for (a, b), shift in zip(itertools.pairwise(edges.tolist()), shifts.tolist(), strict=True):
-            if a < b:
-                out[a - start : b - start] = self._base.tokens(a + shift, b + shift)
+        begins, lengths = self._begins.array[first:last] + (edges[:-1] - bounds[first:last]), np.diff(edges)
+        filled = lengths > 0
+        read_scattered(self._base, begins[filled], edges[:-1][filled] - start, lengths[filled], out)
         return out
 
     def spans(self, sequence: int) -> list[Span]:

@@ -27,8 +27,8 @@ import functools
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,12 +96,12 @@ class Sieve:
     def entries(self, texts: Sequence[str]) -> NDArray[np.void]:
         """An entry for each text, whose tokens are not counted yet; ENTRY[len(texts)]."""
         found = np.zeros(len(texts), ENTRY)
-        found["chars"] = [len(text) for text in texts]
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        found["chars"] = lengths
         for number, (_, rules) in enumerate(self.filters):
-            left = np.flatnonzero(found["rule"] == 0).tolist()
-            for k, rejection in zip(left, rejections([texts[k] for k in left], rules), strict=True):
-                if rejection is not None:
-                    found["rule"][k] = number * len(_RULES) + _RULES.index(rejection.rule) + 1
+            left = np.flatnonzero(found["rule"] == 0)
+            for k, rejection in _broken([texts[k] for k in left.tolist()], lengths[left], rules).items():
+                found["rule"][left[k]] = number * len(_RULES) + _RULES.index(rejection.rule) + 1
         if self.hashed:
             from xxhash import xxh3_128_digest
 
@@ -129,38 +129,36 @@ def rejections(texts: Sequence[str], rules: Filter) -> list[Rejection | None]:
         texts: Any number.
         rules: What they are held to.
     """
-    found: list[Rejection | None] = [None] * len(texts)
+    broken = _broken(texts, np.fromiter(map(len, texts), np.int64, len(texts)), rules)
+    return [broken.get(k) for k in range(len(texts))]
+
+
+def _broken(texts: Sequence[str], lengths: NDArray[np.int64], rules: Filter) -> dict[int, Rejection]:
+    """The rejections of texts, with their lengths, by number."""
+    found: dict[int, Rejection] = {}
+    ascii_ = np.fromiter(map(str.isascii, texts), np.bool_, len(texts))
     for plain in (True, False):  # a byte a character, or four
-        numbers = [k for k, text in enumerate(texts) if text.isascii() is plain]
-        for batch in _batches(numbers, texts):
-            for k, rejection in zip(batch, _judge([texts[k] for k in batch], rules, plain), strict=True):
-                found[k] = rejection
+        numbers = np.flatnonzero(ascii_ == plain)
+        parts = np.cumsum(lengths[numbers]) // _BATCH
+        for batch in np.split(numbers, np.flatnonzero(np.diff(parts)) + 1):
+            rejected = _judge([texts[k] for k in batch.tolist()], lengths[batch], rules, plain)
+            found.update((int(batch[k]), rejection) for k, rejection in rejected.items())
     return found
 
 
-def _batches(numbers: Sequence[int], texts: Sequence[str]) -> Iterator[list[int]]:
-    batch: list[int] = []
-    size = 0
-    for k in numbers:
-        batch.append(k)
-        size += len(texts[k])
-        if size >= _BATCH:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _judge(texts: Sequence[str], rules: Filter, plain: bool) -> list[Rejection | None]:
+def _judge(texts: Sequence[str], lengths: NDArray[np.int64], rules: Filter, plain: bool) -> dict[int, Rejection]:
     """Judge texts that are all ASCII (`plain`) or all not."""
-    characters = _Characters(texts, plain)
-    found: list[Rejection | None] = [None] * len(texts)
-    for name, limit in asdict(rules).items():
+    found: dict[int, Rejection] = {}
+    if not texts:
+        return found
+    characters = _Characters(texts, lengths, plain)
+    for name in _RULES:
+        limit = getattr(rules, name)
         if limit is None:
             continue
         values, exact = getattr(characters, name)()
         for k in np.flatnonzero(values < limit if name.startswith("min_") else values > limit).tolist():
-            if found[k] is None:
+            if k not in found:
                 value = values[k].item() if exact is None else exact(k)
                 if value < limit if name.startswith("min_") else value > limit:
                     found[k] = Rejection(name, value)
@@ -174,9 +172,8 @@ Values = tuple[NDArray[Any], Callable[[int], float] | None]
 class _Characters:
     """The characters of texts in a row, a newline behind each, and what each is; a method a rule, named as it is."""
 
-    def __init__(self, texts: Sequence[str], plain: bool) -> None:
-        self._texts = texts
-        self._lengths = np.array([len(text) for text in texts], np.int64)
+    def __init__(self, texts: Sequence[str], lengths: NDArray[np.int64], plain: bool) -> None:
+        self._texts, self._lengths = texts, lengths
         self._at = offsets_of(self._lengths + 1)
         more = 64 - int(self._at[-1]) % 64  # for `_counts`; one at least is looked at behind the last word
         joined = "\n".join([*texts, "\n" * more])

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tokfmt.text.filters import Sieve
 
 _SMALLEST, _LARGEST = 1 << 22, 1 << 26
+_JUDGED = 1 << 20  # code points
 _RATIONED, _TRIMMED = 256, 1 << 12  # records at a time
 
 
@@ -198,13 +199,31 @@ def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
         whole(Path(f"{path}.lengths")) as lengths,
         _reading(job, path) as ids_of,
     ):
-        for batch in job.records.ids(block) if job.encoder is None else job.records.texts(block):
+        for batch in _batches(job, block):
             ragged = ids_of(batch)
             tokens.write(np.ascontiguousarray(ragged.tokens, np.uint32).data)
             lengths.write(np.diff(ragged.offsets).data)
             sequences, total = sequences + len(ragged), total + len(ragged.tokens)
             top, aside = max(top, largest_id(ragged.tokens)), aside + batch.aside
     return Shard(number, path, sequences, total, top, block.stop - block.start, aside)
+
+
+def _batches(job: Ingestion, block: Block) -> Iterator[RecordBatch]:
+    """The records of a block; those that a sieve judges some at a time, since each look has its price."""
+    if job.encoder is None:
+        yield from job.records.ids(block)
+        return
+    if job.sieve is None:
+        yield from job.records.texts(block)
+        return
+    texts, aside, size = list[str](), Aside(), 0
+    for batch in job.records.texts(block):
+        texts += batch.texts
+        aside, size = aside + batch.aside, size + sum(map(len, batch.texts))
+        if size >= _JUDGED:
+            yield RecordBatch(texts, aside=aside)
+            texts, aside, size = [], Aside(), 0
+    yield RecordBatch(texts, aside=aside)
 
 
 @contextmanager
@@ -336,6 +355,14 @@ class ShardReader:
             self._files[k].read_into(a * 4, out[base + a - start : base + b - start].view(np.uint8).data)
             k += 1
         return out
+
+    def scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
+        """See `protocols.Scattered`."""
+        shards = self._starts.searchsorted(begins, side="right") - 1
+        room = out.view(np.uint8).data
+        bytes_ = 4 * np.stack((begins - self._starts[shards], places, places + lengths), axis=1)
+        for shard, (at, a, b) in zip(shards.tolist(), bytes_.tolist(), strict=True):
+            self._files[shard].read_into(at, room[a:b])
 
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self._info.sequences, "sequences")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tokfmt.core.axis import Info, TokenReader, check_interval, check_position
-from tokfmt.core.protocols import Piece, pieces_of, restored
+from tokfmt.core.protocols import Piece, pieces_of, read_scattered, restored
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.views.separated import WithSeparators
 
@@ -56,6 +56,13 @@ class Concat:
         if len(pieces) == 1:
             return pieces[0]
         return np.concatenate(pieces) if pieces else np.empty(0, self._info.dtype)
+
+    def scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
+        """By source; see `protocols.Scattered`."""
+        sources = np.searchsorted(self._starts, begins, side="right") - 1
+        for k in np.unique(sources).tolist():
+            of = sources == k
+            read_scattered(self.sources[k], begins[of] - self._starts[k], places[of], lengths[of], out)
 
     def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:
         """One after the other what the sources have; see `protocols.Restorable`."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import WINDOW, Layout, TokenReader, check_interval, check_position, windows
 from tokfmt.core.draws import SHUFFLE, draws
 from tokfmt.core.errors import Loss
-from tokfmt.core.protocols import Piece, pieces_of, restored
+from tokfmt.core.protocols import Piece, pieces_of, read_scattered, restored
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, gathered, offsets_of, reordered
 from tokfmt.core.text_format import counted
 from tokfmt.views.view import View
@@ -169,6 +169,11 @@ class Chosen(View):
         begins = (starts + self._shift[first:last])[filled]
         found = self._read(begins, begins + lengths[filled])
         return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
+        """See `protocols.Scattered`: a sequence is of one run."""
+        runs = self._at.searchsorted(begins, side="right") - 1
+        read_scattered(self.source, begins + self._shift[runs], places, lengths, out)
 
     def _read(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> list[Tokens]:
         """The tokens of disjoint intervals of the source, in order; near ones with one read."""
