@@ -52,12 +52,7 @@ from tokfmt.ops.source.opened import (
     snapshot,
     tokenizer_of,
 )
-from tokfmt.ops.source.request import (
-    EosChoice,
-    option_names,
-    parse_selection,
-    words_of,
-)
+from tokfmt.ops.source.request import EosChoice, option_names, parse_selection, words_of
 from tokfmt.run.execute import make_executor, may_spawn, slots
 from tokfmt.run.journal import Forgetful, Share
 from tokfmt.run.plan import Workers
@@ -317,11 +312,9 @@ class Run:
             return
         if self.write_options.setdefault("seq_len", reader.seq_len) not in (reader.seq_len, str(reader.seq_len)):
             return
-        request = self.request
-        if request.select is not None or not request.arrangement.plain:
-            what = (
-                "--select" if request.select is not None else "--shuffle" if request.arrangement.shuffle else "--split"
-            )
+        request, mixed = self.request, self.request.arrangement
+        if request.select is not None or not mixed.plain:
+            what = "--select" if request.select is not None else "--shuffle" if mixed.shuffle else "--split"
             raise OptionError(
                 f"{what}: samples of a recipe are stored in its order: say tokens or shuffle in the recipe"
             )
