@@ -36,6 +36,8 @@ MODULES = (
     "training",
     "preparing",
     "access",
+    "megatron",
+    "columns",
 )
 
 CASES = {}

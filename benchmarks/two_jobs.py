@@ -9,6 +9,7 @@ import os
 
 from benchmarks.cases import case, convert
 from benchmarks.data import HOME, tokenizer
+from benchmarks.hdf5 import random_pack
 
 EXECUTORS = {1: "serial", 2: "auto"}
 
@@ -55,6 +56,12 @@ class Hdf5(TwoJobs):
         return convert(
             self.source(), out / "x", to_format="hdf5", seq_len=2048, jobs=jobs, executor=EXECUTORS[jobs]
         ).tokens
+
+
+@case("two jobs: write HDF5 samples of random ids (peer: one job, serial)", ">= 1.7", "tokens", "wall")
+class Random(Hdf5):
+    def source(self):
+        return [random_pack()] * 3
 
 
 @case("two jobs: text -> pack (peer: one job, serial)", ">= 1.8", "tokens", "wall")

@@ -6,6 +6,7 @@ that cannot be imported, or fails when it looks at a file, is left out with a wa
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import functools
 import inspect
@@ -14,8 +15,15 @@ import warnings
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from tokfmt.core.errors import AmbiguousFormatError, OptionError, PluginWarning, UnknownFormatError
-from tokfmt.core.format import Confidence, Format, Probe, look
+from tokfmt.core.errors import (
+    AmbiguousFormatError,
+    FormatError,
+    OptionError,
+    PluginWarning,
+    UnknownFormatError,
+    printable,
+)
+from tokfmt.core.format import Confidence, Format, Probe, files_of, look
 from tokfmt.core.options import nearest
 
 GROUP = "tokfmt.formats"
@@ -129,12 +137,25 @@ def _refuse_foreign(path: str | os.PathLike[str], probe: Probe, *, claimed: bool
     """Raise UnknownFormatError for what no format claims, or only by its name while its magic says something else."""
     from tokfmt.foreign import foreign
 
+    if whole := "" if probe.is_directory or claimed else _around(Path(path)):
+        what = f"is a file of the {whole} dataset {printable(Path(path).parent)}, and no dataset by itself"
+        raise UnknownFormatError(path, what, "Name that directory")
     sign = foreign(probe) if probe.is_directory or probe.size else None
     if sign is not None and (sign.certain or not claimed):
         raise UnknownFormatError(path, f"is {sign.name}, no format that tokfmt reads", sign.step)
     if not claimed:
         known = f"tokfmt reads {', '.join(names())}; --from NAME says that it is one of these"
         raise UnknownFormatError(path, _describe(probe), known)
+
+
+def _around(path: Path) -> str:
+    """The format of a dataset that is the directory in which a file lies, if it is a file of it; else ""."""
+    with contextlib.suppress(FormatError):  # the directory may be closed to us
+        claims = candidates(look(path.parent))
+        sure = [name for name, confidence in claims.items() if confidence >= Confidence.CERTAIN]
+        if len(sure) == 1 and path in files_of(get(sure[0]), path.parent):
+            return sure[0]
+    return ""
 
 
 def of_prefix(path: Path) -> Path:

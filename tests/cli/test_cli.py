@@ -320,3 +320,9 @@ def test_bytes_a_token_are_not_those_of_other_splits():
     """The size is that of the dataset; of one split of it nothing is said."""
     for path, said in ((FIXTURES / "flat-tokens" / "multi_chunk.zarr", False), (PACK, True)):
         assert (" bytes a token" in tokfmt("stats", path, check=0).stdout) is said
+
+
+def test_what_is_written_by_no_name_says_how():
+    """`tokfmt formats` leaves no destination blank."""
+    for name, said in (("mds", "--to mds"), ("levanter", "read only"), ("recipe", "read only"), ("hdf5", ".h5")):
+        assert tokfmt("formats", name, check=0).stdout.splitlines()[2] == f"destinations  {said}"

@@ -9,6 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from paths import FIXTURES
 
 from tokfmt import registry
 from tokfmt.core.errors import UnknownFormatError
@@ -134,3 +135,19 @@ def test_a_megatron_bin_beside_its_index(tmp_path):
     (tmp_path / "x.idx").write_bytes(b"MMIDIDX\0\0" + bytes(99))
     for path in (tmp_path / "x.bin", tmp_path / "x.idx", tmp_path):
         assert registry.detect(path).name == "megatron"
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "mds/ndarray_int32/shard.00000.mds",
+        "litdata/numpy_uint32_zstd/chunk-0-0.zstd.bin",
+        "flat-tokens/train_only.zarr/.zgroup",
+    ],
+)
+def test_a_file_of_a_dataset_names_it(file):
+    """Read by itself as what it looks like, a shard would give other tokens."""
+    with pytest.raises(
+        UnknownFormatError, match=r"is a file of the [a-z-]+ dataset .*, and no dataset by itself. Name that directory"
+    ):
+        registry.detect(FIXTURES / file)

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_corpora import FIELDS, NAMES, SUFFIXES, WORDS, make
 from paths import FIXTURES, TOKENIZER
+from peak import peak_of
 from tokenizers import Tokenizer
 
 import tokfmt
@@ -412,3 +413,24 @@ def test_of_a_compressed_source_that_is_tokenised_which_may_be_drawn(
     assert held[0].info.sequences > 1_700
     assert len(held) == (2 if again and dedup else 1)
     assert not (again and dedup) or held[-1].info.tokens > 200_000
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_corpus(tmp_path):
+    """Nor does it with what is drawn; a bit for each record, and some bytes for each document that is kept."""
+    draw_, peaks = random.Random(5), []
+    pool = [" ".join(draw_.choice(WORDS) for _ in range(draw_.randrange(100, 190))) for _ in range(500)]
+    for size in (3_000, 18_000):
+        home = tmp_path / str(size)
+        home.mkdir()
+        lines = "".join(json.dumps({"text": f"{number} {draw_.choice(pool)}"}) + "\n" for number in range(size))
+        (home / "web.jsonl").write_text(lines)
+        (home / "papers.jsonl.zst").write_bytes(zstandard.compress(lines.replace('"text": "', '"text": "1').encode()))
+        sources = {"web": (None, GARBAGE, 1), "papers": (size * 50, GARBAGE, 1)}
+        recipe = written(home, sources, dedup='"exact"', shuffle='"documents"')
+        recipe.write_text(recipe.read_text().replace('text = "body.text"\n', ""))
+        words = ["convert", recipe, "out.pbin", "-q", "--executor", "serial", "-j", "1"]
+        peaks.append(peak_of(words, home)[0])
+        assert (home / "out.pbin").stat().st_size > 2 * size * 150
+    assert max(peaks) < 300e6
+    assert peaks[1] - peaks[0] < 20e6, peaks

@@ -108,6 +108,9 @@ def pause(where):
 
 
 def change(path, size):
+    if size == -1:
+        os.unlink(path)
+        return
     if size is not None:
         os.truncate(path, size)
         return

@@ -45,6 +45,12 @@ def _facts(format_: Any) -> dict[str, Any]:
     }
 
 
+def _destinations(facts: dict[str, Any]) -> str:
+    """Names that mean the format, or what to say where none does."""
+    named = "read only" if facts["cannot"].startswith("be written") else f"--to {facts['name']}"
+    return ", ".join(facts["destinations"]) or named
+
+
 def _table(formats: list[dict[str, Any]]) -> None:
     from rich import box
     from rich.console import Console
@@ -53,7 +59,7 @@ def _table(formats: list[dict[str, Any]]) -> None:
     console = Console()
     if console.width < _NARROW:
         for facts in formats:
-            click.echo(f"{facts['name']}  {', '.join(facts['destinations'])}")
+            click.echo(f"{facts['name']}  {_destinations(facts)}")
             click.echo(textwrap.fill(facts["title"], console.width, initial_indent="  ", subsequent_indent="  "))
         click.echo(textwrap.fill(_MORE, console.width))
         return
@@ -62,15 +68,16 @@ def _table(formats: list[dict[str, Any]]) -> None:
     table.add_column("destination", no_wrap=True)
     table.add_column("what it is", overflow="fold")
     for facts in formats:
-        table.add_row(facts["name"], ", ".join(facts["destinations"]), facts["title"])
+        table.add_row(facts["name"], _destinations(facts), facts["title"])
     console.print(table)
     click.echo(_MORE)
 
 
 def _page(facts: dict[str, Any]) -> list[str]:
     lines = [f"{facts['name']}: {facts['title']}", ""]
-    lines += [f"destinations  {', '.join(facts['destinations'])}"]
-    lines += [f"carries       {facts['carries']}", f"cannot carry  {facts['cannot']}"]
+    lines += [f"destinations  {_destinations(facts)}"]
+    cannot = "cannot      " if facts["cannot"].startswith("be written") else "cannot carry"
+    lines += [f"carries       {facts['carries']}", f"{cannot}  {facts['cannot']}"]
     for key, heading in (("read_options", "reading (--from-opt)"), ("write_options", "writing (--to-opt)")):
         lines += ["", heading]
         options = facts[key]

@@ -8,6 +8,7 @@ size, modification time or inode changed since it was first seen is an error, no
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import stat
@@ -206,6 +207,40 @@ class File:
     def __del__(self) -> None:
         if getattr(self, "_fd", None) is not None and _Open is not None:  # None while the interpreter ends
             self.close()
+
+
+class Stream(io.RawIOBase):
+    """A file as a stream that may be sought in, for libraries that take one: read by position all the same."""
+
+    def __init__(self, file: File) -> None:
+        self._file, self._at = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.size}[whence]
+        if at < 0:
+            raise ValueError("negative position")
+        self._at = at
+        return at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._file.size - self._at)
+        found = self._file.read(self._at, left if size < 0 else min(size, left))
+        self._at += len(found)
+        return found
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        found = self.read(len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
 
 
 def _open_regular(path: Path) -> int:

@@ -10,7 +10,7 @@ import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from tokfmt.core.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from tokfmt.core.files import File, Identity
+from tokfmt.core.files import File, Identity, Stream
 from tokfmt.core.memory import Recent
 
 JSON_BYTES = 1 << 26
@@ -112,7 +112,7 @@ def whole_number(path: Path, what: str, value: object) -> int:
     return value
 
 
-def _zstd(stream: IO[bytes], length: int) -> bytes:
+def _zstd(stream: Stream, length: int) -> bytes:
     zstandard = _zstandard("reading")
     try:
         found: bytes = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True).read(length)
@@ -137,17 +137,17 @@ def _pyarrow(doing: str, codec: str) -> Any:
     return pa
 
 
-def _by_arrow(codec: str) -> Callable[[IO[bytes], int], bytes]:
+def _by_arrow(codec: str) -> Callable[[Stream, int], bytes]:
     """Codecs whose packages tokfmt does not bring; pyarrow has them. They decode wholly, to a size that is told."""
 
-    def decode(stream: IO[bytes], length: int) -> bytes:
+    def decode(stream: Stream, length: int) -> bytes:
         found: bytes = _pyarrow("reading", codec).Codec(codec).decompress(stream.read(), length - 1, asbytes=True)
         return found
 
     return decode
 
 
-_DECODERS: Mapping[str, Callable[[IO[bytes], int], bytes]] = {
+_DECODERS: Mapping[str, Callable[[Stream, int], bytes]] = {
     "zstd": _zstd,
     "gz": lambda stream, length: gzip.GzipFile(fileobj=stream).read(length),
     "bz2": lambda stream, length: bz2.BZ2File(stream).read(length),
@@ -284,8 +284,7 @@ class Packed(File):
         if stored.identity != self.identity:
             raise SourceChangedError(self.path, "changed while it was being read")
         try:
-            with stored.descriptor() as fd, open(fd, "rb", closefd=False) as stream:
-                return _DECODERS[self.codec](stream, length)
+            return _DECODERS[self.codec](Stream(stored), length)
         except (OSError, EOFError, ValueError, zlib.error) as error:
             raise CorruptError(self.path, f"is damaged: {self.codec} cannot decode it") from error
         finally:

@@ -7,7 +7,6 @@ claim 1,100 times its bytes, as deflate can have it, or 16 Mi values where that 
 
 from __future__ import annotations
 
-import io
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from tokfmt.core.errors import (
     UnsupportedError,
     printable,
 )
-from tokfmt.core.files import File
+from tokfmt.core.files import File, Stream
 
 AT_ONCE = 1 << 21
 """Bytes of values that are decoded at once, or one row."""
@@ -105,32 +104,6 @@ def _told(schema: Any) -> Any:
     return schema
 
 
-class Source(io.RawIOBase):
-    """A file for pyarrow, read by position: bounded, and an error where it changes."""
-
-    def __init__(self, file: File) -> None:
-        self._file, self._at = file, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = offset + (0, self._at, self._file.size)[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        left = max(0, self._file.size - self._at)
-        found = self._file.read(self._at, left if size < 0 else min(size, left))
-        self._at += len(found)
-        return found
-
-
 def check_claim(path: Path, what: str, claimed: int, stored: int) -> None:
     """Raise UnsafeError when so many values (or bytes) are claimed of what so few bytes hold."""
     if claimed > max(MOST_VALUES, RATIO * stored):
@@ -174,7 +147,7 @@ class ParquetContainer:
     def _open(self, metadata: Any = None) -> Any:
         pa = arrow()
         return pa.parquet.ParquetFile(
-            pa.PythonFile(Source(self.file), "r"), metadata=metadata, buffer_size=1 << 20, pre_buffer=False,
+            pa.PythonFile(Stream(self.file), "r"), metadata=metadata, buffer_size=1 << 20, pre_buffer=False,
             thrift_container_size_limit=1 << 18, schema_depth_limit=64,
             page_checksum_verification=True, arrow_extensions_enabled=False,
         )  # fmt: skip
@@ -382,7 +355,7 @@ class ArrowContainer:
         check_rows(path, sum(group.rows for group in self.groups), self.file.size)
         if self._is_file and not tail:
             with worded(path, "the footer cannot be read"):
-                count = arrow().ipc.open_file(arrow().PythonFile(Source(self.file), "r")).num_record_batches
+                count = arrow().ipc.open_file(arrow().PythonFile(Stream(self.file), "r")).num_record_batches
             if count != len(batches):
                 raise CorruptError(path, "record batches in the footer", expected=len(batches), found=count)
 

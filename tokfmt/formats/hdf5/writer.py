@@ -43,6 +43,9 @@ from tokfmt.views.separated import WithSeparators
 
 RAW = 1 << 31
 """Set in a part's sizes for a chunk that is not compressed."""
+_REGION, _SPREAD = 1 << 21, 64
+"""Tokens of a region at least, and regions at least where they would be smaller: the last ones are gathered when all
+jobs but one are idle, and of three regions two jobs do the third alone."""
 _LIBRARY_VERSIONS = ("earliest", "v110")
 
 
@@ -228,6 +231,7 @@ class SampleWriter:
         return _Files(self.path, samples, self.options.samples)
 
     def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
+        size = min(size, max(_REGION, self._length(source) // _SPREAD))
         cuts = list(self._files(source).cut(max(1, size // self.step)))
         length = self._length(source)
         bounds = [range(a * self.step, b * self.step) for a, b in cuts]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File, names_in
+from tokfmt.core.files import File, Stream, names_in
 from tokfmt.formats.folders import inside, parsed_object
 
 _MEMBER = 1 << 28
@@ -195,7 +195,7 @@ class Zipped:
 
     def _entries(self) -> list[zipfile.ZipInfo]:
         try:
-            with zipfile.ZipFile(io.BufferedReader(_Positioned(self._file))) as archive:
+            with zipfile.ZipFile(io.BufferedReader(Stream(self._file))) as archive:
                 return archive.infolist()
         except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, struct.error, OSError) as error:
             raise CorruptError(
@@ -232,35 +232,6 @@ class Zipped:
         if zlib.crc32(raw) != member.crc:
             raise CorruptError(where, "does not fit its checksum in the zip", remedy="Copy the zip again")
         return raw
-
-
-class _Positioned(io.RawIOBase):
-    """A File as a seekable stream, for zipfile."""
-
-    def __init__(self, file: File) -> None:
-        self._file, self._at = file, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.size}[whence]
-        if at < 0:
-            raise ValueError("negative position")
-        self._at = at
-        return at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        count = max(0, min(len(buffer), self._file.size - self._at))
-        self._file.read_into(self._at, memoryview(buffer)[:count])
-        self._at += count
-        return count
 
 
 def json_of(store: Store, key: str) -> Mapping[str, object] | None:
