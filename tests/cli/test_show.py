@@ -273,3 +273,21 @@ def test_diff_puts_neighbours_together(tmp_path):
     other = put("c.jsonl", [word.upper() if i in (1, 6, 7, 8, 20) else word for i, word in enumerate(words)])
     said = tokfmt("diff", whole, other, "-q", check=1).stdout
     assert "then sequences 6 to 8 differ\nthen sequence 20 differs\n" in said
+
+
+def test_origins(tmp_path):
+    """From which line of which file; as JSON too. What has no ledger says how to get one."""
+    tokfmt("convert", FIXTURES / "recipe" / "prepare.toml", tmp_path / "a.pbin", "--ledger", "-q")
+    lines = CORPUS.read_bytes().splitlines(keepends=True)
+    told = shown(tmp_path / "a.pbin", "3", "--origin")[0]["origins"][0]
+    assert lines[told["line"] - 1] == CORPUS.read_bytes()[told["byte"] :].splitlines(keepends=True)[0]
+    done = tokfmt("show", tmp_path / "a.pbin", "3", "--origin")
+    assert f"  from corpus record {told['record']}, 0 to {told['stop']}  " in done.stdout
+    assert f"corpus.jsonl, line {told['line']:,}, at byte {told['byte']:,}\n" in done.stdout
+    assert "has no ledger beside it" in tokfmt("show", PACK, "3", "--origin", check=3).stderr
+    for words in (["--raw"], ["--samples"]):
+        assert "--origin" in tokfmt("show", tmp_path / "a.pbin", "--origin", *words, check=2).stderr
+    assert (
+        "--ledger"
+        in tokfmt("convert", CORPUS, tmp_path / "b.pbin", "--ledger", "--tokenizer", TOKENIZER, check=2).stderr
+    )

@@ -20,6 +20,8 @@ import numpy as np
 
 import tokfmt
 from benchmarks.environments import Absent, environment
+from tokfmt.core.marks import TARGET
+from tokfmt.core.protocols import marks_of
 
 HERE = Path(__file__).parent
 HOMES = HERE.parents[1] / ".venv" / "compat"
@@ -59,11 +61,14 @@ class Exchange:
     read_wide: tuple[str, ...] = ()
     cannot: str = ""  # what does not carry empty documents: "ours", "theirs"
     separator: bool = True  # stored with the documents
+    masked: tuple[str, ...] = ()  # files that take the documents with masks, each its share
+    packed: str = ""  # a file of rows of several documents
 
 
 EXCHANGES = {
     "jsonl": Exchange(HUGGING_FACE, "datasets: load_dataset, to_json", "{}.jsonl", separator=False),
-    "parquet": Exchange(HUGGING_FACE, "datasets: load_dataset, to_parquet", "{}.parquet", separator=False),
+    "parquet": Exchange(HUGGING_FACE, "datasets: load_dataset, to_parquet", "{}.parquet", separator=False,
+                        masked=("masked/0.parquet", "masked/1.parquet"), packed="packed.parquet"),
     "arrow": Exchange(HUGGING_FACE, "datasets: load_from_disk, save_to_disk", "{}", separator=False),
     "megatron": Exchange(MEGATRON, "megatron-core: IndexedDataset, IndexedDatasetBuilder", "{}_document.bin"),
     "litdata": Exchange(
@@ -72,8 +77,13 @@ EXCHANGES = {
     "mds": Exchange(
         MOSAIC, "mosaicml-streaming: StreamingDataset, MDSWriter", "{}", write_wide=("compression=zstd",)
     ),
-    "datatrove": Exchange(DATATROVE, "datatrove: DatatroveFileDataset, TokenizedFile", "{}.ds"),
-    "olmo": Exchange(OLMO, "ai2-olmo-core: NumpyFSLDataset, iter_document_indices", "{}.npy"),
+    "datatrove": Exchange(
+        DATATROVE, "datatrove: DatatroveFileDataset, DocumentTokenizerMerger, TokenizedFile", "{}.ds",
+        masked=("masked/00000_ours.ds", "masked/00001_ours.ds"),
+    ),
+    "olmo": Exchange(
+        OLMO, "ai2-olmo-core: NumpyFSLDataset, iter_document_indices", "{}.npy", masked=("token_ids_part_0000.npy",)
+    ),
     "modalities": Exchange(
         MODALITIES, "modalities: PackedMemMapDatasetBase, PackedDataGenerator", "{}.pbin", cannot="theirs"
     ),
@@ -118,6 +128,7 @@ def run(name, exchange, python, home, eos):
     wide = eos >= 1 << 16
     ours, theirs = (home / exchange.path.format(whose) for whose in ("ours", "theirs"))
     told = {"documents": documents, "eos": eos, "ours": str(ours), "theirs": str(theirs)}
+    told |= with_masks(name, exchange, documents, home, eos)
     (home / "corpus.json").write_text(json.dumps(told))
     source = home / "source.jsonl"
     source.write_text("".join(json.dumps({"input_ids": document}) + "\n" for document in documents))
@@ -134,7 +145,33 @@ def run(name, exchange, python, home, eos):
     options, separator = exchange.read_wide if wide else (), eos if exchange.separator else "none"
     with tokfmt.open(theirs, format=name, eos=separator, options=options) as found:
         compare([document.tolist() for document in found], kept)
+        if exchange.masked:
+            flags = marks_of(found.reader, 0, found.info.tokens) & TARGET
+            compare([flags.tolist()], [[flag for mask in told["masks"] for flag in mask[:-1]]])
+            return said["read"], f"{len(kept)} documents with masks"
     return said["read"], f"{len(kept)} documents"
+
+
+def with_masks(name, exchange, documents, home, eos):
+    """Masks of documents and separators, and what tokfmt wrote with them out of datatrove's plainest files."""
+    random = np.random.default_rng(eos)
+    masks = [[*random.integers(0, 2, len(document)).tolist(), 1] for document in documents]
+    told = {"masks": masks, "masked": [str(home / path) for path in exchange.masked], "packed": ""}
+    if not exchange.masked:
+        return told
+    source = home / "source.ds"
+    np.array([token for document in documents for token in (*document, eos)], "<u4").tofile(source)
+    np.cumsum([len(mask) for mask in masks], dtype="<u8").tofile(home / "source.ds.index")
+    (home / "source.ds.loss").write_bytes(bytes(flag for mask in masks for flag in mask))
+    bounds = np.linspace(0, len(documents), len(exchange.masked) + 1).astype(int).tolist()
+    for path, first, last in zip(told["masked"], bounds[:-1], bounds[1:]):
+        Path(path).parent.mkdir(exist_ok=True)
+        tokfmt.convert(source, path, to_format=name, eos=eos, select=f"{first}:{last}", jobs=1)
+    if exchange.packed:
+        told["packed"] = str(home / exchange.packed)
+        packed = {"to_options": {"pack_size": 512}, "drop": "empty-sequences", "jobs": 1}
+        tokfmt.convert(source, told["packed"], to_format=name, eos=eos, **packed)
+    return told
 
 
 def compare(found, expected):

@@ -21,7 +21,20 @@ def read(corpus):
     for how in ({}, {"dtype": dtype, "eos_token_id": corpus.eos}):
         spans = list(iter_document_indices(corpus.ours, **how))
         exchange.same([corpus.stream[start:stop] for start, stop in spans], corpus.stored)
-    return f"{len(spans)} documents, {said}"
+    return f"{len(spans)} documents, {said}, {masked(corpus, dtype)}"
+
+
+def masked(corpus, dtype):
+    tokens = corpus.masked[0]
+    found = NumpyFSLDataset(
+        tokens, sequence_length=LENGTH, pad_token_id=corpus.eos, eos_token_id=corpus.eos, vocab_size=1 << 20,
+        dtype=dtype, label_mask_paths=[tokens.replace("token_ids", "labels_mask")],
+    )  # fmt: skip
+    found.work_dir = corpus.home / "work"
+    found.prepare()
+    rows = [found[number] for number in range(len(found))]
+    exchange.windows([row["input_ids"].tolist() for row in rows], corpus.stream, LENGTH)
+    return exchange.windows([row["label_mask"].int().tolist() for row in rows], corpus.flags, LENGTH) + " of masks"
 
 
 exchange.main({"olmo": (read, None)})

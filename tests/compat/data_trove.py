@@ -1,9 +1,10 @@
-"""datatrove: the dataset that nanotron reads, with positions from the index, and TokenizedFile."""
+"""datatrove: the dataset that nanotron reads, with positions from the index; its merger and TokenizedFile, with masks."""
 
 from pathlib import Path
 
 import exchange
 import numpy as np
+from datatrove.pipeline.tokens.merger import DocumentTokenizerMerger
 from datatrove.pipeline.tokens.tokenizer import TokenizedFile
 from datatrove.utils.dataset import DatatroveFileDataset
 
@@ -19,14 +20,27 @@ def read(corpus):
         last = 0 if at in ends or at % (LENGTH + 1) == 0 else last + 1
         positions.append(last)
     exchange.same([one for row in rows for one in row["positions"].tolist()], positions)
-    return exchange.windows([row["input_ids"].tolist() for row in rows], corpus.stream, LENGTH + 1) + " with positions"
+    said = exchange.windows([row["input_ids"].tolist() for row in rows], corpus.stream, LENGTH + 1)
+    return f"{said} with positions, {merged(corpus)}"
+
+
+def merged(corpus):
+    """Several files with masks through upstream's merger, which reads tokens, index and masks."""
+    folder, out = Path(corpus.masked[0]).parent, corpus.home / "merged"
+    DocumentTokenizerMerger(str(folder), str(out), "all", shuffle=False, save_loss_metadata=True)(None, 0, 1)
+    (tokens,), (masks,) = out.glob("*.ds"), out.glob("*.ds.loss")
+    exchange.same(np.fromfile(tokens, f"<u{corpus.width}").tolist(), corpus.stream)
+    exchange.same(list(masks.read_bytes()), corpus.flags)
+    return f"{len(corpus.masked)} files with masks merged"
 
 
 def write(corpus):
     path = Path(corpus.theirs)
-    out = TokenizedFile(str(path.parent), path.name, token_size=corpus.width, save_final_metadata=True)
-    for document in corpus.stored:
-        out.write(document, None)
+    out = TokenizedFile(
+        str(path.parent), path.name, token_size=corpus.width, save_final_metadata=True, save_loss_metadata=True
+    )  # fmt: skip
+    for document, mask in zip(corpus.stored, corpus.masks):
+        out.write(document, np.array(mask, bool))
     out.close()
 
 

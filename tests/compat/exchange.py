@@ -12,13 +12,29 @@ from pathlib import Path
 
 
 class Corpus:
-    """Documents without their separator; `ours` and `theirs` are where tokfmt and upstream write."""
+    """Documents without their separator; `ours` and `theirs` are where tokfmt and upstream write.
+
+    Of a format that carries loss masks, `masks` has one of each stored document, `masked` the files that tokfmt wrote
+    with them, one after the other, and `packed` one of rows of several documents.
+    """
 
     def __init__(self, home):
         self.home = home
         told = json.loads((home / "corpus.json").read_text())
         self.documents, self.eos = told["documents"], told["eos"]
         self.ours, self.theirs = told["ours"], told["theirs"]
+        self.masks, self.masked, self.packed = told["masks"], told["masked"], told["packed"]
+
+    @property
+    def labels(self):
+        """The ids of each document that count, -100 in place of the others."""
+        pairs = zip(self.documents, self.masks)
+        return [[one if flag else -100 for one, flag in zip(*pair)] for pair in pairs]
+
+    @property
+    def flags(self):
+        """The masks of `stream`."""
+        return [flag for mask in self.masks for flag in mask]
 
     @property
     def filled(self):

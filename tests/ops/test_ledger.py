@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +28,13 @@ from tokfmt.core.errors import (
     SourceChangedError,
     TruncatedError,
 )
+from tokfmt.ops import ledger
+from tokfmt.ops.convert.losses import Prepared
 from tokfmt.ops.look.show import show_origins
 from tokfmt.ops.look.step import show_step
+from tokfmt.ops.progress import Silent
+from tokfmt.ops.source.opened import open_one
+from tokfmt.ops.source.request import SourceRequest
 
 EOS = 4095
 PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
@@ -409,3 +415,20 @@ Journal.add = killing
 if not os.path.exists(sys.argv[2]):
     tokfmt.convert(sys.argv[1], sys.argv[2], resume=True, ledger=True, jobs=1)
 """
+
+
+def test_memory_does_not_grow_with_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger, "_AT_ONCE", 1 << 10)
+    peaks = []
+    for count in (5_000, 60_000):
+        path = tmp_path / f"{count}.jsonl"
+        path.write_text('{"input_ids": [1, 2]}\n' * count)
+        tokfmt.convert(path, tmp_path / f"{count}.pbin", eos=EOS)
+        (tmp_path / "mix.toml").write_text(f'tokfmt = 1\nshuffle = "documents"\n[[source]]\npath = "{count}.pbin"\n')
+        reader = open_one(SourceRequest((tmp_path / "mix.toml",))).reader
+        tracemalloc.start()
+        told = ledger.write_rows(tmp_path, reader, reader, Prepared(reader, None, {}), Silent())
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert told["rows"] == count
+    assert peaks[1] < peaks[0] + 300_000  # the rows take 36 bytes each, 2.2 MB

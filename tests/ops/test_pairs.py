@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 import tokfmt
 from tokfmt import registry
 from tokfmt.core.errors import LossyConversionError, TokenRangeError
+from tokfmt.core.marks import BEGINS, TARGET
+from tokfmt.core.protocols import marks_of
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.run import Run
@@ -52,6 +54,7 @@ LIMITS = dict.fromkeys(NAMES, 2**31 - 1) | {
 SMALL = {"stage1": {"seq_len": 8}, "hdf5": {"seq_len": 8}, "flat-tokens": {"chunk": 16, "starts_chunk": 8}}
 NO_EMPTY = ("stage1", "hdf5")
 BY_SEPARATOR = (*NO_EMPTY, "llmc", "nanogpt")
+MASKED, PACKED = ("olmo", "datatrove", "parquet", "arrow"), ("parquet", "arrow")
 PAIRS = list(itertools.product(NAMES, NAMES))
 
 pairs = pytest.mark.parametrize(("one", "other"), PAIRS)
@@ -148,6 +151,71 @@ def test_every_pair_there_and_back(capsys):
         print(
             f"\n{len(PAIRS)} ordered pairs there and back, {named} of them with losses refused by name; {len(NAMES)} from levanter"
         )
+
+
+def marked(name, path, view="documents"):
+    """Ids and TARGET and BEGINS bits of each sequence."""
+    options = {"view": view} if view != "documents" else {}
+    reader = read(registry.get(name), path, eos_id=EOS, options=options)
+    marks = np.asarray(marks_of(reader, 0, reader.info.tokens)) & (TARGET | BEGINS)
+    found = [one.tolist() for one in np.split(marks, reader.offsets(0, reader.info.sequences)[1:-1])]
+    reader.close()
+    return list(zip(sequences(reader), found, strict=True))
+
+
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.lists(st.tuples(st.integers(0, 255), st.booleans()), max_size=5), min_size=1, max_size=5))
+def test_masks_of_every_pair_there_and_back(lists):
+    """Whoever carries masks gives back ids and masks; all others refuse, and take the ids when masks are dropped."""
+    lists = [[(1, True), (2, False)], *lists]
+    expected = [([token for token, _ in one], [int(counts) for _, counts in one]) for one in lists]
+    for one, other in itertools.product(MASKED, NAMES):
+        with tempfile.TemporaryDirectory() as directory:
+            home = Path(directory)
+            first = start("datatrove", home, Ragged.of([ids for ids, _ in expected]))
+            mask = [flag for _, flags in expected for flag in (*flags, 1)]
+            first.with_name(first.name + ".loss").write_bytes(bytes(mask))
+            source = convert(first, home / "source", one)
+            assert marked(one, source) == expected
+            drop = ["empty-sequences"] if other in NO_EMPTY else []
+            if other in MASKED:
+                there = convert(source, home / "there", other, verify=True)
+                assert marked(other, there) == expected
+                back = convert(there, home / "back", one, verify=True)
+                assert tree(back) == tree(source)
+                continue
+            with pytest.raises(LossyConversionError, match="loss-mask"):
+                convert(source, home / "there", other, drop=drop)
+            there = convert(source, home / "there", other, drop=["loss-mask", *drop])
+            assert content(other, there) == [ids for ids, _ in expected if ids or other not in NO_EMPTY]
+
+
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 255), st.booleans()), min_size=1, max_size=5), min_size=1, max_size=8)
+)
+def test_inner_boundaries_of_every_pair_there_and_back(lists):
+    """Packed rows keep their documents among themselves; all others refuse to lose where they begin."""
+    rows, both = {"view": "samples"}, ["loss-mask", "inner-boundaries"]
+    for one, other in itertools.product(PACKED, NAMES):
+        with tempfile.TemporaryDirectory() as directory:
+            home = Path(directory)
+            first = start("datatrove", home, Ragged.of([[token for token, _ in one] for one in lists]))
+            mask = [int(counts) for one in lists for _, counts in (*one, (0, True))]
+            first.with_name(first.name + ".loss").write_bytes(bytes(mask))
+            source = convert(first, home / "source", one, to_options={"pack_size": 6})
+            expected = marked(one, source, "samples")
+            assert sum(flag & BEGINS > 0 for _, flags in expected for flag in flags) == len(lists)
+            if other in PACKED:
+                there = convert(source, home / "there", other, from_options=rows, verify=True)
+                assert marked(other, there, "samples") == expected
+                back = convert(there, home / "back", one, from_options=rows, verify=True)
+                assert tree(back) == tree(source)
+                continue
+            with pytest.raises(LossyConversionError, match="inner-boundaries"):
+                convert(source, home / "there", other, from_options=rows, drop=both[:1])
+            there = convert(source, home / "there", other, from_options=rows, drop=both)
+            assert content(other, there) == [ids for ids, _ in expected]
 
 
 @pairs

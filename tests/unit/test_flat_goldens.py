@@ -103,7 +103,7 @@ def test_masks(key, what, tmp_path):
     path, format_ = FIXTURES / key[0] / CASES[key]["entry"], registry.get(key[0])
     reader = format_.open([path], format_.read_options(), Hints(no_eos=True))
     total = reader.info.tokens
-    mask = np.concatenate([reader.masks(0, 100), reader.masks(100, total)])
+    mask = np.concatenate([reader.marks(0, 100), reader.marks(100, total)])
     assert hashlib.sha256(mask.tobytes()).hexdigest() == CASES[key][what]
     with pytest.raises(LossyConversionError, match="masks of"):
         tokfmt.convert(path, tmp_path / "x.pbin", eos=100257)

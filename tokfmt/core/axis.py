@@ -86,7 +86,8 @@ class Info:
         other_splits: The others.
         nonstandard_masks: Samples whose loss mask or labels are not the plain ones, where samples are stored with them.
         first_nonstandard: The first of them; -1 when there is none.
-        loss_masks: In words the masks that are stored beside documents, which few formats carry; "" for none.
+        loss_masks: In words the masks that are stored beside the tokens, which few formats carry; "" for none.
+        segmented: Rows hold several documents and say where each begins, other than by a separator.
         extras: Facts of the format's own (variant, byte order, width ...), for people.
     """
 
@@ -108,6 +109,7 @@ class Info:
     nonstandard_masks: int | None = None
     first_nonstandard: int = -1
     loss_masks: str = ""
+    segmented: bool = False
     extras: Mapping[str, object] = field(default_factory=dict)
 
     @property

@@ -15,7 +15,7 @@ A plug-in that offers none is converted, counted, shown and browsed all the same
         Verbatim          knows where tokens lie as they are, to be copied        convert
         Filled            leaves padding out, or puts separators in               stats
         Sampled           has rows with loss mask and labels                      show, browse
-        Masked            has a loss mask beside its tokens                       convert
+        Marked            has marks beside its tokens: what counts in the loss    convert
         Segmented         says where documents begin in its rows                  show, browse
         Scattered         reads many sequences from anywhere at once              convert
     Of a view over readers
@@ -496,11 +496,21 @@ class Sampled(Protocol):
 
 
 @runtime_checkable
-class Masked(Protocol):
-    """A reader of any layout whose tokens may have a loss mask, aligned with the token itself."""
+class Marked(Protocol, metaclass=Structural):
+    """A reader of any layout that may have marks beside its tokens; see `core.marks`."""
 
-    def masks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """uint8[stop - start]: 1 where the token counts as a target; None where the dataset has no mask."""
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        """uint8[stop - start], of bits TARGET, MASKED_END and BEGINS; None where the dataset has none.
+
+        Raises:
+            IndexError: The interval leaves the axis.
+            ConversionError: What is stored beside the tokens says more than marks can.
+        """
+
+
+def marks_of(reader: object, start: int = 0, stop: int = 0) -> NDArray[np.uint8] | None:
+    """A reader's marks, if it has any; of an empty interval that tells whether it has."""
+    return reader.marks(start, stop) if isinstance(reader, Marked) else None
 
 
 @runtime_checkable

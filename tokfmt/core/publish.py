@@ -82,7 +82,8 @@ class Staging:
                 that one's.
             kept: Name ("resume", "shards") of a sibling that outlives its process and is taken over when it is there.
             shared: Several processes work in it at the same time.
-            companions: Names of files that are built beside the destination, belong to it, and appear after it.
+            companions: Names of files that belong to the destination and appear after it, if they were built; one that
+                was not goes.
 
         Raises:
             ConversionError: The destination is a link that is not to be followed.
@@ -212,8 +213,10 @@ class Staging:
         """
         parent, built = self.destination.parent, self._built()
         places = {name: (built.with_name(name), self.home / f"{name}.draft") for name in self.companions}
-        there = {name: built for name, (built, draft) in places.items() if not self.published or built.exists()
-                 or draft.exists()}  # fmt: skip
+        there: dict[str, Path | None] = {
+            name: built if built.exists() or draft.exists() else None  # a mask, of what has none
+            for name, (built, draft) in places.items() if not self.published or built.exists() or draft.exists()
+        }  # fmt: skip
         beside = {**there, **beside}  # a run that was killed may have brought some to their places
         try:
             if not self.published:

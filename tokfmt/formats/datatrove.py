@@ -54,9 +54,9 @@ class WriteOptions:
 
 
 class Writer(FlatWriter):
-    """Writes X.ds, and last X.ds.index and X.ds.metadata; in a folder, 00000_unshuffled of them."""
+    """Writes X.ds and X.ds.loss, and last X.ds.index and X.ds.metadata; in a folder, 00000_unshuffled of them."""
 
-    suffix, needs_max_id = ".ds", True
+    suffix, needs_max_id, keeps_masks = ".ds", True, True
 
     @property
     def separators(self) -> Separators:  # type: ignore[override]
@@ -67,6 +67,9 @@ class Writer(FlatWriter):
 
     def member(self, number: int) -> str:
         return f"{number:05d}_unshuffled.ds"
+
+    def mask_file(self, tokens: Path) -> Path:
+        return beside(tokens, ".loss")
 
     def index(self, stored: TokenReader, dtype: np.dtype[Any]) -> Iterator[tuple[Path, int, bytes]]:
         index, metadata = (beside(self.file(0), suffix) for suffix in (".index", ".metadata"))
@@ -83,11 +86,11 @@ class Datatrove(FlatFormat):
     name = "datatrove"
     title = "datatrove and nanotron: .ds with .index and .metadata"
     extensions = (".ds",)
-    carries = "sequences in order, empty ones too; ids up to 2^32-1"
+    carries = "sequences in order, empty ones too; loss masks; ids up to 2^32-1"
     cannot = "ids above 2^32-1"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable, masked = r"[^.].*\.ds", "TF721", "TF725"
-    suffixes, member = (".ds", ".ds.index", ".ds.metadata"), "X.ds"
+    suffixes, member = (".ds", ".ds.index", ".ds.metadata", ".ds.loss"), "X.ds"
     meanings = {
         "TF721": Code("no token file of datatrove", "It cannot be read, or neither .index nor .metadata tells the "
                        "width: the job was killed before it wrote them. --from-opt width=N reads it as one stream."),

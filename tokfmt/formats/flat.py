@@ -47,7 +47,7 @@ from tokfmt.core.files import File, names_in, natural_key
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Receipt, Region, Target, titled
 from tokfmt.core.output import Output, copy_region, preallocate
 from tokfmt.core.problem import Problem, raise_fatal
-from tokfmt.core.protocols import Audit, Code, Piece, Place, Section, checked
+from tokfmt.core.protocols import Audit, Code, Piece, Place, Section, checked, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.sections import Part, broken
 from tokfmt.core.structs import (
@@ -241,8 +241,8 @@ class FlatReader:
             pieces.append(Piece(extent.file, extent.begin + a * width, (b - a) * width, dtype))
         return pieces
 
-    def masks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """See `protocols.Masked`."""
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        """See `protocols.Marked`; a loss mask of the token itself is its TARGET."""
         check_interval(start, stop, self._info.tokens)
         if not self._masks:
             return None
@@ -304,6 +304,8 @@ class FlatWriter(ABC):
         needs_max_id: `dtype` depends on the largest id.
         limit: Largest id that the format has room for.
         most_bytes: Of a file.
+        keeps_masks: A loss mask of the source goes to a file beside each of tokens; see `mask_file`.
+        masked: There is one, and it is not to be dropped; known when `cuts` is.
     """
 
     separators: Separators = Separators.NONE
@@ -313,6 +315,8 @@ class FlatWriter(ABC):
     needs_max_id: bool = False
     limit: int = 2**32 - 1
     most_bytes: int = 2**63 - 1
+    keeps_masks: bool = False
+    masked: bool = False
 
     def __init__(self, path: Path, options: Any, target: Target) -> None:
         self.path, self.options, self.target = path, options, target
@@ -336,6 +340,10 @@ class FlatWriter(ABC):
         """The path of file `number`: of the destination itself where it is one file."""
         member = self.member(number) if self.folder else ""
         return self.path / member if member else self.path
+
+    def mask_file(self, tokens: Path) -> Path:
+        """The file of the loss mask beside one of tokens, a byte a token: 1 counts as a target, 0 does not."""
+        raise NotImplementedError
 
     def padded(self, tokens: int) -> int:
         """How many tokens are stored when so many are to be stored: more where the last row is filled up."""
@@ -384,6 +392,7 @@ class FlatWriter(ABC):
     def cuts(self, stored: TokenReader) -> list[Cut]:
         """The files, at least one."""
         if self._cuts is None:
+            self.masked = self.keeps_masks and "loss-mask" not in self.target.drop and marks_of(stored) is not None
             most = self.file_tokens()
             total = self.padded(stored.info.tokens)
             if self.whole:
@@ -419,6 +428,8 @@ class FlatWriter(ABC):
             preallocate(path, size)
             with Output(path) as out:
                 out.write(0, self.header(cut.stop - cut.start, dtype))
+            if self.masked:
+                preallocate(self.mask_file(path), cut.stop - cut.start)
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
         stored, dtype = self.stored(source), self._dtype(source)
@@ -426,6 +437,8 @@ class FlatWriter(ABC):
         limit = min(self.limit, (1 << 8 * dtype.itemsize - (dtype.kind == "i")) - 1)
         cut = self.cut_at(stored, region.tokens.start)
         begin, base = self.begins(cut), cut.start
+        if self.masked:
+            self._write_mask(cut, region, stored)
         with Output(self.file(cut.number)) as out:
             at = begin + (region.tokens.start - base) * dtype.itemsize
             raw = np.dtype(f"{dtype.byteorder}u{dtype.itemsize}")
@@ -439,6 +452,13 @@ class FlatWriter(ABC):
                     window = np.concatenate([window, np.full(b - a - len(real), eos_id, dtype)])
                 out.write(begin + (a - base) * dtype.itemsize, window)
         return Receipt(region.index, top, out.written)
+
+    def _write_mask(self, cut: Cut, region: Region, stored: TokenReader) -> None:
+        with Output(self.mask_file(self.file(cut.number))) as out:
+            for a, b in windows(region.tokens.start, region.tokens.stop):
+                marks = marks_of(stored, a, b)
+                if marks is not None:
+                    out.write(a - cut.start, marks & 1)
 
     def remedy(self, dtype: np.dtype[Any]) -> str:  # noqa: ARG002 - none
         """What to do about an id that does not fit; "" for nothing."""
@@ -615,7 +635,7 @@ class FlatFormat(ABC):
         reader.close()
 
     def _unreadable(self, reader: FlatReader, start: int, stop: int) -> Iterator[tuple[str, TokfmtError]]:
-        for code, read in ((self.unreadable, reader.tokens), (self.masked, reader.masks)):
+        for code, read in ((self.unreadable, reader.tokens), (self.masked, reader.marks)):
             try:
                 read(start, stop)
             except TokfmtError as error:

@@ -4,8 +4,8 @@
     X.npy                   token ids, little-endian u8, u16, u32 or u64, and no numpy header in spite of the name
     X.csv.gz                gzip, no header row, a row a document: start,end in tokens, end exclusive; dolma adds
                             id,src,loc, quoted where needed
-    labels_mask_part_K.npy  a byte a token, of token_ids_part_K.npy; in a folder, of the token file of the same rank:
-                            1 counts as a target, 0 does not
+    labels_mask_part_K.npy  a byte a token, of token_ids_part_K.npy; labels_mask_X.npy of another X.npy; in a folder,
+                            of the token file of the same rank: 1 counts as a target, 0 does not
 
 - Nothing stores the width: the last row's end times the width is the size. OLMo-core takes the least of 1, 2, 4, 8
   bytes that holds the vocabulary, dolma 2 unless told.
@@ -65,9 +65,10 @@ class WriteOptions:
 
 
 class Writer(FlatWriter):
-    """Writes X.npy and X.csv.gz, or part-0-NNNNN of both in a folder."""
+    """Writes X.npy and X.csv.gz, or part-0-NNNNN of both in a folder; with label masks, named as open-instruct does."""
 
     separators, suffix, whole, needs_max_id, limit = Separators.TRAILING, ".npy", True, True, 2**63 - 1
+    keeps_masks = True
 
     def dtype(self, top: int) -> np.dtype[Any]:
         return np.dtype(f"<u{self.options.width or max(2, smallest(top).itemsize)}")
@@ -76,7 +77,10 @@ class Writer(FlatWriter):
         return int(self.options.file_tokens) if self.folder else None
 
     def member(self, number: int) -> str:
-        return f"part-0-{number:05d}.npy"
+        return f"token_ids_part_{number:04d}.npy" if self.masked else f"part-0-{number:05d}.npy"
+
+    def mask_file(self, tokens: Path) -> Path:
+        return mask_of(tokens)
 
     def index(self, stored: TokenReader, dtype: np.dtype[Any]) -> Iterator[tuple[Path, int, bytes]]:  # noqa: ARG002
         for cut in self.cuts(stored):
@@ -105,8 +109,7 @@ class Olmo(FlatFormat):
     title = "OLMo and dolma: raw tokens in .npy, documents in .csv.gz"
     extensions = ("part-*.npy", "token_ids_part_*.npy")
     joins = True
-    carries = "sequences in order, empty ones too; ids up to 2^63-1"
-    cannot = "label masks (they are read)"
+    carries = "sequences in order, empty ones too; label masks; ids up to 2^63-1"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable, masked, drops = r"(?!labels_mask|[._]).+\.npy", "TF701", "TF706", ("gaps",)
     suffixes, member = (".npy", ".csv.gz"), "X.npy with raw tokens"
@@ -139,8 +142,12 @@ class Olmo(FlatFormat):
         named = re.fullmatch(r"token_ids_part_\d+\.npy|part-\d+-\d+\.npy", probe.path.name)
         return Confidence.PLAUSIBLE if named else Confidence.NAME
 
+    def names(self, path: Path) -> list[Path]:
+        found = super().names(path)
+        return [*found, mask_of(found[0])] if found[1:] else found
+
     def files(self, path: Path) -> list[Path]:
-        return [*super().files(path), *self._tokens_and_masks([path])[1]]
+        return list(dict.fromkeys([*super().files(path), *self._tokens_and_masks([path])[1]]))
 
     def _tokens_and_masks(self, paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
         """Files of tokens and their masks, which go together by rank."""
@@ -189,8 +196,9 @@ def rows_of(tokens: Path) -> Path:
 
 
 def mask_of(tokens: Path) -> Path:
-    """The label mask of one file of tokens, as open-instruct names them."""
-    return tokens.with_name(tokens.name.replace("token_ids", "labels_mask"))
+    """The label mask of one file of tokens, as open-instruct names them; of another name, labels_mask_ in front."""
+    named = tokens.name.replace("token_ids", "labels_mask")
+    return tokens.with_name(named if named != tokens.name else f"labels_mask_{named}")
 
 
 def _numpy(head: bytes) -> bool:

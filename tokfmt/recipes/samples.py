@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import Info, Layout, TokenReader, check_interval, check_position, windows
 from tokfmt.core.dtypes import smallest
 from tokfmt.core.errors import ConversionError, FormatError, OptionError, printable
+from tokfmt.core.protocols import marks_of
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.text_format import counted
 from tokfmt.recipes.axis import Axis, Source, Span, SpanTable
@@ -345,6 +346,15 @@ class Samples:
         check_interval(start, stop, self._info.tokens)
         found: NDArray[np.uint8] = self._flat(start, stop, Grid.mask)
         return found
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        """See `protocols.Marked`: of rows that are taken as they are stored, where a source has them."""
+        if self.file.pack != "stored" or all(marks_of(source.reader) is None for source in self.sources):
+            return None
+        from tokfmt.core.marks import beside_samples
+
+        check_interval(start, stop, self._info.tokens)
+        return beside_samples(self, start, stop)
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
         """See `protocols.Sampled`."""

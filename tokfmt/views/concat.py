@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokfmt.core.axis import Info, TokenReader, check_interval, check_position
-from tokfmt.core.protocols import Piece, pieces_of, read_scattered, restored
+from tokfmt.core.protocols import Piece, marks_of, pieces_of, read_scattered, restored
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.views.separated import WithSeparators
 
@@ -40,6 +41,7 @@ class Concat:
             max_id=max(known) if len(known) == len(infos) else None,
             sample_length=infos[0].sample_length if len(lengths) == 1 else None,
             free_of=infos[0].free_of if len(free_of) == 1 else None,
+            segmented=any(info.segmented for info in infos),
             inferred=tuple(fact for info in infos for fact in info.inferred),
             notes=tuple(note for info in infos for note in info.notes),
             **_agreed(infos),
@@ -56,6 +58,17 @@ class Concat:
         if len(pieces) == 1:
             return pieces[0]
         return np.concatenate(pieces) if pieces else np.empty(0, self._info.dtype)
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        """Those of all sources; of one that has none every token counts. See `protocols.Marked`."""
+        check_interval(start, stop, self._info.tokens)
+        if all(marks_of(source) is None for source in self.sources):
+            return None
+        pieces = [np.empty(0, np.uint8)]
+        for k, a, b in self._parts(start, stop):
+            found = marks_of(self.sources[k], a, b)
+            pieces.append(np.ones(b - a, np.uint8) if found is None else found)
+        return np.concatenate(pieces)
 
     def scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
         """By source; see `protocols.Scattered`."""

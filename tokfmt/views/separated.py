@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokfmt.core.axis import (
     Separators,
@@ -19,7 +20,7 @@ from tokfmt.core.axis import (
 )
 from tokfmt.core.dtypes import smallest
 from tokfmt.core.errors import CorruptError
-from tokfmt.core.protocols import Piece, pieces_of, restored
+from tokfmt.core.protocols import Piece, marks_of, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.views.view import View
 
@@ -60,16 +61,35 @@ class WithSeparators(View):
         out = np.full(stop - start, self.eos_id, info.dtype)
         if start == stop:
             return out
-        first = sequence_at(self.source, start, shift=1)
-        last = min(info.sequences, first + (stop - start) + 1)  # each sequence takes at least one position
-        bounds = self.offsets(first, last)
-        marks = bounds[:-1] if self.before else bounds[1:] - 1
-        passed = first + int(np.count_nonzero(marks < start))
-        marks = marks[(marks >= start) & (marks < stop)]
-        plain = np.ones(stop - start, np.bool_)
-        plain[marks - start] = False
-        out[plain] = self.source.tokens(start - passed, stop - passed - len(marks))
+        plain, begin, end = self._between(start, stop)
+        out[plain] = self.source.tokens(begin, end)
         return out
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        """As those of the stored axis, or of the source, with what its marks say of separators."""
+        from tokfmt.core.marks import separated
+
+        check_interval(start, stop, self._info.tokens)
+        if marks_of(self.source) is None or (self._stored is not None and marks_of(self._stored) is not None):
+            return marks_of(self._stored, start, stop)
+        if start == stop:
+            return np.empty(0, np.uint8)
+        lead = max(start - 1, 0)  # a separator at the start is told of by what is in front of it
+        plain, begin, end = self._between(lead, stop)
+        found = marks_of(self.source, begin, end)
+        return None if found is None else separated(found, plain)[start - lead :]
+
+    def _between(self, start: int, stop: int) -> tuple[NDArray[np.bool_], int, int]:
+        """Which positions, one or more, are no separators, and where the tokens there lie in the source."""
+        first = sequence_at(self.source, start, shift=1)
+        last = min(self._info.sequences, first + (stop - start) + 1)  # each sequence takes at least one position
+        bounds = self.offsets(first, last)
+        ends = bounds[:-1] if self.before else bounds[1:] - 1
+        passed = first + int(np.count_nonzero(ends < start))
+        ends = ends[(ends >= start) & (ends < stop)]
+        plain = np.ones(stop - start, np.bool_)
+        plain[ends - start] = False
+        return plain, start - passed, stop - passed - len(ends)
 
     def beneath(self, position: int) -> tuple[TokenReader, int] | None:  # type: ignore[override]  # so does `above`
         check_position(position, self.info.tokens)
@@ -121,6 +141,20 @@ class WithoutTrailing(View):
         pieces = [self._without(a, b) for a, b in windows(start + first, stop + last)]
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        """Those of the stored axis; those of a separator go to the token in front of it."""
+        from tokfmt.core.marks import unseparated
+
+        check_interval(start, stop, self._info.tokens)
+        if start == stop or marks_of(self.source) is None:
+            return marks_of(self.source)
+        first, last = sequence_at(self, start), sequence_at(self, stop - 1)
+        a, b = start + first, stop + last + 1  # each token has its separator, or another token, behind it
+        found, ends = marks_of(self.source, a, b), self.source.offsets(first, last + 1)[1:] - 1
+        plain = np.ones(b - a, np.bool_)
+        plain[ends[(ends >= a) & (ends < b)] - a] = False
+        return None if found is None else unseparated(found, plain)[: stop - start]
+
     def sequence(self, number: int) -> Tokens:
         """See `axis.sequence_reader`."""
         stored = self._stored_sequence(number)
@@ -171,3 +205,6 @@ class _LookedAt(View):
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._info.tokens)
         return self.view.looked_at(start, stop)[0] if start < stop else self.source.tokens(start, stop)
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        return marks_of(self.source, start, stop)

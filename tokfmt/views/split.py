@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import WINDOW, Layout, Separators, TokenReader, check_interval, check_position, windows
 from tokfmt.core.dtypes import largest_id
 from tokfmt.core.errors import IncompleteWriteError
-from tokfmt.core.protocols import Piece, pieces_of
+from tokfmt.core.protocols import Piece, marks_of, pieces_of
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.views.view import View
 
@@ -87,6 +87,21 @@ class SplitAt(View):
         if len(found) != stop - start:
             raise IncompleteWriteError("the stream changed since its separators were counted. Run again")
         return found
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        """Those of the stream; those of a separator go to the token in front of it."""
+        from tokfmt.core.marks import unseparated
+
+        check_interval(start, stop, self._info.tokens)
+        if start == stop or marks_of(self.source) is None:
+            return marks_of(self.source)
+        pieces, end = list[NDArray[np.uint8]](), stop + self._before(stop - 1)
+        for a, b in windows(start + self._before(start), end):
+            behind = min(b + 1, self.source.info.tokens)
+            plain, found = self.source.tokens(a, behind) != self.eos_id, marks_of(self.source, a, behind)
+            if found is not None:
+                pieces.append(unseparated(found, plain)[: int(np.count_nonzero(plain[: b - a]))])
+        return np.concatenate(pieces)
 
     def sequence(self, number: int) -> Tokens:
         """See `axis.sequence_reader`."""

@@ -14,7 +14,10 @@
     seq_start_id      list<int32>                              packed rows: where each sequence of the row begins
     labels            list<int>                                of the token itself, not shifted; -100 does not count
 
-- NULL is no empty row: refused with its number, or read as an empty one (--drop null-rows).
+- NULL is no empty row: refused with its number, or read as an empty one, which is said with their count (--drop
+  null-rows).
+- Masks of the source are written as labels; rows that hold several documents, or `pack_size`, as packed rows, whose
+  mask speaks of the next token: the first of a document is no target there, and none has a separator of its own.
 - Beside the column that is read nothing is decoded, so that it may be of any type.
 - The end marker of a stream is demanded: without it, batches that a cut took away would not be missed.
 - Written: int32 (or `dtype`), row groups of 1 Mi tokens, zstd; a folder of streams as `save_to_disk` makes it. The
@@ -61,6 +64,10 @@ class WriteOptions:
     column: str = option("input_ids", "name of the column")
     dtype: Literal["int32", "uint16", "uint32", "int64"] = option("int32", "of an id")
     seq_len: int | None = option(None, "rows of so many tokens of the stream, separators in it", least=1, most=1 << 22)
+    pack_size: int | None = option(
+        None, "packed rows of Megatron-Bridge: documents in order, up to so many predictions a row", least=1,
+        most=1 << 22,
+    )  # fmt: skip
     tokens_per_file: int = option(1 << 28, "about how many tokens go to a file of a folder", least=1)
     split: str | None = option(None, "of a folder: the split to write")
 
@@ -84,7 +91,7 @@ class Columnar:
     joins = True
     drops = ("null-rows",)
     carries = "sequences in order, empty ones too; ids up to 2^31-1 (2^32-1 with dtype=uint32)"
-    cannot = "other columns; loss masks, but for looking at them"
+    cannot = "other columns; empty sequences and long ones in packed rows"
     read_options, write_options = ReadOptions, WriteOptions
     codes = Late("tokfmt.formats.arrow.check", "codes")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokfmt.core.errors import UnsupportedError, printable
+from tokfmt.core.text_format import counted
 from tokfmt.formats.arrow.container import ArrowContainer, Container, ParquetContainer, arrow
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 IDS, TEXT = ("input_ids", "tokens", "token_ids", "ids"), "text"
 PACKED = ("input_ids", "loss_mask", "seq_start_id")
-IGNORED = -100
 _NAME = "--text-field NAME names one of text, --from-opt column=NAME any"
 
 
@@ -112,3 +112,16 @@ def values_of(batch: Any, name: str) -> Any:
         return batch.column(at)
     first, *rest = name.split(".")
     return arrow().compute.struct_field(batch.column(batch.schema.get_field_index(first)), rest)
+
+
+def null_rows(containers: Sequence[Container], column: Column) -> str:
+    """How many rows of a column are NULL, in a sentence; "" for none. Decodes it where no footer tells."""
+    count = 0
+    for container in containers:
+        for group in container.groups:
+            known = container.facts(group, column.name).nulls  # of lists: NULL and empty ones
+            if known is None or (known and column.kind != TEXT):
+                batches = container.batches(group, [column.name])
+                known = sum(values_of(batch, column.name).null_count for batch in batches)
+            count += known
+    return f"{counted(count, 'row')} of NULL read as empty (--drop null-rows)" if count else ""

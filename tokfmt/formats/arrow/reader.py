@@ -20,6 +20,7 @@ from tokfmt.core.axis import Info, Layout, Separators, check_interval, check_pos
 from tokfmt.core.dtypes import U8, U16, U32, largest_id
 from tokfmt.core.errors import CorruptError, UnsupportedError, printable
 from tokfmt.core.format import Hints
+from tokfmt.core.marks import BEGINS, IGNORED, TARGET, other_label
 from tokfmt.core.problem import Problem, fatal, raise_fatal
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
@@ -29,6 +30,7 @@ from tokfmt.formats.arrow.columns import (
     Column,
     chosen,
     kind_of,
+    null_rows,
     open_containers,
     own_blocks,
     typed,
@@ -40,8 +42,7 @@ from tokfmt.formats.arrow.text import TextReader
 if TYPE_CHECKING:
     from tokfmt.formats.arrow import Columnar, Found, ReadOptions
 
-IGNORED = -100
-_BORDERS = "where documents begin inside of packed rows (without view=samples each is a sequence)"
+_OTHER = 8
 _HELD = 3 << 20  # tokens and rows that each thread keeps: those of the sequences that were looked up last
 
 
@@ -52,6 +53,7 @@ class Decoded(NamedTuple):
         tokens: Their ids, side by side.
         offsets: Of the sequences in them, from 0.
         mask, labels, begins: Beside the ids, where a column says so.
+        marks: The same as `core.marks` says it; OTHER where a label is another id.
         odd: How many sequences have a mask that leaves something out, and the first of them.
     """
 
@@ -60,6 +62,7 @@ class Decoded(NamedTuple):
     mask: NDArray[np.uint8] | None = None
     labels: NDArray[np.int64] | None = None
     begins: NDArray[np.bool_] | None = None
+    marks: NDArray[np.uint8] | None = None
     odd: tuple[int, int] = (0, -1)
 
 
@@ -186,10 +189,12 @@ def _labelled(rows: Decoded, labels: tuple[Any, Offsets], wrong: Any) -> Decoded
         )
         return rows
     moved = np.full(len(rows.tokens), IGNORED, np.int64)
-    moved[:-1] = found.to_numpy(zero_copy_only=False)[1:]
+    own = found.to_numpy(zero_copy_only=False)
+    moved[:-1] = own[1:]
     moved[rows.offsets[1:][rows.offsets[1:] > 0] - 1] = IGNORED
     mask = (moved != IGNORED).astype(np.uint8)
-    return rows._replace(mask=mask, labels=moved, odd=_odd(mask, rows.offsets))
+    marks = np.where(own == IGNORED, 0, np.where(own == rows.tokens, TARGET, _OTHER)).astype(np.uint8)
+    return rows._replace(mask=mask, labels=moved, marks=marks, odd=_odd(mask, rows.offsets))
 
 
 def _odd(mask: NDArray[np.uint8], offsets: Offsets) -> tuple[int, int]:
@@ -237,7 +242,9 @@ def _packed(
     ends[documents[1:][documents[1:] > 0] - 1] = True
     labels = np.where((mask != 0) & ~ends, np.append(rows.tokens[1:], 0), IGNORED).astype(np.int64)
     offsets = rows.offsets if samples else documents
-    return Decoded(rows.tokens, offsets, mask, labels, begins, _odd(mask, documents))
+    marks = np.append(np.zeros(1, np.uint8), mask)[:-1] * TARGET
+    marks[places] = BEGINS if samples else 0
+    return Decoded(rows.tokens, offsets, mask, labels, begins, marks, _odd(mask, documents))
 
 
 class ColumnReader:
@@ -284,6 +291,8 @@ class ColumnReader:
         others = [
             name for name in containers[0].schema.names if name not in (column.name.split(".")[0], *column.beside)
         ]
+        if "null-rows" in hints.drop and (nulls := null_rows(containers, column)):
+            notes.append(nulls)
         if others:
             notes.append(f'columns beside "{printable(column.name)}" are not read: {printable(", ".join(others[:12]))}')
         layout = Layout.STREAM if stream else Layout.SAMPLES if self.samples or blocks else Layout.DOCUMENTS
@@ -296,7 +305,7 @@ class ColumnReader:
             eos_id=hints.eos_id if stream else None, eos_from="as told" if stream else "",
             notes=tuple(notes), split=found.split, other_splits=found.others,
             nonstandard_masks=odd[0] if column.beside else None, first_nonstandard=odd[1],
-            loss_masks=_BORDERS if self.samples and column.beside[1:] else "",
+            segmented=self.samples and bool(column.beside[1:]),
             extras={
                 "column": column.name, "type": str(kinds[0]), "files": len(containers), "groups": len(self.groups),
                 "variant": "packed" if column.beside[1:] else "blocks" if blocks else "rows",
@@ -466,6 +475,15 @@ class MaskedReader(ColumnReader):
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
         """See `protocols.Sampled`; moved to the token that predicts them, or made of ids and mask."""
         return np.concatenate([np.empty(0, np.int64), *self._window(start, stop, "labels")])
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
+        """See `protocols.Marked`."""
+        found = np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "marks")])
+        if (other := found & _OTHER).any():
+            at = start + int(np.argmax(other))
+            before = max(at - 1, 0)
+            raise other_label(before, int(self.tokens(at, at + 1)[0]), int(self.labels(before, at)[0]))
+        return found
 
 
 class PackedReader(MaskedReader):

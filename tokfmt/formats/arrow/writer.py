@@ -1,6 +1,7 @@
 """Writing columns: each region is a part of whole row groups, or of record batches; the commit joins them.
 
-Where a group ends depends on the tokens alone, so that the output is the same whatever the regions are. Parts of
+Where a group ends depends on the tokens alone, so that the output is the same whatever the regions are. Beside the ids
+stand labels where the source has masks; mask and starts where rows hold several documents. Parts of
 Parquet are joined as bytes: of the footers only offsets, ordinals and counts change. Nothing is compressed twice.
 """
 
@@ -11,22 +12,29 @@ import json
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
-from tokfmt.core.axis import Separators, TokenReader, windows
+from tokfmt.core.axis import Layout, Separators, TokenReader, check_interval, windows
 from tokfmt.core.dtypes import check_ids
 from tokfmt.core.errors import ConversionError, Loss, OptionError, SeparatorUnknownError
 from tokfmt.core.files import File, write_error
 from tokfmt.core.format import Receipt, Region, Target
+from tokfmt.core.marks import BEGINS, TARGET, labels_of, of_next
 from tokfmt.core.output import Output, preallocate, whole
+from tokfmt.core.protocols import marks_of
+from tokfmt.core.ragged import Offsets
+from tokfmt.core.text_format import counted
 from tokfmt.formats.arrow import WriteOptions
 from tokfmt.formats.arrow.container import Spans, arrow, thrift, varint
-from tokfmt.views.select import Rows
+from tokfmt.views.select import Rows, lost_empties
 from tokfmt.views.separated import WithSeparators
+from tokfmt.views.view import View
 
 GROUP = 1 << 20
 """Tokens of a row group, or of a record batch; a row counts as 8 more, so that empty rows fill one, too."""
@@ -36,14 +44,64 @@ _MARKER = b"\xff\xff\xff\xff\0\0\0\0"
 _WIDER = "--to-opt dtype=uint32 (or int64) has room"
 
 
+class Packs(View):
+    """Sequences in order in rows that predict up to `size` tokens, each all but its first. Keeps 8 bytes a sequence."""
+
+    def __init__(self, source: TokenReader, size: int, name: str) -> None:
+        """Read all offsets.
+
+        Args:
+            source: None of its sequences is empty.
+            size: Predictions in a row, at most.
+            name: Of what is written.
+
+        Raises:
+            ConversionError: A sequence is longer.
+        """
+        self._inner = source.offsets(0, source.info.sequences)
+        lengths, predicted = np.diff(self._inner), self._inner - np.arange(len(self._inner))
+        if (long := np.flatnonzero(lengths > size + 1)).size:
+            what = (
+                f"{counted(len(long), 'sequence')} of more than {size + 1:,} tokens (first: sequence {int(long[0]):,})"
+            )
+            remedy = f"pack_size={int(lengths.max()) - 1} holds the longest"
+            raise ConversionError(f"{name}: {what}, which no row of pack_size={size} holds. {remedy}")
+        firsts = [0]
+        while firsts[-1] < len(lengths):
+            firsts.append(int(np.searchsorted(predicted, predicted[firsts[-1]] + size, side="right")) - 1)
+        self._offsets, rows = self._inner[firsts], len(firsts) - 1
+        super().__init__(source, replace(source.info, layout=Layout.SAMPLES, sequences=rows, segmented=True))
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self._info.sequences, "sequences")
+        return self._offsets[first : last + 1]
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
+        """Those of the source, all counting if it has none; and where its sequences begin."""
+        found = marks_of(self.source, start, stop)
+        marks = np.full(stop - start, TARGET, np.uint8) if found is None else found.copy()
+        begins = self._inner[np.searchsorted(self._inner, start) : np.searchsorted(self._inner, stop)]
+        marks[begins - start] |= BEGINS
+        return marks
+
+
 class ColumnWriter(ABC):
     """What both containers share."""
 
     needs_max_id = False
+    keeps_masks = True
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         arrow()
         self.path, self.options, self.target = path, options, target
+        self.keeps_boundaries = options.seq_len is None
+        self._made: TokenReader | None = None
+        self.beside: tuple[str, ...] = ()
+        self.masked = False
+        if options.seq_len is not None and options.pack_size is not None:
+            raise OptionError(
+                "seq_len and pack_size: rows are blocks of a stream, or packs of documents", name="pack_size"
+            )
         self.needs_eos = self.separated = options.seq_len is not None
         self.separators = Separators.AFTER if self.needs_eos else Separators.NONE
         if options.split is not None and (self.single or not options.split.replace("-", "_").isidentifier()):
@@ -61,24 +119,48 @@ class ColumnWriter(ABC):
 
     @property
     def schema(self) -> Any:
-        """One column, with what Hugging Face says of it."""
-        pa, column, dtype = arrow(), self.options.column, self.options.dtype
+        """The columns, with what Hugging Face says of them."""
+        pa = arrow()
         about = {"info": {"features": self.features}}
         more = {
             "huggingface": json.dumps(about),
             "tokfmt": json.dumps({"rows": "blocks" if self.needs_eos else "documents"}),
         }
-        return pa.schema([pa.field(column, pa.list_(pa.field("element", getattr(pa, dtype)())))], metadata=more)
+        lists = ((name, pa.list_(pa.field("element", getattr(pa, dtype)()))) for name, dtype in self._types)
+        return pa.schema([pa.field(name, kind) for name, kind in lists], metadata=more)
+
+    @property
+    def _types(self) -> list[tuple[str, str]]:
+        """Columns, and the type of what their lists hold."""
+        wide = self.options.dtype in ("uint32", "int64")
+        known = {"labels": "int64" if wide else "int32", "loss_mask": "int8", "seq_start_id": "int32"}
+        return [(self.options.column, self.options.dtype), *((name, known[name]) for name in self.beside)]
 
     @property
     def features(self) -> dict[str, object]:
-        """The column as `datasets` describes it."""
-        return {self.options.column: {"feature": {"dtype": self.options.dtype, "_type": "Value"}, "_type": "List"}}
+        """The columns as `datasets` describes them."""
+        return {name: {"feature": {"dtype": dtype, "_type": "Value"}, "_type": "List"} for name, dtype in self._types}
 
-    def lost(self, source: TokenReader) -> Sequence[Loss]:  # noqa: ARG002 - rows may be empty
-        return []
+    def lost(self, source: TokenReader) -> Sequence[Loss]:
+        return lost_empties(source) if self._packs(source) else []
+
+    def _packs(self, source: TokenReader) -> bool:
+        """Whether rows hold several documents and say where each begins."""
+        within = source.info.segmented and "inner-boundaries" not in self.target.drop
+        return self.options.pack_size is not None or (within and self.options.seq_len is None)
 
     def _rows(self, source: TokenReader) -> TokenReader:
+        if self._made is None:
+            packs = self._packs(source)
+            masked = marks_of(source) is not None and "loss-mask" not in self.target.drop
+            self.beside = ("loss_mask", "seq_start_id") if packs else ("labels",) if masked else ()
+            self.masked = masked
+            self._made = self._arranged(source)
+        return self._made
+
+    def _arranged(self, source: TokenReader) -> TokenReader:
+        if self.options.pack_size is not None:
+            return Packs(source, self.options.pack_size, self.path.name)
         if self.options.seq_len is None:
             return source
         if self.target.eos_id is None:
@@ -154,15 +236,40 @@ class ColumnWriter(ABC):
         ids = rows.tokens(start, stop)
         top[0] = max(top[0], check_ids(ids, int(np.iinfo(dtype).max), start, self.path.name, _WIDER))
         values = np.ascontiguousarray(ids, dtype)
-        digests.append(xxhash.xxh3_64_hexdigest(values.data))
+        bounds = (offsets - start).astype(np.int32)
+        columns = [(bounds, values), *self._others(rows, ids, start, bounds)]
+        digests.extend(xxhash.xxh3_64_hexdigest(content.data) for _, content in columns)
         schema = self.schema
-        array = pa.ListArray.from_arrays((offsets - start).astype(np.int32), values, type=schema.field(0).type)
-        return pa.record_batch([array], schema=schema)
+        arrays = [
+            pa.ListArray.from_arrays(ends, np.ascontiguousarray(content, dtype), type=schema.field(k).type)
+            for k, ((ends, content), (_, dtype)) in enumerate(zip(columns, self._types, strict=True))
+        ]
+        return pa.record_batch(arrays, schema=schema)
+
+    def _others(self, rows: TokenReader, ids: Any, start: int, bounds: Any) -> Iterator[tuple[Any, Any]]:
+        """What stands beside the ids of some rows: of each column its offsets and values."""
+        if not self.beside:
+            return
+        found = marks_of(rows, start, start + len(ids))
+        marks = np.full(len(ids), TARGET, np.uint8) if found is None else found
+        if "labels" in self.beside:
+            yield bounds, labels_of(ids, marks)
+            return
+        begins = marks & BEGINS != 0
+        begins[bounds[:-1][bounds[:-1] < len(ids)]] = True
+        yield bounds, of_next(marks if self.masked else np.full_like(marks, TARGET), begins)
+        places = np.flatnonzero(begins)
+        inside = np.searchsorted(bounds, places, side="right") - 1
+        yield np.searchsorted(places, bounds).astype(np.int32), (places - bounds[inside]).astype(np.int32)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_made": None}
 
     def _part(self, region: int) -> Path:
         return self._parts / f"{region:06d}"
 
-    def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:  # noqa: ARG002 - receipts tell
+    def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:
+        self._rows(source)  # which columns there are; receipts tell the rest
         files = [list(ours) for _, ours in itertools.groupby(receipts, key=lambda receipt: receipt.details[0])] or [[]]
         paths = [self.path if self.single else self.home / self.name(k, len(files)) for k in range(len(files))]
         for path, ours in zip(paths, files, strict=True):

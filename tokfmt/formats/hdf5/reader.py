@@ -366,6 +366,8 @@ class Opening:
         odd: Tally | None = None,
         sample_length: int | None = None,
         pad_id: int | None = None,
+        loss_masks: str = "",
+        segmented: bool = False,
         **extras: object,
     ) -> Info:
         """What the reader has to tell, but for dtype and counts; documents of a stream lie between separators."""
@@ -385,6 +387,8 @@ class Opening:
             pad_id=pad_id,
             nonstandard_masks=masks.count,
             first_nonstandard=masks.first,
+            loss_masks=loss_masks,
+            segmented=segmented,
             extras=dict(files=len(self.files), **extras),
         )
 
@@ -424,8 +428,9 @@ def _as_they_lie(opening: Opening, rows: Rows) -> TokenReader:
         own = [None]
     pad_id = pad_id_of(opening.files[0], opening.params)
     told = opening.told(
-        Layout.SAMPLES, opening.separator(own[0]), sample_length=rows.width, variant=variant, pad_id=pad_id
-    )
+        Layout.SAMPLES, opening.separator(own[0]), sample_length=rows.width, variant=variant, pad_id=pad_id,
+        loss_masks="loss masks and labels of its samples", segmented=rows.fields == 5,
+    )  # fmt: skip
     known = "loss" if all(own) or rows.fields == 5 else "auto"
     return kind(rows, told, known if opening.options.mask == "auto" else opening.options.mask)
 

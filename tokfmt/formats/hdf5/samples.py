@@ -542,6 +542,13 @@ class MaskedSamples(Samples):
         """Labels as stored."""
         return self._column(start, stop, 2, _STORED)
 
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
+        """See `protocols.Marked`."""
+        from tokfmt.core.marks import beside_samples
+
+        check_interval(start, stop, self._info.tokens)
+        return beside_samples(self, start, stop)
+
     @property
     def inverted(self) -> bool:
         """Whether 1 in the mask row means padding, by what most of the samples looked at say.

@@ -24,12 +24,14 @@ from tokfmt.core.draws import SPLIT, check_seed, draws
 from tokfmt.core.errors import OptionError, printable
 from tokfmt.core.format import Format, TokenWriter
 from tokfmt.core.options import parse_options
+from tokfmt.core.protocols import marks_of
 from tokfmt.ops.progress import Progress
 from tokfmt.ops.source.request import option_names
 from tokfmt.run.journal import Shard
 from tokfmt.run.plan import Workers, plan, run
 from tokfmt.run.shuffle import shuffled
 from tokfmt.views.select import Chosen
+from tokfmt.views.view import Joined, Parted
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _SHARE = re.compile(r"[0-9]*\.?[0-9]+([eE]-[0-9]{1,2})?")
@@ -209,17 +211,23 @@ def portion_of(axis: TokenReader, arrangement: Arrangement, portion: Portion) ->
 
 @contextmanager
 def arranged(
-    axis: TokenReader, arrangement: Arrangement, portion: Portion, workers: Workers, progress: Progress
-) -> Iterator[TokenReader]:
-    """The sequences of a portion, in their order; what it takes in scratch goes at the end, if nothing is kept."""
+    axis: TokenReader, arrangement: Arrangement, portion: Portion, workers: Workers, progress: Progress,
+    *, marked: bool = False,
+) -> Iterator[TokenReader]:  # fmt: skip
+    """The sequences of a portion, in their order; what it takes in scratch goes at the end, if nothing is kept.
+
+    With `marked`, what stands beside tokens (`protocols.Marked`) goes through the shuffle with them.
+    """
     chosen = portion_of(axis, arrangement, portion)
     if arrangement.shuffle is None:
         yield chosen
         return
+    marked = marked and marks_of(chosen) is not None
+    chosen = Joined(chosen) if marked else chosen
     progress.phase(" ".join(filter(None, ("shuffling", portion.split))), chosen.info.tokens, "tokens")
     part = portion.split or ""
     with shuffled(chosen, arrangement.shuffle, workers, part=part, progress=progress.advance) as reader:
-        yield reader
+        yield Parted(reader, axis.info.dtype) if marked else reader
 
 
 def write(

@@ -7,16 +7,20 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
-from tokfmt.core.axis import Info, Separators, TokenReader, sequence_at
+import numpy as np
+
+from tokfmt.core.axis import Info, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.errors import FormatError, Loss, LossyConversionError, TokfmtError
 from tokfmt.core.format import Format, TokenWriter
-from tokfmt.core.protocols import Collecting, restored
+from tokfmt.core.protocols import Collecting, marks_of, restored
 from tokfmt.core.records import Aside, RecordInfo, RecordReader, Spot
 from tokfmt.core.text_format import counted
 from tokfmt.ops.source.opened import Source
+from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run.plan import Scan, Workers, scan
 from tokfmt.views.select import Known, NonEmpty
 
+_BORDERS = "where documents begin inside of rows (without view=samples each is a sequence)"
 _NAMED = 12
 """Fields that are named; of the others only how many there are."""
 
@@ -38,6 +42,15 @@ class Prepared:
     def carried(self, view: TokenReader) -> Prepared:
         """What a writer can carry wholly of a view of the reader: without empty sequences, if they were given up."""
         return replace(self, reader=NonEmpty(view) if "empty-sequences" in self.dropped else view)
+
+    def marked(self, writer: TokenWriter) -> bool:
+        """Whether a writer takes up what stands beside the tokens."""
+        return keeps_masks(writer) and "loss-mask" not in self.dropped
+
+    def segmented(self, writer: TokenWriter) -> bool:
+        """Whether a writer stores rows in which several documents begin."""
+        kept = _keeps_boundaries(writer) and "inner-boundaries" not in self.dropped
+        return self.reader.info.segmented and kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +114,48 @@ def prepare(
 
 
 def known_losses(
-    axis: TokenReader, sources: Sequence[Source], writer: TokenWriter, *, split_chosen: bool
+    axis: TokenReader, sources: Sequence[Source], writer: TokenWriter, request: SourceRequest
 ) -> list[Loss]:
-    """What the target cannot carry, as far as it is known without reading tokens."""
-    kept = {"loss-mask"} if getattr(writer, "keeps_masks", False) else set[str]()
-    lost = [loss for loss in _of_sources(sources, split_chosen=split_chosen) if loss.name not in kept]
-    return [*lost, *writer.lost(axis)]
+    """What the target cannot carry, as far as it is known without reading tokens; masks that are dropped are not kept.
+
+    Args:
+        axis: What is written.
+        sources: Where it comes from.
+        writer: Of the target.
+        request: What the user said of the sources: what is given up, which split is read.
+    """
+    drop = request.drop
+    masks = keeps_masks(writer) and "loss-mask" not in drop and marks_of(axis) is not None
+    kept = {"loss-mask": masks, "inner-boundaries": _keeps_boundaries(writer) and "inner-boundaries" not in drop}
+    lost = [loss for loss in _of_sources(sources, split_chosen=request.one_split) if not kept.get(loss.name)]
+    return [*lost, *(_masked_empties(sources) if masks else ()), *writer.lost(axis)]
+
+
+def keeps_masks(writer: TokenWriter) -> bool:
+    """Whether a writer stores the marks of its source (`protocols.Marked`), or its masks and labels."""
+    return bool(getattr(writer, "keeps_masks", False))
+
+
+def _keeps_boundaries(writer: TokenWriter) -> bool:
+    return bool(getattr(writer, "keeps_boundaries", False))
+
+
+def _masked_empties(sources: Sequence[Source]) -> list[Loss]:
+    """Empty sequences whose separator does not count, which no token tells of."""
+    found: list[int] = []
+    for source in sources:
+        reader, eos_id = source.reader, source.separator.eos_id
+        stored = None if eos_id is None else restored(reader, eos_id, read=True)
+        if isinstance(reader, RecordReader) or stored is None or marks_of(stored) is None:
+            continue
+        for a, b in windows(0, reader.info.sequences):
+            empty = np.flatnonzero(np.diff(reader.offsets(a, b)) == 0)
+            ends = stored.offsets(a, b)[1:][empty] - 1
+            marks = [marks_of(stored, end, end + 1) for end in ends.tolist()]
+            pairs = zip(empty.tolist(), marks, strict=True)
+            found += [a + k for k, mark in pairs if mark is not None and not mark[0] & 1]
+    what = f"separators of {counted(len(found), 'empty sequence')} that do not count in the loss"
+    return [Loss("loss-mask", f"{what} (first: sequence {found[0]:,})")] if found else []
 
 
 def names_lost(source: Source, aside: Aside, target: Format) -> set[str]:
@@ -193,7 +242,8 @@ def _of_sources(sources: Sequence[Source], *, split_chosen: bool) -> list[Loss]:
 def _masks(info: Info) -> list[Loss]:
     masked, first = info.nonstandard_masks, info.first_nonstandard
     what = f"loss masks or labels that are not the plain ones in {masked or 0:,} samples (first: sample {first})"
-    return [Loss("loss-mask", words) for words in (what if masked else "", info.loss_masks) if words]
+    lost = [Loss("loss-mask", words) for words in (what if masked else "", info.loss_masks) if words]
+    return [*lost, Loss("inner-boundaries", _BORDERS)] if info.segmented else lost
 
 
 def _scanned(

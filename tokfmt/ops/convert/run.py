@@ -337,7 +337,7 @@ class Run:
         if selection is not None and len(axes) == len(self._read(sources)):
             axis = Slice(axis, *parse_selection(selection, axis.info.sequences))
         writer = self._writer(Target(self._agreed(sources).eos_id))
-        return known_losses(axis, sources, writer, split_chosen=self.request.source.one_split)
+        return known_losses(axis, sources, writer, self.request.source)
 
     def _refuse_known(self, sources: Sequence[Source], asides: Sequence[Aside]) -> None:
         """Refuse what is known before the first byte is written.
@@ -465,8 +465,8 @@ class Run:
         target = Target(eos.eos_id, self._decoder(sources), drop, keep_parts=workers.journal.keeps)
         place, (axis, embedded) = places[self.portions[0].destination][0], (reading.axis, None)
         writer = self._made_writer(place.path, self.options, target)
-        losses, split = record_losses(reading.asides, self.format, drop), request.source.one_split
-        losses.found.extend(known_losses(axis, sources, writer, split_chosen=split) if reading.asides else self.known)
+        losses = record_losses(reading.asides, self.format, drop)
+        losses.found.extend(known_losses(axis, sources, writer, request.source) if reading.asides else self.known)
         if reading.encoded:
             axis, embedded = prepare(axis, writer, eos.eos_id, losses, workers)
         dropped = losses.accepted(drop, str(request.destination))
@@ -500,9 +500,10 @@ class Run:
         self, prepared: Prepared, portion: Portion, places: Places, target: Target, workers: Workers
     ) -> Written:
         path, workers = _place(portion, places, workers)
-        with arranged(prepared.reader, self.request.arrangement, portion, workers, self.progress) as view:
+        writer = self._made_writer(path, portion.options, target)
+        arrangement, marked = self.request.arrangement, prepared.marked(writer)
+        with arranged(prepared.reader, arrangement, portion, workers, self.progress, marked=marked) as view:
             carried = prepared.carried(view)
-            writer = self._made_writer(path, portion.options, target)
             region, shard = self.request.region, self.request.shard
             written = write(carried.reader, writer, portion, region, workers, self.progress, shard)
             if self.request.verify and shard is None:
@@ -570,7 +571,7 @@ class Run:
         shared = option_names(self.format.read_options) & {"split", "seq_len", "text_field", "ids_field"}
         usual, written = asdict(self.format.write_options()), asdict(portion.options)
         options = {name: written[name] for name in shared & written.keys() if written[name] != usual[name]}
-        if self.rows is not None:
+        if self.rows is not None or prepared.segmented(self._writer(target)):
             options["view"] = "samples"
         eos: EosChoice = "none" if self.request.source.eos == "none" else target.eos_id
         self.compared.update(

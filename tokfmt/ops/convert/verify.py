@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tokfmt.core.axis import Separators, TokenReader, batches, windows
+from tokfmt.core.axis import Separators, TokenReader, batches, sequence_at, windows
 from tokfmt.core.errors import VerificationError
 from tokfmt.core.format import REGION, Decoder, Format
+from tokfmt.core.protocols import Sampled, marks_of
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.compare.fingerprint import Fingerprints, Hashing, RecordSide, Utf8, cuts, fingerprints, hash_axis
 from tokfmt.ops.convert.lines import selected_blocks
@@ -126,10 +127,18 @@ def _hash_decoded(shared: tuple[TokenReader, Decoder], cut: tuple[int, int]) -> 
 
 
 def _first_difference(shared: tuple[TokenReader, TokenReader], interval: tuple[int, int]) -> tuple[int, int]:
-    """Length of the interval, and the first position where both differ (-1 if none does)."""
+    """Length of the interval, and the first position where ids or loss masks differ (-1 if none does)."""
     expected, found = shared
     for a, b in windows(*interval):
-        wrong = np.flatnonzero(expected.tokens(a, b) != found.tokens(a, b))
+        different = expected.tokens(a, b) != found.tokens(a, b)
+        wanted, marks = marks_of(expected, a, b), marks_of(found, a, b)
+        if wanted is not None and marks is not None:
+            flags = (wanted ^ marks) & 1 != 0
+            if isinstance(found, Sampled):  # which store a label at the token before it: the first of all has none
+                firsts = expected.offsets(sequence_at(expected, a), sequence_at(expected, b - 1) + 1)
+                flags[firsts[(firsts >= a) & (firsts < b)] - a] = False
+            different |= flags
+        wrong = np.flatnonzero(different)
         if len(wrong):
             return interval[1] - interval[0], a + int(wrong[0])
     return interval[1] - interval[0], -1

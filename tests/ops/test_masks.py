@@ -1,0 +1,265 @@
+"""What stands beside tokens, loss masks and inner boundaries, through views and conversions."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tokfmt
+from tokfmt.core.errors import ConversionError, LossyConversionError, OptionError, VerificationError
+from tokfmt.core.protocols import marks_of
+from tokfmt.ops.convert.verify import compare
+from tokfmt.ops.progress import Silent
+from tokfmt.ops.source.opened import open_source
+from tokfmt.run.execute import make_executor
+from tokfmt.run.plan import Workers
+from tokfmt.views.separated import WithSeparators
+
+EOS = 9
+
+
+def datatrove(path, documents, masks):
+    """Written by hand: documents with the separator after each, and a mask of both."""
+    tokens = np.array([token for one in documents for token in (*one, EOS)], "<u2")
+    path.write_bytes(tokens.tobytes())
+    ends = np.cumsum([len(one) + 1 for one in documents], dtype="<u8") if documents else np.zeros(0, "<u8")
+    path.with_name(path.name + ".index").write_bytes(ends.tobytes())
+    path.with_name(path.name + ".metadata").write_text(f"x|2\n{len(tokens)}\n{len(tokens)} T")
+    path.with_name(path.name + ".loss").write_bytes(np.concatenate([[], *masks]).astype("u1").tobytes())
+    return path
+
+
+def ids_and_masks(path, mask):
+    """Documents with their masks as the files at `path` hold them, separators included."""
+    ids = np.fromfile(path, "<u2")
+    cuts = np.flatnonzero(ids == EOS)[:-1] + 1
+    pairs = zip(np.split(ids, cuts), np.split(np.fromfile(mask, "u1"), cuts), strict=True)
+    return [(one.tolist(), flags.tolist()) for one, flags in pairs]
+
+
+@st.composite
+def masked(draw):
+    """Documents, and masks one longer than each: that of the separator counts where a document is empty."""
+    documents = draw(st.lists(st.lists(st.integers(0, 8), max_size=6), min_size=1, max_size=8))
+    masks = [draw(st.lists(st.integers(0, 1), min_size=len(one) + 1, max_size=len(one) + 1)) for one in documents]
+    return documents, [mask if one else [1] for one, mask in zip(documents, masks, strict=True)]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(masked(), st.integers(0, 3))
+def test_masks_go_with_their_tokens(tmp_path_factory, given_, seed):
+    """There and back to the byte; shuffled, selected and joined with what has no mask."""
+    documents, masks = given_
+    home = tmp_path_factory.mktemp("masks")
+    source = datatrove(home / "a.ds", documents, masks)
+    there = home / "out.npy"
+    tokfmt.convert(source, there, to_format="olmo", eos=EOS, verify=True)
+    assert there.with_name("labels_mask_out.npy").read_bytes() == (home / "a.ds.loss").read_bytes()
+    tokfmt.convert(there, home / "b.ds", eos=EOS, verify=True)
+    for suffix in ("", ".index", ".loss"):
+        assert (home / f"b.ds{suffix}").read_bytes() == (home / f"a.ds{suffix}").read_bytes()
+    every = [([*one, EOS], mask) for one, mask in zip(documents, masks, strict=True)]
+    tokfmt.convert(source, home / "c.ds", eos=EOS, shuffle=seed, verify=True)
+    mixed = ids_and_masks(home / "c.ds", home / "c.ds.loss")
+    assert sorted(mixed) == sorted(every)
+    tokfmt.convert(source, home / "d.ds", eos=EOS, select=f"1:{len(documents)}", verify=True)
+    if documents[1:]:
+        assert ids_and_masks(home / "d.ds", home / "d.ds.loss") == every[1:]
+    plain = home / "plain.pbin"
+    tokfmt.convert(source, plain, eos=EOS, drop=["loss-mask"])
+    tokfmt.convert([plain, source], home / "e.ds", eos=EOS, verify=True)
+    ones = [(one, [1] * len(one)) for one, _ in every]
+    assert ids_and_masks(home / "e.ds", home / "e.ds.loss") == ones + every
+
+
+def test_shares_and_views_carry_masks(tmp_path):
+    documents, masks = [[k] * (k % 3) + [1] for k in range(8)], [[k % 2] * (k % 3 + 2) for k in range(8)]
+    source = datatrove(tmp_path / "a.ds", documents, masks)
+    every = [([*one, EOS], mask) for one, mask in zip(documents, masks, strict=True)]
+    tokfmt.convert(source, tmp_path / "s.ds", eos=EOS, split="a=0.5,b=0.5", verify=True)
+    dealt = [ids_and_masks(tmp_path / f"s.{part}.ds", tmp_path / f"s.{part}.ds.loss") for part in "ab"]
+    assert sorted(dealt[0] + dealt[1]) == sorted(every)
+    opened = tokfmt.open(source, eos=EOS)
+    opened.select([5, 2]).save(tmp_path / "p.ds", eos=EOS)
+    assert ids_and_masks(tmp_path / "p.ds", tmp_path / "p.ds.loss") == [every[5], every[2]]
+    opened.shuffle(4).save(tmp_path / "q.ds", eos=EOS)
+    assert sorted(ids_and_masks(tmp_path / "q.ds", tmp_path / "q.ds.loss")) == sorted(every)
+    opened.close()
+
+
+@pytest.mark.parametrize("indexed", [True, False], ids=["index", "stream"])
+def test_windows_of_marks_are_parts_of_the_whole(indexed, tmp_path):
+    """Whatever takes separators away or puts them in; bit 2 is the masked separator behind a token."""
+    documents, masks = [[1, 2], [], [3], [], [], [4, 5, 6]], [[1, 0, 0], [1], [0, 0], [1], [1], [1, 1, 0, 1]]
+    source = datatrove(tmp_path / "a.ds", documents, masks)
+    if not indexed:
+        (tmp_path / "a.ds.index").unlink()
+    reader = open_source([source], eos=EOS).reader
+    separated = WithSeparators(reader, EOS)
+    separated._stored = None  # so that nothing stored stands for it
+    whole = [[1, 2, 2, 1, 1, 0], [1, 0, 0, 1, 0, 0, 1, 1, 1, 1, 0, 1]]
+    for axis, expected in zip((reader, separated), whole, strict=True):
+        total = axis.info.tokens
+        for a, b in itertools.combinations_with_replacement(range(total + 1), 2):
+            assert marks_of(axis, a, b).tolist() == expected[a:b]
+    reader.close()
+
+
+def test_what_loses_a_mask_is_refused_before_work_begins(tmp_path):
+    source = datatrove(tmp_path / "a.ds", [[1, 2], [], [3]], [[0, 1, 1], [0], [1, 1]])
+    with pytest.raises(LossyConversionError, match=r"loss masks of 1 files.*loss-mask"):
+        tokfmt.convert(source, tmp_path / "x.pbin", eos=EOS)
+    with pytest.raises(LossyConversionError, match=r"separators of 1 empty sequence that do not count.*sequence 1"):
+        tokfmt.convert(source, tmp_path / "x.npy", to_format="olmo", eos=EOS)
+    done = tokfmt.convert(source, tmp_path / "x.npy", to_format="olmo", eos=EOS, drop="loss-mask")
+    assert done.dropped == {"loss-mask": "loss masks of 1 files"}
+    assert sorted(path.name for path in tmp_path.glob("*x.*")) == ["x.csv.gz", "x.npy", "x.npy.tokfmt.json"]
+
+
+def test_a_mask_that_is_no_more_goes_with_what_is_overwritten(tmp_path):
+    source = datatrove(tmp_path / "a.ds", [[1, 2]], [[0, 1, 1]])
+    tokfmt.convert(source, tmp_path / "b.ds", eos=EOS)
+    assert (tmp_path / "b.ds.loss").exists()
+    tokfmt.convert(source, tmp_path / "b.ds", eos=EOS, drop="loss-mask", overwrite=True)
+    assert not (tmp_path / "b.ds.loss").exists()
+
+
+def test_files_of_a_folder_have_masks_of_their_rank(tmp_path):
+    documents, masks = [[1, 2], [3], [4, 5, 6]], [[1, 0, 1], [0, 1], [0, 1, 0, 0]]
+    source = datatrove(tmp_path / "a.ds", documents, masks)
+    for jobs in (1, 2):
+        there = tmp_path / f"parts-{jobs}"
+        tokfmt.convert(source, there, to_format="olmo", eos=EOS, to_options={"file_tokens": 4}, jobs=jobs, verify=True)
+        found = {path.name: path.read_bytes() for path in there.glob("labels_mask_part_*.npy")}
+        assert found == {f"labels_mask_part_{k:04d}.npy": bytes(mask) for k, mask in enumerate(masks)}
+        tokfmt.convert(there, tmp_path / f"b{jobs}.ds", eos=EOS)
+        assert (tmp_path / f"b{jobs}.ds.loss").read_bytes() == (tmp_path / "a.ds.loss").read_bytes()
+
+
+def test_verification_compares_masks(tmp_path):
+    source = datatrove(tmp_path / "a.ds", [[1, 2], [3]], [[1, 0, 1], [0, 1]])
+    datatrove(tmp_path / "elsewhere", [[1, 2], [3]], [[1, 1, 1], [0, 1]])
+    opened = open_source([source], eos=EOS), open_source([tmp_path / "elsewhere"], format="datatrove", eos=EOS)
+    with make_executor("serial", 1) as executor, pytest.raises(VerificationError, match="token position 1 "):
+        compare(opened[0].reader, opened[1].reader, Workers(executor, 1, tmp_path), Silent())
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(masked(), st.sampled_from(["x.parquet", "x.arrow"]))
+def test_labels_beside_ids(tmp_path_factory, given_, name):
+    """A label for each token, its id or -100; back, only what separators had is lost with them."""
+    pytest.importorskip("pyarrow")
+    documents, masks = given_
+    home = tmp_path_factory.mktemp("labels")
+    tokfmt.convert(datatrove(home / "a.ds", documents, masks), home / name, eos=EOS, verify=True)
+    found = tokfmt.open(home / name, eos="none")
+    assert [one.tolist() for one in found] == documents
+    marks = marks_of(found.reader, 0, found.info.tokens)
+    assert marks.tolist() == [flag for mask in masks for flag in mask[:-1]]
+    found.close()
+    tokfmt.convert(home / name, home / "b.ds", eos=EOS, verify=True)
+    every = [([*one, EOS], [*mask[:-1], 1]) for one, mask in zip(documents, masks, strict=True)]
+    assert ids_and_masks(home / "b.ds", home / "b.ds.loss") == every
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(masked(), st.integers(5, 12), st.integers(1, 2))
+def test_packed_rows(tmp_path_factory, given_, size, jobs):
+    """Rows as Megatron-Bridge checks them, filled in order; rows go round whole, as documents they go back."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    pairs = [([8], [1, 1]), *((one, mask) for one, mask in zip(*given_, strict=True) if one)]
+    home = tmp_path_factory.mktemp("packed")
+    source = datatrove(home / "a.ds", [one for one, _ in pairs], [mask for _, mask in pairs])
+    tokfmt.convert(source, home / "p.parquet", eos=EOS, to_options={"pack_size": size}, jobs=jobs, verify=True)
+    table = pq.read_table(home / "p.parquet")
+    assert [str(kind) for kind in table.schema.types] == [
+        f"list<element: {kind}>" for kind in ("int32", "int8", "int32")
+    ]
+    rest, before = list(pairs), size + 1
+    for row in table.to_pylist():
+        ids, mask, starts = row["input_ids"], row["loss_mask"], row["seq_start_id"]
+        predicted, first = 0, len(rest[0][0]) - 1
+        assert len(ids) == len(mask) and starts[0] == 0 and before + first > size
+        for a, b in itertools.pairwise([*starts, len(ids)]):
+            document, flags = rest.pop(0)
+            assert (ids[a:b], mask[a:b]) == (document, [*flags[1:-1], 0])
+            predicted += len(document) - 1
+        assert predicted <= size
+        before = predicted
+    assert not rest
+    rows = {"from_options": {"view": "samples"}}
+    tokfmt.convert(home / "p.parquet", home / "q.parquet", verify=True, **rows)
+    assert (home / "q.parquet").read_bytes() == (home / "p.parquet").read_bytes()
+    tokfmt.convert(home / "p.parquet", home / "s.parquet", shuffle=size, verify=True, **rows)
+    assert sorted(map(str, pq.read_table(home / "s.parquet").to_pylist())) == sorted(map(str, table.to_pylist()))
+    with pytest.raises(LossyConversionError, match="where documents begin inside of rows.*inner-boundaries"):
+        tokfmt.convert(home / "p.parquet", home / "x.ds", eos=EOS, **rows)
+    tokfmt.convert(home / "p.parquet", home / "b.ds", eos=EOS, verify=True)
+    assert ids_and_masks(home / "b.ds", home / "b.ds.loss") == [
+        ([*one, EOS], [0, *mask[1:-1], 1]) for one, mask in pairs
+    ]
+
+
+def test_packed_rows_refuse_what_upstream_cannot_take(tmp_path):
+    pytest.importorskip("pyarrow")
+    source = datatrove(tmp_path / "a.ds", [[1, 2, 3], [], [4]], [[1, 1, 1, 1], [1], [1, 1]])
+    options = {"eos": EOS, "to_options": {"pack_size": 2}}
+    with pytest.raises(LossyConversionError, match="1 empty sequence"):
+        tokfmt.convert(source, tmp_path / "p.parquet", **options)
+    tokfmt.convert(source, tmp_path / "p.parquet", drop="empty-sequences", **options)
+    with pytest.raises(
+        ConversionError, match=r"1 sequence of more than 2 tokens \(first: sequence 0\).*pack_size=2 holds"
+    ):
+        tokfmt.convert(source, tmp_path / "q.parquet", eos=EOS, drop="empty-sequences", to_options={"pack_size": 1})
+    with pytest.raises(OptionError, match="seq_len and pack_size"):
+        tokfmt.convert(source, tmp_path / "q.parquet", eos=EOS, to_options={"pack_size": 8, "seq_len": 8})
+
+
+def test_samples_with_masks(tmp_path):
+    """The mask of a label moves to the token that it is; what no mask can say is refused, and so is losing it."""
+    h5py = pytest.importorskip("h5py")
+    ids = np.arange(1, 13).reshape(3, 4)
+    labels, mask = np.roll(ids.reshape(-1), -1).reshape(3, 4), np.array([[0, 1, 1, 1], [1, 1, 1, 1], [1, 0, 0, 0]])
+
+    def stored(labels):
+        with h5py.File(tmp_path / "x.h5", "w") as file:
+            file.attrs["n_examples"] = 3
+            file["data"] = np.stack([ids, mask, labels], axis=1).astype("<i4")
+        return tmp_path / "x.h5"
+
+    rows = {"from_options": {"view": "samples", "mask": "loss"}, "eos": 99}
+    with pytest.raises(LossyConversionError, match="loss masks and labels of its samples"):
+        tokfmt.convert(stored(labels), tmp_path / "x.pbin", **rows)
+    tokfmt.convert(stored(labels), tmp_path / "x.ds", verify=True, **rows)
+    assert masks_of_rows(tmp_path / "x.ds") == [[0, 0, 1, 1, 1], [0, 1, 1, 1, 1], [0, 1, 0, 0, 1]]
+    other = labels.copy()
+    other[1, 1] = 77
+    with pytest.raises(ConversionError, match="label at token position 5 is 77, and the next token is 7.*loss-mask"):
+        tokfmt.convert(stored(other), tmp_path / "y.ds", **rows)
+    other[1, 1] = -100
+    tokfmt.convert(stored(other), tmp_path / "y.ds", verify=True, **rows)
+    assert masks_of_rows(tmp_path / "y.ds")[1] == [0, 1, 0, 1, 1]
+
+
+def masks_of_rows(path):
+    ends = np.fromfile(path.with_name(path.name + ".index"), "<u8").astype(int)
+    return [one.tolist() for one in np.split(np.fromfile(path.with_name(path.name + ".loss"), "u1"), ends[:-1])]
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow"])
+@pytest.mark.parametrize(
+    "column", [{"text": ["a", None, "", None]}, {"input_ids": [[1], None, [], None]}], ids=["text", "ids"]
+)
+def test_null_that_is_read_as_empty_is_counted(name, column, tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table(column)
+    if name == "x.parquet":
+        pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / name)
+    else:
+        with pa.ipc.new_stream(tmp_path / name, table.schema) as out:
+            out.write_table(table)
+    done = tokfmt.convert(tmp_path / name, tmp_path / "out.jsonl", drop="null-rows")
+    assert done.sequences == 4
+    assert any("2 rows of NULL read as empty" in note for note in done.notes)
