@@ -22,6 +22,7 @@ import tokfmt
 from tokfmt.core.errors import (
     ConversionError,
     CorruptError,
+    EngineDifferenceError,
     LossyConversionError,
     SourceChangedError,
     TokenRangeError,
@@ -38,7 +39,6 @@ from tokfmt.core.publish import Staging, hidden_sibling, write_whole
 from tokfmt.ops.convert.request import AS_IT_IS, Request
 from tokfmt.ops.source.request import SourceRequest, words_of
 from tokfmt.run.plan import Forgetful, Journal, Shard, keep_only, read_journal
-from tokfmt.text.engine import EngineDifferenceError
 
 SCHEMA = "tokfmt.conversion/1"
 Facts = Mapping[str, object]
