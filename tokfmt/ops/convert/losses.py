@@ -100,11 +100,6 @@ def _joined(losses: Sequence[Loss]) -> list[Loss]:
     return [Loss(name, "; ".join(what)) for name, what in found.items()]
 
 
-def holds_something(source: Source) -> bool:
-    """Sequences, or at least bytes that may be records."""
-    return bool(source.reader.info.size if isinstance(source.reader, RecordReader) else source.reader.info.sequences)
-
-
 def prepare(
     axis: TokenReader, writer: TokenWriter, eos_id: int | None, losses: Losses, workers: Workers
 ) -> tuple[TokenReader, Separators | None]:

@@ -25,6 +25,7 @@ from tokfmt.core.errors import OptionError, printable
 from tokfmt.core.format import REGION, Format, TokenWriter
 from tokfmt.core.options import parse_options
 from tokfmt.core.protocols import marks_of
+from tokfmt.core.records import RecordReader
 from tokfmt.ops.source.request import SourceRequest, option_names
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Shard, Workers, plan, run
@@ -125,6 +126,11 @@ class Written:
     tokens: int | None
     max_id: int | None = None
     tasks: int = 0
+
+
+def holds_something(source: Source) -> bool:
+    """Sequences, or at least bytes that may be records."""
+    return bool(source.reader.info.size if isinstance(source.reader, RecordReader) else source.reader.info.sequences)
 
 
 def total_of(counts: Sequence[int | None]) -> int | None:

@@ -31,20 +31,14 @@ from tokfmt.core.protocols import Rowed, Sampled
 from tokfmt.core.publish import Beside, Staging, publish_together
 from tokfmt.core.records import Aside, RecordReader
 from tokfmt.ops.convert.lines import LineReader, LineWriter, copies_in, copy_records, lines_in
-from tokfmt.ops.convert.losses import (
-    Losses,
-    Prepared,
-    known_losses,
-    names_lost,
-    prepare,
-    record_losses,
-)
+from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, names_lost, prepare, record_losses
 from tokfmt.ops.convert.request import (
     Conversion,
     Portion,
     Request,
     Written,
     arranged,
+    holds_something,
     portion_of,
     portions,
     refuse_ledger,
@@ -553,7 +547,7 @@ class Run:
 
     def _need_separator(self, sources: Sequence[Source]) -> None:
         known = self._agreed(sources).eos_id is not None
-        if not known and self._writer(Target(0)).needs_eos and any(map(_holds_something, sources)):
+        if not known and self._writer(Target(0)).needs_eos and any(map(holds_something, sources)):
             why = f"{self.format.name} stores a separator after each sequence, and nothing says which id it is"
             raise SeparatorUnknownError(self.request.destination, why, self._name_separator())
 
