@@ -40,9 +40,9 @@ _FLAGS = {
 READING = {"from": "format", "from-opt": "options"}
 CONVERTING = {"from": "from_format", "from-opt": "from_options", "to": "to_format", "to-opt": "to_options"}
 _VALUE = r"[A-Z][A-Z_|]*|\d+|[a-z][\w-]*(?:=(?:[\w.-]+(?:,[a-z][\w-]*=[\w.-]+)*)?)?"
-_WORD = re.compile(rf"(?<![\w-])--([a-z][a-z-]*)(?:[ =]((?:{_VALUE})(?![\w-]))|:)?")
-_COMMAND = re.compile(r"(tokfmt [a-z]+ [^.;)]*)")
-_DROPS = re.compile(r"--drop [a-z][a-z-]*(?: --drop [a-z][a-z-]*)*")
+_WORD = rf"(?<![\w-])--([a-z][a-z-]*)(?:[ =]((?:{_VALUE})(?![\w-]))|:)?"
+_COMMAND = r"(tokfmt [a-z]+ [^.;)]*)"
+_DROPS = r"--drop [a-z][a-z-]*(?: --drop [a-z][a-z-]*)*"
 
 
 def in_python(message: str, renamed: Mapping[str, str]) -> str:
@@ -52,11 +52,11 @@ def in_python(message: str, renamed: Mapping[str, str]) -> str:
         message: Such as "already exists. --overwrite replaces it".
         renamed: Keywords that are not named as their options are.
     """
-    parts = _COMMAND.split(message)
+    parts = re.split(_COMMAND, message)
     for k, part in enumerate(parts):
         if k % 2 == 0:  # between commands that are quoted as such
-            said = _DROPS.sub(lambda found: _drop(found[0].split()[1::2]), part)
-            parts[k] = _WORD.sub(lambda found: _keyword(found[0], found[1], found[2], renamed), said)
+            said = re.sub(_DROPS, lambda found: _drop(found[0].split()[1::2]), part)
+            parts[k] = re.sub(_WORD, lambda found: _keyword(found[0], found[1], found[2], renamed), said)
     return "".join(parts)
 
 

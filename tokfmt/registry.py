@@ -1,7 +1,8 @@
 """Formats by name and by content: entry points of the group `tokfmt.formats`.
 
-Listing names imports nothing; using a format imports that one; detection imports them all. A format of another package
-that cannot be imported, or fails when it looks at a file, is left out with a warning: only who names it gets an error.
+Listing names imports nothing; using a format imports that one; detection imports those that a file may be of. A format
+of another package that cannot be imported, or fails when it looks at a file, is left out with a warning: only who names
+it gets an error.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import functools
 import inspect
 import os
 import warnings
+from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import NamedTuple
 
 from tokfmt.core.errors import (
     AmbiguousFormatError,
@@ -28,6 +31,55 @@ from tokfmt.core.options import nearest
 
 GROUP = "tokfmt.formats"
 _OWN = ("jsonl", "modalities", "stage1", "hdf5", "flat-tokens")
+
+
+class _Clue(NamedTuple):
+    """What every file has that a format claims or writes: one of these is enough to ask it; see `_CLUES`.
+
+    Attributes:
+        names: One of these is part of its name.
+        marks: One of these is among the bytes at its beginning.
+        beside: There is a file of its name with this suffix.
+        text: There is no zero byte at its beginning.
+    """
+
+    names: tuple[str, ...] = ()
+    marks: tuple[bytes, ...] = ()
+    beside: str = ""
+    text: bool = False
+
+    def named(self, name: str) -> bool:
+        return any(part in name for part in self.names)
+
+    def fits(self, probe: Probe) -> bool:
+        return (
+            self.named(probe.path.name)
+            or any(mark in probe.head for mark in self.marks)
+            or (self.beside != "" and probe.path.with_suffix(self.beside).exists())
+            or (self.text and b"\0" not in probe.head)
+        )
+
+
+_CLUES = {
+    "arrow": _Clue((".arrow",), (b"ARROW1", b"\xff\xff\xff\xff")),
+    "datatrove": _Clue((".ds",)),
+    "flat-tokens": _Clue((".zarr",), (b"PK\3\4",)),
+    "hdf5": _Clue((".h5",), (b"\x89HDF",)),
+    "levanter": _Clue(),
+    "litdata": _Clue(),
+    "llmc": _Clue(
+        ("_train_", "_val_"), tuple(number.to_bytes(4, "little") for number in (20240520, 20240801, 278895051))
+    ),
+    "mds": _Clue(),
+    "megatron": _Clue(("_document.", ".idx"), beside=".idx", text=True),
+    "nanogpt": _Clue(("train.bin", "val.bin")),
+    "olmo": _Clue((".npy",)),
+    "parquet": _Clue((".parquet", ".pq"), (b"PAR1",)),
+    "recipe": _Clue((), (b"tokfmt",)),
+}
+"""Of tokfmt's own formats those that can be ruled out before they are imported, which takes longer than to convert a
+small file. Directories are shown to all.
+"""
 _NEEDED = (
     "name", "title", "extensions", "joins", "carries", "cannot", "read_options", "write_options",
     "sniff", "open", "writer", "check",
@@ -99,19 +151,18 @@ def _said(error: BaseException) -> str:
 
 
 @functools.cache
-def _usable() -> tuple[Format, ...]:
-    found = []
-    for name in names():
-        try:
-            found.append(get(name))
-        except OptionError as error:
-            _warn(f"{error}; it is left out")
-    return tuple(found)
+def _usable(name: str) -> Format | None:
+    try:
+        return get(name)
+    except OptionError as error:
+        _warn(f"{error}; it is left out")
+        return None
 
 
-def formats() -> list[Format]:
-    """Every format installed that can be used."""
-    return list(_usable())
+def formats(wanted: Callable[[_Clue], bool] = lambda clue: True) -> list[Format]:
+    """Every format installed that can be used; of those with a clue, what is wanted of them."""
+    asked = [name for name in names() if (clue := _CLUES.get(name)) is None or wanted(clue)]
+    return [format_ for name in asked if (format_ := _usable(name)) is not None]
 
 
 def detect(path: str | os.PathLike[str]) -> Format:
@@ -172,7 +223,8 @@ def of_prefix(path: Path) -> Path:
 
 def candidates(probe: Probe) -> dict[str, int]:
     """Every format that claims the probe, with its confidence."""
-    claims = {format_.name: _claim(format_, probe) for format_ in formats()}
+    asked = formats() if probe.is_directory else formats(lambda clue: clue.fits(probe))
+    claims = {format_.name: _claim(format_, probe) for format_ in asked}
     return {name: int(confidence) for name, confidence in claims.items() if confidence is not None}
 
 
@@ -201,7 +253,7 @@ def for_destination(path: str | os.PathLike[str]) -> Format:
     name = os.path.basename(os.path.normpath(path))
     fitting = [
         (len(pattern), format_.name)
-        for format_ in formats()
+        for format_ in formats(lambda clue: clue.named(name))
         for pattern in format_.extensions
         if (name.endswith(pattern) if pattern.startswith(".") else fnmatch.fnmatch(name, pattern))
     ]

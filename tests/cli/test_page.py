@@ -241,3 +241,34 @@ def test_nothing_but_a_page_is_replaced(tmp_path):
         assert done.returncode == 0, done.stderr
         assert b"tokfmt stats" in place.read_bytes()[:64]
     assert (tmp_path / "new.html").stat().st_mode & 0o777 == 0o600
+
+
+def test_how_a_mix_was_prepared(browser, tmp_path):
+    mix, page = tmp_path / "mix.ds", tmp_path / "page.html"
+    recipe = "fixtures/recipe/prepare.toml"
+    done = subprocess.run(
+        [sys.executable, "-m", "tokfmt", "convert", recipe, mix, "--json"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    first = json.loads(done.stdout)["prepared"][0]
+    assert run(mix, "--html", page).returncode == 0
+    visit = Visit(browser, page)
+    rows = visit.page.locator(".prepared tbody tr")
+    assert rows.first.inner_text().split("\t")[:2] == [first["source"], f"{first['documents']:,}"]
+    told = visit.page.locator(".prepared").inner_text()
+    assert (
+        all(f"{rule}\t{part['documents']:,}" in told for rule, part in first["rejected"].items()) and first["rejected"]
+    )
+    assert f"kept for a quota of {first['quota']:,}" in told and f"{first['tokens']:,}" in told
+    assert not visit.wrong
+    visit.page.close()
+    manifest = tmp_path / "mix.ds.tokfmt.json"
+    for wrong in ("x", [{"source": HOSTILE}], [{**first, "tokens": "many"}], [{**first, "rejected": {"a.b": 3}}]):
+        manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "prepared": wrong}))
+        assert run(mix, "--html", page).returncode == 0
+        assert 'class="prepared"' not in page.read_text()
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "prepared": [{**first, "source": HOSTILE}]}))
+    assert run(mix, "--html", page).returncode == 0
+    visit = Visit(browser, page)
+    assert visit.page.evaluate("window.owned") is None and not visit.wrong
+    visit.page.close()

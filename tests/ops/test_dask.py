@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_corpora import make
 from paths import CORPUS, TOKENIZER
 
 import tokfmt
@@ -123,6 +124,31 @@ def test_text_on_a_cluster_of_its_own(tmp_path):
     tokfmt.convert(CORPUS, tmp_path / "serial.pbin", tokenizer=str(TOKENIZER), executor="serial", jobs=1)
     assert (tmp_path / "o.pbin").read_bytes() == (tmp_path / "serial.pbin").read_bytes()
     assert sorted(p.name for p in tmp_path.iterdir() if "serial" not in p.name) == ["o.pbin", "o.pbin.tokfmt.json"]
+
+
+@needs_dask
+def test_a_recipe_of_text(tmp_path, cluster):
+    """Prepared on a cluster in one run, or by shards of which one and the last step use it: the bytes of one machine."""
+    make(tmp_path)
+    sources = "".join(
+        f'[[source]]\npath = "{name}"\nfilter = "garbage"\n{quota}\n'
+        for name, quota in (("web.jsonl", "tokens = 9_000"), ("books.jsonl.gz", "tokens = 900"), ("wiki.jsonl", ""))
+    )
+    head = f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\ndedup = "exact"\nshuffle = "documents"\n'
+    (tmp_path / "mix.toml").write_text(head + sources)
+    runs = [["mix.toml", "one.pbin", "--executor", "serial"]]
+    runs += [["mix.toml", "two.pbin", "--executor", f"dask:{cluster[0]}"]]
+    runs += [["mix.toml", "three.pbin", "--shard", "0/2", "--executor", f"dask:{cluster[0]}"]]
+    runs += [["mix.toml", "three.pbin", "--shard", "1/2", "-j", "1"]]
+    runs += [["--finish", "three.pbin", "--executor", f"dask:{cluster[0]}"]]
+    for words in runs:
+        done = subprocess.run(
+            [sys.executable, "-m", "tokfmt", "convert", *words, "-q"], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    one, two, three = ((tmp_path / f"{name}.pbin").read_bytes() for name in ("one", "two", "three"))
+    assert one == two == three
+    assert not list(tmp_path.glob(".*.pbin*"))
 
 
 @needs_dask

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ import tokfmt
 from tokfmt import registry
 from tokfmt.core.errors import FormatError, OptionError, TokfmtError, UnknownFormatError
 from tokfmt.core.format import look
+from tokfmt.core.ragged import Ragged
+from tokfmt.testing.harness import write
 
 PACKS = sorted(p for p in (FIXTURES / "modalities").glob("**/*.pbin") if "P0" not in p.name)
 LINES = sorted((FIXTURES / "jsonl").glob("*.jsonl")) + sorted((FIXTURES / "text").glob("*.jsonl"))
@@ -118,6 +122,49 @@ def test_directories_nobody_recognises(tmp_path):
 )  # fmt: skip
 def test_destinations_by_name(name, format_):
     assert registry.for_destination(name).name == format_
+
+
+def disputed(path):
+    """What formats say that were not asked, if any of them claims the file."""
+    probe, asked = look(path), registry.candidates(look(path))
+    every = {format_.name: format_.sniff(probe) for format_ in registry.formats()}
+    return {name: sure for name, sure in every.items() if sure is not None and asked.get(name) != sure}
+
+
+def test_formats_that_are_not_asked_claim_nothing(tmp_path):
+    """No clue rules a format out that would have claimed a file: all fixtures, under the names of all formats as well."""
+    files = [path for path in FIXTURES.rglob("*") if path.is_file()]
+    assert {str(path): claims for path in files if (claims := disputed(path))} == {}
+    patterns = [pattern for format_ in registry.formats() for pattern in format_.extensions]
+    names = [pattern.replace("*", "x_000001") if "." in pattern[1:] else f"x{pattern}" for pattern in patterns]
+    examples = {name: path for path, name in CASES if path.is_file()}
+    for name in (*names, "x.bin", "x_val_000000.npy", "x.idx", "x.toml", "x"):
+        path = tmp_path / name
+        for file in examples.values():
+            path.write_bytes(file.read_bytes())
+            assert disputed(path) == {}, (file, name)
+            path.unlink()
+
+
+def test_a_format_is_asked_for_the_names_that_it_writes():
+    for format_ in registry.formats():
+        for pattern in format_.extensions:
+            name = pattern.replace("*", "x") if "." in pattern[1:] else f"x{pattern}"
+            assert format_ in registry.formats(lambda clue, name=name: clue.named(name))
+
+
+def test_what_a_conversion_imports(tmp_path):
+    """Start-up: of the formats those alone that the file may be of, and nothing of recipes."""
+    source = write(registry.get("modalities"), tmp_path / "in.pbin", Ragged.of([[1, 2], [3]]), eos_id=50256)
+    program = (
+        "import sys, tokfmt; tokfmt.convert(*sys.argv[1:], eos=50256); "
+        "print(*sorted({'.'.join(name.split('.')[1:3]) for name in sys.modules if name.startswith("
+        "('tokfmt.formats.', 'tokfmt.recipes', 'tokfmt.text.filters'))}))"
+    )
+    command = [sys.executable, "-c", program, str(source), str(tmp_path / "out.pbin")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    homes = ("flat", "folders", "jsonl", "modalities", "pickled_index", "stage1")
+    assert set(ran.stdout.split()) <= {f"formats.{home}" for home in homes}
 
 
 def test_destinations_without_a_meaning():

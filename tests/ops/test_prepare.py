@@ -402,8 +402,8 @@ def test_of_a_compressed_source_that_is_tokenised_which_may_be_drawn(
     recipe.write_text(recipe.read_text().replace("web.jsonl", "?.jsonl.zst"))
     whole = ingest.ShardReader
 
-    def noting(shards):
-        held.append(whole(shards))
+    def noting(*given):
+        held.append(whole(*given))
         return held[-1]
 
     monkeypatch.setattr(ingest, "ShardReader", noting)

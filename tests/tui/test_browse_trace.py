@@ -62,6 +62,7 @@ def files_run() -> dict[str, tracing.Ran]:
     return found
 
 
+@pytest.mark.slow
 def test_few_files_run():
     for name, ran in files_run().items():
         (most, most_inside), (goal, goal_inside) = TODAY[name], GOALS[name]

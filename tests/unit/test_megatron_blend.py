@@ -89,6 +89,7 @@ def test_a_list_is_never_overwritten_as_if_it_were_a_prefix(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["corpus"]
 
 
+@pytest.mark.slow
 def test_thousands_of_prefixes(tmp_path):
     """Merging them holds offsets of 8 bytes a document and little for each prefix; the bytes are those of the parts."""
     count, length = 2000, 300

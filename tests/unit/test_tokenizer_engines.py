@@ -16,10 +16,10 @@ from made_tokenizers import TEXTS, llama3_like, sentencepiece_like
 from paths import GOLDEN, TOKENIZER
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from tokfmt.core.errors import ConversionError, TokfmtError
+from tokfmt.core.errors import ConversionError, EngineDifferenceError, TokfmtError
 from tokfmt.core.ragged import Ragged
 from tokfmt.text import engine as engines
-from tokfmt.text.engine import Content, EngineDifferenceError, Fastokens, Reference, TextEncoder
+from tokfmt.text.engine import Content, Fastokens, Reference, TextEncoder
 from tokfmt.text.tokenizer import TokenizerError, load_tokenizer
 
 END = "<|endoftext|>"

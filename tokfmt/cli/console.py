@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Mapping
@@ -27,6 +26,8 @@ def note(text: object, place: str = "") -> None:
 
 def document(name: str, facts: Mapping[str, object]) -> None:
     """Print the one JSON document of a command, `tokfmt.NAME/1`."""
+    import json  # not for --help
+
     click.echo(json.dumps({"schema": f"tokfmt.{name}/1", **facts}, indent=2))
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -107,7 +107,7 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
         index, count = given["shard"]
         click.echo(f"shard {index} of {count} is written; --finish publishes when all are", err=True)
     elif not quiet:
-        for line in _prepared(done):
+        for line in _prepared(done.prepared):
             click.echo(line)
         click.echo(_summary(done, time.monotonic() - began), err=True)
 
@@ -171,24 +171,38 @@ def _plan(done: Any) -> str:
     return "\n".join(lines)
 
 
-def _prepared(done: Any) -> list[str]:
-    """Of a recipe of text a table by source and rule: what was looked at, and what became of it."""
+def _prepared(report: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The report of a preparation as a table."""
     from tokfmt.core.errors import printable
     from tokfmt.core.text_format import columns
 
-    rows: list[tuple[str, ...]] = [("source", "documents", "of source", "characters", "tokens", "of all")]
-    whole = max(1, sum(row["tokens"] for row in done.prepared))
-    for row in done.prepared:
+    heads = ("source", "documents", "of source", "characters", "tokens", "of all")
+    return columns([heads, *(tuple(map(printable, row)) for row in prepared_rows(report))]) if report else []
+
+
+def prepared_rows(report: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Of a recipe of text by source and rule what was looked at, and what became of it.
+
+    Args:
+        report: `Conversion.prepared`.
+
+    Returns:
+        Name (those of rules begin with two spaces), documents, their share of the source, characters, tokens, share
+        of all.
+    """
+    rows: list[tuple[str, ...]] = []
+    whole = max(1, sum(row["tokens"] for row in report))
+    for row in report:
         quota = "" if row["quota"] is None else f" for a quota of {row['quota']:,}"
-        found = [(printable(row["source"]), row["documents"], row["characters"], None)]
+        found = [(row["source"], row["documents"], row["characters"], None)]
         found += [(f"  {rule}", part["documents"], part["characters"], None) for rule, part in row["rejected"].items()]
-        found += [(f"  equal to {printable(name)}", count, None, None) for name, count in row["duplicates"].items()]
+        found += [(f"  equal to {name}", count, None, None) for name, count in row["duplicates"].items()]
         found.append((f"  kept{quota}", row["kept"], None, row["tokens"]))
         for name, documents, characters, tokens in found:
             counts = ("" if n is None else f"{n:,}" for n in (characters, tokens))
             share = "" if tokens is None else f"{tokens / whole:.2%}"
             rows.append((name, f"{documents:,}", f"{documents / max(1, row['documents']):.2%}", *counts, share))
-    return columns(rows) if done.prepared else []
+    return rows
 
 
 def _splits(done: Any) -> list[str]:

@@ -21,7 +21,6 @@ import click
 import tokfmt
 from tokfmt.cli import signals, streams
 from tokfmt.cli.console import note
-from tokfmt.cli.parameters import examples
 from tokfmt.core.errors import PluginWarning, TokfmtError, missing_package, printable
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -76,7 +75,8 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog=examples("tokfmt convert fixtures/text/corpus.jsonl out.pbin --tokenizer fixtures/tokenizer"),
+    # as `parameters.examples` has it; the types of options are not imported for --help
+    epilog="\b\nExample:\n  tokfmt convert fixtures/text/corpus.jsonl out.pbin --tokenizer fixtures/tokenizer",
 )
 @click.version_option(tokfmt.__version__, "-V", "--version", message="tokfmt %(version)s")
 def cli() -> None:

@@ -21,6 +21,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
+from typing import TypedDict
+
+import msgspec
 
 import tokfmt
 from tokfmt.core.errors import printable
@@ -44,12 +47,43 @@ BEGINNING = b"<!doctype html>\n<!-- tokfmt stats -->\n"
 """Of every page: what does not begin so is not replaced by one."""
 
 
-def page(report: Report, findings: Mapping[str, Sequence[Finding]] | None = None) -> str:
+class _Rejected(TypedDict):
+    documents: int
+    characters: int
+
+
+class Prepared(TypedDict):
+    """What a manifest tells of a source of text; see `Conversion.prepared`."""
+
+    source: str
+    documents: int
+    characters: int
+    rejected: dict[str, _Rejected]
+    duplicates: dict[str, int]
+    kept: int
+    tokens: int
+    quota: int | None
+
+
+def prepared_of(content: object) -> list[Prepared]:
+    """The report of a preparation from a manifest, which anybody may have written; empty where it is none."""
+    try:
+        return msgspec.convert(content, list[Prepared])
+    except msgspec.ValidationError:
+        return []
+
+
+def page(
+    report: Report,
+    findings: Mapping[str, Sequence[Finding]] | None = None,
+    prepared: Mapping[str, Sequence[Prepared]] | None = None,
+) -> str:
     """The HTML page of a report.
 
     Args:
         report: What `ops.stats` found.
         findings: What `ops.check` found, by the path of the dataset; a dataset that is missing was not checked.
+        prepared: How a dataset was made of texts, by its path.
 
     Returns:
         A whole document, of some 100 kB a dataset. Its policy allows no script and no connection.
@@ -62,8 +96,8 @@ def page(report: Report, findings: Mapping[str, Sequence[Finding]] | None = None
     if report.failures:
         parts.append(_section("What could not be read", failures_table(report.failures)))
     for anchor, one in datasets:
-        found = (findings or {}).get(one.path)
-        parts.append(_dataset(anchor, one, found, alone=not report.several))
+        found, made = (findings or {}).get(one.path), (prepared or {}).get(one.path, ())
+        parts.append(_dataset(anchor, one, found, made, alone=not report.several))
     title = report.datasets[0].path if len(report.datasets) == 1 else f"{len(report.datasets)} datasets"
     here = files(__package__)
     style = (here / "page.css").read_text("utf-8")
@@ -83,11 +117,15 @@ def _section(title: str, *content: str, note: str = "") -> str:
     return f'<section class="panel"><h3>{safe(title)}</h3>{said}{"".join(content)}</section>'
 
 
-def _dataset(anchor: str, one: Statistics, findings: Sequence[Finding] | None, *, alone: bool) -> str:
+def _dataset(
+    anchor: str, one: Statistics, findings: Sequence[Finding] | None, prepared: Sequence[Prepared], *, alone: bool
+) -> str:
     sequences, tokens = counted_as(one)
     parts = [_heading(one, alone=alone), _cards(one)]
     if findings is not None:
         parts.append(_findings(findings))
+    if prepared:
+        parts.append(_section("How it was prepared", prepared_table(prepared), note=_LOOKED))
     if one.lengths is not None and one.sequences:
         parts.append(_section("Lengths", lengths_figure(one.lengths, counted_as(one)[0]), lengths_list(one.lengths)))
     if one.ids is not None and one.ids.distinct:
@@ -278,6 +316,21 @@ def lengths_list(lengths: Lengths) -> Markup:
 def counted_as(one: Statistics) -> tuple[str, str]:
     """What is counted in a dataset, and what lengths are of: sequences of tokens, or documents of characters."""
     return ("documents", "characters") if one.text is not None else ("sequences", "tokens")
+
+
+def prepared_table(prepared: Sequence[Prepared]) -> Markup:
+    """Sources by rule: documents, characters, tokens and shares."""
+    from tokfmt.cli.convert import prepared_rows
+
+    heads = ("source", "documents", "of source", "characters", "tokens", "of all")
+    rows = [
+        (Markup(f'<span class="part">{safe(name.strip())}</span>') if name.startswith("  ") else name, *numbers)
+        for name, *numbers in prepared_rows(prepared)
+    ]
+    return table(heads, rows, "prepared")
+
+
+_LOOKED = "What was looked at until the quota was full: what filters left out, by rule, and what is kept."
 
 
 def failures_table(failures: Sequence[Failure]) -> Markup:

@@ -157,11 +157,12 @@ def _page_place(path: str | None) -> Any:
 def _write_page(report: Report, place: Staging, request: StatsRequest, watcher: Watcher) -> None:
     """The page of the report, with what a shallow check finds."""
     from tokfmt import registry
-    from tokfmt.cli.page import page
+    from tokfmt.cli.page import page, prepared_of
     from tokfmt.core.destination import readable_by
     from tokfmt.core.files import write_error
     from tokfmt.core.format import files_of
     from tokfmt.ops.check import CheckRequest, check
+    from tokfmt.ops.source.manifest import read_manifest
 
     paths = tuple(one.path for one in report.datasets)
     source = dataclasses.replace(request.source, paths=paths, drop=frozenset(), recursive=False)
@@ -170,10 +171,13 @@ def _write_page(report: Report, place: Staging, request: StatsRequest, watcher: 
     for verdict in check(CheckRequest(source, tokenizer=request.tokenizer, jobs=request.jobs)):
         findings[verdict.path] = verdict.findings
         watcher.advance(1)
+    prepared = {}
+    if not source.ignore_manifest:
+        prepared = {path: prepared_of(read_manifest(Path(path)).content.get("prepared")) for path in paths}
     files = (file for one in report.datasets for file in files_of(registry.get(one.format), Path(one.path)))
     place.readable = readable_by(files)  # the page tells what is in them
     try:
-        place.path.write_text(page(report, findings), "utf-8")
+        place.path.write_text(page(report, findings, prepared), "utf-8")
     except OSError as error:
         raise write_error(place.destination, error) from error
     place.publish()

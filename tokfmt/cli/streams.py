@@ -26,9 +26,7 @@ from tokfmt.core.errors import ConversionError, printable
 
 _DATA = ("show", "completion", "convert")
 """Commands that print what datasets hold, or code, which nobody may change; the rest print about datasets."""
-
-
-_HIDDEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_HIDDEN = "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 
 
 class StdoutError(ConversionError):
@@ -64,7 +62,7 @@ class _Json(io.TextIOWrapper):
     """JSON in which nothing controls a terminal or a workflow: what might is an escape, which means the same."""
 
     def write(self, text: str, /) -> int:
-        hidden = _HIDDEN.sub(lambda found: _as_json(found[0]), text)
+        hidden = re.sub(_HIDDEN, lambda found: _as_json(found[0]), text)
         return super().write(hidden.replace("##[", "#\\u0023["))
 
 

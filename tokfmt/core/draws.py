@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import OptionError
 
-SHUFFLE, SPLIT, SHOW, SAMPLE = 1, 2, 16, 17
-"""Purposes."""
+SHUFFLE, SPLIT, SHOW, SAMPLE, DRAWN = 1, 2, 16, 17, 34
+"""Purposes; the last is the order in which documents fill a quota."""
 
 _BATCH = 1 << 10  # numbers drawn at once; another size gives another order
 _WORDS = 4  # of 64 bits, in a block of the generator

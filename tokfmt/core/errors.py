@@ -17,6 +17,7 @@
     │    ├─ TokenizerMismatchError
     │    ├─ DestinationExistsError(path)
     │    ├─ IncompleteWriteError
+    │    ├─ EngineDifferenceError(text, position)
     │    ├─ OutageError         the disk, a worker: run again, it may succeed
     │    └─ VerificationError
     ├─ OptionError(name, nearest)                                    exit code 2
@@ -266,6 +267,21 @@ class OutageError(ConversionError):
 
 class VerificationError(ConversionError):
     """The destination, read back, differs from the source; it was removed."""
+
+
+class EngineDifferenceError(ConversionError):
+    """The fast engine and the reference give different ids, or the fast one fails.
+
+    Attributes:
+        text: How the text begins. position: Token at which they part. fast, reference: What each says there.
+    """
+
+    def __init__(self, text: str, position: int, fast: object, reference: object) -> None:
+        self.text, self.position, self.fast, self.reference = text[:60], position, fast, reference
+        super().__init__(
+            f"fastokens and tokenizers disagree on the text that begins {printable(repr(self.text))}: at token "
+            f"{position:,}, {fast} instead of {reference}. --engine tokenizers takes the reference"
+        )
 
 
 class OptionError(TokfmtError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import hashlib
 import json
 import os
 import zlib
@@ -303,6 +302,8 @@ def digest(file: File, kind: str) -> str:
 
         made: Any = getattr(xxhash, kind)
     else:
+        import hashlib  # OpenSSL takes 3 ms to load
+
         made = getattr(hashlib, kind, None) if kind in hashlib.algorithms_guaranteed and "shake" not in kind else None
     if made is None:
         return ""

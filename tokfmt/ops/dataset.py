@@ -6,7 +6,6 @@ import operator
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from html import escape
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
@@ -324,6 +323,8 @@ class Dataset:
 
     def _repr_html_(self) -> str:
         """For notebooks: what it is, and the first ids of the first sequences, as a table without scripts."""
+        from html import escape
+
         shown = [self._beginning(number) for number in range(min(_SHOWN, len(self)))]
         rows = [
             f"<tr><td>{number:,}</td><td>{length:,}</td><td style='text-align:left'>"

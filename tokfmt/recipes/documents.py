@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import Info, Layout, Separators, TokenReader, check_interval, check_position, windows
-from tokfmt.core.draws import draws
+from tokfmt.core.draws import DRAWN, draws
 from tokfmt.core.errors import ConversionError, printable
 from tokfmt.core.protocols import read_scattered
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
@@ -23,9 +23,6 @@ from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_DOCUMENTS, permutation
 from tokfmt.views.concat import Concat
 from tokfmt.views.select import Chosen
-
-DRAWN = 34
-"""Purpose of draws: the order in which documents fill a quota."""
 
 _AT_ONCE = 1 << 18  # sequences
 

@@ -12,18 +12,15 @@ copy in the page cache; a task carries its name, and the digest of the pickle in
 from __future__ import annotations
 
 import mmap
-import multiprocessing
 import os
 import pickle
 import queue
 import signal
 import sys
 import threading
-import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,19 +67,21 @@ class Threads(ThreadPoolExecutor):
             return super().submit(fn, *args, **kwargs)
 
 
-class IsolatedProcesses(ProcessPoolExecutor):
+def _processes(jobs: int) -> Executor:
     """Worker processes that import nothing from the current directory, and leave signals to their parent."""
+    import multiprocessing  # with its sockets and semaphores a tenth of what a small conversion takes
+    from concurrent.futures import ProcessPoolExecutor
 
-    def __init__(self, jobs: int) -> None:
-        # spawn, never fork: the threads of codecs do not survive a fork
-        context = multiprocessing.get_context("spawn")
-        with isolated(), undelivered():  # the process that tracks semaphores starts here
-            super().__init__(jobs, mp_context=context, initializer=_end_with, initargs=(os.getpid(),))
+    class IsolatedProcesses(ProcessPoolExecutor):
+        def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
+            """Run a call in a worker, which may have to be started first."""
+            with isolated(), undelivered():
+                return super().submit(fn, *args, **kwargs)
 
-    def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
-        """Run a call in a worker, which may have to be started first."""
-        with isolated(), undelivered():
-            return super().submit(fn, *args, **kwargs)
+    # spawn, never fork: the threads of codecs do not survive a fork
+    context = multiprocessing.get_context("spawn")
+    with isolated(), undelivered():  # the process that tracks semaphores starts here
+        return IsolatedProcesses(jobs, mp_context=context, initializer=_end_with, initargs=(os.getpid(),))
 
 
 def worker_count(jobs: int | None) -> int:
@@ -118,7 +117,7 @@ def make_executor(name: str, jobs: int) -> AbstractContextManager[Executor]:
         return SerialExecutor()
     if name == "threads":
         return Threads(jobs)
-    return IsolatedProcesses(jobs)
+    return _processes(jobs)
 
 
 def may_spawn() -> bool:
@@ -159,7 +158,7 @@ def run_tasks(
         while pending:
             yield from _finished(pending, ended)
     except Exception as error:
-        if isinstance(error, BrokenProcessPool) or lost_workers(error):
+        if isinstance(error, BrokenExecutor) or lost_workers(error):
             raise OutageError(
                 "a worker process ended abruptly: killed, or out of memory. If memory is short, run with fewer --jobs"
             ) from error
@@ -241,7 +240,7 @@ class Parcel:
         """Pickle `thing` once, for any number of tasks."""
         from hashlib import sha256  # here, as it loads OpenSSL, which the most runs have no need of
 
-        key, out_of_band = uuid.uuid4().hex, list[pickle.PickleBuffer]()
+        key, out_of_band = os.urandom(16).hex(), list[pickle.PickleBuffer]()
         pickled = pickle.dumps(thing, protocol=5, buffer_callback=out_of_band.append)
         digest = sha256(pickled).digest()
         parts = [memoryview(pickled), *(buffer.raw() for buffer in out_of_band)]

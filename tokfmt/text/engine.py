@@ -26,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import ConversionError, printable
+from tokfmt.core.errors import ConversionError, EngineDifferenceError, printable
 from tokfmt.core.format import Encoder
 from tokfmt.core.ragged import Ragged, Tokens
 from tokfmt.text.decoding import DecodeError, marker
@@ -45,21 +45,6 @@ _COMPARED = 1 << 14
 _BATCH = 256
 """Texts compared in one call."""
 _loading = threading.Lock()
-
-
-class EngineDifferenceError(ConversionError):
-    """The fast engine and the reference give different ids, or the fast one fails.
-
-    Attributes:
-        text: How the text begins. position: Token at which they part. fast, reference: What each says there.
-    """
-
-    def __init__(self, text: str, position: int, fast: object, reference: object) -> None:
-        self.text, self.position, self.fast, self.reference = text[:60], position, fast, reference
-        super().__init__(
-            f"fastokens and tokenizers disagree on the text that begins {printable(repr(self.text))}: at token "
-            f"{position:,}, {fast} instead of {reference}. --engine tokenizers takes the reference"
-        )
 
 
 class Fastokens:

@@ -16,21 +16,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import Info, Layout, check_interval, windows
-from tokfmt.core.draws import draws
+from tokfmt.core.draws import DRAWN, draws
 from tokfmt.core.dtypes import U32, largest_id
 from tokfmt.core.files import File
 from tokfmt.core.format import Encoder
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
 from tokfmt.core.records import Aside, Block, RecordBatch, RecordReader
-from tokfmt.recipes.documents import DRAWN
-from tokfmt.text.filters import ENTRY, Sieve
+
+if TYPE_CHECKING:
+    from tokfmt.text.filters import Sieve
 
 _SMALLEST, _LARGEST = 1 << 22, 1 << 26
 _JUDGED = 1 << 20  # code points
@@ -161,6 +162,8 @@ class Ration:
 
 def _entries(shard: Shard) -> Iterator[NDArray[np.void]]:
     """The entries of a shard, some at a time."""
+    from tokfmt.text.filters import ENTRY  # not for a conversion that filters nothing
+
     with open(f"{shard.path}.entries", "rb") as file:
         while data := file.read(_TRIMMED * ENTRY.itemsize):
             yield np.frombuffer(data, ENTRY).copy()
@@ -245,6 +248,8 @@ def _passed(sieve: Sieve, encoder: Encoder, file: BinaryIO, batch: RecordBatch) 
 
 def _rationed(sieve: Sieve, encoder: Encoder, file: BinaryIO, ration: Ration, batch: RecordBatch) -> Ragged:
     """The same, with no ids of those that cannot be drawn; some at a time, as each may make the ration smaller."""
+    from tokfmt.text.filters import ENTRY
+
     entries, tokens = np.zeros(len(batch.texts), ENTRY), [np.empty(0, np.uint32)]
     entries["tokens"] = UNREAD
     for a, b in windows(0, len(entries), _RATIONED):

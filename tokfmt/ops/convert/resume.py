@@ -23,6 +23,7 @@ from tokfmt.core.destination import followed
 from tokfmt.core.errors import (
     ConversionError,
     CorruptError,
+    EngineDifferenceError,
     LossyConversionError,
     SourceChangedError,
     TokenRangeError,
@@ -39,7 +40,6 @@ from tokfmt.ops.convert.arrangement import AS_IT_IS
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.source.request import SourceRequest, words_of
 from tokfmt.run.journal import Forgetful, Journal, Shard, keep_only, read_journal
-from tokfmt.text.engine import EngineDifferenceError
 
 SCHEMA = "tokfmt.conversion/1"
 Facts = Mapping[str, object]

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tokfmt import registry
 from tokfmt.core.axis import TokenReader
@@ -27,7 +27,7 @@ from tokfmt.core.errors import (
     printable,
 )
 from tokfmt.core.format import Target, TokenWriter, canonical, companions_of
-from tokfmt.core.protocols import Rowed
+from tokfmt.core.protocols import Rowed, Sampled
 from tokfmt.core.publish import Beside, Staging, publish_together
 from tokfmt.core.records import Aside, RecordReader
 from tokfmt.ops.convert.arrangement import Portion, Written, arranged, portion_of, portions, write
@@ -36,7 +36,6 @@ from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, names_lost
 from tokfmt.ops.convert.request import Conversion, Request, refuse_ledger
 from tokfmt.ops.convert.resume import facts_of, resumed
 from tokfmt.ops.destination import guard, refuse_foreign, remove_manifest_of_link, replaced, strangers_in
-from tokfmt.ops.ledger import built, write_rows
 from tokfmt.ops.progress import Progress
 from tokfmt.ops.source.ingest import Reading, first_look, token_axis
 from tokfmt.ops.source.manifest import ledger_paths, manifest_path, manifests
@@ -53,18 +52,15 @@ from tokfmt.ops.source.opened import (
     snapshot,
     tokenizer_of,
 )
-from tokfmt.ops.source.request import (
-    EosChoice,
-    option_names,
-    parse_selection,
-    words_of,
-)
-from tokfmt.recipes.samples import Samples
+from tokfmt.ops.source.request import EosChoice, option_names, parse_selection, words_of
 from tokfmt.run.execute import make_executor, may_spawn, slots
 from tokfmt.run.journal import Forgetful, Share
 from tokfmt.run.plan import Workers
 from tokfmt.views.concat import Concat
 from tokfmt.views.select import Slice
+
+if TYPE_CHECKING:
+    from tokfmt.recipes.samples import Samples
 
 _NOTES = 20  # on sources that are said one by one
 _WORTH = 64 << 20  # bytes of text for which processes, a CPU second each to start, are better than threads
@@ -308,15 +304,17 @@ class Run:
         Raises:
             OptionError: Only some of them would be stored, or in another order.
         """
-        if not isinstance(reader, Samples) or not isinstance(self.format, Rowed):
+        if not isinstance(self.format, Rowed) or not isinstance(reader, Sampled):
+            return
+        from tokfmt.recipes.samples import Samples  # only recipes need what it imports
+
+        if not isinstance(reader, Samples):
             return
         if self.write_options.setdefault("seq_len", reader.seq_len) not in (reader.seq_len, str(reader.seq_len)):
             return
-        request = self.request
-        if request.select is not None or not request.arrangement.plain:
-            what = (
-                "--select" if request.select is not None else "--shuffle" if request.arrangement.shuffle else "--split"
-            )
+        request, mixed = self.request, self.request.arrangement
+        if request.select is not None or not mixed.plain:
+            what = "--select" if request.select is not None else "--shuffle" if mixed.shuffle else "--split"
             raise OptionError(
                 f"{what}: samples of a recipe are stored in its order: say tokens or shuffle in the recipe"
             )
@@ -478,6 +476,8 @@ class Run:
         prepared = Prepared(axis, embedded, dropped)
         written = [self._write_portion(prepared, portion, places, target, workers) for portion in self.portions]
         if request.ledger and request.shard is None:
+            from tokfmt.ops.ledger import built, write_rows  # with all of recipes
+
             told = write_rows(place.scratch, sources[0].reader, reading.axis, prepared, self.progress)
             unit = "sequences" if self.rows is None else "samples"
             self.ledger = partial(built, {"unit": unit, **told}, self.format)

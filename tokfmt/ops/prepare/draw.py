@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import windows
-from tokfmt.core.draws import draws
-from tokfmt.recipes.documents import DRAWN
+from tokfmt.core.draws import DRAWN, draws
 from tokfmt.text.ingest import UNREAD
 
 _AT_ONCE = 1 << 20  # records

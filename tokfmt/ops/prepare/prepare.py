@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import TokenReader, batches, windows
-from tokfmt.core.draws import draws
+from tokfmt.core.draws import DRAWN, draws
 from tokfmt.core.errors import printable
 from tokfmt.core.format import Encoder
 from tokfmt.core.memory import share
@@ -36,7 +36,7 @@ from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.ops.source.request import parse_selection
 from tokfmt.recipes.axis import Source, TextPart
 from tokfmt.recipes.cache import Column
-from tokfmt.recipes.documents import DRAWN, Documents, drawn, passes, quota_of
+from tokfmt.recipes.documents import Documents, drawn, passes, quota_of
 from tokfmt.recipes.samples import Samples, separator_of
 from tokfmt.run.execute import make_executor, run_tasks
 from tokfmt.run.plan import Workers

@@ -20,7 +20,6 @@ from tokfmt.ops.source.opened import Source, ends_of
 from tokfmt.ops.source.request import parse_selection
 from tokfmt.run.execute import make_executor, run_tasks
 from tokfmt.run.plan import Kind, Workers, journaled
-from tokfmt.text.filters import Sieve
 from tokfmt.text.ingest import Ingestion, Ration, Shard, ShardReader, Unread, block_size, encoded_batches, ingest_block
 from tokfmt.views.concat import Concat
 from tokfmt.views.select import Slice
@@ -28,6 +27,7 @@ from tokfmt.views.separated import WithoutTrailing
 
 if TYPE_CHECKING:
     from tokfmt.ops.prepare.draft import Draft
+    from tokfmt.text.filters import Sieve
     from tokfmt.text.tokenizer import TokenizerHandle
 
 _TEXTS, _PLACES, _PIECE = 64, 16, 1 << 22

@@ -51,8 +51,8 @@ _IGNORED = "the manifest is ignored"
 _OTHERWISE = "was made with another tokenizer, by its manifest"
 _KEPT = "no separator known; sequences are kept as stored. --eos ID takes one away from their ends"
 
-_HARMLESS = re.compile(
-    r"""\..*                                        # hidden: .git, .gitattributes, .DS_Store
+_HARMLESS = r"""(?xi)
+    \..*                                            # hidden: .git, .gitattributes, .DS_Store
     | .*\.tokfmt\.json | .*\.ledger(\.json)?       # manifests and ledgers
     | .*\.idx                                      # indexes
     | data_params\.json | _SUCCESS | .*\.crc        # what upstream's writers leave beside their data
@@ -62,9 +62,7 @@ _HARMLESS = re.compile(
     | tokenizer | dataset_statistics\.(json|txt)    # open-instruct's
     | .*\.md | (readme|licen[cs]e|notice|copying|changelog|citation)(\..*)?
     | (md5|sha\d*|xxh\w*|b2|check)sums?(\.\w+)? | .*\.(md5|sha1|sha256|sha512|xxh\w*)
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
+    """
 """Names in a directory of data that by convention hold none: nobody misses them in what is read."""
 
 
@@ -192,7 +190,7 @@ def _datasets_below(directory: Path, name: str | None) -> list[Path]:
     )
     found = [directory] if directory in own else []
     for entry in sorted(map(directory.joinpath, names_in(directory)), key=lambda entry: natural_key(entry.name)):
-        if entry in own or _HARMLESS.fullmatch(entry.name):
+        if entry in own or re.fullmatch(_HARMLESS, entry.name):
             continue
         if entry.is_dir() and not entry.is_symlink():
             found += _datasets_below(entry, name)
@@ -256,7 +254,7 @@ def _refuse_others(one: SourceFiles, drop: frozenset[str]) -> None:
 def _counts(entry: Path, directory: Path) -> bool:
     """Whether something in a directory of data could be missed: not by its name, nor a directory that holds nothing."""
     named = entry.relative_to(directory).parts
-    if any(_HARMLESS.fullmatch(part) for part in named):
+    if any(re.fullmatch(_HARMLESS, part) for part in named):
         return False
     if entry.is_symlink():  # of what lies within the dataset itself
         return not Path(os.path.realpath(entry)).is_relative_to(os.path.realpath(directory))
