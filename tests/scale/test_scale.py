@@ -114,7 +114,7 @@ def test_the_last_rows_of_a_terabyte(terabyte):
 
 
 def test_a_terabyte_is_planned(terabyte, home):
-    how = ["--from-opt", "view=samples", "--drop", "loss-mask", "--dry-run", "--json"]
+    how = ["--from-opt", "view=samples", "--dry-run", "--json"]
     peak, printed = peak_of(["convert", terabyte, home / "out.zarr", *how], home)
     plan = json.loads(printed)
     assert (plan["sequences"], plan["tokens"]) == (489 * 62_500, 489 * BLOCK)
@@ -124,7 +124,7 @@ def test_a_terabyte_is_planned(terabyte, home):
 def test_a_slice_of_a_terabyte(terabyte, home):
     """Neither are its tokens scanned, nor is it read for a checksum of what it was taken from."""
     out = home / "slice.pbin"
-    tokfmt.convert(terabyte, out, from_options={"view": "samples"}, select="-1:", drop="loss-mask")
+    tokfmt.convert(terabyte, out, from_options={"view": "samples"}, select="-1:")
     assert tokfmt.open(out)[0][-100:].tolist() == list(range(1, 101))
     said = json.loads((home / "slice.pbin.tokfmt.json").read_bytes())
     assert said["sources"][0]["bytes"] == 489 * BLOCK * 4
