@@ -15,7 +15,7 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 
 from tokfmt.cli import signals
 from tokfmt.core.errors import ConversionError
-from tokfmt.run.execute import postponed, undelivered
+from tokfmt.run.isolation import postponed, undelivered
 
 pytestmark = pytest.mark.slow
 

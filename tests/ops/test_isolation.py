@@ -7,7 +7,8 @@ import sys
 import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
 
-from tokfmt.run.execute import isolated, make_executor
+from tokfmt.run.execute import make_executor
+from tokfmt.run.isolation import isolated
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 HOSTILE = (

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
-from tokfmt.run.execute import ENDING, postponed, undelivered
+from tokfmt.run.isolation import ENDING, postponed, undelivered
 
 _MOMENT, _SOON = 0.01, 0.2  # seconds
 _PATIENCE = 1.0  # seconds until somebody who waits is told that the signal was heard

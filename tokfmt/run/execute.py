@@ -8,10 +8,6 @@ Pickle carries plans between our own processes, never anything from a file of a 
 millions of sequences, thousands of readers) is written once to a file in scratch, which the workers map, sharing one
 copy in the page cache; a task carries its name, and the digest of the pickle in it: nothing else is unpickled.
 
-`python -c` and `python -m` put the current directory before the standard library: with a file
-`multiprocessing/__init__.py` beside the data, starting a worker process would run it. PYTHONSAFEPATH (Python 3.11)
-leaves the directory out. It is set only while something is started, so that a library changes nothing for its user.
-
     dask                        worker processes of this machine, encrypted
     dask:tcp://10.0.0.5:8786    the scheduler of a cluster (Slurm, Kubernetes ...)
     dask:tls://10.0.0.5:8786    the same, with the certificates that Dask's configuration names
@@ -50,6 +46,7 @@ import numpy as np
 
 from tokfmt.core.errors import ConversionError, MissingDependencyError, OptionError, OutageError, UnsafeError, printable
 from tokfmt.core.options import nearest
+from tokfmt.run.isolation import ENDING, isolated, undelivered
 
 S = TypeVar("S")
 I = TypeVar("I")  # noqa: E741 - an item
@@ -303,69 +300,6 @@ def _mapped(path: Path) -> list[memoryview]:
     count = int.from_bytes(held[:8], "little")
     spans = np.frombuffer(held, np.uint64, 2 * count, 8).reshape(-1, 2).tolist()
     return [held[begin : begin + length] for begin, length in spans]
-
-
-# what processes that are started from here import from, and which signals reach them
-
-ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-"""Signals that ask a process to end."""
-
-_NAME = "PYTHONSAFEPATH"
-_lock = threading.Lock()
-_holders = 0
-_before: str | None = None
-_sections = 0  # in which nothing may interrupt the main thread
-_postponed: list[int] = []
-
-
-@contextlib.contextmanager
-def isolated() -> Iterator[None]:
-    """While this holds, in any thread, child processes leave the current directory out of what they import from."""
-    global _holders, _before  # noqa: PLW0603 - the environment belongs to the process, and so does who changed it
-    with _lock:
-        if not _holders:
-            _before = os.environ.get(_NAME)
-            os.environ[_NAME] = "1"
-        _holders += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _holders -= 1
-            if not _holders and _before is None:
-                os.environ.pop(_NAME, None)
-            elif not _holders:
-                os.environ[_NAME] = str(_before)
-
-
-@contextlib.contextmanager
-def undelivered() -> Iterator[None]:
-    """While this holds, signals that end the process wait; threads and processes started meanwhile never get them.
-
-    The parent decides about Ctrl-C: a worker that raised KeyboardInterrupt would print a traceback, and one that is
-    half started would be lost to whoever counts them. A signal that some library's thread gets all the same is answered
-    by Python in the main thread: see `postponed`.
-    """
-    global _sections  # noqa: PLW0603
-    here = threading.current_thread() is threading.main_thread()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
-    _sections += here
-    try:
-        yield
-    finally:
-        _sections -= here
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if here and not _sections and _postponed:
-            number = _postponed[0]
-            _postponed.clear()
-            signal.raise_signal(number)
-
-
-def postponed(number: int) -> bool:
-    """For a handler: whether something is just being started, and the signal comes again when it has been."""
-    if _sections:
-        _postponed.append(number)
-    return bool(_sections)
 
 
 # how far a command is, told to whoever wants to draw it: the command line draws, the library is silent
