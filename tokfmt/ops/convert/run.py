@@ -63,7 +63,6 @@ from tokfmt.ops.source.opened import (
     tokenizer_of,
 )
 from tokfmt.ops.source.request import EosChoice, option_names, parse_selection, words_of
-from tokfmt.recipes.samples import Samples
 from tokfmt.run.execute import Progress, make_executor, may_spawn, slots
 from tokfmt.run.plan import Forgetful, Share, Workers
 from tokfmt.views.concat import Concat
