@@ -10,7 +10,6 @@ from paths import CORPUS, FIXTURES, TOKENIZER, golden
 
 from tokfmt import registry
 from tokfmt.core.errors import OptionError, UnsafeError
-from tokfmt.core.files import File
 from tokfmt.core.format import Confidence, Finding
 from tokfmt.ops.check import check, explain
 from tokfmt.ops.check.codes import all_codes
@@ -188,15 +187,16 @@ class Counted:
 
     def __init__(self, monkeypatch):
         self.total = 0
-        for name, size in (("read", lambda a: a[1]), ("read_into", lambda a: len(a[1].cast("B")))):
-            monkeypatch.setattr(File, name, self.counting(getattr(File, name), size))
+        for name, size in (("pread", len), ("preadv", int)):
+            monkeypatch.setattr(os, name, self.counting(getattr(os, name), size))
 
-    def counting(self, method, size):
-        def call(file, *args):
-            self.total += size(args)
-            return method(file, *args)
+    def counting(self, call, size):
+        def counted(*args):
+            found = call(*args)
+            self.total += size(found)
+            return found
 
-        return call
+        return counted
 
 
 def test_a_terabyte_is_looked_at_in_places(tmp_path, monkeypatch):
