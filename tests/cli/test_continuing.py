@@ -383,6 +383,7 @@ def test_shards(home, expected):
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
+        ([CORPUS, "o.jsonl", "--shard", "0/2"], 2, "lines are copied as they stand, which is done in one go"),
         (["in.bin", "o.pbin", "--shard", "2/2"], 2, "shards of 2 are 0/2 to 1/2"),
         (["in.bin", "o.pbin", "--shard", "a/2"], 2, "'a/2' is not of the form I/N"),
         (["in.bin", "o.pbin", "--shard", "0/2", "--shuffle", "1"], 2, "each shard would read all. --executor dask"),
