@@ -338,7 +338,7 @@ class RowWriter(SampleWriter):
 
     needs_eos = False
     separated = False
-    keeps_masks = True
+    keeps_masks = keeps_labels = True
 
     def lost(self, source: TokenReader) -> Sequence[Loss]:  # noqa: ARG002 - nothing
         return []

@@ -26,8 +26,8 @@ STREAM = "-"
 """Standard input as a source, standard output as a destination."""
 
 _DROPS = (
-    "embedded-separators", "empty-sequences", "loss-mask", "inner-boundaries", "invalid-lines", "invalid-utf8",
-    "fields", "splits", "order", "tail", "other-files", "tokenizers",
+    "embedded-separators", "empty-sequences", "loss-mask", "masked-separators", "last-labels", "inner-boundaries",
+    "invalid-lines", "invalid-utf8", "fields", "splits", "order", "tail", "other-files", "tokenizers",
 )  # fmt: skip
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")  # a slash of two is lost on the way through a Path
 
