@@ -335,3 +335,55 @@ def test_null_that_is_read_as_empty_is_counted(name, column, tmp_path):
     done = tokfmt.convert(tmp_path / name, tmp_path / "out.jsonl", drop="null-rows")
     assert done.sequences == 4
     assert any("2 rows of NULL read as empty" in note for note in done.notes)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(masked(), st.integers(1, 7), st.integers(1, 3), st.integers(1, 2))
+def test_masks_of_documents_in_samples_of_hdf5(tmp_path_factory, given_, seq_len, samples, jobs):
+    """Position i of the mask speaks of token i + 1 of the stream, and an attribute of the first: back to the byte."""
+    h5py = pytest.importorskip("h5py")
+    pairs = [([8], [1, 1]), *((one, mask) for one, mask in zip(*given_, strict=True) if one)]
+    home = tmp_path_factory.mktemp("hdf5")
+    source = datatrove(home / "a.ds", [one for one, _ in pairs], [mask for _, mask in pairs])
+    how = {"seq_len": seq_len, "samples": samples}
+    tokfmt.convert(source, home / "rows", to_format="hdf5", eos=EOS, to_options=how, jobs=jobs, verify=True)
+    stream = [token for one, _ in pairs for token in (*one, EOS)]
+    flags = [flag for _, mask in pairs for flag in mask]
+    at = 0
+    for path in sorted((home / "rows").iterdir()):
+        with h5py.File(path) as file:
+            assert file["data"].attrs["first_mask"] == flags[at]
+            for inputs, mask, labels in file["data"][:].tolist():
+                real = min(seq_len, len(stream) - 1 - at)
+                padding = [EOS] * (seq_len - real)
+                assert inputs == stream[at : at + real] + padding
+                assert labels == stream[at + 1 : at + 1 + real] + padding
+                assert mask == flags[at + 1 : at + 1 + real] + [0] * len(padding)
+                at += seq_len
+    assert at >= len(stream) - 1
+    tokfmt.convert(home / "rows", home / "b.ds", jobs=jobs, verify=True)
+    for suffix in ("", ".loss"):
+        assert (home / f"b.ds{suffix}").read_bytes() == (home / f"a.ds{suffix}").read_bytes()
+    reader = open_source([home / "rows"]).reader
+    whole = marks_of(reader, 0, reader.info.tokens).tolist()
+    for a, b in itertools.combinations_with_replacement(range(0, len(whole) + 1, 3), 2):
+        assert marks_of(reader, a, b).tolist() == whole[a:b]
+    reader.close()
+    with pytest.raises(LossyConversionError, match="loss masks of its samples.*loss-mask"):
+        tokfmt.convert(home / "rows", home / "b.jsonl")
+    (verdict,) = tokfmt.check(home / "rows", deep=True)
+    assert not [one for one in verdict.findings if one.severity == "error"]
+
+
+def test_samples_side_by_side_have_no_place_for_masks(tmp_path):
+    """The first token of each is no label; and what --drop gives up leaves plain samples, which say so."""
+    h5py = pytest.importorskip("h5py")
+    source = datatrove(tmp_path / "a.ds", [[1, 2, 3], [4]], [[1, 0, 1, 1], [1, 1]])
+    apart = {"seq_len": 2, "stride": "disjoint"}
+    with pytest.raises(LossyConversionError, match="loss masks of 1 files.*loss-mask"):
+        tokfmt.convert(source, tmp_path / "x.h5", eos=EOS, to_options=apart)
+    for name, options in (("x.h5", apart), ("y.h5", {"seq_len": 2})):
+        tokfmt.convert(source, tmp_path / name, eos=EOS, to_options=options, drop="loss-mask", verify=True)
+        with h5py.File(tmp_path / name) as file:
+            assert "first_mask" not in file["data"].attrs
+        assert [one.tolist() for one in tokfmt.open(tmp_path / name)] == [[1, 2, 3], [4]]
