@@ -394,13 +394,14 @@ class Run:
 
     def _pass_on_notes(self, sources: Sequence[Source]) -> None:
         notes = [
-            (str(source.paths[0]), note)
+            (source.paths[0], note)
             for source in sources
             for note in source.notes
             if note.removeprefix("left out: ") not in source.left_out  # which the result tells, as dropped
         ]
         for path, note in notes[:_NOTES]:
-            self._note(f"{path}: {note}" if path not in note else note)
+            own = path.name if note.startswith((f"{path.name}: ", f"{path.name} ")) else ""
+            self._note(f"{path}{note.removeprefix(own)}" if own else f"{path}: {note}")
         if len(notes) > _NOTES:
             self._note(f"{len(notes) - _NOTES:,} more notes of this kind on the other sources")
 
