@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import Info, Layout, TokenReader, check_interval, check_position, smallest, windows
-from tokfmt.core.errors import ConversionError, FormatError, OptionError, printable
+from tokfmt.core.errors import ConversionError, FormatError, OptionError, ShortfallError, printable
 from tokfmt.core.protocols import marks_of
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.text_format import counted
@@ -182,10 +182,10 @@ class Samples:
     def _every(self) -> range:
         return range(len(self.sources))
 
-    def _short(self, what: str, needed: int, there: int, passes: int) -> ConversionError:
+    def _short(self, what: str, needed: int, there: int, passes: int) -> ShortfallError:
         missing, epochs = needed - there, needed * passes / there
         times = "1 pass" if passes == 1 else f"{passes:,} passes"
-        return ConversionError(
+        return ShortfallError(
             f"{printable(self.file.where)}: {what}: the budget needs {needed:,} samples, and {times} give {there:,}: "
             f"short by {missing:,} samples ({missing * self.seq_len:,} tokens). Allow epochs = {-int(-epochs // 1)}, "
             "or ask for fewer tokens"

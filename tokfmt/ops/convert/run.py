@@ -389,7 +389,7 @@ class Run:
             "--to-opt": asdict(self.options),
             "the formats of the sources": [source.format.name for source in sources],
             "the separator": self._agreed(sources).eos_id,
-            "the tokenizer": {**self.tokenizer.describe(), "name": ""} if self.tokenizer else None,
+            "the tokenizer": self.tokenizer.describe() if self.tokenizer else None,
         }
 
     def _pass_on_notes(self, sources: Sequence[Source]) -> None:

@@ -132,7 +132,7 @@ def given_to(format_: Format, request: SourceRequest) -> dict[str, object]:
     """What the user said of the sources, as far as it is options of this format."""
     also = {"text_field": request.text_field, "split": request.split}
     known = option_names(format_.read_options)
-    return {**request.options, **{name: value for name, value in also.items() if value and name in known}}
+    return {**request.options, **{name: value for name, value in also.items() if value is not None and name in known}}
 
 
 def read_options(format_: Format, request: SourceRequest) -> Any:
