@@ -246,7 +246,7 @@ class FlatReader:
         """See `axis.closed_reader`."""
         if self._starts is None:
             return otherwise
-        read, starts = self.short_reader(closing), memoryview(self._starts)
+        read, starts = self.short_reader(closing), self._starts.data
 
         def sequence(number: int) -> Tokens:
             found = read(starts[number], starts[number + 1])

@@ -390,8 +390,8 @@ class SplitAt(View):
 
     def sequence_reader(self) -> Callable[[int], Tokens]:
         """See `axis.sequence_reader`. Behind each sequence but the last stands a separator, whatever it means."""
-        read, offsets = short_reader(self.source, self.eos_id), memoryview(self._offsets)
-        at, surplus = memoryview(self._step_at), memoryview(np.concatenate((np.zeros(1, np.int64), self._step_to)))
+        read, offsets = short_reader(self.source, self.eos_id), self._offsets.data
+        at, surplus = self._step_at.data, np.concatenate((np.zeros(1, np.int64), self._step_to)).data
         last = self._info.sequences - 1
 
         def sequence(number: int) -> Tokens:
