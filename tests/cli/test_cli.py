@@ -89,6 +89,7 @@ def test_an_existing_destination_is_refused_then_replaced(tmp_path):
         (["convert", "/dev/null", "o.zarr"], 3, "/dev/null: is not a regular file"),
         (["convert", PACK, "no/such/o.zarr"], 4, "the directory it should go to does not exist"),
         (["convert", CORPUS, "o.pbin"], 2, "holds text"),
+        (["convert", CORPUS, "o.pbin", "--tokenizer", TOKENIZER, "--text-field", ""], 2, "'' is not a field"),
         (["convert", CORPUS, "o.pbin", "--tokenizer", "./nowhere"], 2, "nowhere"),
         (["show", PACK, "99"], 2, "sequence 99 is not one of the 42 sequences there are: 0 to 41"),
     ],
@@ -131,7 +132,13 @@ def test_dry_run_writes_nothing(tmp_path):
     assert "gives up     empty-sequences: 1 empty sequence (first: sequence 19)" in done.stdout
     assert "destination  o.h5 (hdf5)" in done.stdout
     assert "separator    50256 (manifest of D_2byte_gpt2.pbin)" in done.stdout
-    assert list(tmp_path.iterdir()) == []
+    for name, line in (("text", '{"text": "a"}'), ("ids", '{"input_ids": [1]}')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.jsonl").write_text(line + "\n")
+        done = tokfmt("convert", "x.jsonl", "o.jsonl", "--dry-run", cwd=tmp_path / name, check=0)
+        assert os.listdir(tmp_path / name) == ["x.jsonl"]
+        assert "holds        records, counted as they are read\n" in done.stdout  # which are not tokenized
+        assert "tokenized" not in done.stdout
 
 
 def test_manifest_says_what_was_converted(tmp_path):

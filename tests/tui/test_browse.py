@@ -13,7 +13,7 @@ from tokfmt.ops.source.opened import open_source
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.dialogs import Page
 from tokfmt.tui.layout import Mode
-from tokfmt.tui.session import open_session
+from tokfmt.tui.session import located, open_session
 from tokfmt.tui.state import recall, remember
 from tokfmt.tui.widgets.frame import KeyBar
 
@@ -129,6 +129,23 @@ def test_jumps():
         assert tab.where == (reader.info.sequences - 1, 0)
         await press("g", *"1e9", "enter")
         assert tab.where == (reader.info.sequences - 1, 0)
+        for key, words, at in (
+            ("g", "50%", (21, 0)), ("g", "0%", (0, 0)), ("g", "99.9%", (41, 0)), ("g", "100%", (41, 0)),
+            ("t", "25%", located(tab.port, reader.info.tokens // 4)),
+        ):  # fmt: skip
+            await press(key)
+            app.screen.query_one(Input).value = words
+            await press("enter")
+            assert tab.where == at, words
+        for words, says in (
+            ("101%", "there are 42 documents: 0 to 41"),
+            ("x%", "'x%' is no share"),
+            ("nan%", "0% to 100%"),
+        ):
+            await press("g")
+            app.screen.query_one(Input).value = words
+            await press("enter")
+            assert says in list(app._notifications)[-1].message
         await press("g")
         assert app.screen.query_one(Input).has_focus
         await press("escape")

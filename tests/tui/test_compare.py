@@ -108,6 +108,8 @@ def test_from_one_difference_to_the_next(texts, pair):
         assert (tab.pair.a, tab.pair.b, line(tab, "#pairline").split(" ")[0]) == (4, 4, "alike")
         await press("g", *"30", "enter")
         assert (tab.pair.a, tab.pair.b) == (30, 30)
+        await press("g", *"50", "percent_sign", "enter")
+        assert tab.pair.a == tab.sessions[0].port.count // 2
 
     compare(texts / a, texts / b, steps)
 

@@ -129,7 +129,7 @@ def test_a_recipe_is_browsed_in_the_order_of_training():
             assert rules(reader) == begins[row] != []
         assert f"label {view[9]['labels'][0]}" in detail(app)
         await press("g", *"12", "asterisk", "4", "enter")
-        assert "there are 46: 0 to 45" in str(list(app._notifications)[-1].message)
+        assert "there are 46 samples: 0 to 45" in str(list(app._notifications)[-1].message)
         assert tab.where == (9, 0)
 
     browse([mix], steps, size=(160, 50))

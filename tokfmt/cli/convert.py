@@ -151,7 +151,7 @@ def _summary(done: Any, seconds: float) -> str:
 def _plan(done: Any) -> str:
     separator = done.separator
     known = "none" if separator["eos_id"] is None else f"{separator['eos_id']} ({separator['from']})"
-    size = "text, counted when it is tokenized"
+    size = "records, counted as they are read"
     if done.sequences is not None:
         size = f"{done.sequences:,} sequences, {done.tokens:,} tokens"
     rows = [(source["path"], source["format"]) for source in done.sources]
@@ -162,7 +162,7 @@ def _plan(done: Any) -> str:
         f"holds        {size}",
         *([f"samples      of {done.sample_length:,} tokens"] if done.sample_length else []),
         f"separator    {known}{', inferred' if separator['inferred'] else ''}",
-        f"tasks        {done.plan['tasks'] if done.sequences is not None else 'planned after tokenizing'}",
+        f"tasks        {done.plan['tasks'] if done.sequences is not None else 'planned when they are counted'}",
         f"runs in      {done.plan['jobs']} {done.plan['executor']}",
         *_splits(done),
         *(f"gives up     {name}: {what}" for name, what in done.dropped.items()),

@@ -465,7 +465,7 @@ def _manifests(found: Sequence[SourceFiles], request: SourceRequest) -> tuple[li
             if not request.ignore_manifest:
                 raise wrong
             manifest = Manifest({})
-            notes.append(f"{wrong.what}; {_IGNORED}")
+            notes.append(f"the dataset {wrong.what}; {_IGNORED}")
         said.append(manifest)
     return said, notes
 
@@ -493,7 +493,7 @@ def counted(source: Source, request: SourceRequest) -> Source:
         raise wrong
     if any(_IGNORED in note for note in source.notes):  # its files contradict it already
         return source
-    return source._replace(notes=(*source.notes, f"{wrong.what}; {_IGNORED}"))
+    return source._replace(notes=(*source.notes, f"the dataset {wrong.what}; {_IGNORED}"))
 
 
 def _made_otherwise(

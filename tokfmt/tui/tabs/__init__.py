@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 
-from tokfmt.core.errors import TokfmtError
+from tokfmt.core.errors import OptionError, TokfmtError
+from tokfmt.core.options import parse_count
+from tokfmt.core.text_format import counted
 from tokfmt.tui.session import Session, Where
 from tokfmt.tui.widgets.row_view import WithLoader
 from tokfmt.tui.workers import Job
@@ -106,6 +108,33 @@ class Working(Tab):
 
     def on_unmount(self) -> None:
         self.stop()
+
+
+def number_words(what: str, count: int) -> str:
+    """Asks for a number that `parse_number` takes."""
+    return f"{what}, 0 to {max(0, count - 1):,}; -1 is the last, 50% the middle"
+
+
+def parse_number(answer: str, count: int, what: str) -> int:
+    """A number below `count` as people type it: `17`, `-1` from the end, `50%` of the way; `what` is counted.
+
+    Raises:
+        OptionError: It is none, or there are not so many.
+    """
+    plain, number = answer.strip(), count
+    if plain.endswith("%"):
+        try:
+            share = float(plain[:-1]) / 100
+        except ValueError:
+            raise OptionError(f"{plain!r} is no share; write it like 50% or 99.5%") from None
+        if 0 <= share <= 1:
+            number = min(int(share * count), count - 1)
+    else:
+        number = parse_count(plain)
+        number += count if number < 0 else 0
+    if not 0 <= number < count:
+        raise OptionError(f"there are {counted(count, what)}: 0 to {max(0, count - 1):,}, or 0% to 100%")
+    return number
 
 
 class Entry(NamedTuple):

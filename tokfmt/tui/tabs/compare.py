@@ -12,15 +12,14 @@ from textual.containers import Container, Vertical
 from textual.message import Message
 from textual.widgets import Static
 
-from tokfmt.core.errors import OptionError, printable
-from tokfmt.core.options import parse_count
+from tokfmt.core.errors import printable
 from tokfmt.core.text_format import counted as amount
 from tokfmt.ops.compare.diff import counted
 from tokfmt.tui.layout import Mode, ReaderPosition, TokenStyle
 from tokfmt.tui.pairing import Comparison, First, Marks, Pair, Row, Sessions, common_view, comparable, marks_of, unit_of
 from tokfmt.tui.rows import Damage, RowSource, Span
 from tokfmt.tui.session import Session
-from tokfmt.tui.tabs import Tab
+from tokfmt.tui.tabs import Tab, number_words, parse_number
 from tokfmt.tui.widgets.frame import StatusLine
 from tokfmt.tui.widgets.reader import Reader, TokenFacts, facts_of
 from tokfmt.tui.widgets.row_view import WithLoader
@@ -355,16 +354,12 @@ class CompareTab(Tab):
     async def action_jump(self) -> None:
         if self.sessions is None or self.comparison is None:
             return
-        pairing, count = self.comparison.pairing, self.sessions[0].port.count
+        pairing, count, unit = self.comparison.pairing, self.sessions[0].port.count, unit_of(self.sessions)
 
         def to_row(answer: str) -> None:
-            row = parse_count(answer)
-            row += count if row < 0 else 0
-            if not 0 <= row < count:
-                raise OptionError(f"There are {count:,}: 0 to {count - 1:,}")
-            self.see(pairing.step_of(0, row))
+            self.see(pairing.step_of(0, parse_number(answer, count, unit)))
 
-        await self.app.ask_line(f"{unit_of(self.sessions)} of A, 0 to {count - 1:,}", to_row)
+        await self.app.ask_line(number_words(f"{unit} of A", count), to_row)
 
     def action_mode(self) -> None:
         modes = list(Mode)

@@ -17,7 +17,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
-from tokfmt.core.errors import OptionError, TokfmtError, printable
+from tokfmt.core.errors import TokfmtError, printable
 from tokfmt.core.options import parse_count
 from tokfmt.core.protocols import Place, Pointer
 from tokfmt.core.records import RecordReader
@@ -27,7 +27,7 @@ from tokfmt.tui.rows import Damage, Piece, RowSource, Span, View
 from tokfmt.tui.search import Found, SearchJob, SearchScope, meaning, parse_search, search_scope
 from tokfmt.tui.session import Session, Where, carried, located, row_at
 from tokfmt.tui.state import Bookmark, Bookmarks, bookmark
-from tokfmt.tui.tabs import Tab
+from tokfmt.tui.tabs import Tab, number_words, parse_number
 from tokfmt.tui.widgets.frame import Divider, FindBar, TopBar, filter_words
 from tokfmt.tui.widgets.reader import Reader, TokenDetails, TokenFacts, facts_of, place_of_unit
 from tokfmt.tui.widgets.row_view import HEAD, Loader, SequenceList, words_of
@@ -309,31 +309,22 @@ class SequencesTab(Tab):
             self.notify(f"There are no {view.name} here.")
         elif what == "row":
             steps = "; 25*512: step 25 of batches of 512" if view.singular == "sample" else ""
-            await self.app.ask_line(
-                f"{view.singular} number, 0 to {max(0, view.port.count - 1):,}; -1 is the last{steps}", self._to_row
-            )
+            await self.app.ask_line(number_words(f"{view.singular} number", view.port.count) + steps, self._to_row)
         elif what == "byte":
             await self.app.ask_line("byte offset, or file:offset", self._to_byte)
         elif isinstance(view.reader, RecordReader):
             self.notify("Records have no token axis: nobody has tokenised them all.", severity="warning")
         else:
-            await self.app.ask_line(f"token position, 0 to {max(0, view.reader.info.tokens - 1):,}", self._to_position)
+            await self.app.ask_line(number_words("token position", view.reader.info.tokens), self._to_position)
 
     def _to_row(self, answer: str) -> None:
         step, sign, batch = answer.partition("*")
-        count, row = self.session.port.count, parse_count(step) * (parse_count(batch) if sign else 1)
-        row = row + count if row < 0 else row
-        if not 0 <= row < count:
-            raise OptionError(f"there are {count:,}: 0 to {count - 1:,}")
-        self.go((row, 0))
+        number = str(parse_count(step) * parse_count(batch)) if sign else answer
+        self.go((parse_number(number, self.session.port.count, self.session.view.singular), 0))
 
     def _to_position(self, answer: str) -> None:
-        reader, position = self.session.view.reader, parse_count(answer)
-        tokens = 0 if isinstance(reader, RecordReader) else reader.info.tokens
-        position = position + tokens if position < 0 else position
-        if not 0 <= position < tokens:
-            raise OptionError(f"there are {tokens:,} tokens: 0 to {tokens - 1:,}")
-        port = self.port
+        reader, port = self.session.view.reader, self.port
+        position = parse_number(answer, 0 if isinstance(reader, RecordReader) else reader.info.tokens, "token")
         self.ask_where(lambda: located(port, position))
 
     def _to_byte(self, answer: str) -> None:
