@@ -43,6 +43,31 @@ def test_a_session_prints_what_it_shows(page, tmp_path):
         assert words(done.stdout) == words(printed), f"$ {line}\n{done.stdout}"
 
 
+def test_what_is_shown_to_look_inside_with_finds_something(tmp_path):
+    """The first commands of docs/inspect.md go on with what README's session has made, of its tokenizer."""
+    (tmp_path / "fixtures").symlink_to(FIXTURES)
+    made = [
+        line for line, _ in commands(ROOT / "README.md") if line.startswith("tokfmt convert") and "blocks" not in line
+    ]
+    look = re.search(r"```\n(tokfmt stats.*?)```", (ROOT / "docs" / "inspect.md").read_text(), re.DOTALL)[1]
+    wants = {"stats": "17,450", "check": "no findings", "diff": "identical: 184 sequences, 17,450 tokens",
+             "show": "found at", "browse": "#0  "}  # fmt: skip
+    told = [line.partition(" # ")[::2] for line in look.splitlines()]
+    also = re.findall(r"'[^']+'|\"[^\"]+\"", next(why for line, why in told if " show " in f" {line}"))
+    more = [f"tokfmt show corpus.pbin {word} --tokenizer fixtures/tokenizer" for word in also]
+    for line in [*made, *(line for line, _ in told), *more]:
+        program, command, *rest = shlex.split(line)
+        done = subprocess.run(
+            [sys.executable, "-m", program, command, *rest],
+            cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, f"$ {line}\n{done.stderr}"
+        assert "warning" not in done.stdout + done.stderr and "nothing found" not in done.stderr, line
+        if line in made:
+            continue
+        assert wants[command] in done.stdout + done.stderr or line in more, f"$ {line}\n{done.stdout}"
+
+
 def test_pages_name_files_that_exist():
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
