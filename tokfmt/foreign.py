@@ -20,6 +20,8 @@ _LINES = 'write one JSON line a document, {"text": "..."} or {"input_ids": [...]
 _NEXT = f"To go on, {_LINES}"
 _STREAM = "--from stage1 --eos ID reads that, split at the id that ends documents"
 _BARE = "--from nanogpt --eos ID reads it, split at the id that ends documents"
+_PAIR = "tokfmt check --from megatron PATH says in what"
+_COLUMNS = "pyarrow.parquet.write_table writes them as Parquet, which tokfmt reads"
 _PANDAS = "pandas.{}(PATH).to_json('x.jsonl', orient='records', lines=True) writes JSON lines, which tokfmt reads"
 
 
@@ -68,6 +70,17 @@ def _pickle(probe: Probe) -> bool:
     return probe.head[:1] == b"\x80" and probe.head[1:2] in (b"\2", b"\3", b"\4", b"\5") and probe.tail[-1:] == b"."
 
 
+def _tfrecord(probe: Probe) -> bool:
+    """A length of 8 bytes and their masked CRC-32C, with which every record begins."""
+    try:
+        import google_crc32c
+    except ImportError:  # numpy alone
+        return False
+    crc = google_crc32c.value(probe.head[:8])
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return len(probe.head) >= 12 and masked == int.from_bytes(probe.head[8:12], "little")
+
+
 _FILES: list[tuple[Sign, Callable[[Probe], bool]]] = [
     (Sign("an encrypted Parquet file", "Write it without encryption"), _magic(b"PARE")),
     (Sign("an index of Megatron-LM, which belongs to a .bin", "Name it as the .bin, with .idx at the end"),
@@ -85,6 +98,18 @@ _FILES: list[tuple[Sign, Callable[[Probe], bool]]] = [
     (Sign("bzip2 data", "Decompress it with bunzip2"), _magic(b"BZh")),
     (Sign("xz data", "Decompress it with unxz"), _magic(b"\xfd7zXZ\0")),
     (Sign("an SQLite database", _NEXT), _magic(b"SQLite format 3\0")),
+    (Sign("a Vortex file", "vortex.open(PATH).to_arrow() gives its columns; " + _COLUMNS), _magic(b"VTXF")),
+    (Sign("an ArrayRecord or Riegeli file", "array_record.python.array_record_module reads its records; " + _NEXT),
+     _magic(bytes.fromhex("83af70d10d884a3f"))),
+    (Sign("a TFRecord file", "tf.data.TFRecordDataset reads its examples; " + _NEXT), _tfrecord),
+    (Sign("an Avro file", _NEXT), _magic(b"Obj\1")),
+    (Sign("an ORC file", "pyarrow.orc.read_table(PATH) reads it; " + _COLUMNS), _magic(b"ORC")),
+    (Sign("a Feather file of version 1", "pyarrow.feather.read_table(PATH) reads it; " + _COLUMNS), _magic(b"FEA1")),
+    (Sign("a model (GGUF)", "Name the file that holds the ids"), _magic(b"GGUF")),
+    (Sign("a DuckDB database", "COPY t TO 'x.parquet' (FORMAT parquet) writes a table as Parquet, which tokfmt reads"),
+     _magic(b"DUCK", at=8)),
+    (Sign("a 7-Zip archive", "Unpack it, and name what is in it"), _magic(b"7z\xbc\xaf\x27\x1c")),
+    (Sign("lz4 data", "Decompress it with unlz4"), _magic(b"\x04\x22\x4d\x18")),
 ]  # fmt: skip
 
 
@@ -92,10 +117,18 @@ def _holds(*patterns: str) -> Callable[[Probe], bool]:
     return lambda probe: any(re.fullmatch(pattern, name) for pattern in patterns for name in probe.entries)
 
 
+def _has(*names: str) -> Callable[[Probe], bool]:
+    return lambda probe: set(names) <= set(probe.entries)
+
+
 _DIRECTORIES: list[tuple[Sign, Callable[[Probe], bool]]] = [
     (Sign("a cache of Hugging Face (dataset_info.json without state.json)", "Name the Arrow or Parquet files in it"),
      _holds(r"dataset_info\.json")),
     (Sign("a directory of tar archives (WebDataset)", _NEXT), _holds(r".*\.tar(\.gz)?")),
+    (Sign("a tokbin source (bare shards of one stream, and offsets)",
+          "cat train-*.bin > train.bin, then " + _BARE), _has("meta.json", "train-offsets.npy")),
+    (Sign("a Lance dataset", "lance.dataset(PATH).to_table() reads it; " + _COLUMNS), _has("_versions", "data")),
+    (Sign("an LMDB database", _NEXT), _has("data.mdb")),
     (Sign("a directory of .npy files", "Name the files, one by one"), _holds(r".*\.npy")),
     (Sign("a directory of .bin files, and none is named stage1_block_NNNN.bin", "Name the files themselves"),
      _holds(r".*\.bin")),
@@ -166,13 +199,16 @@ _RAW = {
 def _raw(probe: Probe) -> Sign | None:
     pieces = places(probe)
     kind = kind_of(pieces, _GPT2_EOS)
+    index = probe.path.with_suffix(".idx")
+    paired = probe.path.suffix == ".bin" and index.exists() and index != probe.path
+    beside = f". If the .idx beside it is Megatron-LM's, it is damaged: {_PAIR}" if paired else ""
     if sign := _RAW.get(kind):
         told = f"{sign.name} ({_as_uint16(pieces)})" if kind == "uint16" else sign.name
-        return sign._replace(name=told, certain=kind == "zeros")
+        return sign._replace(name=told, step=sign.step + beside, certain=kind == "zeros")
     if probe.path.suffix != ".bin" or probe.size % 2 or not probe.size:
         return None
     step = f"If it holds uint16 ids, as nanoGPT's train.bin ({_as_uint16(pieces)}), {_BARE}"
-    return Sign("a .bin without a header that is known", step, certain=False)
+    return Sign("a .bin without a header that is known", step + beside, certain=False)
 
 
 def _as_uint16(pieces: Sequence[bytes]) -> str:

@@ -68,7 +68,12 @@ _CLUES = {
     "levanter": _Clue(),
     "litdata": _Clue(),
     "llmc": _Clue(
-        ("_train_", "_val_"), tuple(number.to_bytes(4, "little") for number in (20240520, 20240801, 278895051))
+        ("_train_", "_val_"),
+        tuple(
+            number.to_bytes(4, order)
+            for number in (20240520, 20240801, 278895051, 20240522, 20240326, 20240327, 20240328)
+            for order in ("little", "big")
+        ),
     ),
     "mds": _Clue(),
     "megatron": _Clue(("_document.", ".idx"), beside=".idx", text=True),

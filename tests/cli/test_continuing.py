@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
 
+import tokfmt
+from tokfmt.ops.convert import resume
 from tokfmt.testing.contract import tree
 
 SCRIPT = """
@@ -279,6 +281,24 @@ def test_changed_options_are_refused(home, words, says):
     interrupted(home, *WORDS)
     assert says in convert(home, *WORDS, *words, check=4)
     assert hidden(home) == [HOME]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_signal_while_it_looks_at_what_is_kept(home, monkeypatch, begun):
+    """Nothing is left where nothing was, and all of it where something was."""
+    if begun:
+        interrupted(home, *WORDS)
+    before = tree(home / HOME) if begun else {}
+
+    def stopped(path):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(resume, "read_conversion", stopped)
+        tokfmt.convert(home / "in.bin", home / "out.h5", from_format="stage1", seq_len=512, resume=True)
+    assert hidden(home) == ([HOME] if begun else [])
+    after = tree(home / HOME) if begun else {}
+    assert {**after, "lock": None} == {**before, "lock": None}, "but for its last holder"
 
 
 def test_other_regions_jobs_and_executors_are_no_change(home, expected):

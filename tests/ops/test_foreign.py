@@ -57,6 +57,16 @@ FILES = {
     "gzip data of a tar archive": gzip.compress(archive("tar", **{"a.json": b"{}"})),
     "bzip2 data": b"BZh91AY&SY" + bytes(20),
     "xz data": b"\xfd7zXZ\0" + bytes(30),
+    "a Vortex file": b"VTXF" + bytes(60) + b"VTXF",
+    "an ArrayRecord or Riegeli file": bytes.fromhex("83af70d10d884a3f0000000000000000") + bytes(48),
+    "a TFRecord file": bytes.fromhex("000000000000000029039807d8ea82a2") * 3,
+    "an Avro file": b"Obj\1\4\x14avro.codec" + bytes(30),
+    "an ORC file": b"ORC\n\3\0\0" + bytes(30),
+    "a Feather file of version 1": b"FEA1" + bytes(60) + b"FEA1",
+    "a model (GGUF)": b"GGUF\3\0\0\0" + bytes(40),
+    "a DuckDB database": bytes(8) + b"DUCK" + bytes(40),
+    "a 7-Zip archive": b"7z\xbc\xaf\x27\x1c" + bytes(40),
+    "lz4 data": b"\x04\x22\x4d\x18" + bytes(40),
     "one JSON array": b'[\n {"text": "a"},\n {"text": "b"}\n]\n',
     "JSON over several lines": b'{\n  "text": "a"\n}\n',
     "a table (CSV)": b"id,text\n1,a\n2,b\n",
@@ -120,6 +130,9 @@ def test_magic_counts_for_more_than_a_name(tmp_path, name):
     [
         ({"dataset_info.json": b"{}"}, "a cache of Hugging Face"),
         ({"a.bin": b"", "b.bin": b""}, "a directory of .bin files"),
+        ({"meta.json": b"{}", "train-00000.bin": b"", "train-offsets.npy": b""}, "a tokbin source"),
+        ({"_versions/1.manifest": b"", "data/a.lance": b""}, "a Lance dataset"),
+        ({"data.mdb": b"", "lock.mdb": b""}, "an LMDB database"),
     ],
 )
 def test_directories(tmp_path, names, says):
@@ -135,6 +148,13 @@ def test_a_megatron_bin_beside_its_index(tmp_path):
     (tmp_path / "x.idx").write_bytes(b"MMIDIDX\0\0" + bytes(99))
     for path in (tmp_path / "x.bin", tmp_path / "x.idx", tmp_path):
         assert registry.detect(path).name == "megatron"
+
+
+def test_a_megatron_bin_beside_an_index_that_is_damaged(tmp_path):
+    (tmp_path / "x.bin").write_bytes(IDS.astype("<u2").tobytes())
+    (tmp_path / "x.idx").write_bytes(b"XXXDIDX\0\0" + bytes(99))
+    with pytest.raises(UnknownFormatError, match=r"the .idx beside it is Megatron-LM's, it is damaged.*check --from"):
+        registry.detect(tmp_path / "x.bin")
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,21 @@ def test_what_a_source_lacks_is_said(corpora, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_source_lacks_is_not_mended_by_running_again(corpora, tmp_path):
+    """What the message says, more epochs, works with the same words; nothing is kept that would refuse it."""
+    home, texts = corpora
+    (tmp_path / "news.jsonl").write_bytes((home / "news.jsonl").read_bytes())
+    has = expected(texts, {"news": (None, None, 1)})[1][0][4]
+    path = written(tmp_path, {"news": (has + 1, None, 1)})
+    with pytest.raises(ConversionError, match="short by 1. Allow epochs = 2") as caught:
+        tokfmt.convert(path, tmp_path / "out.pbin", eos=EOS, resume=True)
+    assert not any("to continue" in note for note in getattr(caught.value, "__notes__", []))
+    assert list(tmp_path.glob(".*")) == []
+    written(tmp_path, {"news": (has + 1, None, 2)})
+    done = tokfmt.convert(path, tmp_path / "out.pbin", eos=EOS, resume=True)
+    assert has <= done.tokens <= has + 1 + len(texts["news"]) * 2
+
+
 def test_shares_of_a_budget(corpora, tmp_path):
     """Weights of documents are quotas: shares of the budget."""
     home, texts = corpora

@@ -70,6 +70,7 @@ def test_files_may_not_grow(tmp_path, stage, corpus):
         if ended.code:
             assert (ended.code, state, place.hidden()) == (4, "absent", [])
             assert "the file would be larger than allowed here" in ended.error()
+            assert ".entries" not in ended.error(), "of a shard the tokens are larger"
     assert codes[0] == 4
     assert codes[-1] == 0
 
@@ -121,7 +122,7 @@ CHANGES = {
     "source changed": (
         "news.jsonl", lambda path: path.read_bytes() + b'{"text": "more"}\n', 4, "news.jsonl has changed since",
     ),
-    "another tokenizer": ("tokenizer/tokenizer.json", swapped, 4, "the tokenizer was"),
+    "another tokenizer": ("tokenizer/tokenizer.json", swapped, 4, "the tokenizer was corpus/tokenizer ("),
     "another recipe": (
         "mix.toml", lambda path: path.read_bytes().replace(b"900", b"800"), 4, "mix.toml has changed since",
     ),
@@ -142,6 +143,7 @@ def test_what_changed_before_it_goes_on(tmp_path, stage, corpus, change):
     ended = stage.run(place.home, *place.words)
     assert (check(place, ended), ended.code) == ("absent", code), ended.stderr
     assert message in ended.error()
+    assert "vocab_size" not in ended.error()
     assert place.hidden() == KEPT
     aside.rename(path)
     done = stage.run(place.home, *place.words)

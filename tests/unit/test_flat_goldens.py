@@ -218,7 +218,7 @@ def test_an_evaluation_file_is_refused_by_name():
     [
         ("llmc_count_wrong.bin", "TF622", "number of tokens"),
         ("llmc_version.bin", "TF621", "version 9"),
-        ("llmc_bigendian.bin", "TF621", "bytes of each number in reverse"),
+        ("llmc_bigendian.bin", "TF621", "20240520 with its bytes reversed"),
     ],
 )
 def test_damage_of_llmc(name, code, words):

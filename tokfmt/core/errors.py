@@ -18,6 +18,7 @@
     │    ├─ DestinationExistsError(path)
     │    ├─ IncompleteWriteError
     │    ├─ EngineDifferenceError(text, position)
+    │    ├─ ShortfallError      a source has fewer tokens than a recipe asks for
     │    ├─ OutageError         the disk, a worker: run again, it may succeed
     │    └─ VerificationError
     ├─ OptionError(name, nearest)                                    exit code 2
@@ -282,6 +283,10 @@ class EngineDifferenceError(ConversionError):
             f"fastokens and tokenizers disagree on the text that begins {printable(repr(self.text))}: at token "
             f"{position:,}, {fast} instead of {reference}. --engine tokenizers takes the reference"
         )
+
+
+class ShortfallError(ConversionError):
+    """A recipe asks for more tokens than its sources have in the passes allowed."""
 
 
 class OptionError(TokfmtError):

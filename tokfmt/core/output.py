@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import re
 import stat
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,9 @@ from tokfmt.core.errors import ConversionError, printable
 from tokfmt.core.files import File, walk, write_error
 from tokfmt.core.format import Receipt, Region
 from tokfmt.core.protocols import pieces_of
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
 
 _PIECE = 1 << 20
 
@@ -119,6 +123,20 @@ def copy_region(
     return Receipt(region.index, top, out.written)
 
 
+class _Draft(io.BufferedWriter):
+    """A new file that is not whole yet; an error of writing it names what it is to be, also where others are open."""
+
+    def __init__(self, draft: Path, path: Path) -> None:
+        super().__init__(io.FileIO(draft, "x"))
+        self._path = path
+
+    def write(self, data: Buffer, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise write_error(self._path, error) from error
+
+
 @contextmanager
 def whole(path: Path, drafts: Path | None = None, *, stays: bool = False) -> Iterator[BinaryIO]:
     """A new file that gets its name when all of it is written, so that two tasks may write it at the same time.
@@ -130,7 +148,7 @@ def whole(path: Path, drafts: Path | None = None, *, stays: bool = False) -> Ite
     """
     draft = (drafts or path.parent) / f"{path.name}.{os.urandom(4).hex()}"
     try:
-        with open(draft, "xb") as file:
+        with _Draft(draft, path) as file:
             yield file
             if stays:
                 file.flush()

@@ -107,11 +107,12 @@ class Llmc(FlatFormat):
     def recognise(self, probe: Probe) -> Confidence | None:
         if probe.head.startswith(b"\x93NUMPY\x01\x00") and re.fullmatch(_SHARD, probe.path.name):
             return Confidence.STRUCTURE
-        magic, version = np.frombuffer(probe.head[:8].ljust(8, b"\0"), "<i4").tolist()
-        known = magic in _MAGICS and version == VARIANTS[_MAGICS[magic]][1] and not any(probe.head[16:1024])
-        if known and probe.path.with_suffix(".idx").exists():  # Megatron's tokens may begin like this by chance
-            return Confidence.STRUCTURE
-        return Confidence.CERTAIN if known else None
+        magics = {int.from_bytes(probe.head[:4], order) for order in ("little", "big")}
+        used = 16 if magics & _MAGICS.keys() else 256 if magics & _OTHERS.keys() else 0  # to be refused by its name
+        if not used or any(probe.head[used : HEADER.size]):
+            return None
+        paired = probe.path.with_suffix(".idx").exists()  # Megatron's tokens may begin like this by chance
+        return Confidence.STRUCTURE if paired else Confidence.CERTAIN
 
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
         files = [file for file in self.all_files(paths) if not options.split or f"_{options.split}_" in file.name]
@@ -141,11 +142,11 @@ def _headed(file: File) -> tuple[Extent, str, list[Problem]]:
     head = HEADER.read(file)
     kind = _MAGICS.get(head["magic"], "")
     if not kind or head["version"] != VARIANTS[kind][1]:
-        swapped = int.from_bytes(file.read(0, 4), "big") in _MAGICS
-        found = "the bytes of each number in reverse" if swapped else _OTHERS.get(head["magic"], str(head["magic"]))
+        found = f"{_OTHERS.get(head['magic'], head['magic'])}, version {head['version']}"
+        if (swapped := int.from_bytes(file.read(0, 4), "big")) in _MAGICS:
+            found = f"{swapped} with its bytes reversed: written by a big-endian machine"
         known = f"a magic number of {', '.join(map(str, _MAGICS))} and its version"
-        what, held = "is no token file of llm.c", f"{found}, version {head['version']}"
-        raise UnsupportedError(file.path, what, offset=0, expected=known, found=held)
+        raise UnsupportedError(file.path, "is no token file of llm.c", offset=0, expected=known, found=found)
     width = VARIANTS[kind][2] or head["width"]
     if width not in (2, 4) or head["tokens"] < 0:
         raise CorruptError(file.path, "bytes a token in the header", offset=12, expected="2 or 4", found=width)

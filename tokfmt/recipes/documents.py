@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import Info, Layout, Separators, TokenReader, check_interval, check_position, windows
 from tokfmt.core.draws import DRAWN, draws
-from tokfmt.core.errors import ConversionError, printable
+from tokfmt.core.errors import ShortfallError, printable
 from tokfmt.core.protocols import read_scattered
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.recipes.axis import Source, Span, numbered
@@ -38,7 +38,7 @@ def drawn(file: RecipeFile, number: int, source: Source, quota: int) -> Source:
         quota: Tokens, separators not counted.
 
     Raises:
-        ConversionError: The source has not so many in the passes allowed; says by how much it falls short.
+        ShortfallError: The source has not so many in the passes allowed; says by how much it falls short.
     """
     reader, info = source.reader, source.info
     whole, rest = passes(file, number, source.name, info.tokens, quota)
@@ -113,11 +113,11 @@ class Documents:
         """How many sequences, and tokens, stay within a budget.
 
         Raises:
-            ConversionError: There are not so many tokens.
+            ShortfallError: There are not so many tokens.
         """
         total = int(self._offset(count))
         if budget > total:
-            raise ConversionError(
+            raise ShortfallError(
                 f"{printable(self.file.where)}: the sources have {total:,} tokens, and {budget:,} are asked for: short "
                 f"by {budget - total:,}. Give sources more epochs, or ask for fewer"
             )
@@ -216,12 +216,12 @@ def passes(file: RecipeFile, number: int, name: str, tokens: int, quota: int) ->
         tokens: That the source has; quota: that are asked for.
 
     Raises:
-        ConversionError: It has not so many in the passes allowed; says by how much it falls short.
+        ShortfallError: It has not so many in the passes allowed; says by how much it falls short.
     """
     most = file.cap(number)
     if quota > tokens * most:
         times = "once" if most == 1 else f"{most:,} times"
-        raise ConversionError(
+        raise ShortfallError(
             f'{printable(file.where)}: source "{printable(name)}" has {tokens:,} tokens, which may be read {times}, '
             f"and {quota:,} are asked for: short by {quota - tokens * most:,}. "
             f"Allow epochs = {-(-quota // max(1, tokens))}, or ask for fewer"

@@ -91,11 +91,10 @@ def open_reader(
     containers = open_containers(format_, [file for one in found for file in one.files], tail="tail" in hints.drop)
     column = chosen(containers[0], options)
     for container in containers[1:]:
-        if kind_of(typed(container.schema, column.name)) != column.kind:
-            other = f"{typed(container.schema, column.name)}"
-            raise UnsupportedError(
-                container.path, f'column "{column.name}"', expected=f"a list of {column.kind}", found=other
-            )
+        if kind_of(other := typed(container.schema, column.name)) != column.kind:
+            what, first = f'has no column "{printable(column.name)}" of {column.kind}', containers[0].path.name
+            there = printable(", ".join(container.schema.names[:20])) if other is None else str(other)
+            raise UnsupportedError(container.path, f"{what}, as {printable(first)} has", found=there)
     if column.kind == TEXT:
         return TextReader(containers, column, hints, found[0])
     kinds = (ColumnReader, MaskedReader, PackedReader)

@@ -16,6 +16,7 @@ from tokfmt.core.format import Hints
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.records import Block, RecordBatch, RecordInfo
+from tokfmt.core.text_format import counted
 from tokfmt.formats.arrow.columns import TEXT, Column, null_rows, values_of
 from tokfmt.formats.arrow.container import Container, Group, arrow, worded
 
@@ -58,7 +59,7 @@ class TextReader:
         for container in self.containers:
             for group in container.groups:
                 if nulls := container.facts(group, self.column.name).nulls:
-                    what = f"{nulls:,} of its rows in {container.unit} {group.number:,} are NULL"
+                    what = f"{container.unit} {group.number:,} has {counted(nulls, 'row')} of NULL"
                     raise NullRowError(container.path, what, remedy=_NULLS)
 
     @property

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tokfmt.core.axis import Separators, windows
-from tokfmt.core.errors import CorruptError, TruncatedError, UnsupportedError
+from tokfmt.core.errors import CorruptError, TruncatedError, UnsupportedError, printable
 from tokfmt.core.files import File
 from tokfmt.core.format import Problem, fatal, noted
 from tokfmt.core.protocols import Section
@@ -50,7 +50,9 @@ def laid_out(data: File, index: File, *, by_document: bool) -> Laid:
     head, path = HEADER.read(index), index.path
     count, marks, kind = head["sequences"], head["document_indices"], DTYPES.get(head["dtype_code"])
     if head["magic"] != MAGIC or head["version"] != 1 or kind is None:
-        found = f"{head['magic'][:7]!r}, version {head['version']}, dtype {head['dtype_code']}"
+        found = (
+            f"{printable(head['magic'][:7].decode('latin-1'))}, version {head['version']}, dtype {head['dtype_code']}"
+        )
         raise UnsupportedError(path, "no index of tokens", expected="MMIDIDX, version 1, integers", found=found)
     columns, dtype, header = columns_of(count, marks), np.dtype(kind), HEADER.part(f"header of {path.name}", index)
     if index.size not in (columns.end, columns.end + count):

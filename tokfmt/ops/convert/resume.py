@@ -24,6 +24,7 @@ from tokfmt.core.errors import (
     CorruptError,
     EngineDifferenceError,
     LossyConversionError,
+    ShortfallError,
     SourceChangedError,
     TokenRangeError,
     TruncatedError,
@@ -129,9 +130,14 @@ def resumed(
     """
     sharded = request.kept == "shards"
     with place as staging:
-        # until there is something worth keeping; whoever else works here keeps it
-        staging.keep = sharded or read_conversion(staging.home / "conversion.json") is not None
-        new = _agree(staging, request, facts, note)
+        path = staging.home / "conversion.json"
+        try:  # until there is something worth keeping; whoever else works here keeps it
+            kept = read_conversion(path)
+            staging.keep = sharded or kept is not None
+        except BaseException:  # a signal
+            staging.keep = sharded or path.exists()
+            raise
+        new = _agree(staging, request, facts, kept, note)
         shard = request.shard or Shard()
         also = [Shard(k, request.finish) for k in range(request.finish)]
         with Journal(staging.home, shard, also) as journal:
@@ -161,19 +167,18 @@ def _say_kept(error: BaseException, home: str, again: str) -> None:
     error.add_note(f"{_IS_KEPT}{', '.join([home, *homes])}: run {again} to continue")
 
 
-def _agree(staging: Staging, request: Request, facts: Facts, note: Callable[[str], None]) -> bool:
+def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None, note: Callable[[str], None]) -> bool:
     """Compare with what is kept, or write down what is begun; whether it is new.
 
     What only the steps after tokenising depend on may change: what is tokenised stays, the rest is done again.
     """
     path = staging.home / "conversion.json"
-    kept = read_conversion(path)
     written = json.dumps({"schema": SCHEMA, "facts": facts, "request": _absolute(request)}).encode()
     if kept is None:
         write_whole(path, written)
         return True
-    was: Facts = kept["facts"]
-    keys = [key for key in {**was, **facts} if was.get(key) != facts.get(key)]
+    was: Facts = dict(kept["facts"])  # type: ignore[call-overload]
+    keys = [key for key in {**was, **facts} if _nameless(was.get(key)) != _nameless(facts.get(key))]
     if not keys:
         return False
     change = _change(keys[0], was.get(keys[0]), facts.get(keys[0]))
@@ -221,6 +226,11 @@ def _forget_later(staging: Staging) -> None:
             shutil.rmtree(entry.path)
 
 
+def _nameless(value: object) -> object:
+    """A fact without the name of a tokenizer, on which nothing depends."""
+    return {**value, "name": ""} if isinstance(value, Mapping) and "name" in value else value
+
+
 def _change(what: str, was: object, now: object) -> str:
     if what.startswith("the source "):
         if was is None or now is None:
@@ -230,6 +240,8 @@ def _change(what: str, was: object, now: object) -> str:
 
 
 def _short(value: object) -> str:
+    if isinstance(value, Mapping) and "digest" in value:  # of a tokenizer
+        return "{name} ({digest}, {engine}, special tokens as {special_tokens})".format(**value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 200 else f"{text[:200]}..."
 
@@ -333,7 +345,7 @@ _WORDS_MEND = (LossyConversionError, TokenRangeError)
 
 _HOPELESS = (
     CorruptError, TruncatedError, UnsupportedError, UnsafeError, SourceChangedError, VerificationError,
-    EngineDifferenceError,
+    EngineDifferenceError, ShortfallError,
 )  # fmt: skip
 """Errors that the same request would meet again, however often it is continued; other shards may yet be of use.
 
