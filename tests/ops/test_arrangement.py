@@ -1,5 +1,6 @@
 """--shuffle and --split NAME=SHARE,...: every format, every executor, whole or not at all."""
 
+import gzip
 import json
 import os
 from itertools import accumulate
@@ -229,6 +230,20 @@ def test_many_lines_in_any_way(tmp_path):
         tokfmt.convert(tmp_path / "in.jsonl", tmp_path / f"{number}.jsonl", shuffle=1, executor=executor, jobs=2)
         found.add((tmp_path / f"{number}.jsonl").read_bytes())
     assert found == {b"\n".join(shuffled(lines, 1)) + b"\n"}
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_lines_dealt_to_compressed_files(tmp_path, resume):
+    """As compressed as their names say, whatever was arranged."""
+    lines = [json.dumps({"text": "x" * (i % 97), "n": i}).encode() for i in range(500)]
+    (tmp_path / "in.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    how = {"shuffle": 1, "split": "a=0.4,b=0.6"}
+    tokfmt.convert(tmp_path / "in.jsonl", tmp_path / "o.jsonl", **how)
+    tokfmt.convert(tmp_path / "in.jsonl", tmp_path / "o.jsonl.gz", resume=resume, verify=True, **how)
+    for name in "ab":
+        packed, plain = (tmp_path / f"o.{name}.jsonl{suffix}" for suffix in (".gz", ""))
+        assert gzip.decompress(packed.read_bytes()) == plain.read_bytes()
+    assert not [path.name for path in tmp_path.iterdir() if "plain" in path.name or path.name.startswith(".")]
 
 
 # what is asked for

@@ -369,6 +369,35 @@ def test_what_takes_one_dataset_never_takes_the_first_of_several(tmp_path):
         assert said.stdout == ""
 
 
+@pytest.mark.parametrize("name", ["stage1", "hdf5", "flat-tokens"])
+def test_a_dataset_is_the_same_from_within(made, name, tmp_path, monkeypatch):
+    """Its manifest stands in the directory above, and is heeded."""
+    path, files = copied(made, name, tmp_path)
+    monkeypatch.chdir(path)
+    for command, words in COMMANDS.items():
+        words = [word.format(".").replace("new.jsonl", str(tmp_path / "new.jsonl")) for word in words]
+        done = CliRunner().invoke(cli, words, standalone_mode=False)
+        assert (done.exception, done.exit_code) == (None, 0), (command, done.exception, done.output)
+    remove(files[0], files)
+    assert isinstance(CliRunner().invoke(cli, ["stats", "."], standalone_mode=False).exception, TokfmtError)
+
+
+@pytest.mark.parametrize("path", ["{}/a", "a", ".", "{}/zeros.bin", "zeros.bin"])
+def test_notes_name_their_source_once(path, tmp_path, monkeypatch):
+    """As it was given, however short that is: `.` and `a` stand in many a sentence."""
+    home = tmp_path / "home" / "a"
+    home.parent.mkdir()
+    tokfmt.convert(source(tmp_path), home, to_format="stage1", eos=EOS, to_options={"samples": 1})
+    np.zeros(8192 * 4, "<i4").tofile(home.parent / "zeros.bin")
+    monkeypatch.chdir(home if path == "." else home.parent)
+    given = path.format(home.parent)
+    done = tokfmt.convert(given, "../p.zarr", eos="none", from_format="stage1")
+    assert done.notes
+    for note in done.notes:
+        assert note.startswith((f"{given}: ", f"{given} ")), note
+        assert (Path(given).name or "home") not in note.removeprefix(given).split()[0]
+
+
 def test_paths_that_are_none(tmp_path, monkeypatch):
     with pytest.raises(OptionError, match="a path is empty"):
         tokfmt.open("")

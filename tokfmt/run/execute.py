@@ -119,7 +119,7 @@ def make_executor(name: str, jobs: int) -> AbstractContextManager[Executor]:
 
     Args:
         name: "serial", "threads", "processes", "dask" or "dask:ADDRESS" (see the head of this module).
-        jobs: Workers; at least 1.
+        jobs: Workers; at least 1. One thread is this one.
 
     Raises:
         OptionError: No executor of that name.
@@ -128,11 +128,9 @@ def make_executor(name: str, jobs: int) -> AbstractContextManager[Executor]:
         return connected(name.partition(":")[2], jobs)
     if name not in EXECUTORS:
         raise OptionError(f"no executor {name!r}: {', '.join(EXECUTORS)}", name=name, nearest=nearest(name, EXECUTORS))
-    if name == "serial":
-        return SerialExecutor()
-    if name == "threads":
-        return Threads(jobs)
-    return _processes(jobs)
+    if name == "processes":
+        return _processes(jobs)
+    return Threads(jobs) if name == "threads" and jobs > 1 else SerialExecutor()
 
 
 def may_spawn() -> bool:

@@ -38,7 +38,7 @@ from tokfmt.formats.flat_tokens.reader import (
 )
 from tokfmt.formats.zarr_arrays import blosc
 from tokfmt.formats.zarr_arrays.array import Array
-from tokfmt.formats.zarr_arrays.codecs import encode
+from tokfmt.formats.zarr_arrays.codecs import ENCODERS
 from tokfmt.formats.zarr_arrays.store import Directory, Store, json_of, open_store
 
 _COPY = "Copy the store again."
@@ -489,4 +489,4 @@ def _set_bits(tokens: Array, offsets: Offsets) -> None:
         part = items[: stop - start]
         part &= ~np.uint32(1)
         flip_starts(part, offsets, start)
-        blob.path.write_bytes(encode(items.astype(">u4" if layout.big_endian else "<u4"), codec))
+        blob.path.write_bytes(ENCODERS[codec](items.astype(">u4" if layout.big_endian else "<u4")))

@@ -18,7 +18,7 @@ from tokfmt.core.format import Receipt, Region, Target
 from tokfmt.core.output import whole
 from tokfmt.formats.flat_tokens import Codec, WriteOptions
 from tokfmt.formats.flat_tokens.metadata import STARTS, TOKENS
-from tokfmt.formats.zarr_arrays.codecs import GZIP_LEVEL, ZSTD_LEVEL, encode
+from tokfmt.formats.zarr_arrays.codecs import ENCODERS, GZIP_LEVEL, ZSTD_LEVEL
 
 _SPLIT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _SEQUENCES = 1 << 16
@@ -37,6 +37,7 @@ class FlatTokensWriter:
         if options.split is not None and not _SPLIT.fullmatch(options.split):
             raise OptionError(f"flat-tokens option split: {options.split!r} is not a plain name")
         self.path, self.options, self.keep_parts = path, options, target.keep_parts
+        self.encode = ENCODERS[options.codec]
         self.group = path / options.split if options.split else path
 
     def lost(self, source: TokenReader) -> Sequence[Loss]:  # noqa: ARG002 - nothing is lost
@@ -72,7 +73,7 @@ class FlatTokensWriter:
             for c, d in windows(a, b):
                 top = max(top, _encoded(source, c, d, items[c - a : d - a]))
             for c in range(0, len(items), chunk):
-                data = encode(items[c : c + chunk], self.options.codec)
+                data = self.encode(items[c : c + chunk])
                 written += self._put(self._chunk(TOKENS, (a + c) // chunk), data)
         return Receipt(region.index, top, written)
 
@@ -86,7 +87,7 @@ class FlatTokensWriter:
                 self.options.zarr_format == 2
             ):  # the filter is a part of the v2 layout; nothing but zarr-python has it in v3
                 starts[1:] -= starts[:-1].copy()
-            self._put(self._chunk(STARTS, a // size), encode(starts, self.options.codec))
+            self._put(self._chunk(STARTS, a // size), self.encode(starts))
         top = max((receipt.max_id for receipt in receipts), default=0)
         for path, content in self._metadata(info.tokens, entries, top):
             self._put(path, json.dumps(content, indent=4, sort_keys=True).encode())

@@ -170,20 +170,21 @@ _DECODERS: dict[str, Callable[[Path, bytes, int], bytes]] = {
 COMPRESSORS = frozenset({"blosc", *_DECODERS})
 
 
-def encode(items: NDArray[np.generic], codec: str) -> bytes:
-    """A chunk as it is stored; the same bytes whatever runs beside it.
+def _to_zstd(items: NDArray[np.generic]) -> bytes:
+    from numcodecs import zstd
 
-    Args:
-        items: little-endian uint32 or int64, a full chunk.
-        codec: How.
-    """
-    if codec == "blosc":
-        return blosc.encode(items)
-    if codec == "zstd":
-        from numcodecs import zstd
+    return bytes(zstd.compress(items, ZSTD_LEVEL))
 
-        return bytes(zstd.compress(items, ZSTD_LEVEL))
-    if codec == "gzip":
-        stream = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, zlib.MAX_WBITS | 16)
-        return stream.compress(items.tobytes()) + stream.flush()
-    return items.tobytes()
+
+def _to_gzip(items: NDArray[np.generic]) -> bytes:
+    stream = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    return stream.compress(items.tobytes()) + stream.flush()
+
+
+ENCODERS: dict[str, Callable[[NDArray[np.generic]], bytes]] = {
+    "blosc": blosc.encode,
+    "zstd": _to_zstd,
+    "gzip": _to_gzip,
+    "none": np.ndarray.tobytes,
+}
+"""A full chunk, little-endian uint32 or int64, as it is stored: the same bytes whatever runs beside it."""

@@ -314,7 +314,7 @@ def hands(jobs: int, text: int = 0) -> Iterator[Workers]:
         with Scratch() as home, make_executor("processes", jobs) as executor:
             yield Workers(executor, jobs, home)
         return
-    with make_executor("threads" if jobs > 1 else "serial", jobs) as executor:
+    with make_executor("threads", jobs) as executor:
         yield Workers(executor, jobs, Path())
 
 

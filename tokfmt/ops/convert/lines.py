@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from tokfmt.core.axis import U8, Info, Layout, TokenReader, batches, check_interval, windows
+from tokfmt.core.axis import U8, Info, Layout, TokenReader, check_interval, windows
 from tokfmt.core.errors import Loss
 from tokfmt.core.files import File
 from tokfmt.core.format import Receipt, Region
 from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import Aside, Block, RecordReader
-from tokfmt.formats.jsonl.lines import join
+from tokfmt.formats.jsonl.lines import compression_of_name, join
 from tokfmt.ops.source.request import parse_selection
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Kind, Workers, journaled
@@ -29,10 +29,10 @@ _BLOCK = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """How many records were copied and in how many tasks; what was left out, by the number of the reader."""
+    """How many records were copied, in which blocks; what was left out, by the number of the reader."""
 
     records: int
-    tasks: int
+    blocks: Sequence[tuple[int, Block]]
     asides: Mapping[int, Aside]
 
 
@@ -65,8 +65,8 @@ def copy_records(
     readers: Sequence[RecordReader], path: Path, selection: str | None, workers: Workers, progress: Progress
 ) -> Copied:
     """Write the selected records of all readers to `path`, one line each, in order."""
-    blocks = list(enumerate(selected_blocks(readers, selection)))
-    progress.phase("copying", sum(block.stop - block.start for _, (_, block) in blocks), "bytes")
+    blocks = selected_blocks(readers, selection)
+    progress.phase("copying", sum(block.stop - block.start for _, block in blocks), "bytes")
     parts, home = [], copies_in(workers)
     home.mkdir(exist_ok=True)
     kind: Kind[tuple[int, tuple[int, Block]], _Part] = Kind(
@@ -76,7 +76,7 @@ def copy_records(
         facts=lambda part: [part.reader, part.records, part.size, part.aside.facts()],
         recall=lambda number, facts: _recalled(number, home, *facts),
     )
-    for part in journaled(kind, _copy_block, (list(readers), home), blocks, workers):
+    for part in journaled(kind, _copy_block, (list(readers), home), list(enumerate(blocks)), workers):
         parts.append(part)
         progress.advance(part.size)
     parts.sort(key=lambda part: part.number)
@@ -88,7 +88,7 @@ def copy_records(
         asides[part.reader] += part.aside
     if blank := sum(aside.blank for aside in asides.values()):
         progress.note(f"blank lines, which are no documents: {blank:,}")
-    return Copied(sum(p.records for p in parts), len(parts), asides)
+    return Copied(sum(p.records for p in parts), blocks, asides)
 
 
 def _recalled(number: int, home: Path, reader: int, records: int, size: int, aside: Sequence[Any]) -> _Part:
@@ -148,14 +148,15 @@ class LineReader:
 
 
 class LineWriter:
-    """Writes such an axis to a file."""
+    """Writes such an axis to a file; to a compressed one by way of a plain one beside it, which `keep` leaves there."""
 
     needs_eos = False
     separated = False
     needs_max_id = False
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, keep: bool = False) -> None:
+        self.path, self.keep = path, keep
+        self.plain = path if compression_of_name(path.name) is None else path.with_name(f"{path.name}.plain")
 
     def lost(self, source: TokenReader) -> Sequence[Loss]:  # noqa: ARG002 - lines stay as they are
         return []
@@ -165,19 +166,31 @@ class LineWriter:
         return [Region(index, range(0), range(a, b)) for index, (a, b) in enumerate(cuts)]
 
     def create(self, source: TokenReader) -> None:
-        preallocate(self.path, source.info.tokens)
+        preallocate(self.plain, source.info.tokens)
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
-        with Output(self.path) as out:
+        with Output(self.plain) as out:
             for a, b in windows(region.tokens.start, region.tokens.stop):
                 out.write(a, source.tokens(a, b))
         return Receipt(region.index, -1, out.written)
 
-    def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:
-        """A file of lines has no index."""
+    def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:  # noqa: ARG002 - lines have no index
+        """Compress what was written, where it is to be."""
+        if self.plain != self.path:
+            join([self.plain], self.path, keep=self.keep)
 
 
-def lines_in(reader: TokenReader) -> Iterator[bytes]:
-    """The lines of such an axis, without their ends."""
-    for batch in batches(reader, 0, reader.info.sequences):
-        yield from (line.tobytes()[:-1] for line in batch)
+# what should be there, for `verify`: text with line ends
+
+
+def copied_text(readers: Sequence[RecordReader], item: tuple[int, Block]) -> Iterator[bytes]:
+    """Of a block of one of the readers."""
+    k, block = item
+    for batch in readers[k].lines(block):
+        yield b"\n".join([*batch.lines, b""])
+
+
+def dealt_text(reader: TokenReader, item: tuple[int, int]) -> Iterator[bytes]:
+    """Of an interval of a `LineReader`'s axis, or of a view of it."""
+    for a, b in windows(*item):
+        yield reader.tokens(a, b).tobytes()

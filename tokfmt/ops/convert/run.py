@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokfmt import registry
-from tokfmt.core.axis import TokenReader
+from tokfmt.core.axis import TokenReader, windows
 from tokfmt.core.errors import (
     ConversionError,
     DestinationExistsError,
@@ -30,7 +30,7 @@ from tokfmt.core.output import ANYBODY, readable_by
 from tokfmt.core.protocols import Rowed, Sampled
 from tokfmt.core.publish import Beside, Staging, publish_together
 from tokfmt.core.records import Aside, RecordReader
-from tokfmt.ops.convert.lines import LineReader, LineWriter, copies_in, copy_records, lines_in
+from tokfmt.ops.convert.lines import LineReader, LineWriter, copied_text, copies_in, copy_records, dealt_text
 from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, names_lost, prepare, record_losses
 from tokfmt.ops.convert.request import (
     Conversion,
@@ -335,7 +335,7 @@ class Run:
         """The format's writer: of rows as they are, or of sequences."""
         if self.rows is None or not isinstance(self.format, Rowed):
             return self.format.writer(path, options, target)
-        return self.format.row_writer(path, options, target, self.rows.file.convention != "same")
+        return self.format.row_writer(path, options, target, self.rows.shifted)
 
     def _known_losses(self, sources: Sequence[Source]) -> list[Loss]:
         """What is known to be lost of sources that hold tokens; reads no token."""
@@ -394,13 +394,14 @@ class Run:
 
     def _pass_on_notes(self, sources: Sequence[Source]) -> None:
         notes = [
-            (str(source.paths[0]), note)
+            (source.paths[0], note)
             for source in sources
             for note in source.notes
             if note.removeprefix("left out: ") not in source.left_out  # which the result tells, as dropped
         ]
         for path, note in notes[:_NOTES]:
-            self._note(f"{path}: {note}" if path not in note else note)
+            own = path.name if note.startswith((f"{path.name}: ", f"{path.name} ")) else ""
+            self._note(f"{path}{note.removeprefix(own)}" if own else f"{path}: {note}")
         if len(notes) > _NOTES:
             self._note(f"{len(notes) - _NOTES:,} more notes of this kind on the other sources")
 
@@ -437,26 +438,27 @@ class Run:
         dropped = record_losses(asides, self.format, self.request.source.drop).accepted(
             self.request.source.drop, str(self.request.destination)
         )
-        written = [Written(self.portions[0], copied.records, None, None, copied.tasks)]
+        written = [Written(self.portions[0], copied.records, None, None, len(copied.blocks))]
         if not plain:
             lines = LineReader(copy, copied.records)
             written = [self._write_lines(lines, portion, places, workers) for portion in self.portions]
         elif self.request.verify:
             # here, as fingerprints need numpy.random and xxhash
-            from tokfmt.ops.convert.verify import lines_of, verify_records
+            from tokfmt.ops.convert.verify import verify_records
 
-            lines_there = lines_of(readers, self.request.select)
-            self.compared.update(verify_records(lines_there, path, self.format, self.progress))
+            self.compared.update(verify_records(copied_text, readers, copied.blocks, path, workers, self.progress))
         return self._result(sources, Separator(None), written, dropped)
 
     def _write_lines(self, lines: TokenReader, portion: Portion, places: Places, workers: Workers) -> Written:
         path, workers = _place(portion, places, workers)
         with arranged(lines, self.request.arrangement, portion, workers, self.progress) as view:
-            written = write(view, LineWriter(path), portion, self.request.region, workers, self.progress)
+            writer = LineWriter(path, keep=workers.journal.keeps)
+            written = write(view, writer, portion, self.request.region, workers, self.progress)
             if self.request.verify:
                 from tokfmt.ops.convert.verify import verify_records
 
-                self.compared.update(verify_records(lines_in(view), path, self.format, self.progress))
+                spans = list(windows(0, view.info.tokens, self.request.region))
+                self.compared.update(verify_records(dealt_text, view, spans, path, workers, self.progress))
         return replace(written, tokens=None)
 
     # everything else: a token axis

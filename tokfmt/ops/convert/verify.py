@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, islice, zip_longest
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from xxhash import xxh3_128, xxh3_128_digest
 
 from tokfmt.core.axis import Separators, TokenReader, batches, sequence_at, windows
 from tokfmt.core.errors import VerificationError
 from tokfmt.core.format import REGION, Decoder, Format
 from tokfmt.core.protocols import Sampled, marks_of
 from tokfmt.core.records import RecordReader
+from tokfmt.formats.jsonl.lines import TextFile
 from tokfmt.ops.compare.fingerprint import Fingerprints, Hashing, RecordSide, Utf8, cuts, fingerprints, hash_axis
-from tokfmt.ops.convert.lines import selected_blocks
 from tokfmt.ops.convert.losses import Prepared
 from tokfmt.ops.source.opened import open_source
 from tokfmt.ops.source.request import EosChoice, Options
@@ -142,28 +145,82 @@ def _first_difference(shared: tuple[TokenReader, TokenReader], interval: tuple[i
     return interval[1] - interval[0], -1
 
 
-def verify_records(expected: Iterator[bytes], path: Path, format_: Format, progress: Progress) -> dict[str, int]:
-    """Compare copied records with the lines they should be."""
-    source = open_source([path], format=format_.name)
-    if not isinstance(source.reader, RecordReader):
-        raise VerificationError("the destination does not hold records; it was removed")
-    progress.phase("verifying", source.reader.info.size, "bytes")
-    found, count = lines_of([source.reader], None, progress), 0
-    for line in expected:
-        if next(found, None) != line:
-            raise VerificationError(f"record {count:,} of the destination differs; it was removed")
-        count += 1
-    if next(found, None) is not None:
+class _Stretch(NamedTuple):
+    """Some records as they should be: their number, their bytes with line ends, and what these hash to."""
+
+    records: int
+    size: int
+    digest: bytes
+
+
+def verify_records(
+    text: Callable[[Any, Any], Iterator[bytes]],
+    shared: object,
+    items: Sequence[object],
+    path: Path,
+    workers: Workers,
+    progress: Progress,
+) -> dict[str, int]:
+    """Compare copied records with the lines they should be, some megabytes at a time.
+
+    Args:
+        text: Called with `shared` and an item by a worker: the text that belongs there, in pieces, line ends included.
+        shared, items: For `text`; items in order.
+        path: The destination, compressed or not.
+        workers: Who does it.
+        progress: Told of bytes.
+
+    Raises:
+        VerificationError: With the first record that differs.
+    """
+    told = run_tasks(_stretch, (text, shared), list(enumerate(items)), workers.executor, workers.jobs, workers.scratch)
+    wanted = [stretch for _, stretch in sorted(told)]
+    sizes, found = [stretch.size for stretch in wanted], TextFile(path)
+    progress.phase("verifying", sum(sizes), "bytes")
+    if found.compression is None:
+        places = [(k, at, size) for k, (at, size) in enumerate(zip(accumulate(sizes, initial=0), sizes, strict=False))]
+        read = run_tasks(_read_back, found, places, workers.executor, workers.jobs, workers.scratch)
+    else:  # whose text is nowhere but behind all before it
+        read = ((k, xxh3_128_digest(part)) for k, part in enumerate(islice(_parts(found, sizes), len(sizes))))
+    wrong = len(sizes)
+    for k, digest in read:
+        progress.advance(sizes[k])
+        if digest != wanted[k].digest:
+            wrong = min(wrong, k)
+    there = next(islice(_parts(found, sizes), wrong, None))
+    if wrong < len(sizes):
+        lines = zip_longest(b"".join(text(shared, items[wrong])).splitlines(True), there.splitlines(True))
+        record = sum(stretch.records for stretch in wanted[:wrong])
+        record += next(k for k, (one, other) in enumerate(lines) if one != other)
+        raise VerificationError(f"record {record:,} of the destination differs; it was removed")
+    if there:
         raise VerificationError("the destination holds more records than the source; it was removed")
-    return {"records": count}
+    return {"records": sum(stretch.records for stretch in wanted)}
 
 
-def lines_of(
-    readers: Sequence[RecordReader], selection: str | None, progress: Progress | None = None
-) -> Iterator[bytes]:
-    """The selected records of all readers, as they stand, without line ends."""
-    for k, block in selected_blocks(readers, selection):
-        for batch in readers[k].lines(block):
-            yield from batch.lines
-            if progress is not None:
-                progress.advance(sum(len(line) + 1 for line in batch.lines))
+def _stretch(shared: tuple[Callable[[Any, Any], Iterator[bytes]], Any], item: tuple[int, Any]) -> tuple[int, _Stretch]:
+    text, source = shared
+    records, size, state = 0, 0, xxh3_128()
+    for piece in text(source, item[1]):
+        records, size = records + piece.count(b"\n"), size + len(piece)
+        state.update(piece)
+    return item[0], _Stretch(records, size, state.digest())
+
+
+def _read_back(found: TextFile, place: tuple[int, int, int]) -> tuple[int, bytes]:
+    number, at, size = place
+    state = xxh3_128()
+    for piece in found.passing(at, min(at + size, found.size)):
+        state.update(piece)
+    return number, state.digest()
+
+
+def _parts(found: TextFile, sizes: Iterable[int]) -> Iterator[bytes]:
+    """The text of a file in parts of these sizes, and at last a piece of what is left; shorter ones where it ends."""
+    pieces, held = found.pieces(), bytearray()
+    for size in sizes:
+        while len(held) < size and (piece := next(pieces, b"")):
+            held += piece
+        yield bytes(held[:size])
+        del held[:size]
+    yield bytes(held) or next(pieces, b"")

@@ -168,7 +168,7 @@ def prepared(
 def prepared_in(directory: Path, draft: Draft, jobs: int, progress: Progress) -> TokenReader:
     """The reader of a recipe of text, prepared in a directory that stays for as long as it is used."""
     encoder = draft.tokenizer.encoder() if draft.tokenizer is not None else None
-    with make_executor("threads" if jobs > 1 else "serial", jobs) as executor:
+    with make_executor("threads", jobs) as executor:
         return prepared(draft, encoder, Workers(executor, jobs, directory), progress).reader
 
 

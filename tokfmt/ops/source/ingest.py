@@ -255,7 +255,7 @@ def ingested(
     """The same with an encoder at hand; None for ids."""
     home = Scratch()
     try:
-        with make_executor("threads" if jobs > 1 else "serial", jobs) as executor:
+        with make_executor("threads", jobs) as executor:
             shards = ingest(records, encoder, Workers(executor, jobs, home.path), progress=progress)
         if isinstance(records, LocatedRecords):
             return _OfRecords(shards, home, records)

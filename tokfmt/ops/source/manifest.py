@@ -178,6 +178,7 @@ def written_files(format_: Format, path: Path, files: Sequence[Path] | None = No
     No index that was made beside it later.
     """
     inside, own = f"{path}{os.sep}", {path, *companions_of(format_, path)}
+    inside = inside.removeprefix(f"{os.curdir}{os.sep}")  # which paths do not begin with
     found = files_of(format_, path) if files is None else files
     return [file for file in found if file in own or str(file).startswith(inside)]
 
