@@ -71,6 +71,9 @@ from tokfmt.views.select import Slice
 if TYPE_CHECKING:
     from tokfmt.recipes.samples import Samples
 
+_AS_SEQUENCES = (
+    "each sample is a sequence of ids, padding among them; its mask, and where documents begin in it, are not stored"
+)
 _NOTES = 20  # on sources that are said one by one
 _WORTH = 64 << 20  # bytes of text for which processes, a CPU second each to start, are better than threads
 Places = Mapping[Path, tuple[Staging, Forgetful]]
@@ -313,13 +316,16 @@ class Run:
         Raises:
             OptionError: Only some of them would be stored, or in another order.
         """
-        if not isinstance(self.format, Rowed) or not isinstance(reader, Sampled):
+        if not isinstance(reader, Sampled):
             return
         from tokfmt.recipes.samples import Samples  # only recipes need what it imports
 
         if not isinstance(reader, Samples):
             return
-        if self.write_options.setdefault("seq_len", reader.seq_len) not in (reader.seq_len, str(reader.seq_len)):
+        width, rowed = reader.seq_len, isinstance(self.format, Rowed)
+        if not rowed or self.write_options.setdefault("seq_len", width) not in (width, str(width)):
+            if reader.file.pack != "stored" and _AS_SEQUENCES not in self.notes:
+                self._note(_AS_SEQUENCES)
             return
         request, mixed = self.request, self.request.arrangement
         if request.select is not None or not mixed.plain:
