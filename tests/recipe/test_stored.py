@@ -90,7 +90,7 @@ def test_packed_rows_are_of_documents(mix, tmp_path, name):
 def test_what_sequences_do_not_store_of_samples_is_said(mix, tmp_path):
     for name in ("x.pbin", "x.parquet"):
         done = tokfmt.convert(mix('pack = "bestfit"'), tmp_path / name)
-        assert [note for note in done.notes if "its mask, and where documents begin in it, are not stored" in note]
+        assert [note for note in done.notes if "its mask, and where documents begin, are not stored" in note]
     assert not [note for note in tokfmt.convert(mix(), tmp_path / "x.h5").notes if "not stored" in note]
 
 

@@ -31,7 +31,7 @@ from tokfmt.core.protocols import Rowed, Sampled
 from tokfmt.core.publish import Beside, Staging, publish_together
 from tokfmt.core.records import Aside, RecordReader
 from tokfmt.ops.convert.lines import LineReader, LineWriter, copied_text, copies_in, copy_records, dealt_text
-from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, names_lost, prepare, record_losses
+from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, left_out, names_lost, prepare, record_losses
 from tokfmt.ops.convert.request import (
     Conversion,
     Portion,
@@ -71,9 +71,6 @@ from tokfmt.views.select import Slice
 if TYPE_CHECKING:
     from tokfmt.recipes.samples import Samples
 
-_AS_SEQUENCES = (
-    "each sample is a sequence of ids, padding among them; its mask, and where documents begin in it, are not stored"
-)
 _NOTES = 20  # on sources that are said one by one
 _WORTH = 64 << 20  # bytes of text for which processes, a CPU second each to start, are better than threads
 Places = Mapping[Path, tuple[Staging, Forgetful]]
@@ -316,16 +313,13 @@ class Run:
         Raises:
             OptionError: Only some of them would be stored, or in another order.
         """
-        if not isinstance(reader, Sampled):
+        if not isinstance(self.format, Rowed) or not isinstance(reader, Sampled):
             return
         from tokfmt.recipes.samples import Samples  # only recipes need what it imports
 
         if not isinstance(reader, Samples):
             return
-        width, rowed = reader.seq_len, isinstance(self.format, Rowed)
-        if not rowed or self.write_options.setdefault("seq_len", width) not in (width, str(width)):
-            if reader.file.pack != "stored" and _AS_SEQUENCES not in self.notes:
-                self._note(_AS_SEQUENCES)
+        if self.write_options.setdefault("seq_len", reader.seq_len) not in (reader.seq_len, str(reader.seq_len)):
             return
         request, mixed = self.request, self.request.arrangement
         if request.select is not None or not mixed.plain:
@@ -487,7 +481,7 @@ class Run:
         if reading.encoded:
             axis, embedded = prepare(axis, writer, eos.eos_id, losses, workers)
         dropped = losses.accepted(drop, str(request.destination))
-        for note in (*losses.notes, *reading.notes):
+        for note in (*losses.notes, *reading.notes, *left_out(sources, writer)):
             self._note(note)
         self.prepared = list(reading.report)
         prepared = Prepared(axis, embedded, dropped)
