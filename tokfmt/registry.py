@@ -81,6 +81,7 @@ _CLUES = {
     "olmo": _Clue((".npy",)),
     "parquet": _Clue((".parquet", ".pq"), (b"PAR1",)),
     "recipe": _Clue((), (b"tokfmt",)),
+    "text": _Clue((".txt", ".text", ".md", ".markdown", ".rst")),
 }
 """Of tokfmt's own formats those that can be ruled out before they are imported, which takes longer than to convert a
 small file. Directories are shown to all.

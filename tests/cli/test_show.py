@@ -192,6 +192,14 @@ def test_a_terminal_shows_the_hit_in_its_place(corpus):
     assert texts[11] in whole
 
 
+@pytest.mark.parametrize("columns", [23, 80])
+def test_a_terminal_breaks_lines_between_ids(pack, columns):
+    seen, code = on_a_terminal("show", PACK, "11", "--ids", "--full", "-q", columns=columns)
+    lines = re.sub(r"\x1b\[[\d;]*m", "", seen).splitlines()
+    assert (code, max(map(len, lines)) <= columns, len(lines) > 40) == (0, True, True)
+    assert [int(word) for line in lines for word in line.split()] == pack[11]
+
+
 def test_a_giant_sequence_is_cut_and_not_read_whole(tmp_path):
     """Three billion tokens in a sparse file: to read all takes far longer than the time allowed."""
     path = write_pack(tmp_path / "giant.pbin", 3_000_000_000, [(0, 6_000_000_000)])

@@ -152,7 +152,8 @@ def test_labels_beside_ids(tmp_path_factory, given_, name):
     pytest.importorskip("pyarrow")
     documents, masks = given_
     home = tmp_path_factory.mktemp("labels")
-    tokfmt.convert(datatrove(home / "a.ds", documents, masks), home / name, eos=EOS, verify=True)
+    source, drop = datatrove(home / "a.ds", documents, masks), "masked-separators"
+    tokfmt.convert(source, home / name, eos=EOS, verify=True, drop=drop)
     found = tokfmt.open(home / name, eos="none")
     assert [one.tolist() for one in found] == documents
     marks = marks_of(found.reader, 0, found.info.tokens)
@@ -170,8 +171,10 @@ def test_packed_rows(tmp_path_factory, given_, size, jobs):
     pq = pytest.importorskip("pyarrow.parquet")
     pairs = [([8], [1, 1]), *((one, mask) for one, mask in zip(*given_, strict=True) if one)]
     home = tmp_path_factory.mktemp("packed")
-    source = datatrove(home / "a.ds", [one for one, _ in pairs], [mask for _, mask in pairs])
-    tokfmt.convert(source, home / "p.parquet", eos=EOS, to_options={"pack_size": size}, jobs=jobs, verify=True)
+    source, drop = datatrove(home / "a.ds", [one for one, _ in pairs], [mask for _, mask in pairs]), "masked-separators"
+    tokfmt.convert(
+        source, home / "p.parquet", eos=EOS, to_options={"pack_size": size}, jobs=jobs, verify=True, drop=drop
+    )
     table = pq.read_table(home / "p.parquet")
     assert [str(kind) for kind in table.schema.types] == [
         f"list<element: {kind}>" for kind in ("int32", "int8", "int32")
@@ -228,15 +231,18 @@ def test_samples_with_masks(tmp_path):
             file["data"] = np.stack([ids, mask, labels], axis=1).astype("<i4")
         return tmp_path / "x.h5"
 
-    rows = {"from_options": {"view": "samples", "mask": "loss"}, "eos": 99}
+    rows = {"from_options": {"view": "samples", "mask": "loss"}, "eos": 99, "drop": "last-labels"}
     with pytest.raises(LossyConversionError, match="loss masks and labels of its samples"):
         tokfmt.convert(stored(labels), tmp_path / "x.pbin", **rows)
     tokfmt.convert(stored(labels), tmp_path / "x.ds", verify=True, **rows)
     assert masks_of_rows(tmp_path / "x.ds") == [[0, 0, 1, 1, 1], [0, 1, 1, 1, 1], [0, 1, 0, 0, 1]]
     other = labels.copy()
     other[1, 1] = 77
-    with pytest.raises(ConversionError, match="label at token position 5 is 77, and the next token is 7.*loss-mask"):
-        tokfmt.convert(stored(other), tmp_path / "y.ds", **rows)
+    for dry_run in (True, False):
+        with pytest.raises(
+            ConversionError, match="label at token position 5 is 77, and the next token is 7.*loss-mask"
+        ):
+            tokfmt.convert(stored(other), tmp_path / "y.ds", dry_run=dry_run, **rows)
     other[1, 1] = -100
     tokfmt.convert(stored(other), tmp_path / "y.ds", verify=True, **rows)
     assert masks_of_rows(tmp_path / "y.ds")[1] == [0, 1, 0, 1, 1]
@@ -245,6 +251,73 @@ def test_samples_with_masks(tmp_path):
 def masks_of_rows(path):
     ends = np.fromfile(path.with_name(path.name + ".index"), "<u8").astype(int)
     return [one.tolist() for one in np.split(np.fromfile(path.with_name(path.name + ".loss"), "u1"), ends[:-1])]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("x.parquet", {}), ("x.arrow", {}), ("x.parquet", {"pack_size": 9}), ("x.ds", {"eos": "none"})],
+)
+def test_masked_separators_that_a_target_does_not_store_are_refused_and_counted(name, options, tmp_path):
+    """Whoever stores separators carries their masks; all others say how many are lost, and carry the rest."""
+    source = datatrove(tmp_path / "a.ds", [[1, 2], [3], [4, 5]], [[1, 0, 1], [1, 0], [0, 1, 0]])
+    how = {"eos": EOS, "to_options": options}
+    words = r"separators of 2 sequences that do not count in the loss \(first: sequence 1\).*masked-separators"
+    for dry_run in (True, False):
+        with pytest.raises(LossyConversionError, match=words):
+            tokfmt.convert(source, tmp_path / "there" / name, dry_run=dry_run, **how)
+    (tmp_path / "there").mkdir()
+    done = tokfmt.convert(source, tmp_path / "there" / name, drop="masked-separators", verify=True, **how)
+    assert list(done.dropped) == ["masked-separators"]
+    back = tokfmt.open(tmp_path / "there" / name, eos="none")
+    expected = [0, 0, 0, 0, 1] if "pack_size" in options else [1, 0, 1, 0, 1]  # what begins a document there is none
+    assert (marks_of(back.reader, 0, 5) & 1).tolist() == expected
+    back.close()
+    tokfmt.convert(source, tmp_path / "whole.ds", eos=EOS)
+    assert masks_of_rows(tmp_path / "whole.ds") == [[1, 0, 1], [1, 0], [0, 1, 0]]
+    tokfmt.convert(source, tmp_path / "rows.parquet", eos=EOS, to_options={"seq_len": 4}, verify=True)
+
+
+def test_the_last_labels_of_samples_are_refused_and_counted(tmp_path):
+    """They are of tokens in no row; those that do not count are no loss. A row writer stores them as they are."""
+    h5py = pytest.importorskip("h5py")
+    ids = np.arange(1, 13).reshape(3, 4)
+    mask = np.array([[0, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1]])
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.attrs["n_examples"] = 3
+        file["data"] = np.stack([ids, mask, ids + 1], axis=1).astype("<i4")
+    rows = {"from_options": {"view": "samples", "mask": "loss"}, "eos": 99}
+    for name in ("x.ds", "x.parquet"):
+        for dry_run in (True, False):
+            with pytest.raises(
+                LossyConversionError, match=r"last label of 2 samples.*\(first: sample 0\).*last-labels"
+            ):
+                tokfmt.convert(tmp_path / "x.h5", tmp_path / name, dry_run=dry_run, **rows)
+    (tmp_path / "x.toml").write_text('tokfmt = 1\nseq_len = 4\npack = "stored"\neos = 99\n[[source]]\npath = "x.h5"\n')
+    tokfmt.convert(tmp_path / "x.toml", tmp_path / "y.h5")
+    with h5py.File(tmp_path / "y.h5") as file:
+        assert (file["data"][:, 1] == mask).all()
+        assert (file["data"][:, 2] == np.where(mask, ids + 1, -100)).all()
+    with pytest.raises(LossyConversionError, match="last label of 2 samples"):
+        tokfmt.convert(tmp_path / "x.toml", tmp_path / "y.ds", eos=99)
+
+
+def test_labels_that_are_no_next_token_are_refused_before_the_first_byte(tmp_path):
+    """Packed sequences (VSL) whose EOS stands in labels only: the label behind a segment is no input."""
+    h5py = pytest.importorskip("h5py")
+    ids = np.array([[1, 2, 3, 4, 5, 6, 0, 0]])
+    labels, mask = np.array([[2, 3, EOS, 5, 6, EOS, 0, 0]]), np.array([[1, 1, 1, 1, 1, 1, 0, 0]])
+    span, position = np.array([[2, 1, 0, 2, 1, 0, 0, 0]]), np.array([[0, 1, 2, 0, 1, 2, 0, 0]])
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.attrs["n_examples"] = 1
+        file["data"] = np.stack([ids, mask, labels, span, position], axis=1).astype("<i4")
+    rows = {"from_options": {"view": "samples"}, "eos": EOS}
+    for name, drop in (("x.parquet", ()), ("x.ds", ["inner-boundaries"])):
+        for dry_run in (True, False):
+            with pytest.raises(ConversionError, match="label at token position 2 is 9, and the next token is 4"):
+                tokfmt.convert(tmp_path / "x.h5", tmp_path / name, dry_run=dry_run, drop=drop, **rows)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.h5"]
+    tokfmt.convert(tmp_path / "x.h5", tmp_path / "x.jsonl", eos=EOS)
+    assert [one.tolist() for one in tokfmt.open(tmp_path / "x.jsonl")] == [[1, 2, 3], [4, 5, 6]]
 
 
 @pytest.mark.parametrize("name", ["x.parquet", "x.arrow"])
@@ -262,3 +335,55 @@ def test_null_that_is_read_as_empty_is_counted(name, column, tmp_path):
     done = tokfmt.convert(tmp_path / name, tmp_path / "out.jsonl", drop="null-rows")
     assert done.sequences == 4
     assert any("2 rows of NULL read as empty" in note for note in done.notes)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(masked(), st.integers(1, 7), st.integers(1, 3), st.integers(1, 2))
+def test_masks_of_documents_in_samples_of_hdf5(tmp_path_factory, given_, seq_len, samples, jobs):
+    """Position i of the mask speaks of token i + 1 of the stream, and an attribute of the first: back to the byte."""
+    h5py = pytest.importorskip("h5py")
+    pairs = [([8], [1, 1]), *((one, mask) for one, mask in zip(*given_, strict=True) if one)]
+    home = tmp_path_factory.mktemp("hdf5")
+    source = datatrove(home / "a.ds", [one for one, _ in pairs], [mask for _, mask in pairs])
+    how = {"seq_len": seq_len, "samples": samples}
+    tokfmt.convert(source, home / "rows", to_format="hdf5", eos=EOS, to_options=how, jobs=jobs, verify=True)
+    stream = [token for one, _ in pairs for token in (*one, EOS)]
+    flags = [flag for _, mask in pairs for flag in mask]
+    at = 0
+    for path in sorted((home / "rows").iterdir()):
+        with h5py.File(path) as file:
+            assert file["data"].attrs["first_mask"] == flags[at]
+            for inputs, mask, labels in file["data"][:].tolist():
+                real = min(seq_len, len(stream) - 1 - at)
+                padding = [EOS] * (seq_len - real)
+                assert inputs == stream[at : at + real] + padding
+                assert labels == stream[at + 1 : at + 1 + real] + padding
+                assert mask == flags[at + 1 : at + 1 + real] + [0] * len(padding)
+                at += seq_len
+    assert at >= len(stream) - 1
+    tokfmt.convert(home / "rows", home / "b.ds", jobs=jobs, verify=True)
+    for suffix in ("", ".loss"):
+        assert (home / f"b.ds{suffix}").read_bytes() == (home / f"a.ds{suffix}").read_bytes()
+    reader = open_source([home / "rows"]).reader
+    whole = marks_of(reader, 0, reader.info.tokens).tolist()
+    for a, b in itertools.combinations_with_replacement(range(0, len(whole) + 1, 3), 2):
+        assert marks_of(reader, a, b).tolist() == whole[a:b]
+    reader.close()
+    with pytest.raises(LossyConversionError, match="loss masks of its samples.*loss-mask"):
+        tokfmt.convert(home / "rows", home / "b.jsonl")
+    (verdict,) = tokfmt.check(home / "rows", deep=True)
+    assert not [one for one in verdict.findings if one.severity == "error"]
+
+
+def test_samples_side_by_side_have_no_place_for_masks(tmp_path):
+    """The first token of each is no label; and what --drop gives up leaves plain samples, which say so."""
+    h5py = pytest.importorskip("h5py")
+    source = datatrove(tmp_path / "a.ds", [[1, 2, 3], [4]], [[1, 0, 1, 1], [1, 1]])
+    apart = {"seq_len": 2, "stride": "disjoint"}
+    with pytest.raises(LossyConversionError, match="loss masks of 1 files.*loss-mask"):
+        tokfmt.convert(source, tmp_path / "x.h5", eos=EOS, to_options=apart)
+    for name, options in (("x.h5", apart), ("y.h5", {"seq_len": 2})):
+        tokfmt.convert(source, tmp_path / name, eos=EOS, to_options=options, drop="loss-mask", verify=True)
+        with h5py.File(tmp_path / name) as file:
+            assert "first_mask" not in file["data"].attrs
+        assert [one.tolist() for one in tokfmt.open(tmp_path / name)] == [[1, 2, 3], [4]]

@@ -8,7 +8,7 @@ import pytest
 from paths import ROOT
 
 import tokfmt
-from tokfmt.core.errors import OptionError
+from tokfmt.core.errors import LossyConversionError, OptionError
 
 
 @pytest.fixture
@@ -69,6 +69,52 @@ def test_rows_of_hdf5_have_mask_and_labels(mix, tmp_path):
     stored = tokfmt.recipe([tmp_path / "x.h5"], seq_len=32, pack="stored")
     again = stored.samples(range(len(stored)), ["input_ids", "loss_mask", "labels"])
     assert all((again[field] == wanted[field]).all() for field in wanted)
+
+
+def masked_rows(path, start):
+    """Three rows of 4 with masks, as h5py writes them, from id `start` on; the loss mask."""
+    import h5py
+
+    ids, mask = np.arange(start, start + 12).reshape(3, 4), np.array([[0, 1, 1, 0], [1, 1, 0, 0], [1, 0, 1, 0]])
+    with h5py.File(path, "w") as file:
+        file.attrs["n_examples"] = 3
+        file["data"] = np.stack([ids, mask, ids + 1], axis=1).astype("<i4")
+    return mask
+
+
+@pytest.mark.parametrize(
+    ("source", "rows"),
+    [('path = "a.h5"', [0, 1, 2]), ('path = "a.h5"\nselect = "1:"', [1, 2]),
+     ('path = "a.h5"\n[[source]]\npath = "b.h5"', [0, 1, 2, 3, 4, 5])],
+)  # fmt: skip
+def test_rows_as_they_are_stored_keep_their_masks(tmp_path, source, rows):
+    """However they are selected and joined; in rows of HDF5 again, as masks of documents, refused by all others."""
+    import h5py
+
+    mask = np.concatenate([masked_rows(tmp_path / "a.h5", 1), masked_rows(tmp_path / "b.h5", 13)])[rows]
+    ids = np.arange(1, 25).reshape(6, 4)[rows]
+    path = tmp_path / "x.toml"
+    path.write_text(f'tokfmt = 1\nseq_len = 4\npack = "stored"\neos = 99\n[[source]]\n{source}\n')
+    view = tokfmt.open(path)
+    got = view.samples(range(len(view)), ["input_ids", "loss_mask", "labels"])
+    assert (got["loss_mask"] == mask).all()
+    assert (got["labels"] == np.where(mask, ids + 1, -100)).all()
+    tokfmt.convert(path, tmp_path / "y.h5", verify=True)
+    with h5py.File(tmp_path / "y.h5") as file:
+        assert (file["data"][:] == np.stack([ids, mask, np.where(mask, ids + 1, -100)], axis=1)).all()
+    for name in ("y.pbin", "y.jsonl"):
+        with pytest.raises(LossyConversionError, match="loss masks and labels of its samples.*loss-mask"):
+            tokfmt.convert(path, tmp_path / name)
+    tokfmt.convert(path, tmp_path / "y.ds", eos=99, verify=True)
+    ones = np.ones(len(ids), int)[:, None]
+    expected = np.concatenate([0 * ones, mask[:, :-1], ones], axis=1)
+    assert np.fromfile(tmp_path / "y.ds.loss", "u1").reshape(-1, 5).tolist() == expected.tolist()
+    tokfmt.convert(path, tmp_path / "y.parquet", verify=True)
+    labels = [
+        one.tolist()
+        for one in pytest.importorskip("pyarrow.parquet").read_table(tmp_path / "y.parquet")["labels"].to_numpy()
+    ]
+    assert labels == np.where(expected[:, :-1], ids, -100).tolist()
 
 
 def test_what_was_stored_is_read_without_a_contradiction(mix, tmp_path):

@@ -5,7 +5,8 @@
     BEGINS      4  a document begins with it, in rows that hold several
 
 Formats that store the mask of a *label*, at the token that predicts it, speak of the next token: they are moved by one
-(`beside_samples`). The separator of an empty sequence has no token that could tell of it; it counts.
+(`beside_samples`). The separator of an empty sequence has no token that could tell of it; it counts. What no mark, or
+none of a token that is written, can tell is counted before the first byte is (`ops.convert.losses`).
 """
 
 from __future__ import annotations

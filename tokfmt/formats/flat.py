@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -29,6 +30,7 @@ from tokfmt.core.axis import (
     Info,
     Layout,
     Separators,
+    ShortReader,
     TokenReader,
     between_offsets,
     check_ids,
@@ -223,11 +225,38 @@ class FlatReader:
         tokens: Tokens = found[0] if len(found) == 1 else np.concatenate([np.empty(0, self._info.dtype), *found])
         return tokens.astype(self._info.dtype, copy=False)
 
-    def sequence(self, number: int) -> Tokens:
-        """See `axis.sequence_reader`."""
+    def short_reader(self, closing: int | None) -> ShortReader:
+        """See `axis.short_reader`; with a `closing` of None all tokens are given."""
+        begins, dtype = self._begins, self._info.dtype
+        if any(NATIVE[extent.dtype.itemsize] != dtype for extent in self.extents):
+            return lambda start, stop: None
+        readers = [extent.file.short_reader(extent.begin, extent.dtype, closing) for extent in self.extents]
+        if len(readers) == 1:
+            return readers[0]
+
+        def read(start: int, stop: int) -> Tokens | None:
+            k = bisect_right(begins, start) - 1
+            if start < stop <= begins[k + 1]:
+                return readers[k](start - begins[k], stop - begins[k])
+            return None
+
+        return read
+
+    def closed_reader(self, closing: int | None, otherwise: Callable[[int], Tokens]) -> Callable[[int], Tokens]:
+        """See `axis.closed_reader`."""
         if self._starts is None:
-            return between_offsets(self, number)
-        return self._read(self._starts.item(number), self._starts.item(number + 1))
+            return otherwise
+        read, starts = self.short_reader(closing), self._starts.data
+
+        def sequence(number: int) -> Tokens:
+            found = read(starts[number], starts[number + 1])
+            return otherwise(number) if found is None else found
+
+        return sequence
+
+    def sequence_reader(self) -> Callable[[int], Tokens]:
+        """See `axis.sequence_reader`."""
+        return self.closed_reader(None, partial(between_offsets, self))
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """Where tokens lie; see `protocols.Verbatim`. Signed and unsigned ids are the same bytes."""

@@ -18,10 +18,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import INT32_MAX, smallest
+from tokfmt.core.axis import INT32_MAX, TokenReader, smallest
 from tokfmt.core.errors import OptionError, TokenRangeError
 from tokfmt.core.options import nearest
-from tokfmt.core.protocols import Sampled, Segmented
+from tokfmt.core.protocols import Sampled, Segmented, Underlying
 from tokfmt.recipes.language import RecipeFile
 from tokfmt.recipes.packing import Packing, Rows, Run
 
@@ -227,7 +227,15 @@ def _inner(
 def row_of(packing: Packing, sample: int) -> tuple[Any, int]:
     """The reader of a stored row, and where the row begins in it."""
     found = packing.axis.beneath(sample * packing.axis.width)
-    return found or (None, 0)
+    return sampled_beneath(*found) if found else (None, 0)
+
+
+def sampled_beneath(reader: TokenReader, position: int) -> tuple[TokenReader, int]:
+    """The reader with masks and labels beneath what joins and selects its rows, and the place there."""
+    inner: tuple[TokenReader, int] | None = reader, position
+    while inner is not None and not isinstance(inner[0], Sampled):
+        inner = inner[0].beneath(inner[1]) if isinstance(inner[0], Underlying) else None
+    return inner or (reader, position)
 
 
 def arrays(grid: Grid, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:

@@ -127,11 +127,11 @@ class RecipeFile:
         return 1 if drawn else self.cap(source)
 
 
-def is_recipe(head: bytes) -> bool:
-    """Whether the beginning of a file says that it is a recipe."""
-    if b"tokfmt" not in head or b"source" not in head:  # the patterns take a millisecond to say no
+def is_recipe(head: bytes, *, toml: bool) -> bool:
+    """Whether the beginning of a file says that it is a recipe; under a name that says TOML its version is enough."""
+    if b"tokfmt" not in head or not (toml or b"source" in head):  # the patterns take a millisecond to say no
         return False
-    return _SIGN.search(head) is not None and _SOURCE.search(head) is not None
+    return _SIGN.search(head) is not None and (toml or _SOURCE.search(head) is not None)
 
 
 def read_recipe(path: Path) -> RecipeFile:

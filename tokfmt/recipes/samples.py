@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import Info, Layout, TokenReader, check_interval, check_position, smallest, windows
 from tokfmt.core.errors import ConversionError, FormatError, OptionError, ShortfallError, printable
-from tokfmt.core.protocols import marks_of
+from tokfmt.core.protocols import Sampled, marks_of
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.text_format import counted
 from tokfmt.recipes.axis import Axis, Source, Span, SpanTable
 from tokfmt.recipes.cache import key_of
-from tokfmt.recipes.fields import Grid, Place, arrays, check_fields
+from tokfmt.recipes.fields import Grid, Place, arrays, check_fields, sampled_beneath
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_SAMPLES, EvenTree, numbers, permutation
 from tokfmt.recipes.packing import Packing, packed
@@ -200,18 +200,29 @@ class Samples:
             if truncated := turn.packing.left_out().get("truncated"):
                 notes.append(f"{truncated:,} tokens beyond seq_len are left out by long = truncate")
         notes += [f"{source.name}: {note}" for source in self.sources for note in source.notes]
-        masked = [source.info.nonstandard_masks or 0 for source in self.sources]
+        stored = [source.info for source in self.sources if file.pack == "stored"]
         return Info(
             layout=Layout.SAMPLES, dtype=dtype, sequences=self.count, tokens=self.count * self.seq_len,
             sample_length=self.seq_len, eos_id=self.eos_id, eos_from="recipe" if self.eos_id is not None else "",
             notes=tuple(notes),
-            pad_id=self.pad_id, nonstandard_masks=sum(masked) if file.pack == "stored" else None,
+            pad_id=self.pad_id,
+            nonstandard_masks=sum(info.nonstandard_masks or 0 for info in stored) if stored else None,
+            loss_masks=next((info.loss_masks for info in stored if info.loss_masks), ""),
+            segmented=any(info.segmented for info in stored),
             extras={"pack": file.pack or "stream", "labels": file.convention},
         )  # fmt: skip
 
     @property
     def info(self) -> Info:
         return self._info
+
+    @property
+    def shifted(self) -> bool:
+        """Labels are moved by one, as the recipe says or stored rows have them; else they are the row itself."""
+        if self.file.pack != "stored":
+            return self.file.convention != "same"
+        readers = [sampled_beneath(source.reader, 0)[0] for source in self.sources if source.info.tokens]
+        return all(reader.shifted if isinstance(reader, Samples) else isinstance(reader, Sampled) for reader in readers)
 
     @cached_property
     def fingerprint(self) -> str:

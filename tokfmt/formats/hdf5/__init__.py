@@ -8,13 +8,15 @@
     where            content
     /                attribute n_examples, int64: samples in the file (not for a corpus)
     data             chunks (1, fields, width), each one zlib stream (deflate); a corpus is contiguous, uncompressed
-    data, attributes of files that tokfmt wrote: stride, eos_id, pad_id, first_token, stream_tokens; see `container.Own`
+    data, attributes of files that tokfmt wrote: stride, eos_id, pad_id, first_token, stream_tokens, first_mask; see
+    `container.Own`
 
 - A directory's `*.h5` files (top level, case-sensitive) are one dataset; `order` says which of them make one stream.
 - A sample is a window T of width + 1 tokens of a stream: input_ids = T[:-1], labels = T[1:]. Windows overlap by one
   token, lie side by side, or stand behind a BOS; the file does not say which: `stride` finds out.
-- Padding is on the right: one id in input_ids and labels, mask 0. Other zeros of the mask (a prompt) cannot be carried
-  by documents; they are counted in `Info.nonstandard_masks`.
+- Padding is on the right: one id in input_ids and labels, mask 0. Other zeros of the mask (a prompt) are counted in
+  `Info.nonstandard_masks`, and are carried by rows as they lie; in files that tokfmt wrote of documents with masks, by
+  these: position i of the mask speaks of token i + 1 of the stream, and `first_mask` of the first.
 - Not GPT samples, refused by name: 6 fields (DPO), 2 fields beside `/labels` (MLM), 4 fields (VSL MLM), 5 fields beside
   `/img_path` (multimodal), `/data_0` ... (mixed shapes).
 
@@ -83,7 +85,7 @@ class Hdf5:
     extensions = (".h5",)
     joins = True
     packages = ("h5py", "deflate", "isal")
-    carries = "sequences in order; ids up to 2^31-1"
+    carries = "sequences in order; loss masks, where samples overlap; ids up to 2^31-1"
     cannot = "empty sequences; sequences that contain the separator"
 
     read_options = ReadOptions

@@ -59,6 +59,8 @@ class Own(NamedTuple):
         pad_id: What fills up the last sample.
         first_token: Position of the file's first token in the stream.
         stream_tokens: Tokens of the whole stream, separators included, padding not.
+        first_mask: Whether that first token, which no label of the file is, counts; None: the mask leaves out padding
+            alone.
     """
 
     stride: str
@@ -66,6 +68,7 @@ class Own(NamedTuple):
     pad_id: int | None
     first_token: int
     stream_tokens: int
+    first_mask: int | None = None
 
 
 class Storage(NamedTuple):

@@ -17,6 +17,7 @@ Attributes of `data` in files that tokfmt wrote, all optional in every other fil
     pad_id         int      what fills up the last sample
     first_token    int      position of the file's first token in the stream
     stream_tokens  int      tokens of the whole stream, separators included, padding not
+    first_mask     int      0 or 1, where the mask is that of documents: whether the file's first token counts
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from tokfmt.formats.hdf5 import PARAMS, Order, ReadOptions
 from tokfmt.formats.hdf5.container import Own, Stored, open_stored
 from tokfmt.formats.hdf5.samples import (
     Corpus,
+    MaskedRuns,
     MaskedSamples,
     PackedSamples,
     Runs,
@@ -149,7 +151,8 @@ def _in_streams(files: Sequence[Stored]) -> Iterator[str]:
             own = None
         if own is not None:
             end = own.first_token + tokens_in(stored, own)
-            streams.setdefault(own._replace(pad_id=None, first_token=0), []).append((own.first_token, end, stored))
+            stream = own._replace(pad_id=None, first_token=0, first_mask=None)
+            streams.setdefault(stream, []).append((own.first_token, end, stored))
     for stream, parts in streams.items():
         reached, before = 0, ""
         for first, end, stored in sorted(parts, key=lambda part: part[:2]):
@@ -208,7 +211,13 @@ def own_facts(stored: Stored) -> Own | None:
     fits = left >= rows if stored.rank == 1 else left >= (rows - 1) * step + 2
     if rows and not fits:
         raise _untrue(stored, "stream_tokens", f"enough tokens for {rows:,} rows", numbers["stream_tokens"])
-    return Own(str(facts["stride"]), numbers["eos_id"], None, numbers["first_token"], numbers["stream_tokens"])
+    mask = facts.get("first_mask")
+    if mask is not None and not (isinstance(mask, int) and mask in (0, 1) and facts["stride"] == "overlap"):
+        raise _untrue(stored, "first_mask", "0 or 1, of samples that overlap", mask)
+    first_mask = None if mask is None else int(mask)
+    return Own(
+        str(facts["stride"]), numbers["eos_id"], None, numbers["first_token"], numbers["stream_tokens"], first_mask
+    )
 
 
 def pad_id_of(stored: Stored, params: Params) -> int | None:
@@ -542,8 +551,14 @@ def _own_samples(opening: Opening, rows: Rows, own: list[Own]) -> TokenReader:
     ends = [one.stream_tokens - one.first_token for one in own]
     pieces = chained(rows.starts, rows.width, rows.width + (own[0].stride == "disjoint"), ends, opens)
     separator = opening.separator(own[0])
-    told = opening.told(Layout.STREAM, separator, variant="samples", stride=own[0].stride, mask="loss")
+    masked = any(one.first_mask is not None for one in own)
+    told = opening.told(
+        Layout.STREAM, separator, variant="samples", stride=own[0].stride, mask="loss",
+        loss_masks="loss masks of its samples" if masked else "",
+    )  # fmt: skip
     padding = len(rows) * rows.width - int((pieces.lengths - pieces.tail).sum())
+    if masked:
+        return _split_later(MaskedRuns(rows, pieces, [one.first_mask for one in own], told=told, padding=padding))
     return _split_later(Runs(rows, pieces, ignored=None, plain=True, told=told, padding=padding))
 
 

@@ -13,6 +13,7 @@ Samples as they lie are input_ids as a token axis, mask and labels beside it, wh
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -242,7 +243,12 @@ class Runs:
             nobody has looked at them before.
         told: Info without dtype and counts.
         padding: Inputs of the rows that hold nothing.
+
+    Attributes:
+        masked: The mask of plain samples may leave out any of what is real.
     """
+
+    masked = False
 
     def __init__(
         self, rows: Rows, pieces: Pieces, *, ignored: int | None, plain: bool, told: Info, padding: int
@@ -337,12 +343,13 @@ class Runs:
     def _check_plain(self, values: Values, row: int, valid: NDArray[np.int64]) -> None:
         inputs, mask, labels = values[:, 0], values[:, 1], values[:, 2]
         width = self.rows.width
+        odd = (mask >> 1 != 0) if self.masked else (mask != 1)
         if bool((valid == width).all()):
-            wrong = (mask != 1).any(axis=1) | (labels[:, :-1] != inputs[:, 1:]).any(axis=1)
+            wrong = odd.any(axis=1) | (labels[:, :-1] != inputs[:, 1:]).any(axis=1)
         else:
             real = np.arange(width) < valid[:, None]
             shifted = (labels[:, :-1] == inputs[:, 1:]) | ~real[:, 1:]
-            wrong = (mask != real).any(axis=1) | ~shifted.all(axis=1)
+            wrong = np.where(real, odd, mask != 0).any(axis=1) | ~shifted.all(axis=1)
         if wrong.any():
             path, local, offset = self.rows.place(row + int(np.argmax(wrong)))
             raise CorruptError(
@@ -385,6 +392,42 @@ class Runs:
 
     def close(self) -> None:
         self.rows.close()
+
+
+class MaskedRuns(Runs):
+    """Runs of samples that overlap, whose mask is that of documents: each token has its own at the one before it.
+
+    Args:
+        firsts: Of each file, whether its first token counts; None if its mask leaves out nothing.
+        rows, pieces, told, padding: As for `Runs`; each piece is the row of its number.
+    """
+
+    masked = True
+
+    def __init__(self, rows: Rows, pieces: Pieces, firsts: Sequence[int | None], *, told: Info, padding: int) -> None:
+        super().__init__(rows, pieces, ignored=None, plain=True, told=told, padding=padding)
+        self._opens, self._firsts = pieces.opens, np.array([first != 0 for first in firsts])
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
+        """See `protocols.Marked`."""
+        check_interval(start, stop, self._info.tokens)
+        out, width = np.empty(stop - start, np.uint8), self.rows.width
+        first, last = int(np.searchsorted(self._offsets, start, side="right")) - 1, 0
+        if start < stop:
+            last = int(np.searchsorted(self._offsets, stop))
+        for a, b in windows(first, last, self.rows.together):
+            low = max(a - 1, 0)
+            mask = self.rows.read(low, b)[:, 1] != 0
+            counts = np.empty((b - a, width + 1), np.bool_)
+            files = np.searchsorted(self.rows.starts, np.arange(a, b), side="right") - 1
+            before = np.append(np.zeros(int(a == low), np.bool_), mask[: b - 1 - low, -1])
+            counts[:, 0] = np.where(self._opens[a:b], self._firsts[files], before)
+            counts[:, 1:] = mask[a - low :]
+            bounds = self._offsets[a : b + 1]
+            flat = counts[np.arange(width + 1) < np.diff(bounds)[:, None]]
+            left, right = max(start, int(bounds[0])), min(stop, int(bounds[-1]))
+            out[left - start : right - start] = flat[left - int(bounds[0]) : right - int(bounds[0])]
+        return out
 
 
 def unsigned(values: Values) -> Tokens:

@@ -31,8 +31,9 @@ from tokfmt.core.axis import INT32_MAX, U16, U32, WINDOW, Dtype, TokenReader, ch
 from tokfmt.core.errors import Loss, OptionError, TokenRangeError
 from tokfmt.core.files import write_error
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter
+from tokfmt.core.marks import TARGET
 from tokfmt.core.output import Output, copy_region, whole
-from tokfmt.core.protocols import Sampled
+from tokfmt.core.protocols import Sampled, marks_of
 from tokfmt.core.ragged import Tokens
 from tokfmt.formats.hdf5 import WriteOptions
 from tokfmt.formats.hdf5.container import Own
@@ -204,13 +205,21 @@ class SampleWriter:
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         self.path, self.options, self.eos_id = path, options, target.eos_id or 0
-        self.keep_parts = target.keep_parts
+        self.keep_parts, self.drop = target.keep_parts, target.drop
         if self.eos_id > INT32_MAX:
             raise TokenRangeError("hdf5", self.eos_id, INT32_MAX, 0, "The separator does not fit an int32")
         self.pad_id = self.eos_id if options.pad is None else options.pad
         self.step = options.seq_len + (options.stride == "disjoint")
         self.shuffle = options.seq_len > REACH if options.shuffle is None else options.shuffle
         self._gathering: _Gathering | None = None
+
+    @property
+    def keeps_masks(self) -> bool:
+        """In windows side by side the first token of each is no label, and has no place in the mask."""
+        return self.step == self.options.seq_len
+
+    def _masked(self, source: TokenReader) -> bool:
+        return self.keeps_masks and "loss-mask" not in self.drop and marks_of(source) is not None
 
     def lost(self, source: TokenReader) -> Sequence[Loss]:
         return lost_empties(source)
@@ -259,7 +268,7 @@ class SampleWriter:
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
         stream, length = WithSeparators(source, self.eos_id), self._length(source)
-        packer = Packer(self.options.seq_len, shuffle=self.shuffle)
+        packer, masked = Packer(self.options.seq_len, shuffle=self.shuffle), self._masked(source)
         top, sizes = -1, np.empty(len(region.sequences), np.uint32)
         with whole(self.parts / f"{region.index:06d}") as out:
             block = max(1, WINDOW // (3 * self.options.seq_len))
@@ -268,7 +277,11 @@ class SampleWriter:
                 tokens = stream.tokens(start, stop)
                 top = max(top, check_ids(tokens, INT32_MAX, start, "hdf5"))
                 samples, full = self._samples(tokens, last - first)
-                chunks = [packer.pack(sample, full=k < full) for k, sample in enumerate(samples)]
+                plain = np.arange(last - first) < full
+                if masked and (marks := marks_of(stream, start, stop)) is not None:
+                    samples[:, 1] = self._windows(marks & TARGET, last - first, 0)[:, 1:]
+                    plain &= samples[:, 1].all(1)
+                chunks = [packer.pack(sample, full=k) for sample, k in zip(samples, plain.tolist(), strict=True)]
                 stored = [len(data) | RAW * raw for data, raw in chunks]
                 sizes[first - region.sequences.start : last - region.sequences.start] = stored
                 out.writelines(data for data, _ in chunks)
@@ -278,10 +291,7 @@ class SampleWriter:
 
     def _samples(self, tokens: Tokens, count: int) -> tuple[NDArray[np.int32], int]:
         """Windows of the stream as <i4[count, 3, seq_len], padded behind its end; and how many are full."""
-        width = self.options.seq_len
-        padded = np.full((count - 1) * self.step + width + 1, self.pad_id, np.dtype("<i4"))
-        padded[: len(tokens)] = tokens
-        each = np.lib.stride_tricks.sliding_window_view(padded, width + 1)[:: self.step]
+        width, each = self.options.seq_len, self._windows(tokens, count, self.pad_id)
         samples = np.empty((count, 3, width), np.dtype("<i4"))
         samples[:, 0], samples[:, 1], samples[:, 2] = each[:, :-1], 1, each[:, 1:]
         valid = len(tokens) - 1 - (count - 1) * self.step  # of the last sample; all others are full
@@ -289,6 +299,12 @@ class SampleWriter:
             samples[-1, 1, valid:] = 0
             samples[-1, 0, valid:] = self.pad_id
         return samples, count - (valid < width)
+
+    def _windows(self, values: NDArray[Any], count: int, pad: int) -> NDArray[np.int32]:
+        """<i4[count, seq_len + 1]: what each sample is made of, of the values of some tokens, padded behind them."""
+        padded = np.full((count - 1) * self.step + self.options.seq_len + 1, pad, np.dtype("<i4"))
+        padded[: len(values)] = values
+        return np.lib.stride_tricks.sliding_window_view(padded, self.options.seq_len + 1)[:: self.step]
 
     def gather(self, source: TokenReader, receipt: Receipt) -> None:
         if self._gathering is None:
@@ -304,11 +320,15 @@ class SampleWriter:
             shutil.rmtree(self.parts)
 
     def _gather_into(self, source: TokenReader) -> _Gathering:
-        files, length = self._files(source), self._length(source)
+        files, length, masked = self._files(source), self._length(source), self._masked(source)
+        stream = WithSeparators(source, self.eos_id)
 
         def begin(number: int) -> SampleFile:
             first, last = files.bounds[number : number + 2]
             facts = self.own and self.own._replace(first_token=first * self.step, stream_tokens=length)
+            at = first * self.step
+            if facts and masked and (marks := marks_of(stream, at, at + (first < last))) is not None:
+                facts = facts._replace(first_mask=int((marks & TARGET).any()))
             files.name(number).unlink(missing_ok=True)  # of a commit that was cut off
             return SampleFile(files.name(number), (last - first, self.options.seq_len), facts, shuffle=self.shuffle)
 
@@ -338,7 +358,7 @@ class RowWriter(SampleWriter):
 
     needs_eos = False
     separated = False
-    keeps_masks = True
+    keeps_masks = keeps_labels = True
 
     def lost(self, source: TokenReader) -> Sequence[Loss]:  # noqa: ARG002 - nothing
         return []

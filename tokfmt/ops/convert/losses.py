@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, Separators, TokenReader, sequence_at, windows
+from tokfmt.core.axis import Info, Layout, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.errors import FormatError, Loss, LossyConversionError, TokfmtError
 from tokfmt.core.format import Format, TokenWriter
-from tokfmt.core.protocols import Collecting, marks_of, restored
+from tokfmt.core.protocols import Collecting, Sampled, marks_of, restored
 from tokfmt.core.records import Aside, RecordInfo, RecordReader, Spot
 from tokfmt.core.text_format import counted
 from tokfmt.ops.source.opened import Source
@@ -21,6 +23,7 @@ from tokfmt.run.plan import Scan, Workers, scan
 from tokfmt.views.select import Known, NonEmpty
 
 _BORDERS = "where documents begin inside of rows (without view=samples each is a sequence)"
+_AT_ONCE = 1 << 18  # tokens whose marks are looked at together: rows of HDF5 are kept for as many
 _NAMED = 12
 """Fields that are named; of the others only how many there are."""
 
@@ -128,7 +131,8 @@ def known_losses(
     masks = keeps_masks(writer) and "loss-mask" not in drop and marks_of(axis) is not None
     kept = {"loss-mask": masks, "inner-boundaries": _keeps_boundaries(writer) and "inner-boundaries" not in drop}
     lost = [loss for loss in _of_sources(sources, split_chosen=request.one_split) if not kept.get(loss.name)]
-    return [*lost, *(_masked_empties(sources) if masks else ()), *writer.lost(axis)]
+    unmarked = _unmarked(axis, sources, writer) if masks and not getattr(writer, "keeps_labels", False) else ()
+    return [*lost, *unmarked, *writer.lost(axis)]
 
 
 def keeps_masks(writer: TokenWriter) -> bool:
@@ -140,9 +144,67 @@ def _keeps_boundaries(writer: TokenWriter) -> bool:
     return bool(getattr(writer, "keeps_boundaries", False))
 
 
-def _masked_empties(sources: Sequence[Source]) -> list[Loss]:
+@dataclass(slots=True)
+class _Tally:
+    """Sequences of which something is lost: the word of it, how it is said of so many, what they are called."""
+
+    word: str
+    what: str
+    unit: str
+    count: int = 0
+    first: int = -1
+
+    def add(self, axis: TokenReader, positions: NDArray[np.int64]) -> None:
+        """Count sequences by a position in each, in order."""
+        if len(positions) and not self.count:
+            self.first = sequence_at(axis, int(positions[0]))
+        self.count += len(positions)
+
+    def losses(self) -> Iterator[Loss]:
+        if self.count:
+            what = self.what.format(counted(self.count, self.unit))
+            yield Loss(self.word, f"{what} (first: {self.unit.split()[-1]} {self.first:,})")
+
+
+def _unmarked(axis: TokenReader, sources: Sequence[Source], writer: TokenWriter) -> Iterator[Loss]:
+    """What stands beside tokens and no mark can tell, or tells of a token that is not written.
+
+    Raises:
+        ConversionError: A label is another id than the token that it should be.
+    """
+    from tokfmt.core.marks import MASKED_END
+
+    yield from _masked_empties(sources)
+    sampled = [source.reader for source in sources if isinstance(source.reader, Sampled)]
+    if writer.needs_eos and not sampled:
+        return
+    separators = _Tally("masked-separators", "separators of {} that do not count in the loss", "sequence")
+    for a, b in windows(0, axis.info.tokens, _AT_ONCE):
+        marks = marks_of(axis, a, b)
+        if marks is not None and not writer.needs_eos:
+            separators.add(axis, a + np.flatnonzero(marks & MASKED_END))
+    yield from separators.losses()
+    for reader in sampled:
+        yield from _last_labels(reader)
+
+
+def _last_labels(reader: Any) -> Iterator[Loss]:
+    """Labels that count at the end of rows, each of a token that is in none."""
+    from tokfmt.core.marks import IGNORED
+
+    labels = _Tally("last-labels", "the last label of {}, whose token is in no row", "sample")
+    total = reader.info.tokens if reader.info.layout is Layout.SAMPLES else 0
+    for a, b in windows(0, total, _AT_ONCE):
+        ends = reader.offsets(sequence_at(reader, a), sequence_at(reader, b - 1) + 1)[1:] - 1
+        ends = np.unique(ends[(a <= ends) & (ends < b)])
+        counts = (reader.masks(a, b)[ends - a] != 0) & (reader.labels(a, b)[ends - a] != IGNORED)
+        labels.add(reader, ends[counts])
+    yield from labels.losses()
+
+
+def _masked_empties(sources: Sequence[Source]) -> Iterator[Loss]:
     """Empty sequences whose separator does not count, which no token tells of."""
-    found: list[int] = []
+    found = _Tally("masked-separators", "separators of {} that do not count in the loss", "empty sequence")
     for source in sources:
         reader, eos_id = source.reader, source.separator.eos_id
         stored = None if eos_id is None else restored(reader, eos_id, read=True)
@@ -152,10 +214,8 @@ def _masked_empties(sources: Sequence[Source]) -> list[Loss]:
             empty = np.flatnonzero(np.diff(reader.offsets(a, b)) == 0)
             ends = stored.offsets(a, b)[1:][empty] - 1
             marks = [marks_of(stored, end, end + 1) for end in ends.tolist()]
-            pairs = zip(empty.tolist(), marks, strict=True)
-            found += [a + k for k, mark in pairs if mark is not None and not mark[0] & 1]
-    what = f"separators of {counted(len(found), 'empty sequence')} that do not count in the loss"
-    return [Loss("loss-mask", f"{what} (first: sequence {found[0]:,})")] if found else []
+            found.add(stored, ends[[mark is not None and not mark[0] & 1 for mark in marks]])
+    yield from found.losses()
 
 
 def names_lost(source: Source, aside: Aside, target: Format) -> set[str]:

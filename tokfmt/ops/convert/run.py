@@ -335,7 +335,7 @@ class Run:
         """The format's writer: of rows as they are, or of sequences."""
         if self.rows is None or not isinstance(self.format, Rowed):
             return self.format.writer(path, options, target)
-        return self.format.row_writer(path, options, target, self.rows.file.convention != "same")
+        return self.format.row_writer(path, options, target, self.rows.shifted)
 
     def _known_losses(self, sources: Sequence[Source]) -> list[Loss]:
         """What is known to be lost of sources that hold tokens; reads no token."""

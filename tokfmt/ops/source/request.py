@@ -26,8 +26,8 @@ STREAM = "-"
 """Standard input as a source, standard output as a destination."""
 
 _DROPS = (
-    "embedded-separators", "empty-sequences", "loss-mask", "inner-boundaries", "invalid-lines", "invalid-utf8",
-    "fields", "splits", "order", "tail", "other-files", "tokenizers",
+    "embedded-separators", "empty-sequences", "loss-mask", "masked-separators", "last-labels", "inner-boundaries",
+    "invalid-lines", "invalid-utf8", "fields", "splits", "order", "tail", "other-files", "tokenizers",
 )  # fmt: skip
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")  # a slash of two is lost on the way through a Path
 
@@ -85,9 +85,21 @@ def is_pipe(path: Path_) -> bool:
         return False
 
 
-def several(paths: Path_ | Iterable[Path_]) -> tuple[Path_, ...]:
-    """Paths, of which one may be given by itself."""
-    return (paths,) if isinstance(paths, (str, os.PathLike)) else tuple(paths)
+def several(paths: object) -> tuple[Path_, ...]:
+    """Paths, of which one may be given by itself.
+
+    Raises:
+        TypeError: Something is no path, as a Dataset.
+    """
+    if isinstance(paths, (str, os.PathLike)):
+        return (paths,)
+    found = list[Path_]()
+    for path in paths if isinstance(paths, Iterable) else (None,):
+        if not isinstance(path, (str, os.PathLike)):
+            wrong = type(path if isinstance(paths, (list, tuple)) else paths).__name__
+            raise TypeError(f"a path or a list of paths is needed, not {wrong} (a Dataset's .save(PATH) writes one)")
+        found.append(path)
+    return tuple(found)
 
 
 _BESIDE = (".tokfmt.json", ".ledger", ".ledger.json")
