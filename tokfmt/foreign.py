@@ -169,7 +169,9 @@ def _text(probe: Probe) -> Sign | None:
         counts = {line.count(separator) for line in lines}
         if len(lines) > 1 and len(counts) == 1 and counts != {0}:
             return Sign("a table (CSV)" if separator == "," else "a table (TSV)", _PANDAS.format(method), certain=False)
-    return Sign("plain text", "jq -cR '{text: .}' PATH > x.jsonl makes a document of each line", certain=False)
+    step = "--from text reads it as one document, or split by --from-opt separator=LINE; "
+    step += "jq -cR '{text: .}' PATH > x.jsonl makes a document of each line"
+    return Sign("plain text", step, certain=False)
 
 
 _RAW = {
