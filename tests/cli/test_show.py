@@ -265,7 +265,7 @@ def test_diff_shows_both_values(tmp_path):
 
 
 def test_diff_puts_neighbours_together(tmp_path):
-    """Sequences that are missing, or differ, one after the other are one line."""
+    """Texts that are missing, or differ, one after the other are one line."""
 
     def put(name, words):
         (tmp_path / name).write_text("".join(json.dumps({"text": word}) + "\n" for word in words))
@@ -275,12 +275,12 @@ def test_diff_puts_neighbours_together(tmp_path):
     whole = put("a.jsonl", words)
     fewer = put("b.jsonl", words[:4] + words[9:20] + words[21:])
     said = tokfmt("diff", whole, fewer, "-q", check=1).stdout
-    assert "first: sequence 4 of A is missing in B\n" in said
-    assert "then sequences 5 to 8 of A are missing in B\nthen sequence 20 of A is missing in B\n" in said
-    assert "then sequences 5 to 8 of B are missing in A\n" in tokfmt("diff", fewer, whole, "-q", check=1).stdout
+    assert "first: text 4 of A is missing in B\n" in said
+    assert "then texts 5 to 8 of A are missing in B\nthen text 20 of A is missing in B\n" in said
+    assert "then texts 5 to 8 of B are missing in A\n" in tokfmt("diff", fewer, whole, "-q", check=1).stdout
     other = put("c.jsonl", [word.upper() if i in (1, 6, 7, 8, 20) else word for i, word in enumerate(words)])
     said = tokfmt("diff", whole, other, "-q", check=1).stdout
-    assert "then sequences 6 to 8 differ\nthen sequence 20 differs\n" in said
+    assert "then texts 6 to 8 differ\nthen text 20 differs\n" in said
 
 
 def test_origins(tmp_path):

@@ -163,6 +163,8 @@ def test_a_megatron_bin_beside_an_index_that_is_damaged(tmp_path):
         "mds/ndarray_int32/shard.00000.mds",
         "litdata/numpy_uint32_zstd/chunk-0-0.zstd.bin",
         "flat-tokens/train_only.zarr/.zgroup",
+        "mds/ndarray_int32/index.json",
+        "litdata/numpy_uint32_zstd/index.json",
     ],
 )
 def test_a_file_of_a_dataset_names_it(file):

@@ -58,14 +58,26 @@ _NAMED = 5
 _PART = re.compile(r"(\d{5,})-of-(\d{5,})\.jsonl")
 
 
-class _Piece(NamedTuple):
-    """What one task reads at a time: a block of records, or some sequences."""
+class _Records(NamedTuple):
+    """What one task reads at a time: a block of records, with their `fields` if those can be had."""
 
     path: str
     source: str | None
-    reader: RecordReader | TokenReader
-    block: Block | range
+    reader: RecordReader
+    block: Block
     format: str
+
+
+class _Sequences(NamedTuple):
+    """What one task reads at a time: some sequences, by their numbers."""
+
+    path: str
+    source: str | None
+    reader: TokenReader
+    numbers: range
+
+
+_Piece = _Records | _Sequences
 
 
 class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is no dependency
@@ -158,9 +170,8 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is no dependen
 
     def _records(self, piece: _Piece, decoder: Decoder | None) -> Iterator[tuple[str, dict[str, Any]]]:
         """Where each record of a piece is, in a word, and what it holds."""
-        reader, block = piece.reader, piece.block
-        if isinstance(reader, RecordReader) and reader.info.kind == "text":
-            assert isinstance(block, Block)
+        if isinstance(piece, _Records) and piece.reader.info.kind == "text":
+            reader, block = piece.reader, piece.block
             name = f"{block.file}-{block.start}"
             if piece.format == "jsonl":
                 lines = (line for batch in reader.lines(block) for line in batch.lines)
@@ -173,15 +184,12 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is no dependen
             return
         if decoder is None:
             raise OptionError(f"{printable(piece.path)}: holds ids; give tokenizer= to read it as documents")
-        if isinstance(block, Block):
-            assert isinstance(reader, RecordReader)
-            name = f"{block.file}-{block.start}-"
-            ragged: Iterator[Ragged] = (batch.ragged for batch in reader.ids(block) if batch.ragged is not None)
-            first = 0
+        if isinstance(piece, _Records):
+            name, first, found_ids = f"{piece.block.file}-{piece.block.start}-", 0, piece.reader.ids(piece.block)
+            ragged: Iterator[Ragged] = (batch.ragged for batch in found_ids if batch.ragged is not None)
         else:
-            assert not isinstance(reader, RecordReader)
-            name, first = "", block.start
-            ragged = batches(reader, block.start, block.stop)
+            name, first = "", piece.numbers.start
+            ragged = batches(piece.reader, first, piece.numbers.stop)
         sequences = enumerate((ids for some in ragged for ids in some), first)
         yield from ((f"{name}{k}", {self.text_key: decoder.decode(ids)}) for k, ids in sequences)
 
@@ -203,10 +211,11 @@ def _pieces_of(
     reader: RecordReader | TokenReader, path: str, source: str | None, format_: str, window: tuple[int, int | None]
 ) -> Iterator[_Piece]:
     if isinstance(reader, RecordReader):
-        blocks: Iterable[Block | range] = reader.blocks(_BLOCK, *window)
-    else:
-        blocks = (range(a, b) for a, b in windows(0, reader.info.sequences, _SEQUENCES))
-    yield from (_Piece(path, source, reader, block, format_) for block in blocks)
+        for block in reader.blocks(_BLOCK, *window):
+            yield _Records(path, source, reader, block, format_)
+        return
+    for a, b in windows(0, reader.info.sequences, _SEQUENCES):
+        yield _Sequences(path, source, reader, range(a, b))
 
 
 def _with_text(record: Any, field: str, key: str) -> dict[str, Any]:
