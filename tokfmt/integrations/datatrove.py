@@ -277,7 +277,8 @@ class TokfmtWriter(PipelineStep):  # type: ignore[misc] # datatrove is no depend
             with self.track_time():
                 convert(
                     texts, part, from_format="jsonl", to_format="jsonl", text_field="text", tokenizer=self.tokenizer,
-                    from_options={"kind": "text"}, drop="fields", overwrite=True, jobs=1, executor="serial", **self.encoding,
+                    from_options={"kind": "text"}, drop="fields", overwrite=True, jobs=1, executor="serial",
+                    **self.encoding,
                 )  # fmt: skip
 
     def _write(self, document: Document, file: BinaryIO) -> None:
