@@ -333,7 +333,8 @@ class FlatWriter(ABC):
         needs_max_id: `dtype` depends on the largest id.
         limit: Largest id that the format has room for.
         most_bytes: Of a file.
-        keeps_masks: A loss mask of the source goes to a file beside each of tokens; see `mask_file`.
+        mask_file: Names the file beside one of tokens that its loss mask goes to, a byte a token: 1 counts, 0 does
+            not. None: masks are not kept.
         masked: There is one, and it is not to be dropped; known when `cuts` is.
     """
 
@@ -344,7 +345,7 @@ class FlatWriter(ABC):
     needs_max_id: bool = False
     limit: int = 2**32 - 1
     most_bytes: int = 2**63 - 1
-    keeps_masks: bool = False
+    mask_file: Callable[[Path], Path] | None = None
     masked: bool = False
 
     def __init__(self, path: Path, options: Any, target: Target) -> None:
@@ -369,10 +370,6 @@ class FlatWriter(ABC):
         """The path of file `number`: of the destination itself where it is one file."""
         member = self.member(number) if self.folder else ""
         return self.path / member if member else self.path
-
-    def mask_file(self, tokens: Path) -> Path:
-        """The file of the loss mask beside one of tokens, a byte a token: 1 counts as a target, 0 does not."""
-        raise NotImplementedError
 
     def padded(self, tokens: int) -> int:
         """How many tokens are stored when so many are to be stored: more where the last row is filled up."""
@@ -404,6 +401,10 @@ class FlatWriter(ABC):
     @property
     def separated(self) -> bool:
         return self.separators.alone
+
+    @property
+    def keeps_masks(self) -> bool:
+        return self.mask_file is not None
 
     def lost(self, source: TokenReader) -> Sequence[Loss]:
         return lost_empties(source) if self.separators is Separators.BETWEEN else []
@@ -457,7 +458,7 @@ class FlatWriter(ABC):
             preallocate(path, size)
             with Output(path) as out:
                 out.write(0, self.header(cut.stop - cut.start, dtype))
-            if self.masked:
+            if self.masked and self.mask_file is not None:
                 preallocate(self.mask_file(path), cut.stop - cut.start)
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
@@ -466,8 +467,8 @@ class FlatWriter(ABC):
         limit = min(self.limit, (1 << 8 * dtype.itemsize - (dtype.kind == "i")) - 1)
         cut = self.cut_at(stored, region.tokens.start)
         begin, base = self.begins(cut), cut.start
-        if self.masked:
-            self._write_mask(cut, region, stored)
+        if self.masked and self.mask_file is not None:
+            _write_mask(self.mask_file(self.file(cut.number)), cut, region, stored)
         with Output(self.file(cut.number)) as out:
             at = begin + (region.tokens.start - base) * dtype.itemsize
             raw = np.dtype(f"{dtype.byteorder}u{dtype.itemsize}")
@@ -481,13 +482,6 @@ class FlatWriter(ABC):
                     window = np.concatenate([window, np.full(b - a - len(real), eos_id, dtype)])
                 out.write(begin + (a - base) * dtype.itemsize, window)
         return Receipt(region.index, top, out.written)
-
-    def _write_mask(self, cut: Cut, region: Region, stored: TokenReader) -> None:
-        with Output(self.mask_file(self.file(cut.number))) as out:
-            for a, b in windows(region.tokens.start, region.tokens.stop):
-                marks = marks_of(stored, a, b)
-                if marks is not None:
-                    out.write(a - cut.start, marks & 1)
 
     def remedy(self, dtype: np.dtype[Any]) -> str:  # noqa: ARG002 - none
         """What to do about an id that does not fit; "" for nothing."""
@@ -506,6 +500,14 @@ class FlatWriter(ABC):
                 out.write(at, content)
                 for _, at, content in rest:
                     out.write(at, content)
+
+
+def _write_mask(path: Path, cut: Cut, region: Region, stored: TokenReader) -> None:
+    with Output(path) as out:
+        for a, b in windows(region.tokens.start, region.tokens.stop):
+            marks = marks_of(stored, a, b)
+            if marks is not None:
+                out.write(a - cut.start, marks & 1)
 
 
 def _whole_cuts(stored: TokenReader, most: int) -> Iterator[Cut]:
