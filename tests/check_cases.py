@@ -474,12 +474,19 @@ def arrow_of(**columns):
 COLUMNS, HUGE_PAGE = "parquet/int32.parquet", b"\x82\x80\x80\x80\x02"  # 2^28 + 1 bytes
 
 
+def a_text_in_latin_1(tmp):
+    path = tmp / "x.txt"
+    path.write_bytes("ein Stück Text\n".encode("latin-1"))
+    return path, {}
+
+
 def a_recipe_with_an_unknown_key(tmp):
     (tmp / "mix.toml").write_text('tokfmt = 1\nseq_lem = 16\n[[source]]\npath = "x.pbin"\n')
     return tmp / "mix.toml", {}
 
 
 CASES = {
+    "TF571": a_text_in_latin_1,
     "TF801": a_recipe_with_an_unknown_key,
     "TF661": upstream(COLUMNS, patched(1000, lambda rest: b"")),
     "TF662": upstream("parquet/tokens/floats.parquet", lambda path: None),

@@ -159,6 +159,8 @@ def _text(probe: Probe) -> Sign | None:
     begin = text.lstrip("\ufeff \t\r\n")
     if not begin or any(ord(c) < 32 and c not in "\t\r\n\f\v\x1b" for c in begin):
         return None
+    if re.match(r"\[\[?[\w.\"' -]+\]\]?[ \t]*(#.*)?\r?\n", begin):
+        return Sign("a TOML or INI file", "A recipe of tokfmt begins with tokfmt = 1", certain=False)
     if begin.startswith("["):
         return Sign("one JSON array, not JSON lines", "jq -c '.[]' PATH > x.jsonl writes its items as lines",
                     certain=False)  # fmt: skip
@@ -169,7 +171,9 @@ def _text(probe: Probe) -> Sign | None:
         counts = {line.count(separator) for line in lines}
         if len(lines) > 1 and len(counts) == 1 and counts != {0}:
             return Sign("a table (CSV)" if separator == "," else "a table (TSV)", _PANDAS.format(method), certain=False)
-    return Sign("plain text", "jq -cR '{text: .}' PATH > x.jsonl makes a document of each line", certain=False)
+    step = "--from text reads it as one document, or split by --from-opt separator=LINE; "
+    step += "jq -cR '{text: .}' PATH > x.jsonl makes a document of each line"
+    return Sign("plain text", step, certain=False)
 
 
 _RAW = {

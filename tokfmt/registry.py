@@ -82,6 +82,7 @@ _CLUES = {
     "olmo": _Clue((".npy",)),
     "parquet": _Clue((".parquet", ".pq"), (b"PAR1",)),
     "recipe": _Clue((), (b"tokfmt",)),
+    "text": _Clue((".txt", ".text", ".md", ".markdown", ".rst")),
 }
 """Of tokfmt's own formats those that can be ruled out before they are imported, which takes longer than to convert a
 small file. Directories are shown to all.
@@ -182,6 +183,10 @@ def detect(path: str | os.PathLike[str]) -> Format:
     probe = look(path)
     claims = candidates(probe)
     best = max(claims.values(), default=0)
+    alone = bool(claims) and probe.path.suffix != ".json"  # many a folder has an index that is one line of JSON
+    if whole := "" if probe.is_directory or alone else _around(probe.path):
+        what = f"is a file of the {whole} dataset {printable(probe.path.parent)}, and no dataset by itself"
+        raise UnknownFormatError(path, what, "Name that directory")
     if best <= Confidence.NAME:
         _refuse_foreign(path, probe, claimed=bool(claims))
     winners = [name for name, confidence in claims.items() if confidence == best]
@@ -194,9 +199,6 @@ def _refuse_foreign(path: str | os.PathLike[str], probe: Probe, *, claimed: bool
     """Raise UnknownFormatError for what no format claims, or only by its name while its magic says something else."""
     from tokfmt.foreign import foreign
 
-    if whole := "" if probe.is_directory or claimed else _around(Path(path)):
-        what = f"is a file of the {whole} dataset {printable(Path(path).parent)}, and no dataset by itself"
-        raise UnknownFormatError(path, what, "Name that directory")
     sign = foreign(probe) if probe.is_directory or probe.size else None
     if sign is not None and (sign.certain or not claimed):
         raise UnknownFormatError(path, f"is {sign.name}, no format that tokfmt reads", sign.step)

@@ -1,5 +1,6 @@
 """README and docs show what the commands print: their sessions are run, a page in a directory of its own."""
 
+import json
 import os
 import re
 import shlex
@@ -41,6 +42,60 @@ def test_a_session_prints_what_it_shows(page, tmp_path):
             cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
         )  # fmt: skip
         assert words(done.stdout) == words(printed), f"$ {line}\n{done.stdout}"
+
+
+def test_what_is_shown_to_look_inside_with_finds_something(tmp_path):
+    """The first commands of docs/inspect.md go on with what README's session has made, of its tokenizer."""
+    (tmp_path / "fixtures").symlink_to(FIXTURES)
+    made = [
+        line for line, _ in commands(ROOT / "README.md") if line.startswith("tokfmt convert") and "blocks" not in line
+    ]
+    look = re.search(r"```\n(tokfmt stats.*?)```", (ROOT / "docs" / "inspect.md").read_text(), re.DOTALL)[1]
+    wants = {"stats": "17,450", "check": "no findings", "diff": "identical: 184 sequences, 17,450 tokens",
+             "show": "found at", "browse": "#0  "}  # fmt: skip
+    told = [line.partition(" # ")[::2] for line in look.splitlines()]
+    also = re.findall(r"'[^']+'|\"[^\"]+\"", next(why for line, why in told if " show " in f" {line}"))
+    more = [f"tokfmt show corpus.pbin {word} --tokenizer fixtures/tokenizer" for word in also]
+    for line in [*made, *(line for line, _ in told), *more]:
+        program, command, *rest = shlex.split(line)
+        done = subprocess.run(
+            [sys.executable, "-m", program, command, *rest],
+            cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, f"$ {line}\n{done.stderr}"
+        assert "warning" not in done.stdout + done.stderr and "nothing found" not in done.stderr, line
+        if line in made:
+            continue
+        assert wants[command] in done.stdout + done.stderr or line in more, f"$ {line}\n{done.stdout}"
+
+
+PACKS = "fixtures/modalities/"
+DOCUMENTS = [
+    "convert {0}D_2byte_gpt2.pbin {1}/o.zarr", "stats {0}D_2byte_gpt2.pbin", "stats {0}D_2byte_gpt2.pbin {0}E_D_2byte_gpt2.pbin",
+    "check {0}E_D_2byte_gpt2.pbin", "check --explain TF107", "diff {0}D_2byte_gpt2.pbin {0}D_2byte_gpt2_filtered_mod3.pbin",
+    "show {0}D_2byte_gpt2.pbin 0", "show fixtures/hdf5/padded_eos 0 --samples", "show {0}D_2byte_gpt2.pbin --raw",
+    "show fixtures/recipe/mix.toml --step 1 --batch-size 2", "recipe fixtures/recipe/mix.toml --explain",
+    "recipe fixtures/recipe/prepare.toml --explain", "index fixtures/jsonl/corpus.jsonl -o {1}/c.idx", "formats", "stats nowhere",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("row", "line"), [*enumerate(DOCUMENTS)], ids=DOCUMENTS)
+def test_documents_of_json_have_the_keys_that_the_page_names(row, line, tmp_path):
+    """All of them and no others, a row of the table each; of stats its schema says the rest."""
+    rows = re.findall(
+        r"^\| `(tokfmt\.[\w-]+/\d+)` \| .*? \| (.*) \|$", (ROOT / "docs" / "json.md").read_text(), re.MULTILINE
+    )
+    assert len(rows) == len(DOCUMENTS)
+    schema, told = rows[row]
+    words = [sys.executable, "-m", "tokfmt", *line.format(PACKS, tmp_path).split(), "--json"]
+    document = json.loads(subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, timeout=120).stdout)
+    assert (next(iter(document)), document.pop("schema")) == ("schema", schema)
+    named = dict(re.findall(r"`(\w+)(?:\[([\w, ]+)\])?`", told))
+    missing = document.keys() - named.keys() if "…" not in told else set()
+    assert (missing, named.keys() - document.keys()) == (set(), set())
+    for key, inner in named.items():
+        for one in document[key] if isinstance(document[key], list) else [document[key]] if inner else []:
+            assert not inner or [*one] == inner.split(", "), key
 
 
 def test_pages_name_files_that_exist():

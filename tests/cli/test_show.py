@@ -192,6 +192,14 @@ def test_a_terminal_shows_the_hit_in_its_place(corpus):
     assert texts[11] in whole
 
 
+@pytest.mark.parametrize("columns", [23, 80])
+def test_a_terminal_breaks_lines_between_ids(pack, columns):
+    seen, code = on_a_terminal("show", PACK, "11", "--ids", "--full", "-q", columns=columns)
+    lines = re.sub(r"\x1b\[[\d;]*m", "", seen).splitlines()
+    assert (code, max(map(len, lines)) <= columns, len(lines) > 40) == (0, True, True)
+    assert [int(word) for line in lines for word in line.split()] == pack[11]
+
+
 def test_a_giant_sequence_is_cut_and_not_read_whole(tmp_path):
     """Three billion tokens in a sparse file: to read all takes far longer than the time allowed."""
     path = write_pack(tmp_path / "giant.pbin", 3_000_000_000, [(0, 6_000_000_000)])
@@ -257,7 +265,7 @@ def test_diff_shows_both_values(tmp_path):
 
 
 def test_diff_puts_neighbours_together(tmp_path):
-    """Sequences that are missing, or differ, one after the other are one line."""
+    """Texts that are missing, or differ, one after the other are one line."""
 
     def put(name, words):
         (tmp_path / name).write_text("".join(json.dumps({"text": word}) + "\n" for word in words))
@@ -267,12 +275,12 @@ def test_diff_puts_neighbours_together(tmp_path):
     whole = put("a.jsonl", words)
     fewer = put("b.jsonl", words[:4] + words[9:20] + words[21:])
     said = tokfmt("diff", whole, fewer, "-q", check=1).stdout
-    assert "first: sequence 4 of A is missing in B\n" in said
-    assert "then sequences 5 to 8 of A are missing in B\nthen sequence 20 of A is missing in B\n" in said
-    assert "then sequences 5 to 8 of B are missing in A\n" in tokfmt("diff", fewer, whole, "-q", check=1).stdout
+    assert "first: text 4 of A is missing in B\n" in said
+    assert "then texts 5 to 8 of A are missing in B\nthen text 20 of A is missing in B\n" in said
+    assert "then texts 5 to 8 of B are missing in A\n" in tokfmt("diff", fewer, whole, "-q", check=1).stdout
     other = put("c.jsonl", [word.upper() if i in (1, 6, 7, 8, 20) else word for i, word in enumerate(words)])
     said = tokfmt("diff", whole, other, "-q", check=1).stdout
-    assert "then sequences 6 to 8 differ\nthen sequence 20 differs\n" in said
+    assert "then texts 6 to 8 differ\nthen text 20 differs\n" in said
 
 
 def test_origins(tmp_path):

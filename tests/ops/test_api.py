@@ -191,3 +191,12 @@ def test_the_length_of_samples_is_said(tmp_path, dry_run):
     assert lengths == {64, 32}
     plain = tokfmt.convert(tmp_path / "ids.jsonl", tmp_path / "o.pbin", eos=9, dry_run=dry_run)
     assert plain.sample_length is None
+
+
+@pytest.mark.parametrize("verb", [tokfmt.stats, tokfmt.check, lambda path: tokfmt.diff(path, path)])
+def test_what_is_no_path_says_so(verb):
+    """A dataset in memory has no files to count: not a fault deep inside of something that reads them."""
+    with tokfmt.open(FIXTURES / "modalities" / "D_2byte_gpt2.pbin") as dataset:
+        for wrong, name in ((dataset, "Dataset"), ([dataset], "Dataset"), (3, "int")):
+            with pytest.raises(TypeError, match=rf"a path or a list of paths is needed, not {name}"):
+                verb(wrong)

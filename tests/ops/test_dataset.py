@@ -13,10 +13,19 @@ from hypothesis import strategies as st
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, DestinationExistsError, MissingDependencyError, OptionError
+from tokfmt import registry
+from tokfmt.core.errors import (
+    ConversionError,
+    CorruptError,
+    DestinationExistsError,
+    MissingDependencyError,
+    OptionError,
+    TokfmtError,
+    TruncatedError,
+)
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.dataset import Dataset, MemoryReader
-from tokfmt.testing.harness import sequences
+from tokfmt.testing.harness import sequences, write
 from tokfmt.testing.strategies import datasets
 from tokfmt.views import select
 from tokfmt.views.select import Picked
@@ -72,6 +81,98 @@ def test_any_window_of_picked_sequences(data, ragged, gap, window):
     for wrong in ((-1, 0), (0, len(flat) + 1), (1, 0)):
         with pytest.raises(IndexError):
             view.tokens(*wrong)
+
+
+FLAT = {
+    "stage1": "stage1_block_0000.bin", "modalities": "x.pbin", "megatron": "x_document.bin", "nanogpt": "train.bin",
+    "llmc": "llmc.bin", "olmo": "x.npy", "datatrove": "x.ds", "litdata": "litdata",
+}  # fmt: skip
+STREAMS = ("stage1", "nanogpt", "llmc")
+DOCUMENTS = [list(range(k, k + 40)) for k in range(1, 30)]
+
+
+def flat(home, name):
+    """A dataset of DOCUMENTS, stored in a flat format."""
+    write(registry.get(name), home / FLAT[name], Ragged.of(DOCUMENTS), eos_id=50256)
+    return tokfmt.open(home / FLAT[name], format=name, eos=50256)
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_one_sequence_of_a_flat_format_is_read_in_few_calls(tmp_path, name):
+    """A read from the cache takes a microsecond, and each call of a function a tenth of that."""
+    dataset, calls = flat(tmp_path, name), []
+    assert dataset[3].tolist() == DOCUMENTS[3]
+    sys.setprofile(lambda frame, event, what: calls.append(event))
+    try:
+        dataset[7]
+    finally:
+        sys.setprofile(None)
+    assert calls.count("call") <= 4
+    assert [one.tolist() for one in map(dataset.__getitem__, range(len(dataset)))] == DOCUMENTS
+    assert dataset[-1].tolist() == DOCUMENTS[-1]
+    assert dataset[3].flags.writeable, "torch.from_numpy warns of what may not be written to"
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_a_dataset_that_was_read_from_travels_closes_and_says_what_is_not_there(tmp_path, name):
+    dataset = flat(tmp_path, name)
+    assert dataset[0].tolist() == DOCUMENTS[0]
+    there = pickle.loads(pickle.dumps(dataset))
+    assert (there[1].tolist(), there[28].tolist()) == (DOCUMENTS[1], DOCUMENTS[28])
+    for wrong in (29, -30):
+        with pytest.raises(IndexError, match=f"sequence {wrong} of 29"):
+            dataset[wrong]
+    dataset.reader.close()  # which a reader opens again
+    assert dataset[2].tolist() == DOCUMENTS[2]
+    dataset.close()
+    with pytest.raises(ValueError, match="this dataset is closed"):
+        dataset[0]
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_a_file_that_was_cut_or_filled_with_other_ids_after_it_was_opened_is_no_mixture(tmp_path, name):
+    """Documents of a stream are where their separators were: each has to have one behind it still."""
+    dataset = flat(tmp_path, name)
+    place = dataset.reader.source.place(0)
+    with open(place.path, "r+b") as file:
+        file.seek(place.offset)
+        file.write((7).to_bytes(place.width, "little") * 20 * 41)
+        file.flush()
+        with pytest.raises(TokfmtError, match="changed" if name in STREAMS else "does not end with the separator"):
+            dataset[4]
+        file.truncate(place.offset + 300)
+    with pytest.raises(TruncatedError, match="the file ends too early"):
+        dataset[27]
+
+
+def test_every_separator_that_is_taken_away_is_looked_at(tmp_path):
+    """Those at the end of a window as well, of which another one begins with the next sequence."""
+    lists = [[7, 8], [], [9], [], [], [1, 2, 3]]
+    write(registry.get("megatron"), tmp_path / "x_document.bin", Ragged.of(lists), eos_id=50256)
+    dataset = tokfmt.open(tmp_path / "x_document.bin", eos=50256)
+    ends = np.cumsum([len(one) + 1 for one in lists]) - 1
+    for number, end in enumerate(ends.tolist()):
+        with open(tmp_path / "x_document.bin", "r+b") as file:
+            file.seek(2 * end)
+            file.write(b"\5\0")
+            file.flush()
+            with pytest.raises(CorruptError, match=f"sequence {number} does not end with the separator 50256"):
+                list(dataset.batches(1))
+            with pytest.raises(CorruptError, match=f"sequence {number} does not end with the separator 50256"):
+                dataset[number]
+            file.seek(2 * end)
+            file.write((50256).to_bytes(2, "little"))
+        assert dataset[:].tolist() == lists
+
+
+def test_a_negative_id_that_came_after_a_block_was_scanned_is_refused(tmp_path):
+    dataset = flat(tmp_path, "stage1")
+    assert dataset[1].tolist() == DOCUMENTS[1]
+    with open(tmp_path / FLAT["stage1"], "r+b") as file:
+        file.seek(50 * 4)  # of the second document, ids 41 to 80
+        file.write(b"\x01\x00\x00\x80")
+    with pytest.raises(CorruptError, match="has a negative id at byte 200: .*The file is damaged"):
+        dataset[1]
 
 
 def test_near_sequences_are_read_together_and_far_ones_are_not():

@@ -94,7 +94,7 @@ def test_content_wins_over_a_name(tmp_path):
     [
         ("x", b"", "an empty file"),
         ("x.bin", b"", "an empty file"),
-        ("x.txt", b"some words\nand more\n", "is plain text, .* jq -cR"),
+        ("x.log", b"some words\nand more\n", "is plain text, .* --from text .* jq -cR"),
         ("x.bin", bytes(range(256)) * 3, "is a .bin without a header that is known"),
         ("x.idx", b"\x80\x04]\x94.", "is the index of a text file"),
         ("x.npy", b"\x93NUMPY\x01\x00v\x00{'descr': '<u2'}", r"is a numpy array \(.npy\)"),
@@ -110,7 +110,7 @@ def test_what_nobody_recognises(tmp_path, name, content, says):
 def test_directories_nobody_recognises(tmp_path):
     with pytest.raises(UnknownFormatError, match="an empty directory"):
         registry.detect(tmp_path)
-    (tmp_path / "notes.txt").touch()
+    (tmp_path / "notes.log").touch()
     with pytest.raises(UnknownFormatError, match="a directory that no format recognises"):
         registry.detect(tmp_path)
 

@@ -116,7 +116,7 @@ def test_glance(opened):
         full.sequences, full.tokens, full.lengths, full.empty,
     )  # fmt: skip
     assert found.ids is None
-    validate({"schema_version": 1, **found.as_json()})
+    validate(Report([found]).as_json())
 
 
 def test_glance_at_a_stream():
@@ -162,7 +162,7 @@ def test_sample_of_an_index():
     assert one == again != other
     assert (one.estimated, one.sampled.sequences, one.sampled.of) == (True, 10, 42)
     assert (one.sequences, one.tokens, one.duplicates) == (42, 2004, None)
-    validate({"schema_version": 1, **one.as_json()})
+    validate(Report([one]).as_json())
     everything = measured(PACK, sample=42).datasets[0]
     assert not everything.estimated
 

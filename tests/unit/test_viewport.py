@@ -22,7 +22,7 @@ from tokfmt.tui.layout import (
     lines_of,
     spell,
 )
-from tokfmt.tui.rows import WINDOW, Damage, Lru, Piece, Span, Viewport, fetched, fetched_span
+from tokfmt.tui.rows import WINDOW, Characters, Damage, Lru, Piece, Span, Viewport, fetched, fetched_span
 
 
 class Memory:
@@ -166,6 +166,20 @@ def test_lines_hold_every_token_once_and_fit(first, count, mode, width, whitespa
     shown = {run.token for line in lines for run in line.runs if run.kind is not Kind.RULE}
     spelled = set(glyphs(piece.units, first, ALPHABET).tokens)
     assert shown >= spelled if mode is Mode.TEXT else shown == set(range(first, first + count))
+
+
+def test_a_line_that_goes_on_begins_with_a_word():
+    """Not with the blank before it, whether that is a part of the word's token or one by itself."""
+
+    def drawn(units, style, width):
+        lines = lines_of(Piece(np.array(units, np.uint32)), 0, style, Mode.TEXT, width, False)
+        assert [token for line in lines for token in range(line.first, line.last)] == [*range(len(units))]
+        return ["".join(run.text for run in line.runs) for line in lines]
+
+    assert drawn([5] * 6, ALPHABET, 11) == [" word word", "word word", "word word"]
+    assert drawn([5, 7, 5, 5, 5], ALPHABET, 10) == [" word ", " word word", "word"]  # what is indented stays so
+    letters = TokenStyle(Characters())
+    assert drawn([ord(letter) for letter in "ab cd ef  gh"], letters, 5) == ["ab ", "cd ", "ef  ", "gh"]
 
 
 def test_labels_stand_beneath_their_tokens():

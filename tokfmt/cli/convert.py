@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from tokfmt.cli.console import Watcher
+from tokfmt.cli.console import Watcher, document
 from tokfmt.cli.parameters import (
     FORMAT,
     PLACE,
@@ -100,7 +99,7 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
     with Watcher(quiet=quiet) as watcher:
         done = run(destination, progress=watcher, **given)
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(done), indent=2))
+        document("convert", dataclasses.asdict(done))
     elif done.dry_run:
         click.echo(_plan(done))
     elif not quiet and given.get("shard"):

@@ -91,10 +91,15 @@ def command(
 
 def _tell_both(report: Any) -> None:
     for name, side in (("A", report.a), ("B", report.b)):
-        size = f"{counted(side.sequences, 'sequence')}, {counted(side.tokens, report.unit[:-1])}"
+        size = f"{counted(side.sequences, _noun(report))}, {counted(side.tokens, report.unit[:-1])}"
         click.echo(f"{name}: {printable(side.path)}: {side.format}: {size}", err=True)
         for text in side.notes:
             note(text, f"{name}: ")
+
+
+def _noun(report: Any) -> str:
+    """What is compared: texts, where there are no ids."""
+    return "text" if report.unit == "bytes" else "sequence"
 
 
 def _tell(report: Any) -> None:
@@ -102,17 +107,19 @@ def _tell(report: Any) -> None:
 
     if report.identical:
         order = ", in whatever order" if report.surplus else ""
-        size = f"{counted(report.a.sequences, 'sequence')}, {counted(report.a.tokens, report.unit[:-1])}"
+        size = f"{counted(report.a.sequences, _noun(report))}, {counted(report.a.tokens, report.unit[:-1])}"
         click.echo(f"identical: {size}{order}")
         return
-    alike = "" if report.same is None else f"; {counted(report.same, 'sequence')} alike"
+    alike = "" if report.same is None else f"; {counted(report.same, _noun(report))} alike"
     click.echo(click.style("different: ", bold=True) + counted_kinds(report.counts) + alike)
     if not report.complete:
-        click.echo("too many sequences are equal to pair them in the best way: fewer may have moved")
+        click.echo(f"too many {_noun(report)}s are equal to pair them in the best way: fewer may have moved")
     if report.first is not None:
         _tell_first(report)
     for run in _runs(report.differences[1:]):
-        click.echo(f"then {_sentence(run[0]) if len(run) == 1 else _sentences(run[0], run[-1])}")
+        click.echo(
+            f"then {_sentence(_noun(report), run[0]) if len(run) == 1 else _sentences(_noun(report), run[0], run[-1])}"
+        )
     left = sum(report.counts.values()) - len(report.differences)
     if report.differences and left > 0:
         click.echo(f"… and {left:,} more (--limit)")
@@ -124,7 +131,7 @@ def _tell_surplus(report: Any) -> None:
         if surplus.count:
             more = " …" if surplus.count > len(surplus.examples) else ""
             numbers = ", ".join(f"{number:,}" for number in surplus.examples)
-            click.echo(f"only in {side}: {plural('sequence', surplus.count)} {numbers}{more}")
+            click.echo(f"only in {side}: {plural(_noun(report), surplus.count)} {numbers}{more}")
 
 
 def _runs(differences: Sequence[Any]) -> Iterator[list[Any]]:
@@ -141,32 +148,32 @@ def _runs(differences: Sequence[Any]) -> Iterator[list[Any]]:
         yield [difference for _, difference in run]
 
 
-def _sentences(first: Any, last: Any) -> str:
+def _sentences(noun: str, first: Any, last: Any) -> str:
     if first.kind == "only_in_a":
-        return f"sequences {first.a:,} to {last.a:,} of A are missing in B"
+        return f"{noun}s {first.a:,} to {last.a:,} of A are missing in B"
     if first.kind == "only_in_b":
-        return f"sequences {first.b:,} to {last.b:,} of B are missing in A"
-    a, b = f"sequences {first.a:,} to {last.a:,}", f"{first.b:,} to {last.b:,}"
+        return f"{noun}s {first.b:,} to {last.b:,} of B are missing in A"
+    a, b = f"{noun}s {first.a:,} to {last.a:,}", f"{first.b:,} to {last.b:,}"
     return f"{a} differ" if first.a == first.b else f"{a} of A differ from {b} of B"
 
 
-def _sentence(difference: Any) -> str:
+def _sentence(noun: str, difference: Any) -> str:
     a, b = difference.a, difference.b
     if difference.kind == "only_in_a":
-        return f"sequence {a:,} of A is missing in B"
+        return f"{noun} {a:,} of A is missing in B"
     if difference.kind == "only_in_b":
-        return f"sequence {b:,} of B is missing in A"
+        return f"{noun} {b:,} of B is missing in A"
     if difference.kind == "moved":
-        return f"sequence {a:,} of A is sequence {b:,} of B"
+        return f"{noun} {a:,} of A is {noun} {b:,} of B"
     if difference.kind == "swapped":
         where = "" if (a, difference.with_a) == (b, difference.with_b) else f" ({b:,} and {difference.with_b:,} there)"
-        return f"sequences {a:,} and {difference.with_a:,} of A are swapped in B{where}"
-    return f"sequence {a:,} differs" if a == b else f"sequence {a:,} of A differs from {b:,} of B"
+        return f"{noun}s {a:,} and {difference.with_a:,} of A are swapped in B{where}"
+    return f"{noun} {a:,} differs" if a == b else f"{noun} {a:,} of A differs from {b:,} of B"
 
 
 def _tell_first(report: Any) -> None:
     first, kind = report.first, report.first.difference.kind
-    click.echo(f"first: {_sentence(first.difference)}{'' if kind == 'changed' else _rest(report)}")
+    click.echo(f"first: {_sentence(_noun(report), first.difference)}{'' if kind == 'changed' else _rest(report)}")
     if kind in ("changed", "swapped"):
         unit = "byte" if report.unit == "bytes" else "token"
         what = "" if first.what == "tokens" else f"{first.what} of "

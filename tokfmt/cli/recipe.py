@@ -96,7 +96,7 @@ def _file(words: Sequence[str], output: str | None, keys: dict[str, Any]) -> tup
             head = file.read(0, min(file.size, 1 << 16))
         finally:
             file.close()
-        if path.suffix == ".toml" or is_recipe(head):
+        if path.suffix == ".toml" or is_recipe(head, toml=False):
             return read_recipe(path), True
         words = read_blend(path)
     return parse_recipe({**keys, "source": entries_of(words, where.parent)}, where), False

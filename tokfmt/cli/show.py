@@ -150,7 +150,7 @@ def _tell_end(preview: Any, count: int) -> None:
 def _may_be_text(path: str) -> bool:
     from tokfmt import registry
 
-    return registry.detect(path).name == "jsonl"
+    return registry.detect(path).name in ("jsonl", "text")
 
 
 def _heading(preview: Any) -> str:

@@ -200,11 +200,33 @@ def sequence_at(reader: TokenReader, position: int, shift: int = 0) -> int:
 def sequence_reader(reader: TokenReader) -> Callable[[int], Tokens]:
     """What reads one sequence of a reader, 0 <= number < info.sequences, as `tokens` does between its offsets.
 
-    A reader may have a method `sequence` of its own for that, which takes less time: that of a short read from the
-    cache is little more than what asking costs.
+    A reader may have a method of this name, whose result takes less time: a short read from the cache takes little more
+    than asking for it. So what can be decided once for all sequences is decided when the method is called. The result
+    has caches and descriptors of this process in it, and is not to be pickled.
     """
-    own: Callable[[int], Tokens] | None = getattr(reader, "sequence", None)
-    return own or functools.partial(between_offsets, reader)
+    own: Callable[[], Callable[[int], Tokens]] | None = getattr(reader, "sequence_reader", None)
+    return own() if own else functools.partial(between_offsets, reader)
+
+
+def closed_reader(reader: TokenReader, closing: int, otherwise: Callable[[int], Tokens]) -> Callable[[int], Tokens]:
+    """The same without the id `closing` that ends each; `otherwise` reads a sequence that ends with something else."""
+
+    def slowly(number: int) -> Tokens:
+        found = between_offsets(reader, number)
+        return found[:-1] if len(found) and found.item(-1) == closing else otherwise(number)
+
+    own: Callable[..., Callable[[int], Tokens]] | None = getattr(reader, "closed_reader", None)
+    return own(closing, slowly) if own else slowly
+
+
+ShortReader = Callable[[int, int], Tokens | None]
+"""What reads tokens `start <= p < stop` in the fewest steps, or gives None where `tokens` has to be asked."""
+
+
+def short_reader(reader: TokenReader, closing: int) -> ShortReader:
+    """What reads intervals that end with the id `closing`, without it; None of one that does not, too."""
+    own: Callable[[int], ShortReader] | None = getattr(reader, "short_reader", None)
+    return own(closing) if own else lambda start, stop: None
 
 
 def between_offsets(reader: TokenReader, number: int) -> Tokens:

@@ -55,7 +55,7 @@ class WriteOptions:
 class Writer(FlatWriter):
     """Writes X.ds and X.ds.loss, and last X.ds.index and X.ds.metadata; in a folder, 00000_unshuffled of them."""
 
-    suffix, needs_max_id, keeps_masks = ".ds", True, True
+    suffix, needs_max_id = ".ds", True
 
     @property
     def separators(self) -> Separators:  # type: ignore[override]

@@ -16,8 +16,9 @@ import itertools
 import re
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -29,6 +30,7 @@ from tokfmt.core.axis import (
     Info,
     Layout,
     Separators,
+    ShortReader,
     TokenReader,
     between_offsets,
     check_ids,
@@ -223,11 +225,38 @@ class FlatReader:
         tokens: Tokens = found[0] if len(found) == 1 else np.concatenate([np.empty(0, self._info.dtype), *found])
         return tokens.astype(self._info.dtype, copy=False)
 
-    def sequence(self, number: int) -> Tokens:
-        """See `axis.sequence_reader`."""
+    def short_reader(self, closing: int | None) -> ShortReader:
+        """See `axis.short_reader`; with a `closing` of None all tokens are given."""
+        begins, dtype = self._begins, self._info.dtype
+        if any(NATIVE[extent.dtype.itemsize] != dtype for extent in self.extents):
+            return lambda start, stop: None
+        readers = [extent.file.short_reader(extent.begin, extent.dtype, closing) for extent in self.extents]
+        if len(readers) == 1:
+            return readers[0]
+
+        def read(start: int, stop: int) -> Tokens | None:
+            k = bisect_right(begins, start) - 1
+            if start < stop <= begins[k + 1]:
+                return readers[k](start - begins[k], stop - begins[k])
+            return None
+
+        return read
+
+    def closed_reader(self, closing: int | None, otherwise: Callable[[int], Tokens]) -> Callable[[int], Tokens]:
+        """See `axis.closed_reader`."""
         if self._starts is None:
-            return between_offsets(self, number)
-        return self._read(self._starts.item(number), self._starts.item(number + 1))
+            return otherwise
+        read, starts = self.short_reader(closing), self._starts.data
+
+        def sequence(number: int) -> Tokens:
+            found = read(starts[number], starts[number + 1])
+            return otherwise(number) if found is None else found
+
+        return sequence
+
+    def sequence_reader(self) -> Callable[[int], Tokens]:
+        """See `axis.sequence_reader`."""
+        return self.closed_reader(None, partial(between_offsets, self))
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """Where tokens lie; see `protocols.Verbatim`. Signed and unsigned ids are the same bytes."""
@@ -304,7 +333,8 @@ class FlatWriter(ABC):
         needs_max_id: `dtype` depends on the largest id.
         limit: Largest id that the format has room for.
         most_bytes: Of a file.
-        keeps_masks: A loss mask of the source goes to a file beside each of tokens; see `mask_file`.
+        mask_file: Names the file beside one of tokens that its loss mask goes to, a byte a token: 1 counts, 0 does
+            not. None: masks are not kept.
         masked: There is one, and it is not to be dropped; known when `cuts` is.
     """
 
@@ -315,7 +345,7 @@ class FlatWriter(ABC):
     needs_max_id: bool = False
     limit: int = 2**32 - 1
     most_bytes: int = 2**63 - 1
-    keeps_masks: bool = False
+    mask_file: Callable[[Path], Path] | None = None
     masked: bool = False
 
     def __init__(self, path: Path, options: Any, target: Target) -> None:
@@ -340,10 +370,6 @@ class FlatWriter(ABC):
         """The path of file `number`: of the destination itself where it is one file."""
         member = self.member(number) if self.folder else ""
         return self.path / member if member else self.path
-
-    def mask_file(self, tokens: Path) -> Path:
-        """The file of the loss mask beside one of tokens, a byte a token: 1 counts as a target, 0 does not."""
-        raise NotImplementedError
 
     def padded(self, tokens: int) -> int:
         """How many tokens are stored when so many are to be stored: more where the last row is filled up."""
@@ -375,6 +401,10 @@ class FlatWriter(ABC):
     @property
     def separated(self) -> bool:
         return self.separators.alone
+
+    @property
+    def keeps_masks(self) -> bool:
+        return self.mask_file is not None
 
     def lost(self, source: TokenReader) -> Sequence[Loss]:
         return lost_empties(source) if self.separators is Separators.BETWEEN else []
@@ -428,7 +458,7 @@ class FlatWriter(ABC):
             preallocate(path, size)
             with Output(path) as out:
                 out.write(0, self.header(cut.stop - cut.start, dtype))
-            if self.masked:
+            if self.masked and self.mask_file is not None:
                 preallocate(self.mask_file(path), cut.stop - cut.start)
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
@@ -437,8 +467,8 @@ class FlatWriter(ABC):
         limit = min(self.limit, (1 << 8 * dtype.itemsize - (dtype.kind == "i")) - 1)
         cut = self.cut_at(stored, region.tokens.start)
         begin, base = self.begins(cut), cut.start
-        if self.masked:
-            self._write_mask(cut, region, stored)
+        if self.masked and self.mask_file is not None:
+            _write_mask(self.mask_file(self.file(cut.number)), cut, region, stored)
         with Output(self.file(cut.number)) as out:
             at = begin + (region.tokens.start - base) * dtype.itemsize
             raw = np.dtype(f"{dtype.byteorder}u{dtype.itemsize}")
@@ -452,13 +482,6 @@ class FlatWriter(ABC):
                     window = np.concatenate([window, np.full(b - a - len(real), eos_id, dtype)])
                 out.write(begin + (a - base) * dtype.itemsize, window)
         return Receipt(region.index, top, out.written)
-
-    def _write_mask(self, cut: Cut, region: Region, stored: TokenReader) -> None:
-        with Output(self.mask_file(self.file(cut.number))) as out:
-            for a, b in windows(region.tokens.start, region.tokens.stop):
-                marks = marks_of(stored, a, b)
-                if marks is not None:
-                    out.write(a - cut.start, marks & 1)
 
     def remedy(self, dtype: np.dtype[Any]) -> str:  # noqa: ARG002 - none
         """What to do about an id that does not fit; "" for nothing."""
@@ -477,6 +500,14 @@ class FlatWriter(ABC):
                 out.write(at, content)
                 for _, at, content in rest:
                     out.write(at, content)
+
+
+def _write_mask(path: Path, cut: Cut, region: Region, stored: TokenReader) -> None:
+    with Output(path) as out:
+        for a, b in windows(region.tokens.start, region.tokens.stop):
+            marks = marks_of(stored, a, b)
+            if marks is not None:
+                out.write(a - cut.start, marks & 1)
 
 
 def _whole_cuts(stored: TokenReader, most: int) -> Iterator[Cut]:

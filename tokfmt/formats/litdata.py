@@ -51,7 +51,7 @@ class WriteOptions:
         "numpy", "what readers make of ids: numpy's u16, u32 or torch's u16, i32"
     )
     chunk_tokens: int = option(1 << 24, "tokens in a chunk; documents stay whole", least=1, most=1 << 29)
-    compression: str | None = option(None, "of each chunk: zstd or zstd:LEVEL")
+    compression: str = option("none", "of each chunk: none, zstd, or with a level zstd:7")
 
 
 class Writer(ShardWriter):

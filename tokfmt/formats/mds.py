@@ -67,7 +67,9 @@ class WriteOptions:
     dtype: Literal["uint16", "uint32", "int32"] | None = option(None, "of ids; uint16 where the largest allows it")
     hashes: Literal["sha1", "none"] = option("sha1", "of each shard, in the index")
     shard_tokens: int = option(1 << 24, "tokens in a shard; documents stay whole", least=1, most=1 << 29)
-    compression: str | None = option(None, "of each shard: zstd, gz, bz2, snappy or br, or with a level zstd:7")
+    compression: str = option(
+        "none", "of each shard: none, zstd, gz, bz2, snappy, br; with a level zstd:7, gz:9, bz2:5"
+    )
 
 
 class Writer(ShardWriter):

@@ -66,7 +66,6 @@ class Writer(FlatWriter):
     """Writes X.npy and X.csv.gz, or part-0-NNNNN of both in a folder; with label masks, named as open-instruct does."""
 
     separators, suffix, whole, needs_max_id, limit = Separators.TRAILING, ".npy", True, True, 2**63 - 1
-    keeps_masks = True
 
     def dtype(self, top: int) -> np.dtype[Any]:
         return np.dtype(f"<u{self.options.width or max(2, smallest(top).itemsize)}")

@@ -47,9 +47,10 @@ class RecipeFormat:
     read_options, write_options = ReadOptions, WriteOptions
 
     def sniff(self, probe: Probe) -> Confidence | None:
-        if probe.is_directory or not is_recipe(probe.head):
+        toml = probe.path.suffix == ".toml"
+        if probe.is_directory or not is_recipe(probe.head, toml=toml):
             return None
-        return Confidence.CERTAIN if probe.path.suffix == ".toml" else Confidence.STRUCTURE
+        return Confidence.CERTAIN if toml else Confidence.STRUCTURE
 
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> TokenReader | RecordReader:
         del options

@@ -345,7 +345,7 @@ class ShardWriter(FlatWriter):
 
     def __init__(self, path: Path, options: Any, target: Target) -> None:
         super().__init__(path, options, target)
-        self.codec: str = options.compression or ""
+        self.codec: str = "" if options.compression == "none" else options.compression
         self._packed: Mapping[int, Mapping[str, str]] = {}
         if self.codec:
             compressor(self.codec, self.codecs, 0)

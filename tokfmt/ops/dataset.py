@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
@@ -69,7 +69,8 @@ class Dataset:
     ) -> None:
         self._reader, self.format, self.inferred, self.notes = reader, format_name, inferred, notes
         self.origin = origin
-        self._one = sequence_reader(reader)
+        self._one: Callable[[int], Tokens]  # reads a sequence, if its number is below `_ready`
+        self._ready = 0
         self._closed = False
 
     @property
@@ -110,7 +111,7 @@ class Dataset:
             ValueError: The dataset is closed.
         """
         if type(index) is int:  # the most frequent
-            return self._sequence(index)
+            return self._one(index) if 0 <= index < self._ready else self._sequence(index)
         if isinstance(index, slice):
             first, last, step = index.indices(len(self))
             if step == 1:
@@ -127,10 +128,11 @@ class Dataset:
         count = self._reader.info.sequences
         if not -count <= number < count:
             raise IndexError(f"sequence {number} of {count}")
-        number %= count
         if self._closed:
             raise ValueError(_CLOSED)
-        return self._one(number)
+        if not self._ready:  # here, as of some readers it takes work to count sequences
+            self._one, self._ready = sequence_reader(self._reader), count
+        return self._one(number % count)
 
     def _gathered(self, numbers: Iterable[int]) -> Ragged:
         return Ragged.of([self._sequence(number) for number in numbers], self.info.dtype)
@@ -307,7 +309,10 @@ class Dataset:
     def close(self) -> None:
         """Release open files; reading is a ValueError from then on."""
         self._reader.close()
-        self._closed = True
+        self._closed, self._ready = True, 0
+
+    def __getstate__(self) -> dict[str, object]:
+        return {key: value for key, value in vars(self).items() if key != "_one"} | {"_ready": 0}
 
     def __enter__(self) -> Dataset:
         return self

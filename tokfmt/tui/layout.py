@@ -324,6 +324,9 @@ def _id_kind(unit: int, token_style: TokenStyle) -> Kind:
     )
 
 
+_BLANKS = " ·"
+
+
 def _wrapped(found: Glyphs, width: int, first: int, count: int, begins: Collection[int]) -> list[Line]:
     out: list[Line] = []
     at, total, token = 0, len(found.texts), first
@@ -332,6 +335,8 @@ def _wrapped(found: Glyphs, width: int, first: int, count: int, begins: Collecti
     while at < total:
         if at in borders:
             out.append(_rule(token))
+        else:
+            at += _goes_on(found, at)
         end = _line_end(found, at, width, borders)
         last = found.tokens[end] if end < total else first + count
         # a token whose text goes on in the next line is on both
@@ -346,14 +351,24 @@ def _line_end(found: Glyphs, at: int, width: int, borders: Collection[int]) -> i
     for end in range(at, len(found.texts)):
         if end in borders and end > at:
             return end
+        blank = end > at and found.texts[end] in _BLANKS
+        alone = found.tokens[end + 1 : end + 2] != found.tokens[end : end + 1]
+        if blank and not alone and found.texts[end - 1] not in _BLANKS:
+            space = end  # of a word, which begins with it
         used += found.cells[end]
         if used > width and end > at:
             return space if space > at else end
         if found.kinds[end] is Kind.BREAK:
             return end + 1
-        if found.texts[end] in " ·" and end > at and found.texts[end - 1] not in " ·":
-            space = end
+        if blank and alone:
+            space = end + 1
     return len(found.texts)
+
+
+def _goes_on(found: Glyphs, at: int) -> bool:
+    """Glyph `at` is the blank before a word, and a line that goes on stands for it: then the word begins the next."""
+    within = 0 < at < len(found.texts) - 1 and found.kinds[at - 1] is not Kind.BREAK
+    return within and found.texts[at] == " " != found.texts[at + 1] and found.tokens[at] == found.tokens[at + 1]
 
 
 def _runs(found: Glyphs, start: int, stop: int) -> tuple[Run, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,17 +19,16 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import (
     U8,
-    WINDOW,
     Info,
     Layout,
     Separators,
     TokenReader,
-    between_offsets,
     check_interval,
     check_position,
+    closed_reader,
     largest_id,
     sequence_at,
-    sequence_reader,
+    short_reader,
     smallest,
     windows,
 )
@@ -219,7 +219,6 @@ class WithoutTrailing(View):
         info, tokens = stored.info, stored.info.tokens - stored.info.sequences
         super().__init__(stored, replace(info, tokens=tokens, separators=Separators.NONE, eos_id=eos_id))
         self.eos_id, self.path = eos_id, path
-        self._stored_sequence = sequence_reader(stored)
 
     def offsets(self, first: int, last: int) -> Offsets:
         return self.source.offsets(first, last) - np.arange(first, last + 1)
@@ -229,8 +228,9 @@ class WithoutTrailing(View):
         check_interval(start, stop, info.tokens)
         if start == stop:
             return np.empty(0, info.dtype)
-        first, last = sequence_at(self, start), sequence_at(self, stop - 1)
-        pieces = [self._without(a, b) for a, b in windows(start + first, stop + last)]
+        # with what stands between the last token and the next, so that no separator is left out between two windows
+        end = stop + sequence_at(self, stop) if stop < info.tokens else self.source.info.tokens
+        pieces = [self._without(a, b) for a, b in windows(start + sequence_at(self, start), end)]
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
@@ -247,12 +247,11 @@ class WithoutTrailing(View):
         plain[ends[(ends >= a) & (ends < b)] - a] = False
         return None if found is None else unseparated(found, plain)[: stop - start]
 
-    def sequence(self, number: int) -> Tokens:
+    def sequence_reader(self) -> Callable[[int], Tokens]:
         """See `axis.sequence_reader`."""
-        stored = self._stored_sequence(number)
-        if len(stored) and stored.item(-1) == self.eos_id:
-            return stored[:-1]
-        return between_offsets(self, number)  # which says what is wrong
+        return closed_reader(
+            self.source, self.eos_id, lambda number: self._without(*self.source.offsets(number, number + 1).tolist())
+        )
 
     def _without(self, start: int, stop: int) -> Tokens:
         tokens, ends = self.looked_at(start, stop)
@@ -303,6 +302,7 @@ class _LookedAt(View):
 
 
 _SCAN = 1 << 22
+_CHANGED = "the stream changed since its separators were counted. Run again"
 
 
 def _ignore(amount: int) -> None:
@@ -370,7 +370,7 @@ class SplitAt(View):
             pieces.append(window[window != self.eos_id])
         found = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
         if len(found) != stop - start:
-            raise IncompleteWriteError("the stream changed since its separators were counted. Run again")
+            raise IncompleteWriteError(_CHANGED)
         return found
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
@@ -388,14 +388,29 @@ class SplitAt(View):
                 pieces.append(unseparated(found, plain)[: int(np.count_nonzero(plain[: b - a]))])
         return np.concatenate(pieces)
 
-    def sequence(self, number: int) -> Tokens:
-        """See `axis.sequence_reader`."""
-        start, stop = self._offsets.item(number), self._offsets.item(number + 1)
-        if stop - start > WINDOW:
-            return self.tokens(start, stop)
+    def sequence_reader(self) -> Callable[[int], Tokens]:
+        """See `axis.sequence_reader`. Behind each sequence but the last stands a separator, whatever it means."""
+        read, offsets = short_reader(self.source, self.eos_id), self._offsets.data
+        at, surplus = self._step_at.data, np.concatenate((np.zeros(1, np.int64), self._step_to)).data
+        last = self._info.sequences - 1
+
+        def sequence(number: int) -> Tokens:
+            start, stop = offsets[number], offsets[number + 1]
+            before = number + surplus[bisect_right(at, number)]
+            found = read(start + before, stop + before + 1) if number < last else None
+            return self._sequence(number) if found is None else found
+
+        return sequence
+
+    def _sequence(self, number: int) -> Tokens:
+        """One sequence, after a look at it and at the separator behind it."""
+        start, stop = self._offsets[number : number + 2].tolist()
         before = self._passed(number)
-        found = self.source.tokens(start + before, stop + before)
-        return found if not np.count_nonzero(found == self.eos_id) else self.tokens(start, stop)
+        stored = self.source.tokens(start + before, min(stop + before + 1, self.source.info.tokens))
+        found, behind = np.split(stored == self.eos_id, [stop - start])
+        if found.any() or not behind.all():
+            raise IncompleteWriteError(_CHANGED)
+        return stored[: stop - start]
 
     def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:  # noqa: ARG002 - it has been read
         """The stream itself, if one separator follows each sequence; runs at its very end are padding."""

@@ -352,7 +352,6 @@ class Conversion:
     recipe: str | None = None
     replaces: dict[str, str] = field(default_factory=dict)
     prepared: list[Mapping[str, Any]] = field(default_factory=list)
-    schema: str = field(default="tokfmt.convert/1", init=False)
 
 
 def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:

@@ -30,7 +30,7 @@ from tokfmt.core.output import ANYBODY, readable_by
 from tokfmt.core.protocols import Rowed, Sampled
 from tokfmt.core.publish import Beside, Staging, publish_together
 from tokfmt.core.records import Aside, RecordReader
-from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, names_lost, prepare, record_losses
+from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, left_out, names_lost, prepare, record_losses
 from tokfmt.ops.convert.request import (
     Conversion,
     Portion,
@@ -482,7 +482,7 @@ class Run:
         if reading.encoded:
             axis, embedded = prepare(axis, writer, eos.eos_id, losses, workers)
         dropped = losses.accepted(drop, str(request.destination))
-        for note in (*losses.notes, *reading.notes):
+        for note in (*losses.notes, *reading.notes, *left_out(sources, writer)):
             self._note(note)
         self.prepared = list(reading.report)
         prepared = Prepared(axis, embedded, dropped)

@@ -419,7 +419,7 @@ def _files(source: TextSource, shards: Sequence[ShardReader]) -> tuple[TextPart,
     ):
         if not isinstance(records, LocatedRecords):
             files, counts = part.paths[:1], [records.count()]
-        elif shards and (first, last) == (0, None):
+        elif shards and (first, last) == (0, None) and records.info.records is None:
             sizes = [Path(f"{shard.path}.entries").stat().st_size // ENTRY.itemsize for shard in shards[k].shards]
             numbers = np.array([block.file for block in shards[k].blocks], np.int64)
             files, counts = tuple(records.files), np.bincount(numbers, sizes, len(records.files)).astype(int).tolist()

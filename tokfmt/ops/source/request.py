@@ -85,9 +85,21 @@ def is_pipe(path: Path_) -> bool:
         return False
 
 
-def several(paths: Path_ | Iterable[Path_]) -> tuple[Path_, ...]:
-    """Paths, of which one may be given by itself."""
-    return (paths,) if isinstance(paths, (str, os.PathLike)) else tuple(paths)
+def several(paths: object) -> tuple[Path_, ...]:
+    """Paths, of which one may be given by itself.
+
+    Raises:
+        TypeError: Something is no path, as a Dataset.
+    """
+    if isinstance(paths, (str, os.PathLike)):
+        return (paths,)
+    found = list[Path_]()
+    for path in paths if isinstance(paths, Iterable) else (None,):
+        if not isinstance(path, (str, os.PathLike)):
+            wrong = type(path if isinstance(paths, (list, tuple)) else paths).__name__
+            raise TypeError(f"a path or a list of paths is needed, not {wrong} (a Dataset's .save(PATH) writes one)")
+        found.append(path)
+    return tuple(found)
 
 
 _BESIDE = (".tokfmt.json", ".ledger", ".ledger.json")

@@ -331,10 +331,11 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The document of `tokfmt stats --json`: one dataset's keys, or `datasets` and `total`."""
+        known = {"schema": f"tokfmt.stats/{SCHEMA_VERSION}", "schema_version": SCHEMA_VERSION}
         if not self.several:
-            return {"schema_version": SCHEMA_VERSION, **self.datasets[0].as_json()}
+            return {**known, **self.datasets[0].as_json()}
         return {
-            "schema_version": SCHEMA_VERSION,
+            **known,
             "datasets": [one.as_json() for one in self.datasets],
             "total": None if self.total is None else self.total.as_json(),
             "errors": [

@@ -1,0 +1,375 @@
+"""Text files: a file is a document, or holds several with a line of its own between them.
+
+    x.txt, .text, .md, .markdown, .rst    UTF-8; strict
+    start     EF BB BF, or nothing        UTF-8 byte order mark; no part of the document
+    separator <|endoftext|> 0A            with the option of that name: a line that holds just that, after which the
+                                          next document begins; 0D 0A or the end of the file end it, too
+    x.txt.gz, x.txt.zst                   the same, compressed
+
+- A directory of such files, in natural order, is one dataset, and so are several files given together.
+- Documents are what lies between separators to the last byte, line ends included: joined with the separator line they
+  are the file again. Behind a separator that ends the file there is no document; between two there is an empty one.
+- Nothing in such a file says what it is, so whoever reads one by its name is told, and whether a line of it looks like
+  a separator. Read only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import check_interval
+from tokfmt.core.errors import CorruptError, FormatError, OptionError, TokfmtError, UnsafeError, printable
+from tokfmt.core.files import names_in, natural_key, reading_error
+from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, TokenWriter, titled
+from tokfmt.core.options import option
+from tokfmt.core.protocols import Code, Line, Place
+from tokfmt.core.ragged import Ragged, offsets_of
+from tokfmt.core.records import Block, RecordBatch, RecordInfo
+from tokfmt.formats.jsonl.lines import BOM, TextFile, line_number
+
+_NAME = re.compile(r"[^.].*\.(txt|text|md|markdown|rst)(\.gz|\.zst)?", re.DOTALL)
+_ABOUT = re.compile(r"(readme|licen[cs]e|notice|copying|changelog|citation|requirements)(\..*)?", re.IGNORECASE)
+_USUAL = re.compile(rb"^(<\|endoftext\|>|</s>|<eos>|<\|end_of_text\|>|\x0c)\r?$", re.MULTILINE)
+_BATCH = 1 << 20  # bytes of text
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read text files."""
+
+    separator: str = option("", "the line between two documents, such as <|endoftext|>; else a file is a document")
+    max_document: int = option(1 << 28, "longest document accepted, in bytes", least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Text files are not written."""
+
+
+class TextReader:
+    """Documents of text files. Keeps 8 bytes a document where they are asked for by number."""
+
+    def __init__(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> None:
+        del hints
+        self.files: Sequence[Path] = [one for path in paths for one in _files(path)]
+        self._mark, self._most = options.separator.encode(), options.max_document
+        if b"\n" in self._mark or b"\r" in self._mark:
+            raise OptionError("text option separator: is one line, without its end", name="separator")
+        try:
+            self._sizes = [os.stat(path).st_size for path in self.files]
+        except OSError as error:
+            raise reading_error(error.filename, error) from error
+        whole = not self._mark
+        plain = not any(path.suffix in (".gz", ".zst") for path in self.files)
+        self._info = RecordInfo(
+            "text", sum(self._sizes), len(self.files) if whole else None, random_access=whole or plain,
+            inferred=tuple(self._guessed()), extras={"files": len(self.files)},
+        )  # fmt: skip
+
+    def _guessed(self) -> Iterator[str]:
+        """What nobody said."""
+        if self._mark or not self.files:
+            return
+        yield "each text file is read as one document; --from-opt separator=LINE splits at a line"
+        if found := _USUAL.search(next(TextFile(self.files[0]).pieces(), b"")):
+            line = printable(found[1].decode())
+            splits = f"--from-opt separator='{line}' splits there"
+            yield f"{self.files[0].name} has lines {line}, which stay in its text; {splits}"
+
+    @property
+    def info(self) -> RecordInfo:
+        return self._info
+
+    # where documents are
+
+    @cached_property
+    def _starts(self) -> list[NDArray[np.int64]]:
+        """Where the documents of each file begin, and the last of them ends; for who asks for some by number."""
+        if not self._mark:
+            return [np.array([0, size]) for size in self._sizes]
+        found = []
+        for number, size in enumerate(self._sizes):
+            begins = [begin for begin, _ in self._documents(number, 0, None)]
+            found.append(np.array([*begins, size], np.int64))
+        return found
+
+    @cached_property
+    def _firsts(self) -> NDArray[np.int64]:
+        """int64[files + 1], the number of the first document of each file, and of all."""
+        if not self._mark:
+            return np.arange(len(self.files) + 1)
+        return offsets_of([len(starts) - 1 for starts in self._starts])
+
+    def count(self) -> int:
+        return int(self._firsts[-1])
+
+    def file_counts(self) -> Sequence[int]:
+        return [int(count) for count in np.diff(self._firsts)]
+
+    def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
+        if self._mark and first == 0 and last is None:
+            return [block for number in range(len(self.files)) for block in self._cut(number, size)]
+        last = self.count() if last is None else last
+        check_interval(first, last, self.count(), "records")
+        return list(self._several(size, first, last) if not self._mark else self._some(size, first, last))
+
+    def _several(self, size: int, first: int, last: int) -> Iterator[Block]:
+        """Whole files, as many as there are bytes wanted."""
+        begin, held = first, 0
+        for number in range(first, last):
+            held += self._sizes[number]
+            if held >= size or number + 1 == last:
+                yield Block(begin, 0, held, begin, number + 1 - begin)
+                begin, held = number + 1, 0
+
+    def _some(self, size: int, first: int, last: int) -> Iterator[Block]:
+        """Some documents, of each file that has them."""
+        for number, (base, end) in enumerate(itertools.pairwise(self._firsts.tolist())):
+            a, b, starts = max(first, base) - base, min(last, end) - base, self._starts[number]
+            while a < b:
+                if TextFile(self.files[number]).compression is not None:
+                    yield Block(number, 0, self._sizes[number], a, b - a)
+                    break
+                stop = min(b, max(a + 1, int(np.searchsorted(starts, starts[a] + size))))
+                yield Block(number, int(starts[a]), int(starts[stop]), 0, stop - a)
+                a = stop
+
+    def _cut(self, number: int, size: int) -> Iterator[Block]:
+        """A file from end to end; a plain one in parts that begin with a document."""
+        start, end = 0, self._sizes[number]
+        text = TextFile(self.files[number])
+        while start < end:
+            stop = end if text.compression is not None else min(end, self._border(text, start + max(1, size)))
+            yield Block(number, start, stop, 0, -1)
+            start = stop
+
+    def _border(self, text: TextFile, at: int) -> int:
+        """The first byte >= `at` of a plain file at which a document begins, or the end of the file."""
+        base = max(0, at - len(self._mark) - 3)
+        held, looked = bytearray(), 0
+        for piece in text.pieces(base):
+            held += piece
+            if not base and held.startswith(BOM):
+                held[:3], base = b"", 3
+            while found := self._separator(held, looked, begins=base in (0, 3)):
+                looked = found[1]
+                if base + looked >= at:
+                    return base + looked
+            looked = max(looked, len(held) - len(self._mark) - 2)
+            if looked > 1:
+                del held[: looked - 1]
+                base, looked = base + looked - 1, 1
+        return text.size
+
+    def _separator(
+        self, held: bytearray, at: int, *, begins: bool = True, ends: bool = False
+    ) -> tuple[int, int] | None:
+        """Where the next separator line lies, from its first byte to behind its end.
+
+        Args:
+            held: Text; at: from where.
+            begins: A line begins with it; ends: the file ends with it.
+        """
+        mark = self._mark
+        while (at := held.find(mark, at)) >= 0:
+            end = at + len(mark)
+            if held[at - 1] == 10 if at else begins:
+                if held.startswith((b"\n", b"\r\n"), end):
+                    return at, end + (1 if held[end] == 10 else 2)
+                if ends and bytes(held[end : end + 2]) in (b"", b"\r"):
+                    return at, len(held)
+            at += 1
+        return None
+
+    # records
+
+    def _documents(self, number: int, start: int, stop: int | None) -> Iterator[tuple[int, bytes]]:
+        """Where each document between two borders of a file begins, and its bytes.
+
+        Raises:
+            UnsafeError: One is longer than is accepted.
+        """
+        path = self.files[number]
+        held, base, at, looked = bytearray(), start, 0, 0
+        for piece in TextFile(path).pieces(start, stop):
+            held += piece
+            if not base and held.startswith(BOM):
+                held[:3], base = b"", 3
+            while self._mark and (found := self._separator(held, looked)):
+                yield base + at, bytes(held[at : found[0]])
+                at = looked = found[1]
+            del held[:at]
+            base, at, looked = base + at, 0, max(0, len(held) - len(self._mark) - 2)
+            if len(held) > self._most:
+                what = f"a document is longer than {self._most:,} bytes"
+                remedy = "--from-opt max_document=BYTES accepts longer ones; they are held in memory whole"
+                raise UnsafeError(path, what, offset=base, remedy=remedy)
+        if self._mark and (found := self._separator(held, looked, ends=True)):
+            yield base, bytes(held[: found[0]])
+        elif held or not self._mark:
+            yield base, bytes(held)
+
+    def _texts(self, block: Block) -> Iterator[str]:
+        for number, (begin, data) in self._pieces(block):
+            try:
+                yield data.decode()
+            except UnicodeDecodeError as error:
+                raise CorruptError(
+                    self.files[number], "is not UTF-8", offset=begin + error.start, found=f"{data[error.start]:#x}",
+                    expected="UTF-8", remedy="iconv -f LATIN1 -t UTF-8 makes it so, if that is what it is",
+                ) from error  # fmt: skip
+
+    def _pieces(self, block: Block) -> Iterator[tuple[int, tuple[int, bytes]]]:
+        """The file of each document of a block, with what `_documents` says of it."""
+        if not self._mark:
+            for number in range(block.file, block.file + block.records):
+                for one in self._documents(number, 0, None):
+                    yield number, one
+            return
+        every = self._documents(block.file, block.start, block.stop)
+        last = None if block.records < 0 else block.first + block.records
+        for one in itertools.islice(every, block.first, last):
+            yield block.file, one
+
+    def texts(self, block: Block) -> Iterator[RecordBatch]:
+        batch, held = list[str](), 0
+        for text in self._texts(block):
+            batch.append(text)
+            held += len(text)
+            if held >= _BATCH:
+                yield RecordBatch(batch)
+                batch, held = [], 0
+        yield RecordBatch(batch)
+
+    def ids(self, block: Block) -> Iterator[RecordBatch]:
+        """There are none."""
+        del block
+        yield RecordBatch(ragged=Ragged.of([]))
+
+    def lines(self, block: Block) -> Iterator[RecordBatch]:
+        for batch in self.texts(block):
+            yield RecordBatch(lines=[json.dumps({"text": text}, ensure_ascii=False).encode() for text in batch.texts])
+
+    def record(self, index: int) -> str:
+        for block in self.blocks(1, index, index + 1):
+            for text in self._texts(block):
+                return text
+        raise IndexError(f"record {index}")
+
+    def _begin(self, index: int) -> tuple[TextFile, int]:
+        """The file of a document, and where it begins in the text."""
+        check_interval(index, index + 1, self.count(), "records")
+        number = int(np.searchsorted(self._firsts, index, side="right")) - 1
+        text = TextFile(self.files[number])
+        return text, int(self._starts[number][index - int(self._firsts[number])]) if self._mark else 0
+
+    def record_line(self, index: int) -> Line:
+        text, begin = self._begin(index)
+        return Line(text.path, line_number(text, begin), begin, text.compression is not None)
+
+    def record_place(self, index: int) -> Place:
+        text, begin = self._begin(index)
+        if text.compression is not None:
+            return Place(text.path, 0, None, f"byte {begin:,} of the decompressed text")
+        return Place(text.path, begin, len(self.record(index).encode()))
+
+    def record_at(self, path: Path, offset: int) -> int | None:
+        if path not in self.files:
+            return None
+        number = list(self.files).index(path)
+        starts = self._starts[number]
+        if TextFile(path).compression is not None or len(starts) < 2 or not starts[0] <= offset < starts[-1]:
+            return None
+        return int(self._firsts[number] + np.searchsorted(starts, offset, side="right")) - 1
+
+    def close(self) -> None:
+        """Nothing stays open."""
+
+
+def _files(path: Path) -> list[Path]:
+    """A file, or those of a directory.
+
+    Raises:
+        FormatError: It holds none, or cannot be listed.
+    """
+    if not path.is_dir():
+        return [path]
+    found = _named(names_in(path))
+    if not found:
+        raise FormatError(path, "holds no text files", expected="*.txt, *.md, *.rst, or one of these with .gz or .zst")
+    return [path / name for name in found]
+
+
+def _named(names: Sequence[str]) -> list[str]:
+    return sorted((name for name in names if _NAME.fullmatch(name) and not _ABOUT.fullmatch(name)), key=natural_key)
+
+
+class TextFormat:
+    """Text files."""
+
+    __repr__ = titled
+
+    name = "text"
+    title = "text files: a document a file, or split at a line"
+    extensions = ()
+    joins = True
+    carries = "documents of text, to the last byte; read only"
+    cannot = "be written: tokfmt convert FILES x.jsonl writes documents as JSON lines"
+    read_options, write_options = ReadOptions, WriteOptions
+
+    def sniff(self, probe: Probe) -> Confidence | None:
+        """By name, where the content does not speak against it: nothing in a text says that it is one."""
+        if probe.is_directory:
+            others = [name for name in probe.entries if "." in name[1:] and not _ABOUT.fullmatch(name)]
+            own = _named(others)
+            return Confidence.PLAUSIBLE if own and len(own) == len(others) else None
+        if not _NAME.fullmatch(probe.path.name) or not probe.size:
+            return None
+        if probe.path.suffix in (".gz", ".zst"):
+            return Confidence.NAME
+        return None if b"\0" in probe.head else Confidence.PLAUSIBLE
+
+    def files(self, path: Path) -> Sequence[Path]:
+        return [path / name for name in _named(names_in(path))] if path.is_dir() else [path]
+
+    def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> TextReader:
+        return TextReader(paths, options, hints)
+
+    def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
+        del options, target
+        raise OptionError(f"{path}: text files are not written; x.jsonl holds texts of any kind, one a line")
+
+    def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
+        """A finding for each file that cannot be read as text."""
+        for file in _files(path):
+            try:
+                reader = TextReader([file], options, Hints())
+                for block in reader.blocks(_BATCH):
+                    for _ in reader.texts(block):
+                        pass
+            except TokfmtError as error:
+                if not isinstance(error, FormatError):
+                    raise
+                yield Finding.of("TF571", error)
+
+    def codes(self) -> Mapping[str, Code]:
+        """See `protocols.Explained`."""
+        told = (
+            "A text file is not UTF-8, or its compressed data is damaged, or a document in it is longer than is "
+            "accepted. The message says where."
+        )
+        return {"TF571": Code("a text file cannot be read", told)}
+
+
+FORMAT = TextFormat()
