@@ -73,6 +73,8 @@ def test_sniffed_by_content(tmp_path):
     assert is_recipe(b"# mine\ntokfmt = 1  # version\nseq_len = 4\n[[source]]\npath = 'x'\n", toml=False)
     assert not is_recipe(b"[project]\nname = 'tokfmt'\n", toml=True)
     assert not is_recipe(b"tokfmt = 1\n", toml=False)
+    quoted = b"# A page\n\nThat quotes a recipe:\n\ntokfmt = 1\n[[source]]\npath = 'x'\n"
+    assert not is_recipe(quoted, toml=False)
     assert is_recipe(b"tokfmt = 1\n[sources.web]\npath = 'x'\n", toml=True)  # a mistake in it is said by what reads it
     path = tmp_path / "no-suffix"
     path.write_text("tokfmt = 1\n[[source]]\npath = 'x.pbin'\n")

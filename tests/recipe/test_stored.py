@@ -71,6 +71,29 @@ def test_rows_of_hdf5_have_mask_and_labels(mix, tmp_path):
     assert all((again[field] == wanted[field]).all() for field in wanted)
 
 
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow"])
+def test_packed_rows_are_of_documents(mix, tmp_path, name):
+    """What a recipe of documents gives is packed; samples are packed already, and hold padding: they are refused."""
+    pytest.importorskip("pyarrow")
+    how = {"to_options": {"pack_size": 80}}
+    for dry_run in (True, False):
+        with pytest.raises(OptionError, match="pack_size packs documents, and these are samples, padding and all"):
+            tokfmt.convert(mix('pack = "bestfit"'), tmp_path / name, dry_run=dry_run, **how)
+    (tmp_path / "docs.toml").write_text('tokfmt = 1\nshuffle = "documents"\neos = 0\n[[source]]\npath = "web.pbin"\n')
+    tokfmt.convert(tmp_path / "docs.toml", tmp_path / name, verify=True, **how)
+    wanted = [one.tolist() for one in tokfmt.open(tmp_path / "docs.toml")]
+    assert [one.tolist() for one in tokfmt.open(tmp_path / name, eos="none")] == wanted
+    tokfmt.convert(tmp_path / name, tmp_path / "back.pbin", eos=0, from_options={"view": "documents"}, drop="loss-mask")
+    assert [one.tolist() for one in tokfmt.open(tmp_path / "back.pbin")] == wanted
+
+
+def test_what_sequences_do_not_store_of_samples_is_said(mix, tmp_path):
+    for name in ("x.pbin", "x.parquet"):
+        done = tokfmt.convert(mix('pack = "bestfit"'), tmp_path / name)
+        assert [note for note in done.notes if "its mask, and where documents begin, are not stored" in note]
+    assert not [note for note in tokfmt.convert(mix(), tmp_path / "x.h5").notes if "not stored" in note]
+
+
 def masked_rows(path, start):
     """Three rows of 4 with masks, as h5py writes them, from id `start` on; the loss mask."""
     import h5py

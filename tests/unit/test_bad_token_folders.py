@@ -4,29 +4,13 @@ import gzip
 import json
 import os
 import shutil
-import tracemalloc
 
 import google_crc32c
 import numpy as np
 import pytest
-from paths import FIXTURES
+from bad_copies import BadCopies
 
-import tokfmt
-from tokfmt import registry
-from tokfmt.core.errors import FormatError
-from tokfmt.core.protocols import Audit
-
-CASES = {}
-
-
-def bad(home, golden, says, **options):
-    """A case: a copy of a golden is changed, and refused by that name."""
-
-    def take(change):
-        CASES[f"{home} {change.__name__}"] = (home, golden, says, options, change)
-        return change
-
-    return take
+bad = BadCopies()
 
 
 def rows(path, text):
@@ -639,23 +623,6 @@ def a_ledger_cut(path):
     (path / "shard_ledger.json").write_text("{")
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", bad.cases)
 def test_it_is_refused(name, tmp_path):
-    home, golden, says, options, change = CASES[name]
-    own = FIXTURES / home / golden
-    for file in [own] if own.is_dir() else own.parent.glob(f"{own.stem}.*"):
-        (shutil.copytree if file.is_dir() else shutil.copy)(file, tmp_path / file.name)
-    path = tmp_path / own.name
-    change(path)
-    tracemalloc.start()
-    with pytest.raises(FormatError, match=says) as caught:
-        with tokfmt.open(path, format=home, options=options, drop=["other-files"], eos="none") as dataset:
-            for k in range(len(dataset)):
-                dataset[k]
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert "\n" not in str(caught.value)
-    assert peak < 32 << 20
-    format_ = registry.get(home)
-    findings = format_.audit(path, format_.read_options(**options), Audit(deep=True))  # type: ignore[attr-defined]
-    assert [finding for finding in findings if finding.severity == "error"]
+    bad.refuse(name, tmp_path)

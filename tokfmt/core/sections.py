@@ -5,7 +5,7 @@ Fields of a header, columns of an index, extents of tokens.
 
 from __future__ import annotations
 
-import io
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +26,9 @@ SHOWN = 96
 """Characters of a value from a file that are shown."""
 
 
+_NUMPY = re.compile(
+    rb"\{'descr': '([<>|][iu][1248])', 'fortran_order': (?:False|True), 'shape': \((\d{1,18}),\), \}\s*"
+)
 _TOGETHER, _MANY = 4, 4096  # fields that fail together, and more than which are not tried in halves
 
 
@@ -294,17 +297,15 @@ def numpy_extent(file: File) -> Extent:
     Raises:
         CorruptError: It is none, of another shape or dtype, or cut.
     """
-    head = io.BytesIO(file.read(0, min(file.size, 1 << 12)))
-    try:
-        version = np.lib.format.read_magic(head)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(head)
-    except ValueError as error:
-        raise CorruptError(file.path, "is no array of numpy", found=str(error)) from error
-    if len(shape) != 1 or dtype.kind not in "ui" or file.size != head.tell() + shape[0] * dtype.itemsize:
-        held = f"{dtype}{list(shape)} in {file.size:,} bytes"
+    head = file.read(0, min(file.size, 1 << 12))
+    text = 12 if head[6:7] > b"\1" else 10  # by the version, the header's length has 4 bytes, or 2
+    begin = text + int.from_bytes(head[8:text], "little")
+    said = _NUMPY.fullmatch(head[text:begin]) if head.startswith(b"\x93NUMPY") else None
+    dtype, count = (np.dtype(said[1].decode()), int(said[2])) if said else (np.dtype("u2"), -1)
+    if file.size != begin + count * dtype.itemsize:
+        held = f"{dtype}[{count}] in {file.size:,} bytes" if said else printable(head[text:][:80].decode("latin-1"))
         raise CorruptError(file.path, "is no one-dimensional array of ids", expected="uint16[n], whole", found=held)
-    return Extent(file, head.tell(), shape[0], dtype)
+    return Extent(file, begin, count, dtype)
 
 
 def loss_mask(path: Path, tokens: int, code: str) -> tuple[Extent, list[Problem]]:

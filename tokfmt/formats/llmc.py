@@ -148,8 +148,11 @@ def _headed(file: File) -> tuple[Extent, str, list[Problem]]:
         known = f"a magic number of {', '.join(map(str, _MAGICS))} and its version"
         raise UnsupportedError(file.path, "is no token file of llm.c", offset=0, expected=known, found=found)
     width = VARIANTS[kind][2] or head["width"]
-    if width not in (2, 4) or head["tokens"] < 0:
+    if width not in (2, 4):
         raise CorruptError(file.path, "bytes a token in the header", offset=12, expected="2 or 4", found=width)
+    if head["tokens"] < 0:
+        what, told = "the number of tokens in the header", head["tokens"]
+        raise CorruptError(file.path, what, offset=8, expected="0 or more", found=told)
     (count, rest), told, problems = divmod(file.size - HEADER.size, width), head["tokens"], []
     if count != told or rest:
         what, remedy = "the number of tokens in the header", "--drop tail reads the tokens that are there"

@@ -140,6 +140,9 @@ class ColumnWriter(ABC):
         return {name: {"feature": {"dtype": dtype, "_type": "Value"}, "_type": "List"} for name, dtype in self._types}
 
     def lost(self, source: TokenReader) -> Sequence[Loss]:
+        if self.options.pack_size is not None and source.info.layout is Layout.SAMPLES:
+            what = "pack_size packs documents, and these are samples, padding and all"
+            raise OptionError(f"{what}. Leave seq_len out of the recipe, or view=samples away", name="pack_size")
         return lost_empties(source) if self._packs(source) else []
 
     def _packs(self, source: TokenReader) -> bool:

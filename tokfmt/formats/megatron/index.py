@@ -94,9 +94,11 @@ def _tokens(data: File, dtype: np.dtype[Any], count: int, *, whole: bool) -> tup
     """So many tokens, as the index says; it does not make sense unless `whole`."""
     stored, problems = count * dtype.itemsize, []
     if not whole or data.size != stored:
-        remedy = "Write it again; --drop tail reads what the index covers"
-        error = CorruptError(data.path, "bytes of tokens", expected=stored, found=data.size, remedy=remedy)
-        problems.append(fatal("TF604", error, "tail" if whole and data.size > stored else ""))
+        more = whole and data.size > stored
+        remedy = f"Write it again{'; --drop tail reads what the index covers' if more else ''}"
+        what = f"bytes of tokens{'' if whole else ', of lengths of which some are negative'}"
+        error = CorruptError(data.path, what, expected=stored, found=data.size, remedy=remedy)
+        problems.append(fatal("TF604", error, "tail" if more else ""))
     return Extent(data, 0, max(0, min(stored, data.size)) // dtype.itemsize, dtype), problems
 
 

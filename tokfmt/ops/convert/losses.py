@@ -135,6 +135,13 @@ def known_losses(
     return [*lost, *unmarked, *writer.lost(axis)]
 
 
+def left_out(sources: Sequence[Source], writer: TokenWriter) -> list[str]:
+    """What sequences do not store of samples that a recipe makes, which is nobody's loss: the recipe makes it again."""
+    made = [source for source in sources if isinstance(source.reader, Sampled) and marks_of(source.reader) is None]
+    what = "each sample is a sequence of ids, padding among them: its mask, and where documents begin, are not stored"
+    return [f"{source.paths[0]}: {what}" for source in made if not getattr(writer, "keeps_labels", False)]
+
+
 def keeps_masks(writer: TokenWriter) -> bool:
     """Whether a writer stores the marks of its source (`protocols.Marked`), or its masks and labels."""
     return bool(getattr(writer, "keeps_masks", False))

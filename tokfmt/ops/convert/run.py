@@ -31,7 +31,7 @@ from tokfmt.core.protocols import Rowed, Sampled
 from tokfmt.core.publish import Beside, Staging, publish_together
 from tokfmt.core.records import Aside, RecordReader
 from tokfmt.ops.convert.lines import LineReader, LineWriter, copied_text, copies_in, copy_records, dealt_text
-from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, names_lost, prepare, record_losses
+from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, left_out, names_lost, prepare, record_losses
 from tokfmt.ops.convert.request import (
     Conversion,
     Portion,
@@ -481,7 +481,7 @@ class Run:
         if reading.encoded:
             axis, embedded = prepare(axis, writer, eos.eos_id, losses, workers)
         dropped = losses.accepted(drop, str(request.destination))
-        for note in (*losses.notes, *reading.notes):
+        for note in (*losses.notes, *reading.notes, *left_out(sources, writer)):
             self._note(note)
         self.prepared = list(reading.report)
         prepared = Prepared(axis, embedded, dropped)
