@@ -8,14 +8,18 @@ import sys
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from paths import FIXTURES, golden
 
 import tokfmt
 from tokfmt import registry
+from tokfmt.cli.main import cli
 from tokfmt.core.errors import FormatError, OptionError, TokfmtError, UnknownFormatError
 from tokfmt.core.format import look
 from tokfmt.core.ragged import Ragged
+from tokfmt.ops.source.request import SourceRequest
 from tokfmt.testing.harness import write
+from tokfmt.tui.session import open_session
 
 PACKS = sorted(p for p in (FIXTURES / "modalities").glob("**/*.pbin") if "P0" not in p.name)
 LINES = sorted((FIXTURES / "jsonl").glob("*.jsonl")) + sorted((FIXTURES / "text").glob("*.jsonl"))
@@ -231,3 +235,38 @@ def test_uint16_ids_named_as_stage1(tmp_path):
     ids.astype("<u2").tofile(tmp_path / "x.bin")
     with pytest.raises(FormatError, match=r"negative id at byte \d+: .*x.bin looks like uint16 ids.*nanogpt"):
         tokfmt.stats(tmp_path / "x.bin", format="stage1")
+
+
+PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+TEXT = FIXTURES / "text" / "corpus.jsonl"
+TOKENIZER = str(FIXTURES / "tokenizer")
+ONCE = {
+    "open": lambda home: tokfmt.open(PACK).close(),
+    "convert": lambda home: tokfmt.convert([PACK, TEXT], home / "o.zarr", tokenizer=TOKENIZER, eos=50256),
+    "verify": lambda home: tokfmt.convert(TEXT, home / "o.jsonl", verify=True),
+    "stats": lambda home: tokfmt.stats([PACK, TEXT], tokenizer=TOKENIZER),
+    "diff": lambda home: tokfmt.diff(PACK, TEXT, tokenizer=TOKENIZER),
+    "check": lambda home: list(tokfmt.check(PACK, deep=True, against=TEXT, tokenizer=TOKENIZER)),
+    "show": lambda home: tokfmt.show(PACK, "0"),
+    "show text": lambda home: CliRunner().invoke(cli, ["show", str(TEXT), "text:the"]),
+    "samples": lambda home: CliRunner().invoke(cli, ["show", str(FIXTURES / "hdf5" / "padded_eos"), "--samples"]),
+    "mix": lambda home: CliRunner().invoke(cli, ["show", mix(home), "0"]),
+    "browse": lambda home: open_session(SourceRequest((str(PACK),))),
+}
+
+
+def mix(home):
+    """A recipe of a pack."""
+    (home / "mix.toml").write_text(f'tokfmt = 1\nseq_len = 64\neos = 50256\n[[source]]\nname = "a"\npath = "{PACK}"\n')
+    return str(home / "mix.toml")
+
+
+@pytest.mark.parametrize("command", ONCE)
+def test_the_format_of_a_path_is_detected_once(command, tmp_path, monkeypatch):
+    """Each time all formats would look at the file."""
+    seen, asked = [], registry.candidates
+    monkeypatch.setattr(registry, "candidates", lambda probe: seen.append(probe.path) or asked(probe))
+    ONCE[command](tmp_path)
+    assert seen
+    assert command != "mix" or PACK in seen
+    assert sorted(seen) == sorted(set(seen))
