@@ -75,6 +75,8 @@ def test_sniffed_by_content(tmp_path):
     assert not is_recipe(b"tokfmt = 1\n", toml=False)
     quoted = b"# A page\n\nThat quotes a recipe:\n\ntokfmt = 1\n[[source]]\npath = 'x'\n"
     assert not is_recipe(quoted, toml=False)
+    hostile = b"\n" * 60_000 + b"!\ntokfmt = 1\n[[source]]\n"
+    assert not is_recipe(hostile, toml=False)  # patterns that take a line break for a blank need 10 s for it
     assert is_recipe(b"tokfmt = 1\n[sources.web]\npath = 'x'\n", toml=True)  # a mistake in it is said by what reads it
     path = tmp_path / "no-suffix"
     path.write_text("tokfmt = 1\n[[source]]\npath = 'x.pbin'\n")

@@ -31,9 +31,9 @@ LONGEST = 1 << 24
 """Places of a sample."""
 
 _LARGEST_FILE = 1 << 24  # bytes; a recipe of 100,000 sources is smaller
-_SIGN = re.compile(rb"^\s*tokfmt\s*=\s*\d+\s*(#.*)?$", re.MULTILINE)
+_SIGN = re.compile(rb"^[ \t]*tokfmt[ \t]*=[ \t]*\d+[ \t]*(#.*)?\r?$", re.MULTILINE)
 _KEY = re.compile(rb"(\xef\xbb\xbf)?([ \t\r]*(#[^\n]*)?\n)*[ \t]*([\w\"'.-]+[ \t]*=|\[)")
-_SOURCE = re.compile(rb"^\s*\[\[\s*source\s*\]\]", re.MULTILINE)
+_SOURCE = re.compile(rb"^[ \t]*\[\[[ \t]*source[ \t]*\]\]", re.MULTILINE)
 
 
 def _bounded(default: Any, least: int | None = None, most: int | None = None, key: str = "") -> Any:
