@@ -171,6 +171,14 @@ def test_what_a_conversion_imports(tmp_path):
     assert set(ran.stdout.split()) <= {f"formats.{home}" for home in homes}
 
 
+def test_what_show_imports(tmp_path):
+    """Start-up: nothing of recipes, which only the origin of a sequence needs."""
+    source = write(registry.get("modalities"), tmp_path / "in.pbin", Ragged.of([[1, 2], [3]]), eos_id=50256)
+    program = "import sys, tokfmt; tokfmt.show(sys.argv[1], '0'); print('tokfmt.recipes' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", program, str(source)], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["False"]
+
+
 def test_destinations_without_a_meaning():
     with pytest.raises(OptionError, match=r"cannot tell the format of 'out\.bin' from its name\. Use --to NAME"):
         registry.for_destination("some/out.bin")

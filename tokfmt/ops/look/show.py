@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from tokfmt.core.protocols import Reaching
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.dataset import MemoryReader
-from tokfmt.ops.ledger import Ledgers, Origin
 from tokfmt.ops.look.query import Hit, LengthQuery, Query, Search, is_query, parse_query
 from tokfmt.ops.look.search import Spelling, find, find_records
 from tokfmt.ops.source.ingest import encoded, encoder_of, tokenized
@@ -33,6 +32,9 @@ from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, check_d
 from tokfmt.run.execute import Progress, Silent
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
 from tokfmt.views.view import Beginning, SplitAt
+
+if TYPE_CHECKING:
+    from tokfmt.ops.ledger import Origin
 
 DEFAULT = 5
 """Sequences shown when nothing is selected."""
@@ -138,6 +140,8 @@ def show_origins(path: str | os.PathLike[str], selection: str | None = None, **g
     Raises:
         FormatError: There is no ledger, or it is damaged, cut, or of another dataset.
     """
+    from tokfmt.ops.ledger import Ledgers  # with all of recipes
+
     format_ = format_of(path, given.get("from_format"))
     place, ledgers, options = canonical(format_, Path(path)), Ledgers(), dict(given_options(given["from_options"]))
     ledger = ledgers.of(place, format_.name)
