@@ -159,6 +159,8 @@ def _text(probe: Probe) -> Sign | None:
     begin = text.lstrip("\ufeff \t\r\n")
     if not begin or any(ord(c) < 32 and c not in "\t\r\n\f\v\x1b" for c in begin):
         return None
+    if re.match(r"\[\[?[\w.\"' -]+\]\]?[ \t]*(#.*)?\r?\n", begin):
+        return Sign("a TOML or INI file", "A recipe of tokfmt begins with tokfmt = 1", certain=False)
     if begin.startswith("["):
         return Sign("one JSON array, not JSON lines", "jq -c '.[]' PATH > x.jsonl writes its items as lines",
                     certain=False)  # fmt: skip

@@ -3,6 +3,7 @@
 import json
 import struct
 
+import click
 import pytest
 from click.testing import CliRunner
 from paths import FIXTURES, TOKENIZER
@@ -61,6 +62,12 @@ def test_raw_as_json():
     field = index["fields"][1]
     assert field["bytes"] == PACK.read_bytes()[field["offset"] : field["offset"] + field["length"]].hex()
     assert field["wrong"] is False
+
+
+def test_raw_takes_no_sequences():
+    """A number that would be ignored is refused."""
+    with pytest.raises(click.UsageError, match="--raw shows files, not sequences: leave '2' out"):
+        CliRunner().invoke(cli, ["show", str(PACK), "2", "--raw"], standalone_mode=False, catch_exceptions=False)
 
 
 @pytest.mark.parametrize(

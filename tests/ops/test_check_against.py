@@ -14,6 +14,8 @@ from tokfmt.ops.check import check
 from tokfmt.ops.check.beside import compare
 from tokfmt.ops.compare.fingerprint import fingerprints
 from tokfmt.ops.convert.convert import convert
+from tokfmt.ops.look.show import show
+from tokfmt.run.execute import Silent
 
 
 def compared(here, there, **how):
@@ -132,6 +134,34 @@ def test_nothing_is_written_to_scratch(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", "/nowhere")
     assert not look(path, deep=True).counts
     assert not look(path, deep=True, jobs=1).counts
+
+
+class Watching(Silent):
+    """What somebody who waits is told: of each phase how much there is, and how much of that was done."""
+
+    def __init__(self):
+        self.phases = []
+
+    def phase(self, name, total, unit):
+        self.phases.append([name, total, unit, 0])
+
+    def advance(self, amount):
+        self.phases[-1][3] += amount
+
+
+def test_how_far_it_is_is_told(tmp_path):
+    """Of a comparison, and of searches of `show`, to their ends."""
+    path = converted(tmp_path)
+    for work in (
+        lambda told: list(check(asked(path, **own(against=str(CORPUS))), told)),
+        lambda told: list(show(path, "token:2,2,2", progress=told).shown),
+        lambda told: list(show(CORPUS, "text:no such words", progress=told).shown),
+    ):
+        told = Watching()
+        work(told)
+        name, total, _, done = told.phases[-1]
+        assert name in ("searching", f"comparing with {CORPUS.name}")
+        assert 0 < total <= done, (told.phases, name)
 
 
 def test_empty_documents_may_not_count():

@@ -110,6 +110,7 @@ def test_one_sequence_of_a_flat_format_is_read_in_few_calls(tmp_path, name):
     assert calls.count("call") <= 4
     assert [one.tolist() for one in map(dataset.__getitem__, range(len(dataset)))] == DOCUMENTS
     assert dataset[-1].tolist() == DOCUMENTS[-1]
+    assert dataset[3].flags.writeable, "torch.from_numpy warns of what may not be written to"
 
 
 @pytest.mark.parametrize("name", FLAT)

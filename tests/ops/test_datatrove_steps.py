@@ -11,7 +11,7 @@ import pytest
 from paths import CORPUS, FIXTURES, ROOT, TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, OptionError
+from tokfmt.core.errors import ConversionError, OptionError, TokenizerMismatchError
 
 pytest.importorskip("datatrove", reason="datatrove is not installed: pip install datatrove")
 pytestmark = pytest.mark.filterwarnings("default")  # datatrove's
@@ -77,7 +77,7 @@ def test_other_texts(corpus, tmp_path, kind):
         pa = pytest.importorskip("pyarrow")
         import pyarrow.parquet as pq
 
-        table = pa.table({"text": texts})
+        table = pa.table({"text": texts, "id": [f"doc-{k}" for k in range(len(texts))], "n": range(len(texts))})
         if kind == "parquet":
             pq.write_table(table, path, row_group_size=50, compression="none", use_dictionary=False)
         else:
@@ -88,6 +88,25 @@ def test_other_texts(corpus, tmp_path, kind):
     ids = [document.id for part in parts for document in part]
     assert len(set(ids)) == len(ids)
     assert (sum(map(bool, parts)) > 1) == (kind != "jsonl.gz")
+    if kind != "jsonl.gz":
+        documents = [document for part in parts for document in part]
+        assert [(d.id, d.metadata["n"]) for d in documents] == [(f"doc-{k}", k) for k in range(len(texts))]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_nested_columns_leave_their_neighbours(tmp_path, kind):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    table = pa.table({"body": [{"text": "a", "n": 1}, None, {"text": "c", "n": 3}], "z": [7, 8, 9]})
+    if kind == "parquet":
+        pq.write_table(table, tmp_path / "x.parquet")
+    else:
+        with pa.OSFile(str(tmp_path / "x.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+    reader = TokfmtReader(tmp_path / f"x.{kind}", text_field="body.text", drop="null-rows")
+    found = [(d.text, d.metadata["body"], d.metadata["z"]) for d in reader.run()]
+    assert found == [("a", {"n": 1}, 7), ("c", {"n": 3}, 9)]
 
 
 def test_nested_text_leaves_its_neighbours(tmp_path):
@@ -146,6 +165,29 @@ def test_the_dataset_is_that_of_the_texts(corpus, tmp_path, name):
     tokfmt.convert(tmp_path / "kept.jsonl", tmp_path / f"wanted-{name}", **how)
     assert (tmp_path / name).read_bytes() == (tmp_path / f"wanted-{name}").read_bytes()
     assert done.sequences == sum(1 for text in texts_of(corpus) if len(text) % 3)
+    assert not (tmp_path / f"{name}.parts").exists()
+
+
+@pytest.mark.parametrize("name", ["x.pbin", "x.jsonl"])
+def test_tasks_that_tokenise_make_the_same_dataset(corpus, tmp_path, name):
+    """Each its own documents; `finish` needs no tokenizer, knows the separator, and takes no other's ids for theirs."""
+    lines_of(tmp_path / "kept.jsonl", [text for text in texts_of(corpus) if len(text) % 3])
+    for again in range(2):  # tasks may run again
+        writer = TokfmtWriter(tmp_path / name, tokenizer=str(TOKENIZER))
+        run([TokfmtReader(corpus), LambdaFilter(keep), writer], tmp_path / f"logs{again}", tasks=9)
+    parts = sorted((tmp_path / f"{name}.parts").glob("*-of-*.jsonl"))
+    assert len(parts) == 9
+    assert not all(part.stat().st_size for part in parts), "a task without documents is one, too"
+    assert all(set(json.loads(line)) == {"input_ids"} for part in parts for line in part.read_text().splitlines())
+    content = json.loads((TOKENIZER / "tokenizer.json").read_text())
+    content["added_tokens"][0]["content"] = "<other>"
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(TokenizerMismatchError):
+        finish(tmp_path / name, tokenizer=str(tmp_path / "tokenizer.json"))
+    done = finish(tmp_path / name)
+    wanted = tokfmt.convert(tmp_path / "kept.jsonl", tmp_path / f"wanted-{name}", tokenizer=str(TOKENIZER))
+    assert (tmp_path / name).read_bytes() == (tmp_path / f"wanted-{name}").read_bytes()
+    assert done.tokenizer["digest"] == wanted.tokenizer["digest"]
     assert not (tmp_path / f"{name}.parts").exists()
 
 

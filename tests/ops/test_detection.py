@@ -8,14 +8,18 @@ import sys
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from paths import FIXTURES, golden
 
 import tokfmt
 from tokfmt import registry
+from tokfmt.cli.main import cli
 from tokfmt.core.errors import FormatError, OptionError, TokfmtError, UnknownFormatError
 from tokfmt.core.format import look
 from tokfmt.core.ragged import Ragged
+from tokfmt.ops.source.request import SourceRequest
 from tokfmt.testing.harness import write
+from tokfmt.tui.session import open_session
 
 PACKS = sorted(p for p in (FIXTURES / "modalities").glob("**/*.pbin") if "P0" not in p.name)
 LINES = sorted((FIXTURES / "jsonl").glob("*.jsonl")) + sorted((FIXTURES / "text").glob("*.jsonl"))
@@ -154,16 +158,16 @@ def test_a_format_is_asked_for_the_names_that_it_writes():
 
 
 def test_what_a_conversion_imports(tmp_path):
-    """Start-up: of the formats those alone that the file may be of, and nothing of recipes."""
+    """Start-up: of the formats those alone that the file may be of, and nothing of recipes, text or a shuffle."""
     source = write(registry.get("modalities"), tmp_path / "in.pbin", Ragged.of([[1, 2], [3]]), eos_id=50256)
     program = (
         "import sys, tokfmt; tokfmt.convert(*sys.argv[1:], eos=50256); "
         "print(*sorted({'.'.join(name.split('.')[1:3]) for name in sys.modules if name.startswith("
-        "('tokfmt.formats.', 'tokfmt.recipes', 'tokfmt.text.filters'))}))"
+        "('tokfmt.formats.', 'tokfmt.recipes', 'tokfmt.text.', 'tokfmt.run.shuffle'))}))"
     )
     command = [sys.executable, "-c", program, str(source), str(tmp_path / "out.pbin")]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
-    homes = ("flat", "folders", "jsonl", "modalities", "pickled_index", "stage1")
+    homes = ("flat", "folders", "modalities", "pickled_index", "stage1")
     assert set(ran.stdout.split()) <= {f"formats.{home}" for home in homes}
 
 
@@ -231,3 +235,38 @@ def test_uint16_ids_named_as_stage1(tmp_path):
     ids.astype("<u2").tofile(tmp_path / "x.bin")
     with pytest.raises(FormatError, match=r"negative id at byte \d+: .*x.bin looks like uint16 ids.*nanogpt"):
         tokfmt.stats(tmp_path / "x.bin", format="stage1")
+
+
+PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+TEXT = FIXTURES / "text" / "corpus.jsonl"
+TOKENIZER = str(FIXTURES / "tokenizer")
+ONCE = {
+    "open": lambda home: tokfmt.open(PACK).close(),
+    "convert": lambda home: tokfmt.convert([PACK, TEXT], home / "o.zarr", tokenizer=TOKENIZER, eos=50256),
+    "verify": lambda home: tokfmt.convert(TEXT, home / "o.jsonl", verify=True),
+    "stats": lambda home: tokfmt.stats([PACK, TEXT], tokenizer=TOKENIZER),
+    "diff": lambda home: tokfmt.diff(PACK, TEXT, tokenizer=TOKENIZER),
+    "check": lambda home: list(tokfmt.check(PACK, deep=True, against=TEXT, tokenizer=TOKENIZER)),
+    "show": lambda home: tokfmt.show(PACK, "0"),
+    "show text": lambda home: CliRunner().invoke(cli, ["show", str(TEXT), "text:the"]),
+    "samples": lambda home: CliRunner().invoke(cli, ["show", str(FIXTURES / "hdf5" / "padded_eos"), "--samples"]),
+    "mix": lambda home: CliRunner().invoke(cli, ["show", mix(home), "0"]),
+    "browse": lambda home: open_session(SourceRequest((str(PACK),))),
+}
+
+
+def mix(home):
+    """A recipe of a pack."""
+    (home / "mix.toml").write_text(f'tokfmt = 1\nseq_len = 64\neos = 50256\n[[source]]\nname = "a"\npath = "{PACK}"\n')
+    return str(home / "mix.toml")
+
+
+@pytest.mark.parametrize("command", ONCE)
+def test_the_format_of_a_path_is_detected_once(command, tmp_path, monkeypatch):
+    """Each time all formats would look at the file."""
+    seen, asked = [], registry.candidates
+    monkeypatch.setattr(registry, "candidates", lambda probe: seen.append(probe.path) or asked(probe))
+    ONCE[command](tmp_path)
+    assert seen
+    assert command != "mix" or PACK in seen
+    assert sorted(seen) == sorted(set(seen))

@@ -68,6 +68,7 @@ FILES = {
     "a 7-Zip archive": b"7z\xbc\xaf\x27\x1c" + bytes(40),
     "lz4 data": b"\x04\x22\x4d\x18" + bytes(40),
     "one JSON array": b'[\n {"text": "a"},\n {"text": "b"}\n]\n',
+    "a TOML or INI file": b'[project]\nname = "x"\n',
     "JSON over several lines": b'{\n  "text": "a"\n}\n',
     "a table (CSV)": b"id,text\n1,a\n2,b\n",
     "plain text": "Some words,\nand more of them: ä\n".encode(),

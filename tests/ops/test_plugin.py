@@ -141,6 +141,55 @@ def test_a_plugin_is_a_format_like_any_other(tmp_path):
     assert again["sequences"] == 42
 
 
+TIMED = MODULE
+for old, new in (
+    ("carries, cannot =", 'drops = ("timestamps",)\n    carries, cannot ='),
+    (
+        "def lost(self, source): return []",
+        'def lost(self, source): return [Loss("timestamps", "the times of 2 documents")]',
+    ),
+    ("import CorruptError", "import CorruptError, Loss"),
+    ('    """None."""', '    """None of samples."""\n    view: Literal["documents", "lines"] = "documents"'),
+    ("import numpy as np", "from typing import Literal\nimport numpy as np"),
+):
+    assert old in TIMED
+    TIMED = TIMED.replace(old, new)
+
+
+def test_a_plugin_loses_what_only_it_knows(tmp_path):
+    """Its own word of --drop is asked for, taken, and told in the manifest."""
+    env = installed(tmp_path, "lines", "tokfmt_lines", code=TIMED)
+    refused = run(env, tmp_path, "convert", PACK, "o.lines")
+    assert refused.returncode == 4
+    assert "the times of 2 documents. To accept that, add --drop timestamps" in refused.stderr
+    done = run(env, tmp_path, "convert", PACK, "o.lines", "--drop", "timestamps")
+    assert done.returncode == 0, done.stderr
+    told = json.loads((tmp_path / "o.lines.tokfmt.json").read_bytes())
+    assert told["dropped"] == {"timestamps": "the times of 2 documents"}
+    assert run(env, tmp_path, "convert", PACK, "p.lines", "--drop", "timestamp").returncode == 2
+
+
+def test_an_option_called_view_has_no_hidden_duty(tmp_path):
+    """It may have no word for samples: browse, diff and show see what there is."""
+    env = installed(tmp_path, "lines", "tokfmt_lines", code=TIMED)
+    assert run(env, tmp_path, "convert", PACK, "o.lines", "--drop", "timestamps").returncode == 0
+    opened = (
+        "import sys; from tokfmt.tui.session import open_session; from tokfmt.ops.source.request import SourceRequest;"
+        "print([view.name for view in open_session(SourceRequest(('o.lines',))).opened.views])"
+    )
+    done = subprocess.run([sys.executable, "-c", opened], env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "['documents']\n"), done.stderr
+    for words in (
+        ["diff", "o.lines", "o.lines"],
+        ["show", "o.lines"],
+        ["stats", "o.lines", "--from-opt", "view=lines"],
+    ):
+        assert run(env, tmp_path, *words).returncode == 0
+    said = run(env, tmp_path, "show", "o.lines", "--samples")
+    assert said.returncode == 2
+    assert "lines stores no samples here" in said.stderr
+
+
 def test_a_flat_format_that_examines_nothing_says_so(tmp_path):
     class Unfinished(FlatFormat):
         name, title, extensions = "unfinished", "No format yet", (".x",)

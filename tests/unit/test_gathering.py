@@ -1,5 +1,6 @@
 """Parts are put together while other regions are being written, in order of region, to the same bytes."""
 
+import io
 import pickle
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 
 from tokfmt.core.format import Receipt, Region, Target
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.hdf5 import FORMAT, WriteOptions
+from tokfmt.formats.hdf5 import FORMAT, WriteOptions, writer
+from tokfmt.formats.hdf5.filters import Packer
 from tokfmt.ops.dataset import MemoryReader
 from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.plan import Forgetful, Plan, Workers, run
@@ -86,3 +88,29 @@ def test_hdf5_files_do_not_depend_on_what_was_gathered_before_the_commit(tmp_pat
         assert len(files) == (1 if name == "x.h5" else 7)
         written.append([file.read_bytes() for file in files])
     assert all(content == written[0] for content in written)
+
+
+def test_a_part_is_written_with_one_call_and_read_by_the_megabyte(tmp_path, monkeypatch):
+    """A call for each sample holds the interpreter's lock when other jobs would go on."""
+    rng, calls = np.random.default_rng(3), []
+
+    class Counted(io.FileIO):
+        def write(self, data):
+            calls.append("write")
+            return super().write(data)
+
+        def read(self, size=-1):
+            calls.append("read")
+            return super().read(size)
+
+    monkeypatch.setattr(writer, "open", lambda path, mode: Counted(path, mode), raising=False)
+    samples = rng.integers(0, 50_000, (400, 3, 512), np.int32)
+    samples[::2] = rng.integers(-(2**31), 2**31, (200, 3, 512), np.int64)  # which compressing does not make fewer
+    packer, full = Packer(512, shuffle=False), np.zeros(400, np.bool_)
+    with Counted(tmp_path / "part", "wb") as out:
+        out.write(np.array(writer.write_chunks(out, packer, samples, full), np.uint32).data)
+    assert calls == ["write"] * 2
+    expected = [packer.pack(sample, full=False) for sample in samples]
+    assert {raw for _, raw in expected} == {True, False}
+    assert [(bytes(data), raw) for data, raw in writer.read_part(tmp_path / "part", 400)] == expected
+    assert calls.count("read") == 2 + sum(len(data) for data, _ in expected) // (1 << 20)

@@ -189,6 +189,30 @@ def test_concat(data, parts):
     assert view.offsets(i, k).tolist() == [sum(lengths[:j]) for j in range(i, k + 1)]
 
 
+def test_facts_of_several_sources_are_those_of_all():
+    """What one source alone tells is not told of what they are together."""
+    facts = {"pad_id": 3, "split": "a", "other_splits": ("b",), "nonstandard_masks": 0, "loss_masks": "masks"}
+
+    def source(**how):
+        reader = MemoryReader(Ragged.of([[1, 2]]))
+        reader._info = replace(reader.info, **facts, **how)
+        return reader
+
+    one, same, other = (source(extras={"width": 2, "order": order}) for order in ("le", "le", "be"))
+    assert Concat([one, same]).info.extras == {"width": 2, "order": "le"}
+    told = Concat([one, other, MemoryReader(Ragged.of([[7]]))]).info
+    assert Concat([one, other]).info.extras == {"width": 2}
+    assert told.extras == {}
+    assert (told.pad_id, told.split, told.other_splits, told.nonstandard_masks, told.loss_masks) == (
+        None,
+        None,
+        (),
+        None,
+        "",
+    )
+    assert {name: getattr(Concat([one, other]).info, name) for name in facts} == facts
+
+
 @quick
 @given(st.data(), datasets(20))
 def test_slice_and_nonempty(data, ragged):

@@ -202,7 +202,7 @@ def sequence_reader(reader: TokenReader) -> Callable[[int], Tokens]:
 
     A reader may have a method of this name, whose result takes less time: a short read from the cache takes little more
     than asking for it. So what can be decided once for all sequences is decided when the method is called. The result
-    has caches and descriptors of this process in it, and is not to be pickled. It may be read-only.
+    has caches and descriptors of this process in it, and is not to be pickled.
     """
     own: Callable[[], Callable[[int], Tokens]] | None = getattr(reader, "sequence_reader", None)
     return own() if own else functools.partial(between_offsets, reader)

@@ -214,7 +214,7 @@ class File:
                 return None
             if signed and not raw[high::width].isascii():  # a sign is set; to look for the least takes 1.5 µs
                 return None
-            return view(raw, native, count - beyond)
+            return view(bytearray(raw), native, count - beyond)  # as all arrays that are read, may be written to
 
         return read
 

@@ -34,6 +34,7 @@ from tokfmt.core.records import Block, RecordReader
 from tokfmt.ops.convert.convert import convert
 from tokfmt.ops.prepare.draft import Draft, TextSource
 from tokfmt.ops.prepare.prepare import selected_records
+from tokfmt.ops.source.manifest import manifest_path
 from tokfmt.ops.source.opened import Source, open_sources, tokenizer_of
 from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, check_drops, several
 
@@ -64,7 +65,7 @@ class _Records(NamedTuple):
     source: str | None
     reader: RecordReader
     block: Block
-    fields: bool
+    format: str
 
 
 class _Sequences(NamedTuple):
@@ -86,9 +87,9 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is no dependen
     nor drawn, compared nor shuffled; `metadata["recipe_source"]` is the name of their source in the recipe. Any other
     recipe gives what it gives to every command.
 
-    A task takes whole blocks: about a mebibyte of lines or rows, a compressed file, 1,024 sequences. Of JSON lines
-    the other fields become the id and metadata, as with datatrove's own readers; documents without one get an id of
-    file and place that does not depend on the number of tasks.
+    A task takes whole blocks: about a mebibyte of lines or rows, a compressed file, 1,024 sequences. Other fields of
+    JSON lines, and other columns of Parquet and Arrow, become the id and metadata, as with datatrove's own readers;
+    documents without one get an id of file and place that does not depend on the number of tasks.
     """
 
     name = "tokfmt"
@@ -172,9 +173,11 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is no dependen
         if isinstance(piece, _Records) and piece.reader.info.kind == "text":
             reader, block = piece.reader, piece.block
             name = f"{block.file}-{block.start}"
-            if piece.fields:
+            if piece.format == "jsonl":
                 lines = (line for batch in reader.lines(block) for line in batch.lines)
                 found = (_with_text(json.loads(line), reader.info.field, self.text_key) for line in lines)
+            elif piece.format in ("parquet", "arrow"):
+                found = ({**others, self.text_key: text} for text, others in reader.records(block))  # type: ignore[attr-defined]
             else:
                 found = ({self.text_key: text} for batch in reader.texts(block) for text in batch.texts)
             yield from ((f"{name}-{k}", fields) for k, fields in enumerate(found))
@@ -209,7 +212,7 @@ def _pieces_of(
 ) -> Iterator[_Piece]:
     if isinstance(reader, RecordReader):
         for block in reader.blocks(_BLOCK, *window):
-            yield _Records(path, source, reader, block, format_ == "jsonl")
+            yield _Records(path, source, reader, block, format_)
         return
     for a, b in windows(0, reader.info.sequences, _SEQUENCES):
         yield _Sequences(path, source, reader, range(a, b))
@@ -228,21 +231,23 @@ def _with_text(record: Any, field: str, key: str) -> dict[str, Any]:
 class TokfmtWriter(PipelineStep):  # type: ignore[misc] # datatrove is no dependency
     """Documents for a dataset: each task writes a part beside it, and `finish` makes the dataset of all parts.
 
-    A part is JSON lines (`text`, `id`, `metadata`) and appears whole when its task ends; a task that runs again
-    replaces its own. Documents go on to the next step.
+    A part is JSON lines (`text`, `id`, `metadata`; with a tokenizer `input_ids`, so that tasks share that work) and
+    appears whole when its task ends; a task that runs again replaces its own. Documents go on to the next step.
     """
 
     name = "tokfmt"
     type = "💽 - WRITER"
 
-    def __init__(self, destination: PathLike) -> None:
+    def __init__(self, destination: PathLike, tokenizer: str | None = None, **encoding: Any) -> None:
         """Say where to; nothing is made before a task runs.
 
         Args:
             destination: As `finish` is given it. Parts are in `DESTINATION.parts`, which all tasks must see.
+            tokenizer: Each task tokenises its own documents; None: `finish` does, or keeps text.
+            encoding: Then, as for `tokfmt.convert`: `special_tokens`, `engine`, `eos`.
         """
         super().__init__()
-        self.destination = os.path.abspath(destination)
+        self.destination, self.tokenizer, self.encoding = os.path.abspath(destination), tokenizer, encoding
 
     def run(
         self, data: Iterable[Document] | None, rank: int = 0, world_size: int = 1
@@ -257,14 +262,24 @@ class TokfmtWriter(PipelineStep):  # type: ignore[misc] # datatrove is no depend
             home.mkdir(exist_ok=True)
         except OSError as error:
             raise write_error(home, error) from error
-        with Staging(home / _part(rank, world_size), overwrite=True) as staging:
-            with open(staging.path, "wb") as file:
+        part = home / _part(rank, world_size)
+        with Staging(part, overwrite=True) as staging:
+            texts = staging.path if self.tokenizer is None else staging.scratch / "texts.jsonl"
+            with open(texts, "wb") as file:
                 for document in data or ():
                     with self.track_time():
                         self._write(document, file)
                     self.update_doc_stats(document)
                     yield document
-            staging.publish()
+            if self.tokenizer is None:
+                staging.publish({manifest_path(part).name: None})
+                return
+            with self.track_time():
+                convert(
+                    texts, part, from_format="jsonl", to_format="jsonl", text_field="text", tokenizer=self.tokenizer,
+                    from_options={"kind": "text"}, drop="fields", overwrite=True, jobs=1, executor="serial",
+                    **self.encoding,
+                )  # fmt: skip
 
     def _write(self, document: Document, file: BinaryIO) -> None:
         line = _line(document)
@@ -311,6 +326,7 @@ def finish(destination: PathLike, **converting: Any) -> Conversion:
     if not done.dry_run:
         for part in parts:
             part.unlink()
+            manifest_path(part).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # somebody keeps something of his own there
             home.rmdir()
     return done

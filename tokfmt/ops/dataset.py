@@ -103,7 +103,7 @@ class Dataset:
     def __getitem__(self, index: slice | Sequence[int] | NDArray[np.integer]) -> Ragged: ...
 
     def __getitem__(self, index: int | np.integer | slice | Sequence[int] | NDArray[np.integer]) -> Tokens | Ragged:
-        """Sequence `i` as an array uint[n], not to be written to; those of a slice, or of several numbers, as a Ragged.
+        """Sequence `i` as an array uint[n]; those of a slice, or of several numbers, as a Ragged.
 
         Raises:
             IndexError: There is no such sequence.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -84,17 +85,35 @@ class TextReader:
         return found
 
     def texts(self, block: Block) -> Iterator[RecordBatch]:
+        for batch, where in self._rows(block, [self.column.name]):
+            for texts in self._texts(values_of(batch, self.column.name), where):
+                yield RecordBatch(texts=texts)
+
+    def records(self, block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The text of each row, and what else its columns hold, as Python has it."""
+        above, _, name = self.column.name.rpartition(".")
+        for batch, where in self._rows(block, self.containers[block.file].schema.names):
+            texts = itertools.chain.from_iterable(self._texts(values_of(batch, self.column.name), where))
+            with worded(where[0].path, f"{where[0].unit} {where[1].number:,} cannot be read"):
+                rows = batch.to_pylist()
+            for text, row in zip(texts, rows, strict=True):
+                holder = row
+                for word in above.split(".") if above else ():
+                    holder = holder.get(word) or {}  # a struct may be NULL
+                holder.pop(name, None)
+                yield text, row
+
+    def _rows(self, block: Block, columns: Sequence[str]) -> Iterator[tuple[Any, tuple[Container, Group, int]]]:
+        """The rows of a block, a batch of some columns at a time, and which row of which group each begins with."""
         container, at = self.containers[block.file], int(self._firsts[block.file])
         for group in container.groups:
             row, at = at, at + group.rows
             if at <= block.first or row >= block.first + block.records:
                 continue
-            for batch in container.batches(group, [self.column.name]):
+            for batch in container.batches(group, columns):
                 a, b = max(block.first - row, 0), min(block.first + block.records - row, batch.num_rows)
                 if a < b:
-                    where = (container, group, row - (at - group.rows) + a)
-                    for texts in self._texts(values_of(batch, self.column.name).slice(a, b - a), where):
-                        yield RecordBatch(texts=texts)
+                    yield batch.slice(a, b - a), (container, group, row - (at - group.rows) + a)
                 row += batch.num_rows
             if row != at:
                 what = f"rows of {container.unit} {group.number:,}"

@@ -167,9 +167,9 @@ class Packer:
 
     def _stitched(self, sample: NDArray[np.int32], plain: NDArray[np.uint8]) -> bytes:
         inputs = isal_zlib.compressobj(_LEVEL, isal_zlib.DEFLATED, -isal_zlib.MAX_WBITS)
-        blocks = inputs.compress(sample[0]) + inputs.flush(isal_zlib.Z_SYNC_FLUSH)
+        blocks = inputs.compress(sample[0]), inputs.flush(isal_zlib.Z_SYNC_FLUSH)
         check: int = deflate.adler32(plain, 1)
-        return b"".join((_HEADER, blocks, self._rest, plain[-4:].tobytes(), check.to_bytes(4, "big")))
+        return b"".join((_HEADER, *blocks, self._rest, plain[-4:].tobytes(), check.to_bytes(4, "big")))
 
 
 class _Bits:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -82,7 +82,7 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     """
     handle, path = tokenizer_of(tokenizer), source.paths[0]
     chosen = format_of(path, source.format)
-    found = open_one(viewed(source, chosen, "samples"), handle)
+    found = open_one(viewed(replace(source, format=chosen.name), chosen, "samples"), handle)
     reader, decoder = found.reader, handle.decoder(lenient=True) if handle else None
     if isinstance(reader, RecordReader) or reader.info.layout is not Layout.SAMPLES:
         raise OptionError(f"{printable(path)}: {chosen.name} stores no samples here. Leave --samples away")

@@ -182,15 +182,16 @@ def _opened(
     request = SourceRequest(
         tuple(paths), entry.format, file.eos, given_options(entry.options), entry.text, entry.split, hints.drop
     )  # fmt: skip
-    if file.pack == "stored":
-        request = viewed(request, format_of(paths[0], entry.format), "samples")
+    places = find_sources(request) if file.pack == "stored" else []
+    if places:
+        request = viewed(request, places[0].format, "samples")
     places_named = [os.path.abspath(path) for path in paths]
     read = [entry.format, entry.options, entry.split, entry.select, file.eos, file.pack == "stored"]
     key = key_of(VERSION, "source", places_named, read, sorted(hints.drop))
     plain = file.pack != "stored" and handle is None and not entry.filter
     if plain and (known := remembered(key, entry.name, request, entry.select)):
         return known[0], [known[1]]
-    places = find_sources(request)
+    places = places or find_sources(request)
     try:
         parts = open_sources(request, handle, hints.jobs, found=places, collect=hints.collect)
     except SeparatorUnknownError as error:  # --eos of a command line changes no recipe

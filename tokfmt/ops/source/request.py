@@ -224,7 +224,8 @@ def needed(selection: str | None, default: int) -> int | None:
 
 def drop_words() -> tuple[str, ...]:
     """All words of --drop, those of formats from elsewhere too."""
-    return (*_DROPS, *(word for format_ in registry.formats() for word in getattr(format_, "drops", ())))
+    theirs = [word for format_ in registry.formats() for word in getattr(format_, "drops", ())]
+    return tuple(dict.fromkeys((*_DROPS, *theirs)))
 
 
 def check_drops(names: Iterable[str]) -> frozenset[str]:
