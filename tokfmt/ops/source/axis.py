@@ -77,7 +77,8 @@ def token_axis(
         if not isinstance(source.reader, RecordReader):
             readers.append(_not_twice(source.reader, stored_eos, source.paths[0], notes))
             continue
-        from tokfmt.ops.source.ingest import Unread, encoder_for, encoder_of, ingest  # with all of text
+        from tokfmt.ops.source.ingest import encoder_for, encoder_of, ingest  # with all of text
+        from tokfmt.text.ingest import Unread
 
         if source.format.name == "recipe":
             from tokfmt.ops.prepare.prepare import prepared
