@@ -64,13 +64,13 @@ class Start:
         return until_screen(["palette", "byte "], "-m", "tokfmt", "browse", str(self.data()))
 
 
-@case("browse-start: a pack of 1 MB (peer: a bare Textual app)", "<= +150 ms", "starts", "seconds")
+@case("browse-start: a pack of 1 MB (peer: a bare Textual app)", "<= +300 ms", "starts", "seconds")
 class StartSmall(Start):
     data = staticmethod(small_pack)
     prepare = staticmethod(small_pack)
 
 
-@case("browse-start: stage1 of 1 TB, sparse (peer: a bare Textual app)", "<= +150 ms", "starts", "seconds")
+@case("browse-start: stage1 of 1 TB, sparse (peer: a bare Textual app)", "<= +300 ms", "starts", "seconds")
 class StartLarge(Start):
     data = staticmethod(terabyte)
     prepare = staticmethod(terabyte)

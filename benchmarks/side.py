@@ -24,7 +24,7 @@ def seconds(usage):
 
 if __name__ == "__main__":
     name, side, out = sys.argv[1:]
-    load()
+    load(name)
     pair = CASES[name].pair()
     if side == "prepare":
         getattr(pair, "prepare", lambda: None)()

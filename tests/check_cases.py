@@ -299,6 +299,16 @@ def changed_source(tmp):
     return told(tmp, lambda m: m.update(sources=[{"path": str(beside), "bytes": 5, "files": 1}])), {}
 
 
+def a_ledger_of_another(tmp):
+    pack(tmp / "a.pbin", documents(20), EOS)
+    (tmp / "mix.toml").write_text(f'tokfmt = 1\neos = {EOS}\n[[source]]\npath = "a.pbin"\n')
+    convert(tmp / "mix.toml", tmp / "b.pbin", ledger=True)
+    rows = np.load(tmp / "b.pbin.ledger", mmap_mode="r+")
+    rows["stop"][7] += 1
+    rows.flush()
+    return tmp / "b.pbin", {"deep": True}
+
+
 def more_than_a_dataset(tmp):
     stage1 = tmp / "blocks"
     shutil.copytree(FIXTURES / "stage1" / "blocks", stage1)
@@ -543,7 +553,7 @@ CASES = {
     "TF333": beyond_vocabulary, "TF334": mask_of_two, "TF335": counted_padding, "TF343": masks_of_both_kinds, "TF344": a_file_lost,
     "TF411": stale_metadata, "TF413": no_group_file, "TF415": wrapped_ids, "TF515": lengths_of_no_version,
     "TF910": no_manifest, "TF911": other_size, "TF912": other_checksum, "TF913": other_counts, "TF914": changed_source,
-    "TF915": more_than_a_dataset,
+    "TF915": more_than_a_dataset, "TF916": a_ledger_of_another,
     "TF921": beyond_tokenizer, "TF922": other_end_of_text, "TF923": noise, "TF924": read_as_latin1,
     "TF925": without_merges, "TF926": manifest_of_another, "TF931": truncated, "TF932": packed_twice,
     "TF933": one_token_differs, "TF934": shifted_by_a_merge,

@@ -49,7 +49,7 @@ class _Clue(NamedTuple):
     text: bool = False
 
     def named(self, name: str) -> bool:
-        return any(part in name for part in self.names)
+        return any(part in name.lower() for part in self.names)
 
     def fits(self, probe: Probe) -> bool:
         return (
@@ -65,6 +65,7 @@ _CLUES = {
     "datatrove": _Clue((".ds",)),
     "flat-tokens": _Clue((".zarr",), (b"PK\3\4",)),
     "hdf5": _Clue((".h5",), (b"\x89HDF",)),
+    "jsonl": _Clue((".json", ".ndjson"), (b"\x1f\x8b", b"\x28\xb5\x2f\xfd"), text=True),
     "levanter": _Clue(),
     "litdata": _Clue(),
     "llmc": _Clue(

@@ -294,7 +294,8 @@ def test_origins(tmp_path):
     assert f"corpus.jsonl, line {told['line']:,}, at byte {told['byte']:,}\n" in done.stdout
     assert "has no ledger beside it" in tokfmt("show", PACK, "3", "--origin", check=3).stderr
     for words in (["--raw"], ["--samples"]):
-        assert "--origin" in tokfmt("show", tmp_path / "a.pbin", "--origin", *words, check=2).stderr
+        said = tokfmt("show", tmp_path / "a.pbin", "--origin", *words, check=2).stderr
+        assert f"Leave {words[0]} out" in " ".join(said.split())
     assert (
         "--ledger"
         in tokfmt("convert", CORPUS, tmp_path / "b.pbin", "--ledger", "--tokenizer", TOKENIZER, check=2).stderr

@@ -158,16 +158,16 @@ def test_a_format_is_asked_for_the_names_that_it_writes():
 
 
 def test_what_a_conversion_imports(tmp_path):
-    """Start-up: of the formats those alone that the file may be of, and nothing of recipes."""
+    """Start-up: of the formats those alone that the file may be of, and nothing of recipes, text or a shuffle."""
     source = write(registry.get("modalities"), tmp_path / "in.pbin", Ragged.of([[1, 2], [3]]), eos_id=50256)
     program = (
         "import sys, tokfmt; tokfmt.convert(*sys.argv[1:], eos=50256); "
         "print(*sorted({'.'.join(name.split('.')[1:3]) for name in sys.modules if name.startswith("
-        "('tokfmt.formats.', 'tokfmt.recipes', 'tokfmt.text.filters'))}))"
+        "('tokfmt.formats.', 'tokfmt.recipes', 'tokfmt.text.', 'tokfmt.run.shuffle'))}))"
     )
     command = [sys.executable, "-c", program, str(source), str(tmp_path / "out.pbin")]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
-    homes = ("flat", "folders", "jsonl", "modalities", "pickled_index", "stage1")
+    homes = ("flat", "folders", "modalities", "pickled_index", "stage1")
     assert set(ran.stdout.split()) <= {f"formats.{home}" for home in homes}
 
 

@@ -29,6 +29,7 @@ from tokfmt.core.errors import (
     TruncatedError,
 )
 from tokfmt.ops import ledger
+from tokfmt.ops.convert.convert import finish
 from tokfmt.ops.convert.losses import Prepared
 from tokfmt.ops.look.show import show_origins
 from tokfmt.ops.look.step import show_step
@@ -203,6 +204,73 @@ def test_each_token_of_a_sample_is_in_a_piece(tmp_path, pack, shuffle, weights):
         assert set(row[len(made) :]) <= {EOS}
     if pack == "stream" and not weights:
         assert sum(len(made) < 40 for made in found) <= 3  # the ends of passes
+
+
+@pytest.mark.parametrize("pack", ["stream", "document", "bestfit"])
+def test_samples_whose_inputs_are_moved(tmp_path, pack):
+    """`labels = "starts"`: rows are of the targets, which are the tokens as they are, without separators."""
+    sources(tmp_path)
+    head = f'tokfmt = 1\nseq_len = 40\ntokenizer = "{TOKENIZER}"\neos = {EOS}\nlabels = "starts"\npack = "{pack}"\n'
+    (tmp_path / "mix.toml").write_text(head + SOURCES.format(select="2:", epochs=2))
+    tokfmt.convert(tmp_path / "mix.toml", tmp_path / "a.h5", to_format="hdf5", to_options={"seq_len": 40}, ledger=True)
+    oracle = Oracle(tmp_path / "a.h5")
+    rows = rows_of(tmp_path / "a.h5")
+    assert len(oracle.sequences()) == len(rows)
+    assert all(made for made in oracle.sequences())
+    pieces = [[] for _ in rows]
+    for sequence, source, record, start, stop in oracle.rows.tolist():
+        pieces[sequence].append(oracle.record(source, record)[start:stop])
+    for row, targets in zip(rows, pieces, strict=True):
+        inputs = [token for piece in targets for token in [0, *piece[:-1]]]
+        assert row[: len(inputs)] == inputs
+
+
+def test_shards_and_finish(corpora, tmp_path):
+    """The ledger of shards that are finished is that of one run."""
+    recipe = written(corpora, NAMES, dedup='"exact"', seed=5, shuffle='"documents"')
+    tokfmt.convert(recipe, tmp_path / "whole.pbin", ledger=True)
+    for index in (1, 0):
+        tokfmt.convert(recipe, tmp_path / "parts.pbin", shard=(index, 2), ledger=True)
+        assert not (tmp_path / "parts.pbin.ledger").exists()
+    finish(tmp_path / "parts.pbin")
+    assert ledger_of(tmp_path / "parts.pbin") == ledger_of(tmp_path / "whole.pbin")
+
+
+def found(path):
+    """What check says, but for the order of samples, which were not made of one stream."""
+    return [one for one in tokfmt.check(path, deep=True)[0].findings if one.code != "TF901"]
+
+
+def test_checked_with_its_dataset(tmp_path):
+    """Fine as written, of documents and of samples; any row that is changed is found."""
+    sources(tmp_path)
+    head = f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\neos = {EOS}\nshuffle = "documents"\n'
+    for name, more in (("a.pbin", ""), ("b.h5", "seq_len = 40\n")):
+        (tmp_path / "mix.toml").write_text(head + more + SOURCES.format(select="0:", epochs=2))
+        tokfmt.convert(tmp_path / "mix.toml", tmp_path / name, ledger=True)
+        assert found(tmp_path / name) == []
+        good = (tmp_path / f"{name}.ledger").read_bytes()
+        for field, value in (("sequence", -1), ("source", 99), ("record", -1), ("start", -2), ("stop", 1 << 40)):
+            rows = np.load(tmp_path / f"{name}.ledger", mmap_mode="r+")
+            rows[field][5] = value
+            rows.flush()
+            assert [one.code for one in found(tmp_path / name)] == ["TF916"], field
+            (tmp_path / f"{name}.ledger").write_bytes(good)
+        (tmp_path / f"{name}.ledger").write_bytes(good[:-1])
+        assert [one.code for one in found(tmp_path / name)] == ["TF916"]
+
+
+def test_a_source_of_ids_is_known_by_its_digest(tmp_path):
+    """Another of the same size is another."""
+    for name, ids in (("a", [1, 2, 3]), ("b", [4, 5, 6])):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"input_ids": ids}) + "\n")
+        tokfmt.convert(tmp_path / f"{name}.jsonl", tmp_path / f"{name}.pbin", eos=EOS)
+    (tmp_path / "mix.toml").write_text(f'tokfmt = 1\neos = {EOS}\n[[source]]\npath = "a.pbin"\n')
+    tokfmt.convert(tmp_path / "mix.toml", tmp_path / "c.pbin", ledger=True)
+    for suffix in ("", ".tokfmt.json"):
+        shutil.copy(tmp_path / f"b.pbin{suffix}", tmp_path / f"a.pbin{suffix}")
+    with pytest.raises(SourceChangedError, match="is another than when the ledger was written"):
+        list(show_origins(tmp_path / "c.pbin", "0", from_options=()).shown)
 
 
 def test_recipes_of_recipes(tmp_path):

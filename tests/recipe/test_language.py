@@ -61,6 +61,8 @@ def test_errors_of_files(tmp_path):
     for content, told in (
         (b"tokfmt = 1\n[[source]\n", "is no TOML"),
         (b"seq_len = 4\n[[source]]\npath = 'a'\n", "says nothing of its version"),
+        (b"tokfmt = 1\n[[source]]\n" + b"a." * (1 << 22), "a key of more than 16 parts at byte 22"),
+        (b"tokfmt = 1\n[[source]]\n" + b'"a"  .' * (1 << 20), "a key of more than 16 parts at byte 22"),
         (b"tokfmt = 1\n\xff\n[[source]]\n", "is no TOML"),
         (b"tokfmt = " + b"[" * 5000, "is no TOML"),
     ):
@@ -75,6 +77,8 @@ def test_sniffed_by_content(tmp_path):
     assert not is_recipe(b"tokfmt = 1\n", toml=False)
     quoted = b"# A page\n\nThat quotes a recipe:\n\ntokfmt = 1\n[[source]]\npath = 'x'\n"
     assert not is_recipe(quoted, toml=False)
+    hostile = b"\n" * 60_000 + b"!\ntokfmt = 1\n[[source]]\n"
+    assert not is_recipe(hostile, toml=False)  # patterns that take a line break for a blank need 10 s for it
     assert is_recipe(b"tokfmt = 1\n[sources.web]\npath = 'x'\n", toml=True)  # a mistake in it is said by what reads it
     path = tmp_path / "no-suffix"
     path.write_text("tokfmt = 1\n[[source]]\npath = 'x.pbin'\n")

@@ -9,6 +9,8 @@ import fcntl
 import json
 import os
 import stat
+import tempfile
+from pathlib import Path
 
 import pytest
 from paths import FIXTURES
@@ -20,12 +22,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="ta
 
 
 @pytest.fixture
-def open_place(tmp_path):
+def outside():
+    """Not below `tmp_path`, whose root every other run of pytest that begins makes root's alone again."""
+    with tempfile.TemporaryDirectory(prefix="tokfmt-neighbours-") as home:
+        os.chmod(home, 0o755)
+        yield Path(home)
+
+
+@pytest.fixture
+def open_place(outside):
     """A directory like /tmp, with a private one of alice's beside it, in which her work lies."""
-    for path in (tmp_path, *tmp_path.parents):  # another one more under xdist
-        if path.stat().st_mode & 0o005 != 0o005:
-            path.chmod(0o755)
-    place, alices = tmp_path / "tmp", tmp_path / "alice"
+    place, alices = outside / "tmp", outside / "alice"
     for path, owner, mode in ((place, 0, 0o1777), (alices, ALICE, 0o700)):
         path.mkdir()
         os.chown(path, owner, owner)

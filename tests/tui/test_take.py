@@ -17,7 +17,7 @@ from tokfmt.core.errors import OptionError
 from tokfmt.ops.look.query import Hits, LengthQuery, TextQuery, TokenQuery
 from tokfmt.ops.source.opened import open_source
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.tui.export import Export
+from tokfmt.tui.export import Export, other_meaning
 from tokfmt.tui.search import SearchResults, meaning, parse_search, search_scope
 from tokfmt.tui.session import open_session
 from tokfmt.tui.state import MOST, Bookmark, Bookmarks, is_written, recall, remember, state_file
@@ -445,7 +445,13 @@ def test_export_asks_before_it_replaces_and_never_touches_the_source(tmp_path):
         what.value, path.value = "500", "x.jsonl"
         await press("enter")
         assert "is not one of the 184" in saying()
-        what.value, path.value = "2:5", "c.jsonl"
+        what.value = "2:5"
+        for name, means in (("x.pbin", "modalities"), ("x.zarr", "flat-tokens"), ("x.jsonl.gz", "compressed lines")):
+            path.value = name
+            await press("enter")
+            assert f"that is a name of {means}: write X.jsonl" in " ".join(saying().split())
+        assert [other_meaning(name) for name in ("plain", "x.txt", "x.jsonl")] == ["", "", ""]
+        path.value = "c.jsonl"
         await press("enter", "enter")
         assert "is also a source" in saying()
         path.value = "old.jsonl"

@@ -102,7 +102,11 @@ def command(path: str, selection: str | None, **given: Any) -> None:
     if given["raw"] and selection is not None:
         raise click.UsageError(f"--raw shows files, not sequences: leave {selection.strip()!r} out")
     if origin and (given["raw"] or given["rows"]):
-        raise click.UsageError("--origin tells of sequences: it does not go with --raw and --samples")
+        what = "--raw" if given["raw"] else "--samples"
+        raise click.UsageError(
+            f"--origin does not go with {what}: it shows sequences, and samples where the ledger is of samples. "
+            f"Leave {what} out"
+        )
     if given.pop("raw"):
         show_raw(path, given, limit=given["limit"], as_json=as_json, quiet=quiet)
         return

@@ -374,6 +374,43 @@ def read_ledger(path: Path, name: str | None) -> Ledger | None:
     return Ledger(columns, os.path.realpath(about.parent), told["unit"], count, sources, mapped)
 
 
+def compare(ledger: Ledger, reader: TokenReader) -> None:
+    """Compare all rows with the dataset that they are of; memory grows by 8 bytes a sequence.
+
+    Args:
+        ledger: Of the dataset.
+        reader: Its sequences, or samples, as the ledger counts them.
+
+    Raises:
+        CorruptError: A row cannot be, or the rows are of other sequences than the dataset holds.
+    """
+    info, count, before = reader.info, ledger.sequences, 0
+    if info.sequences != count:
+        what = f"tells of other {ledger.unit} than the dataset holds"
+        raise CorruptError(ledger.path, what, expected=f"{info.sequences:,}", found=f"{count:,}", remedy=_AGAIN)
+    held = np.zeros(count, np.int64)
+    for a, b in windows(0, len(ledger.rows)):
+        sequence, source, record, start, stop = (
+            np.asarray(ledger.rows[a:b][name], np.int64) for name in ROW.names or ()
+        )
+        wrong = (np.diff(sequence, prepend=before) < 0) | (sequence >= count) | (record < 0) | (start < 0)
+        wrong |= (stop < start) | (source < 0) | (source >= len(ledger.sources))
+        if wrong.any():
+            row = a + int(np.argmax(wrong))
+            what = f"row {row:,} is of no sequence, source or record that there can be"
+            raise CorruptError(ledger.path, what, offset=_HEAD + row * ROW.itemsize, remedy=_AGAIN)
+        np.add.at(held, sequence, stop - start)
+        before = int(sequence[-1])
+    for a, b in windows(0, count):
+        lengths = np.diff(reader.offsets(a, b))
+        wrong = held[a:b] != lengths if ledger.unit == "sequences" else held[a:b] > lengths  # rows hold no padding
+        if wrong.any():
+            at = a + int(np.argmax(wrong))
+            what = f"the rows of sequence {at:,} do not hold as many tokens as the sequence"
+            expected, found = f"{int(lengths[at - a]):,}", f"{int(held[at]):,}"
+            raise CorruptError(ledger.path, what, expected=expected, found=found, remedy=_AGAIN)
+
+
 class Ledgers:
     """Ledgers of datasets, and the files that they name, each opened once."""
 
@@ -452,6 +489,10 @@ def _opened(ledger: Ledger, told: Mapping[str, Any]) -> Opened:
             paths[0], "has changed since the ledger was written", expected=f"{expected:,} bytes", found=f"{size:,}",
             remedy=_AGAIN,
         )  # fmt: skip
+    digest = read_manifest(paths[0]).output.get("xxh3_128") if len(paths) == 1 else None
+    if None not in (digest, told.get("xxh3_128")) and digest != told["xxh3_128"]:
+        what = "is another than when the ledger was written, by its manifest"
+        raise SourceChangedError(paths[0], what, expected=told["xxh3_128"], found=digest, remedy=_AGAIN)
     return open_sources(request)[0]
 
 

@@ -42,7 +42,7 @@ _LONG_RUN = 4
 _BINS = 1 << 8
 _BATCH = 1 << 20  # code points judged at once
 _SPACE, _SYMBOL, _WORD, _UNKNOWN = 0, 1, 2, 3
-_SPREAD = np.uint32(2654435761)  # Knuth's: the high bits depend on all that was multiplied
+_SPREAD = np.uint8(37)  # of bytes, letters become distinct ones, and pairs of letters are spread over all
 _BEFORE = (np.uint64(1) << np.arange(64, dtype=np.uint64)) - np.uint64(1)  # of 64 flags, those before one of them
 
 
@@ -177,12 +177,15 @@ class _Characters:
         self._at = offsets_of(self._lengths + 1)
         more = 64 - int(self._at[-1]) % 64  # for `_counts`; one at least is looked at behind the last word
         joined = "\n".join([*texts, "\n" * more])
+        # lower bytes alone are enough to tell most characters, and words, apart
         if plain:
             self._codes: NDArray[np.unsignedinteger] = np.frombuffer(joined.encode("ascii"), np.uint8)
-            self._inside, self._word = _kinds_of_bytes(self._codes)
+            self._low = self._codes
+            self._inside, self._word = _kinds_of_bytes(self._low)
         else:
             self._codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
-            self._inside, self._word = _kinds_of(self._codes)
+            self._low = self._codes.astype(np.uint8)
+            self._inside, self._word = _kinds_of(self._codes, self._low)
 
     def min_words(self) -> Values:
         return self._words, None
@@ -250,9 +253,9 @@ class _Characters:
         if self._words.max(initial=0) > FIRST_WORDS:
             early = np.arange(len(begins)) - np.repeat(np.cumsum(self._words) - self._words, self._words) < FIRST_WORDS
             begins, texts = begins[early], texts[early]
-        # two characters of each; what is behind a word counts for nothing
-        second = (self._codes * self._inside)[begins + 1]
-        bins = (self._codes[begins] + np.uint32(0x101) * second) * _SPREAD >> np.uint32(24)
+        mixed = self._low * _SPREAD  # with the character behind, if the word goes on
+        mixed[:-1] += (self._low * self._inside)[1:]
+        bins = mixed[begins]
         counts = np.bincount(texts + bins, minlength=len(self._texts) * _BINS).reshape(-1, _BINS)
         distinct = np.bitwise_count(np.packbits(counts > 0, axis=1)).sum(axis=1, dtype=np.int64)
         return distinct, counts.max(axis=1)
@@ -260,13 +263,14 @@ class _Characters:
     @functools.cached_property
     def _repeated(self) -> NDArray[np.int64]:
         """Where five or more of one character begin that is no white space."""
-        alike = self._codes[1:] == self._codes[:-1]
-        if len(alike) < _LONG_RUN:
-            return np.empty(0, np.int64)
+        alike = self._low[1:] == self._low[:-1]
         two = alike[1:] & alike[:-1]
         run = two[2:] & two[:-2]
         run &= self._inside[: len(run)]
-        return np.flatnonzero(run)
+        found = np.flatnonzero(run)
+        for more in range(1, _LONG_RUN + 1) if self._low is not self._codes else ():
+            found = found[self._codes[found + more] == self._codes[found]]
+        return found
 
 
 def _first_words(text: str) -> list[str]:
@@ -279,9 +283,11 @@ def _kind(character: str) -> int:
     return _WORD if unicodedata.category(character)[0] in "LMN" else _SYMBOL
 
 
-def _kinds_of(codes: NDArray[np.unsignedinteger]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which code points are no white space, and which are letter, mark or number."""
-    inside, word = _kinds_of_bytes(codes.astype(np.uint8))
+def _kinds_of(
+    codes: NDArray[np.unsignedinteger], low: NDArray[np.uint8]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which code points, with their lower bytes, are no white space, and which are letter, mark or number."""
+    inside, word = _kinds_of_bytes(low)
     there = np.flatnonzero(codes > 0x7F)  # in most texts few
     beyond, known = codes[there], _known_kinds()
     kinds = known[beyond]

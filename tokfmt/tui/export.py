@@ -17,6 +17,7 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Checkbox, Footer, Input, Label
 
+from tokfmt import registry
 from tokfmt.core.errors import OptionError, TokfmtError, printable
 from tokfmt.core.protocols import Sampled
 from tokfmt.core.records import RecordReader
@@ -110,6 +111,15 @@ def not_written(session: Session) -> str:
     return "" if isinstance(reader, RecordReader) or not isinstance(reader, Sampled) else "without masks and labels"
 
 
+def other_meaning(path: str) -> str:
+    """What the name of a file means, if that is not the JSON lines that are written; else ""."""
+    try:
+        name = registry.for_destination(path).name
+    except OptionError:
+        return ""  # a name of no format is as good as any
+    return name if name != "jsonl" else "compressed lines" if path.endswith((".gz", ".zst")) else ""
+
+
 class Tick(Checkbox):
     """A box whose state is told by more than a colour."""
 
@@ -199,6 +209,9 @@ class Export(ModalScreen[str | None]):
     def on_input_submitted(self) -> None:
         rows, path = self._check(), self._path
         if rows is None or self._job is not None:
+            return
+        if means := other_meaning(path):
+            self._say(f"that is a name of {means}: write X.jsonl, and tokfmt convert X.jsonl makes it of that", "wrong")
             return
         if os.path.lexists(path) and self._replaces != path:
             self._replaces = path

@@ -29,9 +29,16 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_print, hands, read_records
-from tokfmt.ops.source.manifest import Manifest, file_differences, fingerprint, read_manifest, written_files
+from tokfmt.ops.source.manifest import (
+    Manifest,
+    file_differences,
+    fingerprint,
+    ledger_paths,
+    read_manifest,
+    written_files,
+)
 from tokfmt.ops.source.opened import Source, SourceFiles, open_one
-from tokfmt.ops.source.request import SourceRequest
+from tokfmt.ops.source.request import SourceRequest, viewed
 from tokfmt.run.execute import Progress
 from tokfmt.views.view import place_of
 
@@ -95,6 +102,32 @@ def _sources(said: Manifest, path: Path) -> Iterator[Finding]:
                 f"its source {printable(name)} has {size:,} bytes now, {bytes_:,} when it was converted",
                 "Convert again, if it should follow its source",
             )
+
+
+def ledger_findings(one: SourceFiles, asked: SourceRequest) -> Iterator[Finding]:
+    """The ledger beside a dataset, if there is one, compared with it; the sources that it names are not looked at."""
+    if not ledger_paths(one.path)[1].exists():
+        return
+    from tokfmt.ops.ledger import compare, read_ledger  # with all of recipes
+
+    try:
+        ledger = read_ledger(one.path, one.format.name)
+    except FormatError as error:
+        yield Finding.of("TF916", error)
+        return
+    request = replace(asked, format=one.format.name)
+    request = viewed(request, one.format, "samples") if ledger is not None and ledger.unit == "samples" else request
+    try:
+        reader = open_one(request).reader
+    except TokfmtError:  # which is said where the dataset itself is read
+        return
+    try:
+        if ledger is not None and isinstance(reader, TokenReader):
+            compare(ledger, reader)
+    except FormatError as error:
+        yield Finding.of("TF916", error)
+    finally:
+        reader.close()
 
 
 def other_findings(one: SourceFiles) -> Iterator[Finding]:

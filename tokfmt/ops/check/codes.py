@@ -58,6 +58,12 @@ _MANIFEST = {
         "The manifest names what the dataset was converted from, and a source has another size now. The dataset itself "
         "may be fine; convert again if it should follow its source.",
     ),
+    "TF916": Code(
+        "a ledger does not fit its dataset",
+        "With --deep the ledger beside a dataset is compared with it: it is damaged, cut, of another dataset, or its "
+        "rows are not of the sequences that are there. The dataset itself may be fine: --origin would name wrong "
+        "places. Convert the recipe again with --ledger, or remove the ledger.",
+    ),
     "TF915": Code(
         "a directory holds more than its dataset",
         "Files of another kind or spelling, or directories below, which are not read with it. Commands that read "

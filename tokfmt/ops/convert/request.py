@@ -29,7 +29,6 @@ from tokfmt.core.records import RecordReader
 from tokfmt.ops.source.request import SourceRequest, option_names
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Shard, Workers, plan, run
-from tokfmt.run.shuffle import shuffled
 from tokfmt.views.select import Chosen
 from tokfmt.views.view import Joined, Parted
 
@@ -236,6 +235,8 @@ def arranged(
     if arrangement.shuffle is None:
         yield chosen
         return
+    from tokfmt.run.shuffle import shuffled
+
     marked = marked and marks_of(chosen) is not None
     chosen = Joined(chosen) if marked else chosen
     progress.phase(" ".join(filter(None, ("shuffling", portion.split))), chosen.info.tokens, "tokens")

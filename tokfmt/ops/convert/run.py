@@ -30,7 +30,6 @@ from tokfmt.core.output import ANYBODY, readable_by
 from tokfmt.core.protocols import Rowed, Sampled
 from tokfmt.core.publish import Beside, Staging, publish_together
 from tokfmt.core.records import Aside, RecordReader
-from tokfmt.ops.convert.lines import LineReader, LineWriter, copied_text, copies_in, copy_records, dealt_text
 from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, left_out, names_lost, prepare, record_losses
 from tokfmt.ops.convert.request import (
     Conversion,
@@ -47,7 +46,7 @@ from tokfmt.ops.convert.request import (
 )
 from tokfmt.ops.convert.resume import facts_of, resumed
 from tokfmt.ops.destination import guard, refuse_foreign, remove_manifest_of_link, replaced, strangers_in
-from tokfmt.ops.source.ingest import Reading, first_look, token_axis
+from tokfmt.ops.source.axis import Reading, first_look, token_axis
 from tokfmt.ops.source.manifest import ledger_paths, manifest_path, manifests
 from tokfmt.ops.source.opened import (
     Separator,
@@ -229,9 +228,9 @@ class Run:
         return path
 
     def _publish_rejects(self, staging: Staging) -> None:
-        from tokfmt.formats.jsonl.lines import join
-
         if self.request.rejects is not None:
+            from tokfmt.formats.jsonl.lines import join
+
             join([staging.scratch / "rejects"], self.request.rejects)
 
     def _refuse_rejects(self, sources: Sequence[Source], read: Sequence[SourceFiles]) -> None:
@@ -423,14 +422,15 @@ class Run:
 
     def _copies_records(self, sources: Sequence[Source]) -> bool:
         records = [isinstance(source.reader, RecordReader) for source in sources]
-        lines = self.format is registry.get("jsonl")  # a line for each record, as it stands
-        return all(records) and lines and self.tokenizer is None
+        return all(records) and self.tokenizer is None and self.format is registry.get("jsonl")  # lines as they stand
 
     def _copy(self, sources: Sequence[Source], places: Places, workers: Workers) -> Conversion:
         readers = [source.reader for source in sources if isinstance(source.reader, RecordReader)]
         kinds = {reader.info.kind for reader in readers}
         if len(kinds) > 1:
             raise ConversionError("some sources hold text and some ids; give --tokenizer to make ids of the text")
+        from tokfmt.ops.convert.lines import LineReader, copied_text, copies_in, copy_records  # with jsonl
+
         plain, path = self.request.arrangement.plain, places[self.portions[0].destination][0].path
         copy = path if plain else copies_in(workers) / "lines"
         copied = copy_records(readers, copy, self.request.select, workers, self.progress)
@@ -443,13 +443,14 @@ class Run:
             lines = LineReader(copy, copied.records)
             written = [self._write_lines(lines, portion, places, workers) for portion in self.portions]
         elif self.request.verify:
-            # here, as fingerprints need numpy.random and xxhash
-            from tokfmt.ops.convert.verify import verify_records
+            from tokfmt.ops.convert.verify import verify_records  # fingerprints need numpy.random and xxhash
 
             self.compared.update(verify_records(copied_text, readers, copied.blocks, path, workers, self.progress))
         return self._result(sources, Separator(None), written, dropped)
 
     def _write_lines(self, lines: TokenReader, portion: Portion, places: Places, workers: Workers) -> Written:
+        from tokfmt.ops.convert.lines import LineWriter, dealt_text
+
         path, workers = _place(portion, places, workers)
         with arranged(lines, self.request.arrangement, portion, workers, self.progress) as view:
             writer = LineWriter(path, keep=workers.journal.keeps)
@@ -647,13 +648,9 @@ class Run:
             return self._planned(self._result(sources, eos, written, {}))
         with make_executor("serial", 1) as executor:
             workers = Workers(executor, 1, Path())
+            stored = self._stored_eos(eos)
             reading = token_axis(
-                self._read(sources),
-                None,
-                self.request.select,
-                workers,
-                self.progress,
-                stored_eos=self._stored_eos(eos),
+                self._read(sources), None, self.request.select, workers, self.progress, stored_eos=stored
             )
         axis = reading.axis
         for note in reading.notes:
