@@ -185,6 +185,8 @@ def test_who_may_read(tmp_path):
         status, headers = ask(server.url)
         assert status == 200
         assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+        connect = next(part for part in headers["Content-Security-Policy"].split(";") if "connect-src" in part)
+        assert {"ws", "wss"} <= {source.partition("://")[0] for source in connect.split()}, "behind TLS as well"
         assert "Access-Control-Allow-Origin" not in headers
         assert ask(f"{home}/")[0] == 404
         assert ask(f"{home}/guess/")[0] == 404

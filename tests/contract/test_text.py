@@ -70,12 +70,12 @@ def test_joined_with_the_separator_documents_are_the_text(tmp_path_factory, line
             assert reader.record(number) == expected[number]
             assert texts_of(reader, size, number) == expected[number:]
             assert texts_of(reader, size, 0, number + 1) == expected[: number + 1]
-            line = reader.record_line(number)
+            place = reader.record_line(number)
             raw = (home / "a.txt").read_bytes()
-            assert raw[line.offset :].startswith(expected[number].encode())
-            assert line.number == raw[: line.offset].count(b"\n") + 1
+            assert raw[place.offset :].startswith(expected[number].encode())
+            assert place.number == raw[: place.offset].count(b"\n") + 1
             if name == "a.txt" and expected[number]:
-                assert reader.record_at(home / name, line.offset) == number
+                assert reader.record_at(home / name, place.offset) == number
     if "\r" not in text and not bom and not text.startswith("\ufeff"):
         joined = f"{mark}\n".join(expected)
         assert text in (joined, f"{joined}{mark}\n", f"{joined}{mark}")

@@ -8,10 +8,9 @@
 import numpy as np
 
 from tokfmt.core.axis import Separators
-from tokfmt.core.errors import CorruptError
-from tokfmt.core.format import Confidence, fatal
+from tokfmt.core.format import Confidence
 from tokfmt.core.protocols import Code
-from tokfmt.formats.flat import Extent, FlatFormat, FlatWriter, Laid, Struct
+from tokfmt.formats.flat import FlatFormat, FlatWriter, Laid, Struct, told_tokens
 
 HEADER = Struct(magic="V4", tokens="<u8")
 
@@ -40,11 +39,8 @@ class Tape(FlatFormat):
         return Confidence.CERTAIN if probe.head.startswith(b"TAPE") else None
 
     def examine_file(self, file, options, hints):
-        told, count, problems = HEADER.read(file)["tokens"], (file.size - HEADER.size) // 4, []
-        if file.size != HEADER.size + 4 * told:
-            error = CorruptError(file.path, "the number of tokens", offset=4, expected=f"{count:,}", found=told)
-            problems.append(fatal("TAPE2", error, "tail"))
-        extent = Extent(file, HEADER.size, min(told, count), np.dtype("<u4"))
+        told = HEADER.read(file)["tokens"]
+        extent, problems = told_tokens(file, np.dtype("<u4"), told, "TAPE2", begin=HEADER.size, short=True)
         named = [HEADER.part("header", file)]
         return Laid(extents=[extent], separators=Separators.AFTER, problems=problems, sections=named)
 

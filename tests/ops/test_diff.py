@@ -208,6 +208,9 @@ def test_fingerprints_beyond_a_share_of_memory_go_to_disk(monkeypatch):
     plain = differ(a, b, ignore_order=True)
     monkeypatch.setattr(alignment.memory, "share", lambda: 64)
     assert differ(a, b, ignore_order=True) == plain
+    with hands(1) as workers:
+        small, large = (side(rows(n)).fingerprints(0, workers, lambda _: None) for n in (1, 2))
+    assert [isinstance(prints, np.memmap) for prints in (small, large)] == [False, True]
 
 
 class Giant:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from paths import FIXTURES, TOKENIZER
@@ -51,3 +52,34 @@ def test_a_tokenizer_takes_no_more_threads_than_jobs(tmp_path, monkeypatch, jobs
     words = [str(TEXT), str(tmp_path / "x.pbin"), "--tokenizer", str(TOKENIZER), "--jobs", str(jobs)]
     said = subprocess.run([sys.executable, "-c", _SAID, *words], capture_output=True, text=True, check=True)
     assert said.stdout.split() == [threads, threads]
+
+
+STREAM = FIXTURES / "hdf5" / "padded_eos"
+ASKED = {
+    "convert": lambda home, jobs: tokfmt.convert(STREAM, home / "o.zarr", jobs=jobs, verify=True),
+    "stats": lambda home, jobs: tokfmt.stats(STREAM, jobs=jobs),
+    "check": lambda home, jobs: list(tokfmt.check(STREAM, deep=True, jobs=jobs)),
+    "check ids": lambda home, jobs: list(tokfmt.check(PACK, deep=True, tokenizer=str(TOKENIZER), jobs=jobs)),
+    "check against": lambda home, jobs: list(tokfmt.check(PACK, against=PACK, jobs=jobs)),
+    "diff": lambda home, jobs: tokfmt.diff(PACK, STREAM, jobs=jobs),
+    "diff without order": lambda home, jobs: tokfmt.diff(PACK, PACK, ignore_order=True, jobs=jobs),
+    "diff of texts": lambda home, jobs: tokfmt.diff(TEXT, TEXT, jobs=jobs),
+}
+
+
+@pytest.mark.parametrize("command", ASKED)
+def test_as_many_threads_as_jobs(command, tmp_path, monkeypatch):
+    """No more of them, when opening too; and no fewer where there is something to do."""
+    begun, made = [], ThreadPoolExecutor.__init__
+
+    def init(self, max_workers=None, *how, **named):
+        begun.append(max_workers)
+        made(self, max_workers, *how, **named)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "__init__", init)
+    for jobs in (1, 3):
+        begun.clear()
+        (tmp_path / f"{jobs}").mkdir()
+        ASKED[command](tmp_path / f"{jobs}", jobs)
+        assert set(begun) <= {jobs}, jobs
+        assert begun or jobs == 1

@@ -61,6 +61,8 @@ def test_errors_of_files(tmp_path):
     for content, told in (
         (b"tokfmt = 1\n[[source]\n", "is no TOML"),
         (b"seq_len = 4\n[[source]]\npath = 'a'\n", "says nothing of its version"),
+        (b"tokfmt = 1\n[[source]]\n" + b"a." * (1 << 22), "a key of more than 16 parts at byte 22"),
+        (b"tokfmt = 1\n[[source]]\n" + b'"a"  .' * (1 << 20), "a key of more than 16 parts at byte 22"),
         (b"tokfmt = 1\n\xff\n[[source]]\n", "is no TOML"),
         (b"tokfmt = " + b"[" * 5000, "is no TOML"),
     ):

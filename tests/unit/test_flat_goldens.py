@@ -216,7 +216,7 @@ def test_an_evaluation_file_is_refused_by_name():
 @pytest.mark.parametrize(
     ("name", "code", "words"),
     [
-        ("llmc_count_wrong.bin", "TF622", "number of tokens"),
+        ("llmc_count_wrong.bin", "TF622", "bytes of tokens: expected"),
         ("llmc_version.bin", "TF621", "version 9"),
         ("llmc_bigendian.bin", "TF621", "20240520 with its bytes reversed"),
     ],

@@ -274,6 +274,22 @@ def whole_tokens(file: File, dtype: np.dtype[Any], code: str, what: str = "a str
     return Extent(file, 0, count, dtype), problems
 
 
+def told_tokens(
+    file: File, dtype: np.dtype[Any], told: int, code: str, *, begin: int = 0, short: bool = False
+) -> tuple[Extent, list[Problem]]:
+    """As many tokens as a header or an index tells, of a file that ends with them.
+
+    Another size is a problem of that code. `--drop tail` accepts a file that is longer, and with `short` a shorter one.
+    """
+    size, stored, problems = told * dtype.itemsize, file.size - begin, list[Problem]()
+    if size != stored:
+        accepted = "tail" if short or stored > size else ""
+        remedy = "--drop tail reads the tokens that are there" if accepted else "Copy or write it again"
+        error = CorruptError(file.path, "bytes of tokens", expected=size, found=stored, remedy=remedy)
+        problems.append(fatal(code, error, accepted))
+    return Extent(file, begin, max(0, min(told, stored // dtype.itemsize)), dtype), problems
+
+
 def written_tokens(extent: Extent, code: str) -> tuple[Extent, list[Problem]]:
     """An extent without the zeros at its end that a writer leaves which makes a file at full size, and is killed.
 

@@ -31,7 +31,7 @@ from tokfmt.core.options import option
 from tokfmt.core.protocols import Code
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.sections import shown
-from tokfmt.formats.flat import Column, Extent, FlatFormat, FlatWriter, Laid, loss_mask
+from tokfmt.formats.flat import Column, Extent, FlatFormat, FlatWriter, Laid, loss_mask, told_tokens, whole_tokens
 
 _AT_ONCE = 1 << 20  # index entries
 _METADATA = 1 << 12  # bytes
@@ -55,11 +55,7 @@ class WriteOptions:
 class Writer(FlatWriter):
     """Writes X.ds and X.ds.loss, and last X.ds.index and X.ds.metadata; in a folder, 00000_unshuffled of them."""
 
-    suffix, needs_max_id = ".ds", True
-
-    @property
-    def separators(self) -> Separators:  # type: ignore[override]
-        return Separators.TRAILING if self.options.eos == "always" else Separators.NONE
+    separators, suffix, needs_max_id = Separators.TRAILING, ".ds", True
 
     def dtype(self, top: int) -> np.dtype[Any]:
         return np.dtype(f"<u{self.options.width or (2 if top < 1 << 16 else 4)}")
@@ -165,10 +161,8 @@ def _stream(file: File, width: int | None, said: int | None, beside: tuple[Path,
     if (width or said) is None:
         remedy = "--from-opt width=2 (or 4) reads it as one stream"
         raise UnsupportedError(file.path, "has neither .index nor .metadata to tell its width", remedy=remedy)
-    dtype = np.dtype(f"<u{width or said}")
-    count = file.size // dtype.itemsize
-    problems = _sizes(file, count * dtype.itemsize)
-    return Laid(extents=[Extent(file, 0, count, dtype)], separators=Separators.AFTER, problems=problems)
+    extent, problems = whole_tokens(file, np.dtype(f"<u{width or said}"), "TF723")
+    return Laid(extents=[extent], separators=Separators.AFTER, problems=problems)
 
 
 def _indexed(file: File, width: int | None, said: int | None, beside: tuple[Path, Path]) -> Laid:
@@ -187,23 +181,14 @@ def _indexed(file: File, width: int | None, said: int | None, beside: tuple[Path
         error = CorruptError(beside[1], "width", expected=fitting[0], found=said)
         note = f"{beside[1].name} says {said}-byte tokens; {fitting[0]}, by the index, were read"
         problems.append(noted("TF724", error, note))
-    dtype = np.dtype(f"<u{width or (fitting or [said or 2])[0]}")
+    extent, sizes = told_tokens(file, np.dtype(f"<u{width or (fitting or [said or 2])[0]}"), end, "TF723")
     return Laid(
-        extents=[Extent(file, 0, min(end, file.size // dtype.itemsize), dtype)],
+        extents=[extent],
         starts=np.concatenate([np.zeros(1, np.int64), ends]),
         separators=Separators.TRAILING,
-        problems=[*problems, *_sizes(file, end * dtype.itemsize)],
+        problems=[*problems, *sizes],
         sections=[Column(f"ends in {index.path.name}", index, 0, "<u8", len(ends))],
     )
-
-
-def _sizes(file: File, told: int) -> list[Problem]:
-    """A file of another size than is told."""
-    if told == file.size:
-        return []
-    remedy = "--drop tail reads what the index covers" if file.size > told else "Copy it again"
-    error = CorruptError(file.path, "bytes of tokens", expected=told, found=file.size, remedy=remedy)
-    return [fatal("TF723", error, "tail" if file.size > told else "")]
 
 
 FORMAT = Datatrove()

@@ -63,6 +63,7 @@ from tokfmt.core.sections import (
     loss_mask,
     mask_bytes,
     numpy_extent,
+    told_tokens,
     whole_tokens,
     written_tokens,
 )
@@ -83,6 +84,7 @@ __all__ = [
     "loss_mask",
     "mask_bytes",
     "numpy_extent",
+    "told_tokens",
     "whole_tokens",
     "written_tokens",
 ]
@@ -326,7 +328,7 @@ class FlatWriter(ABC):
 
     Attributes a format states:
         separators: Where it stores them. NONE: an index tells sequences apart. TRAILING: an index, and each ends with
-            it. AFTER, BETWEEN, BEFORE: by the separator alone.
+            it, unless an option `eos` says none. AFTER, BETWEEN, BEFORE: by the separator alone.
         suffix: Of a destination that is one file; others are folders.
         begin: Bytes in front of the tokens of a file; see `begins`.
         whole: Files hold whole sequences: each is cut after the last sequence that fits.
@@ -351,6 +353,8 @@ class FlatWriter(ABC):
     def __init__(self, path: Path, options: Any, target: Target) -> None:
         self.path, self.options, self.target = path, options, target
         self._cuts: list[Cut] | None = None
+        if getattr(options, "eos", "") == "none":
+            self.separators = Separators.NONE
 
     # what a format says
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -31,7 +31,7 @@ from tokfmt.core.options import option
 from tokfmt.core.protocols import Code, Field, Place, Section
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.sections import Part, shown
-from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid
+from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, joined
 from tokfmt.formats.folders import inside, json_object, whole_number
 from tokfmt.formats.zarr_arrays.array import Array
 from tokfmt.formats.zarr_arrays.store import Directory, json_of
@@ -47,11 +47,6 @@ class ReadOptions:
 
     leaf: str = option("input_ids", "which array of the cache")
     holes: Literal["refuse", "fill"] = option("refuse", "chunks that are not there: an error, or zeros")
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """Caches are not written."""
 
 
 class Cells(File):
@@ -114,7 +109,7 @@ class Levanter(FlatFormat):
     title = "Levanter and Marin token caches"
     carries = "sequences in order, empty ones too; read only"
     cannot = "be written"
-    read_options, write_options, Writer = ReadOptions, WriteOptions, FlatWriter
+    read_options, Writer = ReadOptions, FlatWriter
     pattern, unreadable = re.escape(LEDGER), "TF781"
     member = LEDGER
     meanings = {
@@ -146,21 +141,15 @@ class Levanter(FlatFormat):
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:  # noqa: ARG002
         ledger = json_object(File(paths[0] / LEDGER))
         shards, problems = _shards(paths[0], ledger, options.leaf)
-        looks = [_look(shard, options) for shard in shards]
-        found = [look for look in looks if not isinstance(look, Problem)]
-        ends, base = [np.zeros(1, np.int64)], 0
-        for extent, own in found:
-            ends.append(own + base)
-            base += extent.tokens
+        rows = joined([Laid(extents=(), starts=np.zeros(1, np.int64)), *(_look(shard, options) for shard in shards)])
         said = ledger.get("metadata")
         told = said.get("preprocessor_metadata") if isinstance(said, dict) else None
         tokenizer = shown(told.get("tokenizer", "")) if isinstance(told, dict) else ""
         others = _others(shards[0].folder, options.leaf) if shards else []
-        return Laid(
-            extents=[extent for extent, _ in found],
-            starts=np.concatenate(ends),
+        return replace(
+            rows,
             separators=Separators.TRAILING,
-            problems=[*problems, *(look for look in looks if isinstance(look, Problem))],
+            problems=[*problems, *rows.problems],
             sections=[_section(paths[0] / LEDGER, ledger)],
             notes=(f"other arrays are not read: {', '.join(others)}",) if others else (),
             extras={"shards": len(shards), "layout": shown(ledger.get("layout", "consolidated")),
@@ -208,8 +197,8 @@ def _count(path: Path, counts: object, leaf: str) -> int | None:
     return None if said is None else whole_number(path, "field_counts", said)
 
 
-def _look(shard: Shard, options: ReadOptions) -> tuple[Extent, Offsets] | Problem:
-    """The items of one store, and the end of each row; or why it cannot be read."""
+def _look(shard: Shard, options: ReadOptions) -> Laid:
+    """The items and rows of one store; or none, and why it cannot be read."""
     code = "TF782"
     try:
         store, leaf = Directory(shard.folder), inside(shard.folder, options.leaf).name
@@ -220,8 +209,9 @@ def _look(shard: Shard, options: ReadOptions) -> tuple[Extent, Offsets] | Proble
         tokens, width = int(ends[-1]) if len(ends) else 0, described.itemsize
         data = Array(store, f"{leaf}/data", width, 3, fill=fill, signed=described.kind == "i", length=tokens)
     except FormatError as error:
-        return fatal("TF786" if isinstance(error, UnsafeError) and "leaves" in error.what else code, error)
-    return Extent(Cells(data, width), 0, tokens, described), ends
+        code = "TF786" if isinstance(error, UnsafeError) and "leaves" in error.what else code
+        return Laid(extents=(), problems=[fatal(code, error)])
+    return Laid(extents=[Extent(Cells(data, width), 0, tokens, described)], starts=np.append(np.int64(0), ends))
 
 
 def _described(shard: Shard, store: Directory, leaf: str) -> np.dtype[Any]:

@@ -133,10 +133,8 @@ class LitData(ShardFormat):
         sized = config.get("item_loader", "TokensLoader") != "TokensLoader"
         shards = [_listed(path, chunk, config, (dtype, sized)) for chunk in chunks]
         if sized or any(chunk.get("dim") is None for chunk in chunks):
-            what, remedy = (
-                "dim is null in the index: TokensLoader cannot read that",
-                "tokfmt convert to litdata mends it",
-            )
+            what = "dim is null in the index: TokensLoader cannot read that"
+            remedy = "tokfmt convert to litdata mends it"
             problems.append(Problem("TF745", "warning", CorruptError(path, what, remedy=remedy)))
         codec = shown(config.get("compression") or "none")
         return Listing(shards, problems, extras={"dtype": dtype.name, "chunks": len(chunks), "compression": codec})
@@ -162,15 +160,10 @@ def _dtype(path: Path, config: Mapping[str, Any]) -> np.dtype[Any]:
     if config.get("encryption") is not None:
         raise UnsupportedError(path, "the chunks are encrypted", remedy="Decrypt them with litdata")
     if (frames := config.get("compression_level") or "chunk") != "chunk":
-        raise UnsupportedError(
-            path, "compression_level", expected="chunk: each is compressed whole", found=str(frames)[:60]
-        )
+        whole = "chunk: each is compressed whole"
+        raise UnsupportedError(path, "compression_level", expected=whole, found=str(frames)[:60])
     said = config.get("data_format")
-    match = (
-        re.fullmatch(r"no_header_(numpy|tensor):(\d{1,3})", str(said[0]))
-        if isinstance(said, list) and len(said) == 1
-        else None
-    )
+    match = re.fullmatch(r"\['no_header_(numpy|tensor):(\d{1,3})'\]", str(said))  # a list of one
     kind = (NUMPY if match[1] == "numpy" else TENSOR).get(int(match[2])) if match else None
     if kind is None:
         expected = "one no_header_numpy:K or no_header_tensor:K of integers"

@@ -30,10 +30,10 @@ import numpy as np
 from tokfmt.core.axis import Separators
 from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Confidence, Hints, Probe, Problem, fatal
+from tokfmt.core.format import Confidence, Hints, Probe, Problem
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Code
-from tokfmt.formats.flat import Extent, FlatFormat, FlatWriter, Laid, Struct, numpy_extent
+from tokfmt.formats.flat import Extent, FlatFormat, FlatWriter, Laid, Struct, numpy_extent, told_tokens
 
 HEADER = Struct(magic="<i4", version="<i4", tokens="<i4", width="<i4", unused="V1008")
 VARIANTS = {"gpt2": (20240520, 1, 2, 50256), "llama3": (20240801, 7, 4, 128000), "automodel": (278895051, 1, 0, None)}
@@ -153,12 +153,8 @@ def _headed(file: File) -> tuple[Extent, str, list[Problem]]:
     if head["tokens"] < 0:
         what, told = "the number of tokens in the header", head["tokens"]
         raise CorruptError(file.path, what, offset=8, expected="0 or more", found=told)
-    (count, rest), told, problems = divmod(file.size - HEADER.size, width), head["tokens"], []
-    if count != told or rest:
-        what, remedy = "the number of tokens in the header", "--drop tail reads the tokens that are there"
-        error = CorruptError(file.path, what, offset=8, expected=f"{count:,}", found=told, remedy=remedy)
-        problems.append(fatal("TF622", error, "tail"))
-    return Extent(file, HEADER.size, min(count, told), np.dtype(f"<u{width}")), kind, problems
+    extent, problems = told_tokens(file, np.dtype(f"<u{width}"), head["tokens"], "TF622", begin=HEADER.size, short=True)
+    return extent, kind, problems
 
 
 FORMAT = Llmc()

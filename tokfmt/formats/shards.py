@@ -338,7 +338,7 @@ class ShardWriter(FlatWriter):
         hashed: Kinds of hashes of files in the index.
     """
 
-    whole, needs_max_id, folder = True, True, True
+    separators, whole, needs_max_id, folder = Separators.TRAILING, True, True, True
     head: ClassVar[int] = 0
     codecs: ClassVar[Sequence[str]]
     hashed: Sequence[str] = ()
@@ -365,10 +365,6 @@ class ShardWriter(FlatWriter):
     @property
     def most_bytes(self) -> int:  # type: ignore[override]
         return LARGEST if self.codec else (1 << 32) - 1
-
-    @property
-    def separators(self) -> Separators:  # type: ignore[override]
-        return Separators.TRAILING if self.options.eos == "always" else Separators.NONE
 
     def file(self, number: int) -> Path:
         return self.path / self.name(number, self.codec)

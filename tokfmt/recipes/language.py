@@ -33,6 +33,9 @@ LONGEST = 1 << 24
 _LARGEST_FILE = 1 << 24  # bytes; a recipe of 100,000 sources is smaller
 _SIGN = re.compile(rb"^[ \t]*tokfmt[ \t]*=[ \t]*\d+[ \t]*(#.*)?\r?$", re.MULTILINE)
 _KEY = re.compile(rb"(\xef\xbb\xbf)?([ \t\r]*(#[^\n]*)?\n)*[ \t]*([\w\"'.-]+[ \t]*=|\[)")
+_LONG_KEY = re.compile(
+    rb"""(?<![\w"'-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){64}"""
+)  # tomllib takes their square
 _SOURCE = re.compile(rb"^[ \t]*\[\[[ \t]*source[ \t]*\]\]", re.MULTILINE)
 
 
@@ -149,6 +152,8 @@ def read_recipe(path: Path) -> RecipeFile:
         content = file.read(0, file.size)
     finally:
         file.close()
+    if long := _LONG_KEY.search(content):
+        raise FormatError(path, "is no recipe: a key of more than 16 parts", offset=long.start())
     try:
         table = tomllib.loads(content.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -114,14 +114,22 @@ def values_of(batch: Any, name: str) -> Any:
     return arrow().compute.struct_field(batch.column(batch.schema.get_field_index(first)), rest)
 
 
-def null_rows(containers: Sequence[Container], column: Column) -> str:
-    """How many rows of a column are NULL, in a sentence; "" for none. Decodes it where no footer tells."""
-    count = 0
-    for container in containers:
+def unread(containers: Sequence[Container], column: Column, *, nulls: bool) -> tuple[str, ...]:
+    """In sentences, which columns are not read, and with `nulls` how many rows are read as empty that are NULL.
+
+    Decodes a column of which no footer tells that.
+    """
+    notes, count = list[str](), 0
+    for container in containers if nulls else ():
         for group in container.groups:
             known = container.facts(group, column.name).nulls  # of lists: NULL and empty ones
             if known is None or (known and column.kind != TEXT):
                 batches = container.batches(group, [column.name])
                 known = sum(values_of(batch, column.name).null_count for batch in batches)
             count += known
-    return f"{counted(count, 'row')} of NULL read as empty (--drop null-rows)" if count else ""
+    if count:
+        notes.append(f"{counted(count, 'row')} of NULL read as empty (--drop null-rows)")
+    own = {column.name.split(".")[0], *column.beside}
+    if others := [name for name in containers[0].schema.names if name not in own]:
+        notes.append(f'columns beside "{printable(column.name)}" are not read: {printable(", ".join(others[:12]))}')
+    return tuple(notes)

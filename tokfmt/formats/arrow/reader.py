@@ -28,10 +28,10 @@ from tokfmt.formats.arrow.columns import (
     Column,
     chosen,
     kind_of,
-    null_rows,
     open_containers,
     own_blocks,
     typed,
+    unread,
     values_of,
 )
 from tokfmt.formats.arrow.container import Container, Group, ParquetContainer, arrow, worded
@@ -285,13 +285,7 @@ class ColumnReader:
         notes, count, total = list[str](), int(self._firsts[-1]), int(self._starts[-1])
         if blocks and not stream and not self.samples:
             notes.append("rows are blocks of a stream, where documents begin is not known; --eos ID splits it there")
-        others = [
-            name for name in containers[0].schema.names if name not in (column.name.split(".")[0], *column.beside)
-        ]
-        if "null-rows" in hints.drop and (nulls := null_rows(containers, column)):
-            notes.append(nulls)
-        if others:
-            notes.append(f'columns beside "{printable(column.name)}" are not read: {printable(", ".join(others[:12]))}')
+        notes += unread(containers, column, nulls="null-rows" in hints.drop)
         layout = Layout.STREAM if stream else Layout.SAMPLES if self.samples or blocks else Layout.DOCUMENTS
         return Info(
             layout, max(dtype_of(kind) for kind in kinds),

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tokfmt.core.axis import check_interval
-from tokfmt.core.errors import CorruptError, printable
+from tokfmt.core.errors import CorruptError
 from tokfmt.core.format import Hints
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.records import Block, RecordBatch, RecordInfo
 from tokfmt.core.text_format import counted
-from tokfmt.formats.arrow.columns import TEXT, Column, null_rows, values_of
+from tokfmt.formats.arrow.columns import TEXT, Column, unread, values_of
 from tokfmt.formats.arrow.container import Container, Group, arrow, worded
 
 if TYPE_CHECKING:
@@ -42,14 +42,9 @@ class TextReader:
         self.containers, self.column, self.drop = containers, column, hints.drop
         self._firsts = offsets_of([sum(group.rows for group in one.groups) for one in containers])
         sizes = [sum(one.text_bytes(group, column.name) for group in one.groups) for one in containers]
-        nulls = ""
-        if "null-rows" in hints.drop:
-            nulls = null_rows(containers, column)
-        else:
+        if "null-rows" not in hints.drop:
             self._refuse_nulls()
-        others = [name for name in containers[0].schema.names if name != column.name.split(".")[0]]
-        note = f'columns beside "{printable(column.name)}" are not read: {printable(", ".join(others[:12]))}'
-        notes = tuple(filter(None, (nulls, note if others else "")))
+        notes = unread(containers, column, nulls="null-rows" in hints.drop)
         self._info = RecordInfo(
             TEXT, sum(sizes), int(self._firsts[-1]), random_access=True, notes=notes,
             field=column.name, split=found.split, other_splits=found.others, extras={"files": len(containers)},

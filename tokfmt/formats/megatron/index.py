@@ -9,8 +9,6 @@ then                                   i64[N + 1] dimensions, i64[N + 1] where e
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tokfmt.core.axis import Separators, windows
@@ -19,7 +17,7 @@ from tokfmt.core.files import File
 from tokfmt.core.format import Problem, fatal, noted
 from tokfmt.core.protocols import Section
 from tokfmt.core.ragged import Offsets, offsets_of
-from tokfmt.formats.flat import Columns, Extent, Laid, Struct
+from tokfmt.formats.flat import Columns, Extent, Laid, Struct, told_tokens
 
 MAGIC, LEGACY = b"MMIDIDX\0\0", b"TNTIDX\0\0"
 HEADER = Struct(magic="V9", version="<u8", dtype_code="u1", sequences="<u8", document_indices="<u8")
@@ -59,23 +57,28 @@ def laid_out(data: File, index: File, *, by_document: bool) -> Laid:
         size = f"{columns.end:,}"
         cut = TruncatedError(path, "the size of the index", offset=18, expected=size, found=index.size)
         return _documents(Extent(data, 0, 0, dtype), offsets_of([]), [fatal("TF602", cut)], header)
-    begins, whole, problems = _begins(index, columns, dtype.itemsize)
+    begins, negative, problems = _begins(index, columns, dtype.itemsize)
     if index.size != columns.end:
         error = CorruptError(path, "holds modes of multimodal data", offset=columns.end)
         problems.append(fatal("TF606", error, "modes"))
-    extent, sizes = _tokens(data, dtype, int(begins[-1]), whole=whole)
+    extent, sizes = told_tokens(data, dtype, int(begins[-1]), "TF604")
     starts, marked = _marked(index, columns, begins, by_document=by_document)
-    return _documents(extent, starts, [*sizes, *problems, *marked], header, *columns.sections(index))
+    return _documents(extent, starts, [*(negative or sizes), *problems, *marked], header, *columns.sections(index))
 
 
-def _begins(index: File, columns: Columns, width: int) -> tuple[Offsets, bool, list[Problem]]:
-    """Where sequences begin by their lengths, whether none of these is negative, and the first pointer that differs."""
-    count, whole, problems = columns.count("lengths"), True, list[Problem]()
+def _begins(index: File, columns: Columns, width: int) -> tuple[Offsets, list[Problem], list[Problem]]:
+    """Where sequences begin by their lengths, one of these that is negative, and the first pointer that differs."""
+    count, negative, problems = columns.count("lengths"), list[Problem](), list[Problem]()
     begins = np.zeros(count + 1, np.int64)
     for a, b in windows(0, count, _AT_ONCE):
         lengths = columns.read(index, "lengths", a, b).astype(np.int64)
         if int(lengths.min()) < 0:
-            lengths, whole = np.maximum(lengths, 0), False
+            k = int(np.argmax(lengths < 0))
+            what, at, found = f"length {a + k:,}", columns.at("lengths", a + k), int(lengths[k])
+            negative.append(
+                fatal("TF604", CorruptError(index.path, what, offset=at, expected="0 or more", found=found))
+            )
+            lengths = np.maximum(lengths, 0)
         lengths[0] += begins[a]
         np.cumsum(lengths, out=begins[a + 1 : b + 1])
         pointers, places = columns.read(index, "pointers", a, b), begins[a:b] * width
@@ -87,19 +90,7 @@ def _begins(index: File, columns: Columns, width: int) -> tuple[Offsets, bool, l
             )  # fmt: skip
             note = f"{index.path.name}: pointers contradict the lengths; documents were read by length"
             problems.append(noted("TF603", error, note))
-    return begins, whole, problems
-
-
-def _tokens(data: File, dtype: np.dtype[Any], count: int, *, whole: bool) -> tuple[Extent, list[Problem]]:
-    """So many tokens, as the index says; it does not make sense unless `whole`."""
-    stored, problems = count * dtype.itemsize, []
-    if not whole or data.size != stored:
-        more = whole and data.size > stored
-        remedy = f"Write it again{'; --drop tail reads what the index covers' if more else ''}"
-        what = f"bytes of tokens{'' if whole else ', of lengths of which some are negative'}"
-        error = CorruptError(data.path, what, expected=stored, found=data.size, remedy=remedy)
-        problems.append(fatal("TF604", error, "tail" if more else ""))
-    return Extent(data, 0, max(0, min(stored, data.size)) // dtype.itemsize, dtype), problems
+    return begins, negative[:1], problems
 
 
 def _marked(index: File, columns: Columns, begins: Offsets, *, by_document: bool) -> tuple[Offsets, list[Problem]]:
@@ -145,7 +136,10 @@ def _legacy(data: File, index: File, *, by_document: bool) -> Laid:
     if kind is None or index.size != columns.end:
         raise TruncatedError(index.path, "the size of the index", expected="as its counts say", found=index.size)
     begins = columns.read(index, "begins")
-    whole = int(begins[0]) == 0 and bool((np.diff(begins) >= 0).all())
-    extent, sizes = _tokens(data, np.dtype(kind), int(begins[-1]), whole=whole)
+    extent, sizes = told_tokens(data, np.dtype(kind), int(begins[-1]), "TF604")
+    if len(wrong := np.flatnonzero(np.diff(begins, prepend=0) < 0)) or begins[0]:
+        k = int(wrong[0]) if len(wrong) else 0
+        what, at, found = f"where item {k:,} begins", columns.at("begins", k), int(begins[k])
+        sizes = [fatal("TF604", CorruptError(index.path, what, offset=at, expected="from 0 up", found=found))]
     starts, marked = _marked(index, columns, begins, by_document=by_document)
     return _documents(extent, starts, [*sizes, *marked], OLD.part(f"header of {index.path.name}", index))
