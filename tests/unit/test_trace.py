@@ -50,4 +50,4 @@ def test_threads_and_detection_are_seen(tmp_path: Path) -> None:
     with tracing.traced() as tracer, tracer.counting() as ran:
         tokfmt.stats(pack, jobs=2)
     assert "ops/stats/walk.py" in ran.files
-    assert "formats/jsonl/__init__.py" in ran.asked - ran.files
+    assert "formats/stage1/__init__.py" in ran.asked - ran.files
