@@ -16,6 +16,7 @@ from made_tokenizers import TEXTS, llama3_like, sentencepiece_like
 from paths import GOLDEN, TOKENIZER
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+import tokfmt
 from tokfmt.core.errors import ConversionError, EngineDifferenceError, TokfmtError
 from tokfmt.core.ragged import Ragged
 from tokfmt.text import engine as engines
@@ -196,6 +197,21 @@ def test_a_difference_during_a_run_stops_it(wrong_engine):
     again = pickle.loads(pickle.dumps(caught.value))
     assert str(again) == str(caught.value)
     assert again.exit_code == 4
+
+
+def test_after_a_difference_during_a_conversion_nothing_is_kept(wrong_engine, monkeypatch, tmp_path):
+    """Running it again would meet it again, and what is done is in doubt."""
+    monkeypatch.setattr(engines, "_SAMPLED", 1)
+    for name, word in (("a", "right"), ("b", "qzxw")):
+        lines = [json.dumps({"text": f"{word if k > 400 else 'right'} {k}"}) + "\n" for k in range(500)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
+    with pytest.raises(EngineDifferenceError) as caught:
+        tokfmt.convert(
+            [tmp_path / "a.jsonl", tmp_path / "b.jsonl"], tmp_path / "out.pbin",
+            tokenizer=str(TOKENIZER), resume=True, jobs=1, executor="serial",
+        )  # fmt: skip
+    assert not any("resume" in note for note in getattr(caught.value, "__notes__", []))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "b.jsonl"]
 
 
 def test_later_texts_are_sampled_by_content(wrong_engine, monkeypatch):
