@@ -69,6 +69,26 @@ def test_the_next_hit_pressed_fast_is_as_many_hits_further():
     browse([], steps, session=session_of(reader))
 
 
+@pytest.mark.usefixtures("_any_format")
+def test_no_key_is_lost_while_the_next_hit_is_looked_for():
+    """One that waits for a disk: the keys pressed meanwhile are steps from where it leads."""
+    gate = threading.Event()
+
+    async def steps(app, press):
+        tab = tab_of(app)
+        await press("slash", "7", "7", "enter")
+        following = tab.search.following
+        tab.search.following = lambda *words: following(*words) if gate.wait(60) else None
+        for _ in range(3):
+            app.simulate_key("full_stop")
+            await press.pilot.pause(0.01)
+        gate.set()
+        await press()
+        assert tab.query_one(FindBar).number == 3
+
+    browse([], steps, session=session_of(Uneven()))
+
+
 @pytest.fixture
 def _any_format(monkeypatch):
     monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: ("fake", ""))
