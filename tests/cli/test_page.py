@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 from browsers import CHROMIUM_FLAGS, chromium
+from click.testing import CliRunner
 from playwright.sync_api import sync_playwright
+
+from tokfmt.cli.main import cli
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = "</script><script>window.owned = 1</script><img src=x onerror='window.owned = 2'><b>&amp;${version} \x1b[31m"
@@ -272,3 +275,12 @@ def test_how_a_mix_was_prepared(browser, tmp_path):
     visit = Visit(browser, page)
     assert visit.page.evaluate("window.owned") is None and not visit.wrong
     visit.page.close()
+
+
+def test_how_far_its_check_is_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("tokfmt.cli.console._EVERY", 0.0)  # seconds between the lines of what takes long
+    packs = [str(ROOT / "fixtures" / "modalities" / name) for name in ("D_2byte_gpt2.pbin", "E_D_2byte_gpt2.pbin")]
+    done = CliRunner().invoke(cli, ["stats", *packs, "--eos", "50256", "--html", str(tmp_path / "page.html")])
+    assert done.exit_code == 0
+    for share in (50, 100):
+        assert f"checking: {share} % of 2 datasets" in done.stderr
