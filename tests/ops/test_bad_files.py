@@ -1,11 +1,13 @@
 """fixtures/bad: each bad file gives its one message and little memory; each control beside it is read."""
 
 import json
+import re
 import tracemalloc
 
 import pytest
 from paths import FIXTURES
 
+import tokfmt
 from tokfmt.core import errors
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.source.ingest import tokenized
@@ -55,6 +57,24 @@ def test_bad_file(format_, name, monkeypatch):
         tracemalloc.stop()
     assert (type(caught.value).__name__, str(caught.value)) == (case["error"], case["message"])
     assert peak < 32 << 20, f"{peak:,} bytes for a small bad file"
+
+
+CONTRAST = re.compile(r"expected .*?, found [^.;]*")
+CONTRASTS = {key: found[0] for key, case in EXPECTED.items() if (found := CONTRAST.search(case.get("message", "")))}
+COUNTED = re.compile(r"negative id|entries begin no line|holds no tokens|holds samples of 0 fields")
+"""What a check words otherwise, as it sees all of a file: how many there are, and the first."""
+
+
+@pytest.mark.parametrize(("format_", "name"), CONTRASTS, ids=lambda v: v)
+def test_a_check_says_what_the_reader_says(format_, name, monkeypatch):
+    """What was expected and what was found: who is refused and asks for more must not be told less."""
+    monkeypatch.chdir(BAD / format_)
+    case = EXPECTED[format_, name]
+    verdicts = tokfmt.check(
+        name, format=format_, eos=case.get("eos"), options=case.get("options", {}), drop=case.get("drop", ()), deep=True
+    )
+    said = [finding.message for verdict in verdicts for finding in verdict.findings]
+    assert any(CONTRASTS[format_, name] in message or COUNTED.search(message) for message in said), said
 
 
 @pytest.mark.parametrize("format_", ["modalities", "stage1", "hdf5", "flat-tokens", "jsonl"])
