@@ -36,6 +36,7 @@ PathLike = str | os.PathLike[str]
 
 _FLAGS = {
     "overwrite", "resume", "verify", "dry-run", "deep", "samples", "ignore-order", "ignore-manifest", "recursive",
+    "checksums",
 }  # fmt: skip
 READING = {"from": "format", "from-opt": "options"}
 CONVERTING = {"from": "from_format", "from-opt": "from_options", "to": "to_format", "to-opt": "to_options"}

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+import xxhash
 from paths import TOKENIZER
 
 import tokfmt
@@ -15,6 +16,7 @@ from tokfmt.core.ragged import Ragged
 from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.look import show as shows
 from tokfmt.ops.look.show import show
+from tokfmt.ops.source import manifest
 from tokfmt.ops.source import opened as opening
 from tokfmt.text.engine import TextEncoder
 from tokfmt.views.view import Beginning, SplitAt
@@ -153,3 +155,23 @@ def test_the_command_says_no_number_it_did_not_count(tmp_path):
     )
     assert run.stderr.startswith(f"{tmp_path}/x.jsonl: jsonl (")
     assert "records" not in run.stderr
+
+
+def test_sources_are_read_once_unless_little_or_asked(tmp_path, read, monkeypatch):
+    """They may be terabytes, and their checksums cost a pass of their own."""
+    source, out = tmp_path / "stage1_block_0000.bin", tmp_path / "out.pbin"
+    tokens = np.random.default_rng(1).integers(0, 50_000, 25 * 8192, np.int32)
+    tokens[::500] = 50256
+    tokens.tofile(source)
+    found = []
+    for little, asked in ((0, False), (0, True), (1 << 26, False)):
+        monkeypatch.setattr(manifest, "_LITTLE", little)
+        read["bytes"] = 0
+        tokfmt.convert(source, out, eos=50256, jobs=2, overwrite=True, checksums=asked)
+        said = json.loads((tmp_path / "out.pbin.tokfmt.json").read_bytes())["sources"][0]
+        assert said["bytes"] == source.stat().st_size
+        found.append((read["bytes"], said["xxh3_128"]))
+    (least, none), asked_for, little_one = found
+    assert none is None
+    assert asked_for == little_one
+    assert asked_for == (least + source.stat().st_size, xxhash.xxh3_128(source.read_bytes()).hexdigest())

@@ -75,6 +75,7 @@ _EPILOG = examples(
 @click.option("--verify", is_flag=True, help="Read DST back and compare it with the source before it appears.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; write nothing.")
 @click.option("--no-manifest", is_flag=True, help="Do not write DST.tokfmt.json.")
+@click.option("--checksums", is_flag=True, help="Read sources of more than 64 MiB again for theirs in the manifest.")
 @common
 @click.pass_context
 def command(context: click.Context, /, sources: tuple[str, ...], destination: str, **given: Any) -> None:
@@ -125,7 +126,7 @@ def _finish(context: click.Context, sources: tuple[str, ...], given: dict[str, A
 
     if sources:
         context.fail("--finish takes DST alone: its shards know the sources.")
-    for name in set(given) - {"jobs", "executor", "overwrite", "verify", "manifest"}:
+    for name in set(given) - {"jobs", "executor", "overwrite", "verify", "manifest", "checksums"}:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             context.fail(f"--finish takes no --{name.removesuffix('_options').replace('_', '-')}: its shards know it.")
         del given[name]

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 _COPY = "Copy it again; if it was changed on purpose, remove the manifest"
 
 
-def file_findings(one: SourceFiles, deep: bool, progress: Progress) -> Iterator[Finding]:
-    """Size and number of files, and, if deep, the checksum."""
+def file_findings(one: SourceFiles, deep: bool, jobs: int, progress: Progress) -> Iterator[Finding]:
+    """Size and number of files, and, if deep, the checksum, for which `jobs` files are read at a time."""
     path, said = one.path, read_manifest(one.path)
     if not os.path.lexists(said.path):
         return
@@ -71,7 +71,7 @@ def file_findings(one: SourceFiles, deep: bool, progress: Progress) -> Iterator[
             yield Finding("TF911", "error", str(path), f"has {' and '.join(told)}", _COPY)
         elif deep:
             progress.phase(f"checksum of {path.name}", 0, "bytes")
-            digest = fingerprint(path, written_files(one.format, path, one.files))["xxh3_128"]
+            digest = fingerprint(path, written_files(one.format, path, one.files), jobs)["xxh3_128"]
             if digest != said.output.get("xxh3_128"):
                 yield Finding("TF912", "error", str(path), f"has the checksum {digest}, the manifest says "
                               f"{printable(said.output.get('xxh3_128'))}", _COPY)  # fmt: skip

@@ -207,7 +207,7 @@ class _Checking:
         known = meanings(format_)
         self.found.add(self._own(format_, read_options(format_, self.request)), known)
         one = found_at(self.path, format_, self.request)
-        self.found.add(file_findings(one, self.deep, self.progress), known)
+        self.found.add(file_findings(one, self.deep, self.jobs, self.progress), known)
         if not self.found.errors:
             self.found.add(other_findings(one), known)
         if self.deep and not self.found.errors:

@@ -200,7 +200,7 @@ class _Job:
         )
         origin = Source((self.path,), self.format, reader, source.separator, ())
         given = {"options": {"from": words_of(request.options), "to": []}, "select": None, "split": None}
-        return manifests(done, [origin], {self.destination: staging}, given, self.progress)[self.destination]
+        return manifests(done, [origin], {self.destination: staging}, given, self.progress, 1)[self.destination]
 
 
 def _copy(format_: Format, source: Path, destination: Path) -> None:

@@ -57,6 +57,7 @@ def convert(
     verify: bool = False,
     dry_run: bool = False,
     manifest: bool = True,
+    checksums: bool = False,
     recursive: bool = False,
     ignore_manifest: bool = False,
     resume: bool = False,
@@ -88,6 +89,7 @@ def convert(
         overwrite: Replace an existing destination, in one step, when the new one is whole.
         verify: Read the destination back and compare it with the source before it appears.
         dry_run: Say what would be done; manifest: write `DST.tokfmt.json`.
+        checksums: Read sources of more than 64 MiB again, for the manifest to have checksums of them too.
         recursive: Of a directory, read the directories below it as well.
         ignore_manifest: Go on where a manifest contradicts its source, as if there were none.
         resume: Continue what an interrupted run with `resume` has left, or leave it when this one is interrupted.
@@ -108,7 +110,7 @@ def convert(
         source=source, destination=Path(destination), to=to_format, to_options=given_options(to_options),
         tokenizer=tokenizer, special_tokens=special_tokens, engine=engine, seq_len=seq_len, arrangement=arrangement,
         select=selection_words(select), jobs=worker_count(jobs), executor=executor, overwrite=overwrite, verify=verify,
-        dry_run=dry_run, manifest=manifest, resume=resume, shard=shard_of(shard), ledger=ledger,
+        dry_run=dry_run, manifest=manifest, checksums=checksums, resume=resume, shard=shard_of(shard), ledger=ledger,
         rejects=None if rejects is None else Path(rejects),
     )  # fmt: skip
     return _convert(request, progress or Silent())
@@ -148,13 +150,15 @@ def finish(
     overwrite: bool = False,
     verify: bool = False,
     manifest: bool = True,
+    checksums: bool = False,
     progress: Progress | None = None,
 ) -> Conversion:
     """Publish a destination whose shards (`convert(..., shard=(i, n))`) are all written.
 
     Args:
         destination: As the shards were given it.
-        jobs, executor, overwrite, verify, manifest, progress: As for `convert`. Sources and options are the shards'.
+        jobs, executor, overwrite, verify, manifest, checksums, progress: As for `convert`. What is converted, and how,
+            the shards know.
 
     Raises:
         ConversionError: Shards are missing (they are named), or are being written.
@@ -162,7 +166,7 @@ def finish(
     """
     request = replace(
         request_of_shards(destination), jobs=worker_count(jobs),
-        executor=executor, overwrite=overwrite, verify=verify, manifest=manifest,
+        executor=executor, overwrite=overwrite, verify=verify, manifest=manifest, checksums=checksums,
     )  # fmt: skip
     try:
         return Run(request, progress or Silent()).convert()

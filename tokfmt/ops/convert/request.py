@@ -292,6 +292,7 @@ class Request:
     verify: bool = False
     dry_run: bool = False
     manifest: bool = True
+    checksums: bool = False
     region: int = REGION
     resume: bool = False
     shard: Shard | None = None

@@ -53,6 +53,7 @@ _FREE = {
     "verify",
     "dry_run",
     "manifest",
+    "checksums",
     "resume",
     "shard",
     "finish",

@@ -679,7 +679,9 @@ class Run:
             "select": self.request.select,
             "split": shares.described() if shares else None,
         }
-        made = manifests(done, sources, stagings, given, self.progress)
+        made = manifests(
+            done, sources, stagings, given, self.progress, self.request.jobs, checksums=self.request.checksums
+        )
         return {
             path: self._named(text.decode()).encode() if self.request.piped else text for path, text in made.items()
         }

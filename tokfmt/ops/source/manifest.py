@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 SCHEMA = "tokfmt.manifest/1"
 _LIMIT = 1 << 24
 _PIECE = 1 << 23
-_LITTLE = 1 << 30  # bytes
-_MUCH = 16  # times what was written
+_LITTLE = 1 << 26  # bytes of sources, which the page cache still holds when they are read again
 _SEVERAL = 2  # splits
 _LISTED = 20_000  # what reads a manifest reads no more than 16 MiB of it
 
@@ -194,8 +193,10 @@ def extent(files: Iterable[Path]) -> dict[str, Any]:
     return {"bytes": total, "files": count, "xxh3_128": None}
 
 
-def fingerprint(path: Path, files: Sequence[Path]) -> dict[str, Any]:
-    """Size, number and checksum of the files of a dataset."""
+def fingerprint(path: Path, files: Sequence[Path], jobs: int = 1) -> dict[str, Any]:
+    """Size, number and checksum of the files of a dataset, of which `jobs` are read at a time."""
+    from concurrent.futures import ThreadPoolExecutor
+
     import xxhash
 
     if list(files) == [path]:
@@ -204,10 +205,11 @@ def fingerprint(path: Path, files: Sequence[Path]) -> dict[str, Any]:
     base = path if path.is_dir() else path.parent
     named = [(file.relative_to(base).as_posix() if file.is_relative_to(base) else file.name, file) for file in files]
     total, tree = 0, xxhash.xxh3_128()
-    for name, file in sorted(named):
-        size, digest = _digest(file)
-        total += size
-        tree.update(f"{name} {size} {digest}\n".encode("utf-8", "surrogateescape"))
+    named.sort()
+    with ThreadPoolExecutor(jobs) as pool:
+        for (name, _), (size, digest) in zip(named, pool.map(_digest, [file for _, file in named]), strict=True):
+            total += size
+            tree.update(f"{name} {size} {digest}\n".encode("utf-8", "surrogateescape"))
     return {"bytes": total, "files": len(named), "xxh3_128": tree.hexdigest()}
 
 
@@ -232,25 +234,30 @@ def manifests(
     stagings: Mapping[Path, Staging],
     given: Mapping[str, object],
     progress: Progress,
+    jobs: int,
+    *,
+    checksums: bool = False,
 ) -> dict[Path, bytes]:
     """The manifest of each destination.
 
     Args:
         done: What was converted.
-        sources: What from; their files are read for checksums.
+        sources: What from.
         stagings: The destinations, not yet published.
         given: What the user asked for: options, selection, shares.
         progress: Told how many files are done.
+        jobs: Files that are read at a time for checksums.
+        checksums: Read the sources again for theirs. Else that is done of little only: they may be terabytes.
     """
     paths = [(source, path) for source in sources for path in source.paths]
     progress.phase("checksums", len(paths) + len(stagings), "files")
     format_ = registry.get(done.format)
     outputs = {
-        path: fingerprint(staging.path, written_files(format_, staging.path)) for path, staging in stagings.items()
+        path: fingerprint(staging.path, written_files(format_, staging.path), jobs)
+        for path, staging in stagings.items()
     }
-    every = given["select"] is None and all(source.format.name != "recipe" for source in sources)
-    read = every or _worth_reading(paths, sum(output["bytes"] for output in outputs.values()))
-    described = _described(paths, progress, read=read)
+    read = checksums or sum(extent(files_of(source.format, path))["bytes"] for source, path in paths) <= _LITTLE
+    described = _described(paths, progress, jobs if read else 0)
     found = {}
     for path in stagings:
         part = done if len(stagings) == 1 else _part(done, path)
@@ -259,20 +266,20 @@ def manifests(
     return found
 
 
-def _worth_reading(paths: Sequence[tuple[Source, Path]], written: int) -> bool:
-    """Whether all sources are to be read for their checksums, when only some of their sequences may be needed."""
-    total: int = sum(extent(files_of(source.format, path))["bytes"] for source, path in paths)
-    return total <= max(_LITTLE, _MUCH * written)
+def _described(paths: Sequence[tuple[Source, Path]], progress: Progress, jobs: int) -> dict[str, object]:
+    """Path, format, size and checksum of each source; of those beyond the first 20,000 only what they sum to.
 
-
-def _described(paths: Sequence[tuple[Source, Path]], progress: Progress, *, read: bool) -> dict[str, object]:
-    """Path, format, size and checksum of each source; of those beyond the first 20,000 only what they sum to."""
+    Args:
+        paths: Of the sources.
+        progress: Told how many are done.
+        jobs: Files read at a time for checksums; 0: there are none.
+    """
     import xxhash
 
     listed, more, total, count = list[dict[str, Any]](), xxhash.xxh3_128(), 0, 0
     for number, (source, path) in enumerate(paths):
         files = files_of(source.format, path)
-        facts = fingerprint(path, files) if read else extent(files)
+        facts = fingerprint(path, files, jobs) if jobs else extent(files)
         progress.advance(1)
         if number < _LISTED:
             listed.append({"path": str(path), "format": source.format.name, **facts})
