@@ -1,6 +1,7 @@
 """`--overwrite` replaces datasets and nothing else: for every kind of destination, what is no dataset's stays as it is."""
 
 import contextlib
+import gzip
 import json
 import os
 import socket
@@ -144,6 +145,16 @@ def test_a_directory_without_a_dataset(tmp_path):
     refused(tmp_path, home, "stage1", "it holds .* and 2 more, which belong to no dataset there")
     (tmp_path / "empty").mkdir()
     convert(PACK, tmp_path / "empty", "stage1", overwrite=True)
+
+
+@pytest.mark.parametrize("names", [["thesis.txt"], ["a.md", "b.md", "README.md"], ["x.txt.gz"], ["part-0-00000.npy"]])
+def test_a_directory_whose_names_alone_say_what_it_is(tmp_path, names):
+    """It can be read as text or ids, but nothing shows that it may go."""
+    home = tmp_path / "notes"
+    home.mkdir()
+    for name in names:
+        (home / name).write_bytes(gzip.compress(b"three years") if name.endswith("gz") else b"three years ")
+    refused(tmp_path, home, "flat-tokens", "it holds .*, which belongs? to no dataset there")
 
 
 @pytest.mark.parametrize("where", [".", "..", "../..", "../beside/.."])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tokfmt import registry
 from tokfmt.core.errors import ConversionError, DetectionError, OptionError, printable
-from tokfmt.core.format import Format, everything_in, strangers
+from tokfmt.core.format import Confidence, Format, everything_in, look, strangers
 from tokfmt.core.output import Objection, followed
 from tokfmt.ops.source.manifest import SCHEMA, ledger_paths, manifest_path, read_manifest
 from tokfmt.ops.source.opened import SourceFiles
@@ -51,10 +51,14 @@ def _extent(files: Iterable[Path]) -> tuple[int, int] | None:
 
 
 def _format_of(directory: Path, told: object) -> Format | None:
+    """The format of a directory by its manifest or by what is in it; that its names fit is not enough to remove it."""
     try:
-        return registry.get(told) if isinstance(told, str) else registry.detect(directory)
+        if isinstance(told, str):
+            return registry.get(told)
+        format_ = registry.detect(directory)
     except (DetectionError, OptionError):
         return None
+    return format_ if registry.candidates(look(directory))[format_.name] > Confidence.PLAUSIBLE else None
 
 
 def guard(destination: Path, paths: Iterable[str | os.PathLike[str]], found: Iterable[SourceFiles] = ()) -> None:
