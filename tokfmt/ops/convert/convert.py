@@ -86,12 +86,11 @@ def convert(
         executor: "threads", "processes", "serial", "dask", "dask:ADDRESS", or "auto": processes for much text where
             that is safe (the command line, a notebook; in a script say "processes", which then needs
             `if __name__ == "__main__":`), else threads. The bytes written do not depend on it.
-        overwrite: Replace an existing destination, in one step, when the new one is whole.
-        verify: Read the destination back and compare it with the source before it appears.
-        dry_run: Say what would be done; manifest: write `DST.tokfmt.json`.
-        checksums: Read sources of more than 64 MiB again, for the manifest to have checksums of them too.
-        recursive: Of a directory, read the directories below it as well.
-        ignore_manifest: Go on where a manifest contradicts its source, as if there were none.
+        overwrite: Replace what is there, in one step, when the new one is whole; verify: read it back and compare it
+            with the source before it appears.
+        dry_run: Say what would be done.
+        manifest: Write `DST.tokfmt.json`; checksums: of sources of more than 64 MiB too, which are read again for that.
+        recursive: Read directories below a directory; ignore_manifest: go on where one contradicts its source.
         resume: Continue what an interrupted run with `resume` has left, or leave it when this one is interrupted.
         shard: (i, n): write only share i of n, 0 <= i < n; `finish` publishes.
         rejects: A file of JSON lines for the texts that filters of a recipe leave out, with rule and value.
