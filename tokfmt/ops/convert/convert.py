@@ -88,8 +88,7 @@ def convert(
             `if __name__ == "__main__":`), else threads. The bytes written do not depend on it.
         overwrite: Replace what is there, in one step, when the new one is whole; verify: read it back and compare it
             with the source before it appears.
-        dry_run: Say what would be done.
-        manifest: Write `DST.tokfmt.json`; checksums: of sources of more than 64 MiB too, which are read again for that.
+        dry_run: Say what would be done; manifest: write `DST.tokfmt.json`; checksums: those of large sources too.
         recursive: Read directories below a directory; ignore_manifest: go on where one contradicts its source.
         resume: Continue what an interrupted run with `resume` has left, or leave it when this one is interrupted.
         shard: (i, n): write only share i of n, 0 <= i < n; `finish` publishes.
