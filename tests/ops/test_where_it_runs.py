@@ -57,6 +57,10 @@ def test_a_tokenizer_takes_no_more_threads_than_jobs(tmp_path, monkeypatch, jobs
 STREAM = FIXTURES / "hdf5" / "padded_eos"
 ASKED = {
     "convert": lambda home, jobs: tokfmt.convert(STREAM, home / "o.zarr", jobs=jobs, verify=True),
+    "convert to gz": lambda home, jobs: tokfmt.convert(STREAM, home / "o.jsonl.gz", jobs=jobs),
+    "convert lines to gz": lambda home, jobs: tokfmt.convert(
+        TEXT, home / "o.jsonl.gz", jobs=jobs, shuffle=1, drop=["fields"]
+    ),
     "stats": lambda home, jobs: tokfmt.stats(STREAM, jobs=jobs),
     "check": lambda home, jobs: list(tokfmt.check(STREAM, deep=True, jobs=jobs)),
     "check ids": lambda home, jobs: list(tokfmt.check(PACK, deep=True, tokenizer=str(TOKENIZER), jobs=jobs)),

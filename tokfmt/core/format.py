@@ -151,12 +151,14 @@ class Target(NamedTuple):
         drop: What the user said may be given up.
         keep_parts: `commit` may be cut off and called again, so it leaves parts of regions where they are; whoever
             asked for that removes them.
+        jobs: Threads that `commit` may use.
     """
 
     eos_id: int | None = None
     decoder: Decoder | None = None
     drop: frozenset[str] = frozenset()
     keep_parts: bool = False
+    jobs: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,12 +178,13 @@ _THREADS = 4
 _LEVELS: dict[Compression, int] = {"gzip": 3, "zstandard": 3}  # the best of isal's, and zstd's own default
 
 
-def join(parts: Sequence[Path], destination: Path, *, keep: bool = False) -> None:
+def join(parts: Sequence[Path], destination: Path, jobs: int, *, keep: bool = False) -> None:
     """Write the lines of all parts, in order, to a file; each part is removed once it was read, unless they are kept.
 
     Args:
         parts: Files of whole lines.
         destination: `.gz` and `.zst` compress.
+        jobs: Threads that may do that; no more than four do, as one reads.
         keep: Leave the parts.
     """
     compression = compression_of_name(destination.name)
@@ -193,7 +194,7 @@ def join(parts: Sequence[Path], destination: Path, *, keep: bool = False) -> Non
     compress = _compressor(compression, destination)
     waiting: deque[Future[bytes]] = deque()
     try:
-        with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool, whole(destination) as out:
+        with ThreadPoolExecutor(min(_THREADS, jobs)) as pool, whole(destination) as out:
             for member in _members(parts, keep=keep):
                 waiting.append(pool.submit(compress, member))
                 if len(waiting) > 2 * _THREADS:

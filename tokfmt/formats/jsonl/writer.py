@@ -110,7 +110,7 @@ class JsonlWriter:
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         self.path, self.options, self.decoder = path, options, target.decoder
-        self.keep_parts = target.keep_parts
+        self.keep_parts, self.jobs = target.keep_parts, target.jobs
         if self.decoder is None:
             keys = dotted(options.ids_field, "ids_field")
         else:
@@ -198,7 +198,7 @@ class JsonlWriter:
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:
         del source
-        join([self._part(receipt.region) for receipt in receipts], self.path, keep=self.keep_parts)
+        join([self._part(receipt.region) for receipt in receipts], self.path, self.jobs, keep=self.keep_parts)
         if not self.keep_parts:
             shutil.rmtree(self._parts)
 

@@ -82,7 +82,7 @@ def copy_records(
     parts.sort(key=lambda part: part.number)
     journal, paths = workers.journal, [part.path for part in parts]
     journal.sync()
-    journal.once("copied", lambda: join(paths, path, keep=journal.keeps))
+    journal.once("copied", lambda: join(paths, path, workers.jobs, keep=journal.keeps))
     asides = dict.fromkeys(range(len(readers)), Aside())
     for part in parts:
         asides[part.reader] += part.aside
@@ -154,8 +154,8 @@ class LineWriter:
     separated = False
     needs_max_id = False
 
-    def __init__(self, path: Path, *, keep: bool = False) -> None:
-        self.path, self.keep = path, keep
+    def __init__(self, path: Path, jobs: int, *, keep: bool = False) -> None:
+        self.path, self.jobs, self.keep = path, jobs, keep
         self.plain = path if compression_of_name(path.name) is None else path.with_name(f"{path.name}.plain")
 
     def lost(self, source: TokenReader) -> Sequence[Loss]:  # noqa: ARG002 - lines stay as they are
@@ -177,7 +177,7 @@ class LineWriter:
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:  # noqa: ARG002 - lines have no index
         """Compress what was written, where it is to be."""
         if self.plain != self.path:
-            join([self.plain], self.path, keep=self.keep)
+            join([self.plain], self.path, self.jobs, keep=self.keep)
 
 
 # what should be there, for `verify`: text with line ends

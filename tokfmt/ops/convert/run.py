@@ -231,7 +231,7 @@ class Run:
         if self.request.rejects is not None:
             from tokfmt.formats.jsonl.lines import join
 
-            join([staging.scratch / "rejects"], self.request.rejects)
+            join([staging.scratch / "rejects"], self.request.rejects, self.request.jobs)
 
     def _refuse_rejects(self, sources: Sequence[Source], read: Sequence[SourceFiles]) -> None:
         """Refuse a file of rejects that nothing would be written to, or that is there.
@@ -453,7 +453,7 @@ class Run:
 
         path, workers = _place(portion, places, workers)
         with arranged(lines, self.request.arrangement, portion, workers, self.progress) as view:
-            writer = LineWriter(path, keep=workers.journal.keeps)
+            writer = LineWriter(path, workers.jobs, keep=workers.journal.keeps)
             written = write(view, writer, portion, self.request.region, workers, self.progress)
             if self.request.verify:
                 from tokfmt.ops.convert.verify import verify_records
@@ -474,7 +474,7 @@ class Run:
         if request.shard is not None and any(isinstance(source.reader, RecordReader) for source in sources):
             return self._written_share(sources, eos, reading, workers)
         self._take_rows(reading.axis)  # of a recipe of text, which has samples only now
-        target = Target(eos.eos_id, self._decoder(sources), drop, keep_parts=workers.journal.keeps)
+        target = Target(eos.eos_id, self._decoder(sources), drop, workers.journal.keeps, workers.jobs)
         place, (axis, embedded) = places[self.portions[0].destination][0], (reading.axis, None)
         writer = self._made_writer(place.path, self.options, target)
         losses = record_losses(reading.asides, self.format, drop)
