@@ -88,8 +88,9 @@ def test_a_baseline_is_held(tmp_path):
 def test_hooks_run_what_they_name(hook, tmp_path):
     """pre-commit runs `entry args files`; files are those whose path matches `files`."""
     entry = HOOKS[hook]
-    matching = [path for path in (GOOD, "README.md", "a/stage1_block_00001.bin") if re.search(entry["files"], path)]
-    assert matching == [GOOD, "a/stage1_block_00001.bin"]
+    data = [GOOD, "a/stage1_block_00001.bin", "x_text_document.bin", "edu_train_000001.bin", "a/x.ds"]
+    others = ["README.md", "model.bin", "a/x.dsl", "x_text_document.idx"]
+    assert [path for path in (*data, *others) if re.search(entry["files"], path)] == data
     words = shlex.split(entry["entry"])
     assert words[0] == "tokfmt-hook"
     words[0] = "tokfmt.cli.hook"
