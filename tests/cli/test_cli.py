@@ -247,6 +247,9 @@ def test_formats_lists_and_explains():
     for name in names:
         page = tokfmt("formats", name, check=0).stdout
         for facts in (f for f in listed["formats"] if f["name"] == name):
+            table = facts["layout"].splitlines()
+            assert len(table) > 5
+            assert all(line in page for line in table), "its byte table"
             for option in facts["read_options"] + facts["write_options"]:
                 assert f"{option['name']}=" in page
                 assert option["help"], f"{name} {option['name']} is not documented"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 import textwrap
 from typing import Any
 
@@ -11,14 +13,14 @@ from tokfmt.cli.console import document
 from tokfmt.cli.parameters import FORMAT, Command, common, examples
 
 _NARROW = 70  # columns, below which a table would break words
-_MORE = "tokfmt formats NAME says what a format can carry, and lists its options."
+_MORE = "tokfmt formats NAME says what a format can carry, lists its options, and shows its bytes."
 
 
 @click.command("formats", cls=Command, epilog=examples("tokfmt formats hdf5"))
 @click.argument("name", required=False, type=FORMAT)
 @common
 def command(name: str | None, *, as_json: bool, quiet: bool, debug: bool) -> None:
-    """List the formats, or one format's options with defaults and meaning."""
+    """List the formats, or one format's options with defaults and meaning, and its bytes."""
     from tokfmt import registry
 
     chosen = [registry.get(name)] if name else registry.formats()
@@ -42,6 +44,7 @@ def _facts(format_: Any) -> dict[str, Any]:
         "cannot": format_.cannot,
         "read_options": described(format_.read_options),
         "write_options": described(format_.write_options),
+        "layout": inspect.getdoc(sys.modules[type(format_).__module__]) or "",  # where a format has its byte table
     }
 
 
@@ -87,4 +90,6 @@ def _page(facts: dict[str, Any]) -> list[str]:
             lines.append(f"  {usage:<{width}}  {o['help']} (default: {o['default']})")
         if not options:
             lines.append("  no options")
+    if facts["layout"]:
+        lines += ["", "layout", textwrap.indent(facts["layout"], "  ")]
     return lines
