@@ -77,7 +77,7 @@ def on_a_terminal(*words, columns=80):
     """What a person sees, and the exit code."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    unset = ("NO_COLOR", "COLUMNS", "LINES")  # a worker of pytest has the last two, which count for more than a terminal
+    unset = ("NO_COLOR", "COLUMNS", "LINES")  # a worker of pytest has the last two, which outweigh a terminal
     env = {key: value for key, value in os.environ.items() if key not in unset}
     child = subprocess.Popen([sys.executable, "-m", "tokfmt", *map(str, words)], stdout=theirs, stderr=theirs, env=env)
     os.close(theirs)
