@@ -14,7 +14,7 @@ from tokfmt.core.errors import FormatError, TokfmtError
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.megatron import FORMAT
 from tokfmt.formats.megatron.blend import read_blend
-from tokfmt.testing.harness import write
+from tokfmt.testing import write
 
 HOME = FIXTURES / "megatron" / "blend"
 CASE = next(
