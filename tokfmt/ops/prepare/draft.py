@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tokfmt.core.errors import OptionError, printable
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
-from tokfmt.ops.source.axis import first_look
+from tokfmt.ops.source.ingest import first_look
 from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.recipes.axis import Source
 from tokfmt.recipes.language import RecipeFile, SourceEntry
