@@ -438,13 +438,21 @@ class PackedRows:
     and where pieces begin. Keeps 8 bytes a sample. A `TokenReader`, also `Marked`; picklable.
     """
 
-    def __init__(self, samples: Samples) -> None:
+    def __init__(self, samples: Samples, size: int) -> None:
         """Read all samples once, for the lengths of rows.
 
+        Args:
+            samples: Whose labels are moved by one.
+            size: The `pack_size` that was asked for: their length.
+
         Raises:
-            OptionError: Their labels are not moved by one.
+            OptionError: They are not, or of another length.
             ConversionError: A label that counts is not the next token, which no mask can say.
         """
+        if size != samples.seq_len:
+            what = f"pack_size={size}: samples of this recipe predict up to {samples.seq_len:,} tokens"
+            way = f"Say pack_size={samples.seq_len}, or leave seq_len out of the recipe"
+            raise OptionError(f"{what}. {way}", name="pack_size")
         if not samples.shifted:
             what = "packed rows predict the next token, and labels of these samples are not moved by one"
             raise OptionError(f'pack_size: {what}. Say labels = "next" in the recipe', name="pack_size")

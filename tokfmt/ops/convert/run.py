@@ -41,6 +41,7 @@ from tokfmt.ops.convert.request import (
     portion_of,
     portions,
     refuse_ledger,
+    refuse_shards,
     total_of,
     write,
 )
@@ -139,7 +140,7 @@ class Run:
 
     def convert(self) -> Conversion:
         request = self.request
-        self._refuse_shards()
+        refuse_shards(request)
         destinations = list(dict.fromkeys(portion.destination for portion in self.portions))
         found = files_of_sources(self.given[0]) if self.given else find_sources(request.source)
         read = [*found, *(inner for one in found if one.format.name == "recipe" for inner in _named_by(one.path))]
@@ -260,20 +261,6 @@ class Run:
         for path in stagings:
             remove_manifest_of_link(path)
 
-    def _refuse_shards(self) -> None:
-        """A shard writes its part without any other being there; --finish names one destination."""
-        arrangement = self.request.arrangement
-        if not self.request.shard or arrangement.plain:
-            return
-        if arrangement.shuffle is not None:
-            what, why = "--shuffle", "in a shuffled order a part may need any sequence, so each shard would read all"
-        else:
-            what, why = "shares in --split", "--finish publishes one destination, and splits are several"
-        raise OptionError(
-            f"--shard does not go with {what}: {why}. --executor dask spreads one run over machines, and --resume "
-            "continues it"
-        )
-
     def _refuse_undealt(self, sources: Sequence[Source], *, copies: bool) -> None:
         """Refuse shards of a conversion that has nothing to deal out.
 
@@ -322,15 +309,7 @@ class Run:
 
         if not isinstance(reader, Samples):
             return
-        if packs not in (None, reader.seq_len):
-            what = f"pack_size={packs}: samples of this recipe predict up to {reader.seq_len:,} tokens"
-            raise OptionError(
-                f"{what}. Say pack_size={reader.seq_len}, or leave seq_len out of the recipe", name="pack_size"
-            )
-        if not packs and self.write_options.setdefault("seq_len", reader.seq_len) not in (
-            reader.seq_len,
-            str(reader.seq_len),
-        ):
+        if not packs and str(self.write_options.setdefault("seq_len", reader.seq_len)) != str(reader.seq_len):
             return
         request, mixed = self.request, self.request.arrangement
         if request.select is not None or not mixed.plain:
@@ -338,7 +317,7 @@ class Run:
             raise OptionError(
                 f"{what}: samples of a recipe are stored in its order: say tokens or shuffle in the recipe"
             )
-        self.rows, self.packed = reader, PackedRows(reader) if packs else None
+        self.rows, self.packed = reader, PackedRows(reader, packs) if packs else None
         self.portions = portions(request.arrangement, request.destination, self.format, self.write_options)
         self.options = self.portions[0].options
 
