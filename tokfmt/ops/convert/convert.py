@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from tokfmt.core.errors import OptionError, printable
+from tokfmt.core.errors import OptionError
 from tokfmt.core.files import write_error
 from tokfmt.core.options import given_options
+from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.pipes import piped, to_stdout
 from tokfmt.ops.convert.request import Conversion, Request, arrangement_of, shard_of
 from tokfmt.ops.convert.resume import request_of_shards

@@ -14,10 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from tokfmt import registry
-from tokfmt.core.errors import DetectionError, OptionError, TokfmtError, printable, retell
+from tokfmt.core.errors import DetectionError, OptionError, TokfmtError, retell
 from tokfmt.core.files import reading_error, write_error
 from tokfmt.core.format import files_of
 from tokfmt.core.private import Scratch
+from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.source.request import STREAM, Path_, is_pipe
 from tokfmt.run.execute import Progress

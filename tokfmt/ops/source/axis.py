@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tokfmt.core.axis import TokenReader
-from tokfmt.core.errors import printable
 from tokfmt.core.records import Aside, RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.source.opened import Source, ends_of
 from tokfmt.ops.source.request import parse_selection
 from tokfmt.run.execute import Progress

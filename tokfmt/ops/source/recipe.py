@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokfmt.core.axis import TokenReader
-from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, TokfmtError, printable
+from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, TokfmtError
 from tokfmt.core.format import Hints, files_of
 from tokfmt.core.options import given_options
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.dataset import Dataset
 from tokfmt.ops.prepare.draft import Draft, TextSource, filters_of
 from tokfmt.ops.recipe import Recipe
