@@ -37,9 +37,8 @@ from tokfmt.formats.flat_tokens.reader import (
     starts_errors,
     wrong_bits,
 )
-from tokfmt.formats.zarr_arrays import blosc
 from tokfmt.formats.zarr_arrays.array import Array
-from tokfmt.formats.zarr_arrays.codecs import ENCODERS
+from tokfmt.formats.zarr_arrays.codecs import ENCODERS, blosc_frame
 from tokfmt.formats.zarr_arrays.store import Directory, Store, json_of, open_store
 
 _COPY = "Copy the store again."
@@ -255,7 +254,7 @@ def _chunk(array: Array, number: int) -> bool:
     if blob is None:
         return False
     if layout.codecs == ("blosc",):
-        blosc.frame(blob, layout.chunk * layout.itemsize, layout.itemsize)
+        blosc_frame(blob, layout.chunk * layout.itemsize, layout.itemsize)
     elif number in (0, layout.chunks - 1) or not layout.codecs:
         array.decoded(blob)
     return True

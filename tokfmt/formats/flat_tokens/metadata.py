@@ -8,7 +8,7 @@ from pathlib import Path
 from tokfmt.core.axis import INT32_MAX
 from tokfmt.core.errors import CorruptError, FormatError, OptionError
 from tokfmt.core.files import natural_key
-from tokfmt.formats.zarr_arrays.layout import Json
+from tokfmt.formats.zarr_arrays.array import Json
 from tokfmt.formats.zarr_arrays.store import Store, json_of
 
 TOKENS, STARTS = "encoded_tokens", "seq_starts"

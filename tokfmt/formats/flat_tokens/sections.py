@@ -20,7 +20,7 @@ from tokfmt.core.text_format import counted
 from tokfmt.formats.flat_tokens import ReadOptions
 from tokfmt.formats.flat_tokens.metadata import STARTS, TOKENS, Group, groups_of
 from tokfmt.formats.zarr_arrays.array import Array
-from tokfmt.formats.zarr_arrays.blosc import HEADER, frame, header, header_errors
+from tokfmt.formats.zarr_arrays.codecs import HEADER, blosc_errors, blosc_frame, blosc_header
 from tokfmt.formats.zarr_arrays.store import Blob, Store, json_of, open_store
 
 _METADATA = (".zgroup", ".zattrs", ".zarray", ".zmetadata", "zarr.json")
@@ -312,7 +312,7 @@ def summary(array: Array, blob: Blob) -> tuple[str, bool]:
     nbytes = layout.chunk * layout.itemsize
     try:
         if layout.codecs[-1:] == ("blosc",):
-            head = frame(blob, nbytes, layout.itemsize)
+            head = blosc_frame(blob, nbytes, layout.itemsize)
             told = f"blosc {_flags(head.flags)}, {counted(head.blocks, 'block')}"
         else:
             told = " ".join(reversed(layout.codecs)) or "not compressed"
@@ -339,9 +339,9 @@ def frame_fields(array: Array, blob: Blob, at: int | None, path: Path) -> list[F
         at: Where it begins in a file, None when it is compressed there once more.
         path: That file.
     """
-    layout, head = array.layout, header(blob)
+    layout, head = array.layout, blosc_header(blob)
     wrong: dict[int, str] = {}
-    for field, error in header_errors(head, blob, layout.chunk * layout.itemsize, layout.itemsize):
+    for field, error in blosc_errors(head, blob, layout.chunk * layout.itemsize, layout.itemsize):
         wrong.setdefault(field, error.statement)
     rows = [
         (0, 1, "format version", str(head.version), ""),

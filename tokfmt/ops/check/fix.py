@@ -19,8 +19,8 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.index import index_path, write_index
 from tokfmt.ops.check.check import CheckRequest, Verdict, check
+from tokfmt.ops.convert.convert import run
 from tokfmt.ops.convert.request import Conversion, Request
-from tokfmt.ops.convert.run import Run
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.source.manifest import manifest_path, manifests
 from tokfmt.ops.source.opened import Source, check_unchanged, find_sources, open_one, snapshot
@@ -123,10 +123,7 @@ class _Job:
             source, self.destination, to=self.format.name, to_options=format_.repaired_with(self.path, options),
             overwrite=self.overwrite, verify=True, jobs=worker_count(self.request.jobs),
         )  # fmt: skip
-        try:
-            Run(request, self.progress, prove).convert()
-        except OSError as error:
-            raise write_error(self.destination, error) from error
+        run(request, self.progress, prove=prove)
         return verdicts[0]
 
     def patched(self, format_: Patchable) -> Verdict:
