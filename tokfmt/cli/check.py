@@ -25,8 +25,7 @@ from tokfmt.cli.parameters import (
     workers,
 )
 from tokfmt.cli.streams import annotate
-from tokfmt.core.errors import printable
-from tokfmt.core.text_format import counted
+from tokfmt.core.text_format import counted, printable
 
 if TYPE_CHECKING:
     from tokfmt.ops.check import CheckRequest

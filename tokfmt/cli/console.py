@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tokfmt.core.errors import printable
+from tokfmt.core.text_format import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars

@@ -26,7 +26,7 @@ from tokfmt.cli.parameters import (
     workers,
 )
 from tokfmt.cli.streams import annotate
-from tokfmt.core.errors import printable
+from tokfmt.core.text_format import printable
 
 if TYPE_CHECKING:
     from tokfmt.core.publish import Staging

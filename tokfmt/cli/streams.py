@@ -22,7 +22,8 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
-from tokfmt.core.errors import ConversionError, printable
+from tokfmt.core.errors import ConversionError
+from tokfmt.core.text_format import printable
 
 _DATA = ("show", "completion", "convert")
 """Commands that print what datasets hold, or code, which nobody may change; the rest print about datasets."""

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import Info, Layout, TokenReader, check_interval, check_position, smallest, windows
-from tokfmt.core.errors import ConversionError, FormatError, OptionError, ShortfallError, printable
+from tokfmt.core.errors import ConversionError, FormatError, OptionError, ShortfallError
 from tokfmt.core.protocols import Sampled, marks_of
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.text_format import counted
+from tokfmt.core.text_format import counted, printable
 from tokfmt.recipes.axis import Axis, Source, Span, SpanTable
 from tokfmt.recipes.cache import key_of
 from tokfmt.recipes.fields import Grid, Place, arrays, check_fields, sampled_beneath

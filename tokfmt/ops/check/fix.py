@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tokfmt import registry
-from tokfmt.core.errors import ConversionError, SeparatorUnknownError, TokfmtError, VerificationError, printable
+from tokfmt.core.errors import ConversionError, SeparatorUnknownError, TokfmtError, VerificationError
 from tokfmt.core.files import write_error
 from tokfmt.core.format import Format, files_of
 from tokfmt.core.output import readable_by
 from tokfmt.core.protocols import Patchable, Repair, Repairable
 from tokfmt.core.publish import Staging
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.index import index_path, write_index
 from tokfmt.ops.check.check import CheckRequest, Verdict, check
 from tokfmt.ops.convert.convert import run

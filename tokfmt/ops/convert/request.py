@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.draws import SPLIT, check_seed, draws
-from tokfmt.core.errors import OptionError, printable
+from tokfmt.core.errors import OptionError
 from tokfmt.core.format import REGION, Format, TokenWriter
 from tokfmt.core.options import parse_options
 from tokfmt.core.protocols import marks_of
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.source.request import SourceRequest, option_names
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Shard, Workers, plan, run

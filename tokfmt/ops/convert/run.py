@@ -23,13 +23,13 @@ from tokfmt.core.errors import (
     SeparatorUnknownError,
     TokenizerMismatchError,
     TokfmtError,
-    printable,
 )
 from tokfmt.core.format import Target, TokenWriter, canonical, companions_of
 from tokfmt.core.output import ANYBODY, readable_by
 from tokfmt.core.protocols import Rowed, Sampled
 from tokfmt.core.publish import Beside, Staging, publish_together
 from tokfmt.core.records import Aside, RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, left_out, names_lost, prepare, record_losses
 from tokfmt.ops.convert.request import (
     Conversion,

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import Layout, TokenReader
-from tokfmt.core.errors import OptionError, printable
+from tokfmt.core.errors import OptionError
 from tokfmt.core.protocols import Sampled, Segmented
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.source.opened import format_of, open_one, tokenizer_of
 from tokfmt.ops.source.request import SourceRequest, parse_selection, viewed
 from tokfmt.text.decoding import TextDecoder
