@@ -210,8 +210,8 @@ class _Checking:
         self.found.add(file_findings(one, self.deep, self.jobs, self.progress), known)
         if not self.found.errors:
             self.found.add(other_findings(one), known)
-        if self.deep and not self.found.errors:
-            self.found.add(ledger_findings(one, self.request), known)
+        if not self.found.errors:
+            self.found.add(ledger_findings(one, self.request, deep=self.deep), known)
         if not self.found.unsafe and (self.deep or self.handle or self.corpus):
             told = self.found.errors > 0  # then a reader that refuses says nothing new
             read = self._read(format_)

@@ -22,7 +22,7 @@ from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.convert.run import Run
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.source.manifest import manifest_path, manifests
-from tokfmt.ops.source.opened import Source, check_unchanged, find_sources, open_one, snapshot
+from tokfmt.ops.source.opened import SourceFiles, check_unchanged, find_sources, open_one, snapshot
 from tokfmt.ops.source.request import EosChoice, SourceRequest, given_to, read_options, words_of
 from tokfmt.run.execute import Progress, Silent, worker_count
 
@@ -198,7 +198,7 @@ class _Job:
             notes=[repair.how for repair in self.chosen.values()],
             plan={},
         )
-        origin = Source((self.path,), self.format, reader, source.separator, ())
+        origin = SourceFiles(self.path, self.format, ())
         given = {"options": {"from": words_of(request.options), "to": []}, "select": None, "split": None}
         return manifests(done, [origin], {self.destination: staging}, given, self.progress, 1)[self.destination]
 
