@@ -24,8 +24,7 @@ from tokfmt.cli.parameters import (
     tokenizer,
     workers,
 )
-from tokfmt.core.errors import printable
-from tokfmt.core.text_format import counted
+from tokfmt.core.text_format import counted, printable
 
 if TYPE_CHECKING:
     from tokfmt.ops.check import CheckRequest

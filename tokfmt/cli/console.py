@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from tokfmt.core.errors import ConversionError, printable
+from tokfmt.core.errors import ConversionError
+from tokfmt.core.text_format import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars

@@ -20,7 +20,8 @@ import click
 
 import tokfmt
 from tokfmt.cli import console, signals
-from tokfmt.core.errors import PluginWarning, TokfmtError, missing_package, printable
+from tokfmt.core.errors import PluginWarning, TokfmtError, missing_package
+from tokfmt.core.text_format import printable
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "convert": ("tokfmt.cli.convert", "Convert any format to any format."),

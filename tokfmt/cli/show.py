@@ -16,8 +16,7 @@ import click
 from tokfmt.cli.console import Watcher, document, note
 from tokfmt.cli.parameters import PLACE, Command, Count, F, Grouped, common, examples, reading, requested, tokenizer
 from tokfmt.cli.show_step import Printing, origin_lines, show_step
-from tokfmt.core.errors import printable
-from tokfmt.core.text_format import counted, shortened, visible
+from tokfmt.core.text_format import counted, printable, shortened, visible
 
 if TYPE_CHECKING:
     from tokfmt.core.protocols import Field, Section

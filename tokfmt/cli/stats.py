@@ -25,7 +25,7 @@ from tokfmt.cli.parameters import (
     tokenizer,
     workers,
 )
-from tokfmt.core.errors import printable
+from tokfmt.core.text_format import printable
 
 if TYPE_CHECKING:
     from tokfmt.core.publish import Staging

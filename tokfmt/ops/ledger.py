@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from tokfmt import registry
 from tokfmt.core.axis import TokenReader, windows
-from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TruncatedError, printable
+from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Format, files_of
 from tokfmt.core.options import given_options
@@ -35,6 +35,7 @@ from tokfmt.core.output import whole
 from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import extent, ledger_paths, read_manifest, written_files
 from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.ops.source.opened import format_of, open_sources

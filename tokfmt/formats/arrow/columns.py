@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tokfmt.core.errors import UnsupportedError, printable
-from tokfmt.core.text_format import counted
+from tokfmt.core.errors import UnsupportedError
+from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.arrow.container import ArrowContainer, Container, ParquetContainer, arrow
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from tokfmt.core.errors import (
     UnsafeError,
     UnsupportedError,
     VerificationError,
-    printable,
 )
 from tokfmt.core.files import write_error
 from tokfmt.core.format import REGION, Finding, Format, files_of, look
@@ -35,6 +34,7 @@ from tokfmt.core.output import readable_by
 from tokfmt.core.protocols import Audit, Audited, Code, Patchable, Repair, Repairable
 from tokfmt.core.publish import Staging
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.index import index_path, write_index
 from tokfmt.ops.check.beside import (
     Beyond,

@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import Layout, TokenReader, windows
 from tokfmt.core.draws import SHOW, check_seed, random_order
-from tokfmt.core.errors import CorruptError, FormatError, OptionError, printable
+from tokfmt.core.errors import CorruptError, FormatError, OptionError
 from tokfmt.core.format import Encoder, canonical
 from tokfmt.core.marks import IGNORED
 from tokfmt.core.options import given_options, nearest, parse_count
 from tokfmt.core.protocols import Reaching, Sampled, Segmented
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.look.query import Hit, LengthQuery, Query, Search, is_query, parse_query
 from tokfmt.ops.look.search import Spelling, find, find_records

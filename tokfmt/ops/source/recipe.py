@@ -20,12 +20,13 @@ import numpy as np
 
 from tokfmt import registry
 from tokfmt.core.axis import Info, Layout, Separators, TokenReader
-from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, TokfmtError, printable
+from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, TokfmtError
 from tokfmt.core.format import Hints, files_of
 from tokfmt.core.options import given_options
 from tokfmt.core.protocols import Piece, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.dataset import Dataset
 from tokfmt.ops.prepare.draft import Draft, TextSource, filters_of
 from tokfmt.ops.recipe import Recipe
