@@ -33,6 +33,7 @@ from tokfmt.core.errors import (
     TokfmtError,
     UnsafeError,
 )
+from tokfmt.core.records import CHATS, are_chats
 from tokfmt.formats.jsonl.lines import BOM, Lines, TextFile, line_number
 
 LARGEST_ID = (1 << 32) - 1
@@ -225,7 +226,8 @@ class Parser:
                 remedy = f"--{self.kind}-field NAME reads another one; {DROP}"
                 if self.kind == "ids":
                     remedy = f"--from-opt ids_field=NAME reads another one; {DROP}"
-                return Fault(f'has no field "{name}"', found=_fields_of(names, self.path[:depth]), remedy=remedy)
+                what = CHATS if self.kind == "text" and not depth and are_chats(names) else f'has no field "{name}"'
+                return Fault(what, found=_fields_of(names, self.path[:depth]), remedy=remedy)
             others += [shown_path((*self.path[:depth], other)) for other in names if other != key]
             document = step(document, key)
         value = self._checked(document, name)
