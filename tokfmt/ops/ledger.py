@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from tokfmt import registry
 from tokfmt.core.axis import TokenReader, windows
-from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TruncatedError, printable
+from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Format, files_of
 from tokfmt.core.options import given_options
@@ -35,10 +35,11 @@ from tokfmt.core.output import whole
 from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.records import RecordReader
-from tokfmt.ops.source.deferred import Deferred
+from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import LITTLE, extent, fingerprint, ledger_paths, read_manifest, written_files
 from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.ops.source.opened import format_of, open_sources
+from tokfmt.ops.source.recipe import Deferred
 from tokfmt.ops.source.request import SourceRequest, viewed, words_of
 from tokfmt.recipes.axis import Source, SpanTable
 from tokfmt.recipes.cache import Numbers

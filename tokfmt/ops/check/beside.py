@@ -23,10 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import Layout, Separators, TokenReader, sequence_at
-from tokfmt.core.errors import FormatError, OptionError, TokfmtError, printable
+from tokfmt.core.errors import FormatError, OptionError, TokfmtError
 from tokfmt.core.format import Finding
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_print, hands, read_records
 from tokfmt.ops.source.manifest import (

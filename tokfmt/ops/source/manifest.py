@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tokfmt
 from tokfmt import registry
-from tokfmt.core.errors import CorruptError, printable
+from tokfmt.core.errors import CorruptError
 from tokfmt.core.files import File, reading_error
 from tokfmt.core.format import Format, companions_of, files_of
+from tokfmt.core.text_format import printable
 from tokfmt.run.execute import Progress
 
 if TYPE_CHECKING:
