@@ -21,7 +21,7 @@ from tokfmt.formats.modalities import FORMAT, ReadOptions
 from tokfmt.formats.modalities.writer import WithMissingSeparators, closed_offsets
 from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.source.opened import open_source
-from tokfmt.testing.harness import sequences, write
+from tokfmt.testing import sequences, write
 
 BAD = FIXTURES / "bad" / "modalities"
 GOOD = FIXTURES / "modalities"

@@ -206,7 +206,8 @@ def _draw(app: Any, out: str, keys: list[str], size: tuple[int, int]) -> None:
 def _preview(requests: list[Any], given: dict[str, Any]) -> None:
     """What `show` prints of the first dataset, for a pipe; of what cannot be read its parts and bytes."""
     from tokfmt.cli.show import print_preview, show_raw
-    from tokfmt.core.errors import TokfmtError, printable
+    from tokfmt.core.errors import TokfmtError
+    from tokfmt.core.text_format import printable
     from tokfmt.ops.look.show import show
 
     name = "stdin" if sys.stdout.isatty() else "stdout"

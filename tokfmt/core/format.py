@@ -1,7 +1,7 @@
 """What a format is: the contracts that readers, writers and formats keep, and the small values they exchange.
 
 A format module ends in `FORMAT`, an object that satisfies `Format`; an entry point in the group `tokfmt.formats` names
-it. tokfmt's own formats are found the same way as anybody else's. `tokfmt.testing.contract` holds the laws.
+it. tokfmt's own formats are found the same way as anybody else's. `tokfmt.testing` holds the laws.
 """
 
 from __future__ import annotations

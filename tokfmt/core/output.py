@@ -25,10 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import TokenReader
-from tokfmt.core.errors import ConversionError, printable
+from tokfmt.core.errors import ConversionError
 from tokfmt.core.files import File, walk, write_error
 from tokfmt.core.format import Receipt, Region
 from tokfmt.core.protocols import pieces_of
+from tokfmt.core.text_format import printable
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer

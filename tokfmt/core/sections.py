@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import U8, U16, U32, U64
-from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, TruncatedError, printable
+from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Problem, fatal
 from tokfmt.core.protocols import Field, Section
-from tokfmt.core.text_format import shortened
+from tokfmt.core.text_format import printable, shortened
 
 SHOWN = 96
 """Characters of a value from a file that are shown."""

@@ -39,13 +39,7 @@ from tokfmt.core.axis import (
     sequence_at,
     windows,
 )
-from tokfmt.core.errors import (
-    ConversionError,
-    FormatError,
-    Loss,
-    TokfmtError,
-    printable,
-)
+from tokfmt.core.errors import ConversionError, FormatError, Loss, TokfmtError
 from tokfmt.core.files import File, names_in, natural_key
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, Receipt, Region, Target, raise_fatal, titled
 from tokfmt.core.output import Output, copy_region, preallocate
@@ -67,6 +61,7 @@ from tokfmt.core.sections import (
     whole_tokens,
     written_tokens,
 )
+from tokfmt.core.text_format import printable
 from tokfmt.views.select import lost_empties
 from tokfmt.views.view import WithSeparators
 

@@ -24,13 +24,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from tokfmt.core.axis import Separators, check_position, windows
-from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError, printable
+from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, names_in, walk
 from tokfmt.core.format import Confidence, Hints, Probe, Problem, Target, fatal
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Code, Field, Place, Section
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.sections import Part, shown
+from tokfmt.core.text_format import printable
 from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, joined
 from tokfmt.formats.folders import inside, json_object, whole_number
 from tokfmt.formats.zarr_arrays.array import Array

@@ -29,13 +29,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import check_interval
-from tokfmt.core.errors import CorruptError, FormatError, OptionError, TokfmtError, UnsafeError, printable
+from tokfmt.core.errors import CorruptError, FormatError, OptionError, TokfmtError, UnsafeError
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, TokenWriter, titled
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Code, Line, Place
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.records import Block, RecordBatch, RecordInfo
+from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.lines import BOM, TextFile, line_number
 
 _NAME = re.compile(r"[^.].*\.(txt|text|md|markdown|rst)(\.gz|\.zst)?", re.DOTALL)

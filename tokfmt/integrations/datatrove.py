@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import msgspec
 
 from tokfmt.core.axis import TokenReader, batches, windows
-from tokfmt.core.errors import ConversionError, OptionError, missing_package, printable
+from tokfmt.core.errors import ConversionError, OptionError, missing_package
 from tokfmt.core.files import names_in, write_error
 from tokfmt.core.options import given_options
 from tokfmt.core.publish import Staging
 from tokfmt.core.records import Block, RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.convert import convert
 from tokfmt.ops.prepare.draft import Draft, TextSource
 from tokfmt.ops.prepare.prepare import selected_records

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tokfmt.core.axis import INT32_MAX
-from tokfmt.core.errors import FormatError, printable
+from tokfmt.core.errors import FormatError
 from tokfmt.core.files import File
 from tokfmt.core.options import nearest
+from tokfmt.core.text_format import printable
 
 VERSION = 1
 LONGEST = 1 << 24

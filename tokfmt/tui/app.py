@@ -17,7 +17,8 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
-from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.errors import TokfmtError
+from tokfmt.core.text_format import printable
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.dialogs import OneOf, Page, Question, about, bindings_of, help_blocks
 from tokfmt.tui.session import Loading, Result, Session, Vocabulary, Where, other_split, shown_session

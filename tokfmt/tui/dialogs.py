@@ -15,8 +15,9 @@ from textual.widget import Widget
 from textual.widgets import Footer, Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
-from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.errors import TokfmtError
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.tui.session import Session
 from tokfmt.tui.state import Bookmark, Bookmarks
 

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokfmt.core.errors import OptionError, printable
+from tokfmt.core.errors import OptionError
 from tokfmt.core.publish import publish_text
+from tokfmt.core.text_format import printable
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot

@@ -21,9 +21,9 @@ from tokfmt.core.errors import (
     TruncatedError,
     UnsafeError,
     UnsupportedError,
-    printable,
 )
 from tokfmt.core.files import File, Stream
+from tokfmt.core.text_format import printable
 
 AT_ONCE = 1 << 21
 """Bytes of values that are decoded at once, or one row."""

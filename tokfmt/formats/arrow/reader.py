@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import U8, U16, U32, Info, Layout, Separators, check_interval, check_position, largest_id
-from tokfmt.core.errors import CorruptError, UnsupportedError, printable
+from tokfmt.core.errors import CorruptError, UnsupportedError
 from tokfmt.core.format import Hints, Problem, fatal, raise_fatal
 from tokfmt.core.marks import BEGINS, IGNORED, TARGET, other_label
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.core.text_format import printable
 from tokfmt.formats.arrow.columns import (
     PACKED,
     TEXT,

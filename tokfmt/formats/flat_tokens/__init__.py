@@ -88,7 +88,7 @@ class FlatTokens:
 
     read_options = ReadOptions
     write_options = WriteOptions
-    open = Late("tokfmt.formats.flat_tokens.reader", "open_reader")
+    open = Late("tokfmt.formats.flat_tokens.reader", "FlatTokensReader")
     glimpse = Late("tokfmt.formats.flat_tokens.reader", "glimpse")
     writer = Late("tokfmt.formats.flat_tokens.writer", "FlatTokensWriter")
     check = checked

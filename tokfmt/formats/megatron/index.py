@@ -12,11 +12,12 @@ from __future__ import annotations
 import numpy as np
 
 from tokfmt.core.axis import Separators, windows
-from tokfmt.core.errors import CorruptError, TruncatedError, UnsupportedError, printable
+from tokfmt.core.errors import CorruptError, TruncatedError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Problem, fatal, noted
 from tokfmt.core.protocols import Section
 from tokfmt.core.ragged import Offsets, offsets_of
+from tokfmt.core.text_format import printable
 from tokfmt.formats.flat import Columns, Extent, Laid, Struct, told_tokens
 
 MAGIC, LEGACY = b"MMIDIDX\0\0", b"TNTIDX\0\0"

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +22,13 @@ from tokfmt.core.errors import (
     SeparatorUnknownError,
     TokenizerMismatchError,
     TokfmtError,
-    printable,
 )
 from tokfmt.core.format import Target, TokenWriter, canonical, companions_of
 from tokfmt.core.output import ANYBODY, readable_by
 from tokfmt.core.protocols import Rowed, Sampled
 from tokfmt.core.publish import Beside, Staging, publish_together
 from tokfmt.core.records import Aside, RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, left_out, names_lost, prepare, record_losses
 from tokfmt.ops.convert.request import (
     Conversion,
@@ -41,12 +40,13 @@ from tokfmt.ops.convert.request import (
     portion_of,
     portions,
     refuse_ledger,
+    refuse_shards,
     total_of,
     write,
 )
 from tokfmt.ops.convert.resume import facts_of, resumed
 from tokfmt.ops.destination import guard, refuse_foreign, remove_manifest_of_link, replaced, strangers_in
-from tokfmt.ops.source.axis import Reading, first_look, token_axis
+from tokfmt.ops.source.ingest import Reading, first_look, token_axis
 from tokfmt.ops.source.manifest import ledger_paths, manifest_path, manifests
 from tokfmt.ops.source.opened import (
     Separator,
@@ -68,7 +68,7 @@ from tokfmt.views.concat import Concat
 from tokfmt.views.select import Slice
 
 if TYPE_CHECKING:
-    from tokfmt.recipes.samples import Samples
+    from tokfmt.recipes.samples import PackedRows, Samples
 
 _NOTES = 20  # on sources that are said one by one
 _WORTH = 64 << 20  # bytes of text for which processes, a CPU second each to start, are better than threads
@@ -108,8 +108,9 @@ class Run:
         self.compared: Counter[str] = Counter()  # what was read back
         self.known: list[Loss] = []
         self.rows: Samples | None = None  # a recipe whose samples go as they are
+        self.packed: PackedRows | None = None  # the same without padding
         self.prepared: list[Mapping[str, Any]] = []
-        self.ledger: Callable[[Staging, bytes | None], Beside] = lambda staging, manifest: {}
+        self.ledger: dict[str, Any] | None = None  # what `write_rows` tells, and "unit"
 
     def _write_options(self) -> dict[str, object]:
         """The writer's options, as far as they were given."""
@@ -138,7 +139,7 @@ class Run:
 
     def convert(self) -> Conversion:
         request = self.request
-        self._refuse_shards()
+        refuse_shards(request)
         destinations = list(dict.fromkeys(portion.destination for portion in self.portions))
         found = files_of_sources(self.given[0]) if self.given else find_sources(request.source)
         read = [*found, *(inner for one in found if one.format.name == "recipe" for inner in _named_by(one.path))]
@@ -150,6 +151,7 @@ class Run:
         sources = self.given[0] if self.given else self._opened(found)
         if len(sources) == 1:
             self._take_rows(self._read(sources)[0].reader)
+            sources = self._read(sources) if self.packed else sources
         self._take_tokenizer(sources)
         self._refuse_rejects(sources, read)
         refuse_ledger(request, sources)
@@ -185,7 +187,7 @@ class Run:
                 workers = Workers(executor, slots(executor, request.jobs), staging.scratch, journal, texts, share)
                 done = self._copy(sources, places, workers) if copies else self._write(sources, places, workers)
             publishes = request.shard is None  # else --finish does
-            beside = self._manifests(done, sources, stagings) if request.manifest and publishes else {}
+            beside = self._manifests(done, read, stagings) if request.manifest and publishes else {}
             check_unchanged(before, read)
             if publishes:
                 self._publish_rejects(staging)
@@ -252,25 +254,18 @@ class Run:
         beside: dict[Staging, Beside] = {}
         for path, staging in stagings.items():
             about, manifest = manifest_path(staging.destination).name, manifests.get(path)
-            ledger = self.ledger(staging, manifest) or dict.fromkeys(p.name for p in ledger_paths(staging.destination))
-            beside[staging] = {about: manifest, **ledger, **self.prove(staging)}
+            beside[staging] = {about: manifest, **self._ledger(staging, manifest), **self.prove(staging)}
         publish_together(beside)
         for path in stagings:
             remove_manifest_of_link(path)
 
-    def _refuse_shards(self) -> None:
-        """A shard writes its part without any other being there; --finish names one destination."""
-        arrangement = self.request.arrangement
-        if not self.request.shard or arrangement.plain:
-            return
-        if arrangement.shuffle is not None:
-            what, why = "--shuffle", "in a shuffled order a part may need any sequence, so each shard would read all"
-        else:
-            what, why = "shares in --split", "--finish publishes one destination, and splits are several"
-        raise OptionError(
-            f"--shard does not go with {what}: {why}. --executor dask spreads one run over machines, and --resume "
-            "continues it"
-        )
+    def _ledger(self, staging: Staging, manifest: bytes | None) -> Beside:
+        """The ledger beside a destination; what was there of another goes."""
+        if self.ledger is None:
+            return dict.fromkeys(path.name for path in ledger_paths(staging.destination))
+        from tokfmt.ops.ledger import built
+
+        return built(self.ledger, self.format, staging, manifest)
 
     def _refuse_undealt(self, sources: Sequence[Source], *, copies: bool) -> None:
         """Refuse shards of a conversion that has nothing to deal out.
@@ -303,22 +298,24 @@ class Run:
             raise SeparatorUnknownError(error.path, error.why, self._name_separator()) from error
 
     def _read(self, sources: Sequence[Source]) -> Sequence[Source]:
-        """What is read: all that the sources hold, or the axis that was given."""
-        return [sources[0]._replace(reader=self.given[1])] if self.given else sources
+        """What is read: all that the sources hold, or the axis that was given, or packed rows of it."""
+        reader = self.packed or (self.given[1] if self.given else None)
+        return sources if reader is None else [sources[0]._replace(reader=reader)]
 
     def _take_rows(self, reader: object) -> None:
         """Have samples of a recipe stored as they are, where the format has rows; of their length, if none is given.
 
         Raises:
-            OptionError: Only some of them would be stored, or in another order.
+            OptionError: Only some of them would be stored, or in another order, or packed again.
         """
-        if not isinstance(self.format, Rowed) or not isinstance(reader, Sampled):
+        packs = getattr(self.options, "pack_size", None)
+        if not (isinstance(self.format, Rowed) or packs) or not isinstance(reader, Sampled):
             return
-        from tokfmt.recipes.samples import Samples  # only recipes need what it imports
+        from tokfmt.recipes.samples import PackedRows, Samples  # only recipes need what it imports
 
         if not isinstance(reader, Samples):
             return
-        if self.write_options.setdefault("seq_len", reader.seq_len) not in (reader.seq_len, str(reader.seq_len)):
+        if not packs and str(self.write_options.setdefault("seq_len", reader.seq_len)) != str(reader.seq_len):
             return
         request, mixed = self.request, self.request.arrangement
         if request.select is not None or not mixed.plain:
@@ -326,7 +323,7 @@ class Run:
             raise OptionError(
                 f"{what}: samples of a recipe are stored in its order: say tokens or shuffle in the recipe"
             )
-        self.rows = reader
+        self.rows, self.packed = reader, PackedRows(reader, packs) if packs else None
         self.portions = portions(request.arrangement, request.destination, self.format, self.write_options)
         self.options = self.portions[0].options
 
@@ -475,7 +472,7 @@ class Run:
             return self._written_share(sources, eos, reading, workers)
         self._take_rows(reading.axis)  # of a recipe of text, which has samples only now
         target = Target(eos.eos_id, self._decoder(sources), drop, workers.journal.keeps, workers.jobs)
-        place, (axis, embedded) = places[self.portions[0].destination][0], (reading.axis, None)
+        place, (axis, embedded) = places[self.portions[0].destination][0], (self.packed or reading.axis, None)
         writer = self._made_writer(place.path, self.options, target)
         losses = record_losses(reading.asides, self.format, drop)
         losses.found.extend(known_losses(axis, sources, writer, request.source) if reading.asides else self.known)
@@ -488,11 +485,11 @@ class Run:
         prepared = Prepared(axis, embedded, dropped)
         written = [self._write_portion(prepared, portion, places, target, workers) for portion in self.portions]
         if request.ledger and request.shard is None:
-            from tokfmt.ops.ledger import built, write_rows  # with all of recipes
+            from tokfmt.ops.ledger import write_rows  # with all of recipes
 
-            told = write_rows(place.scratch, sources[0].reader, reading.axis, prepared, self.progress)
+            told = write_rows(place.scratch, self.rows or sources[0].reader, reading.axis, prepared, self.progress)
             unit = "sequences" if self.rows is None else "samples"
-            self.ledger = partial(built, {"unit": unit, **told}, self.format)
+            self.ledger = {"unit": unit, **told}
         prepared.reader.close()
         return self._result(sources, eos, written, dropped)
 
@@ -671,7 +668,7 @@ class Run:
         return Written(portion, info.sequences, info.tokens, info.max_id, tasks)
 
     def _manifests(
-        self, done: Conversion, sources: Sequence[Source], stagings: Mapping[Path, Staging]
+        self, done: Conversion, read: Sequence[SourceFiles], stagings: Mapping[Path, Staging]
     ) -> dict[Path, bytes]:
         shares = self.request.arrangement.shares
         given = {
@@ -679,8 +676,10 @@ class Run:
             "select": self.request.select,
             "split": shares.described() if shares else None,
         }
+        if self.ledger is not None:
+            given["ledger"] = {"unit": self.ledger["unit"], "rows": self.ledger["rows"]}
         made = manifests(
-            done, sources, stagings, given, self.progress, self.request.jobs, checksums=self.request.checksums
+            done, read, stagings, given, self.progress, self.request.jobs, checksums=self.request.checksums
         )
         return {
             path: self._named(text.decode()).encode() if self.request.piped else text for path, text in made.items()

@@ -25,13 +25,13 @@ from tokfmt.core.errors import (
     SeparatorUnknownError,
     SourceChangedError,
     TokenizerMismatchError,
-    printable,
 )
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.format import Format, Hints, canonical, files_of, strangers
 from tokfmt.core.options import given_options
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import Manifest, count_contradiction, file_contradiction, read_manifest
 from tokfmt.ops.source.request import EosChoice, Options, Path_, SourceRequest, expanded, read_options
 from tokfmt.run.execute import Progress, Silent

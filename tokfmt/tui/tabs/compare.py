@@ -12,8 +12,8 @@ from textual.containers import Container, Vertical
 from textual.message import Message
 from textual.widgets import Static
 
-from tokfmt.core.errors import printable
 from tokfmt.core.text_format import counted as amount
+from tokfmt.core.text_format import printable
 from tokfmt.ops.compare.diff import counted
 from tokfmt.tui.layout import Mode, ReaderPosition, TokenStyle
 from tokfmt.tui.pairing import Comparison, First, Marks, Pair, Row, Sessions, common_view, comparable, marks_of, unit_of

@@ -11,10 +11,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.widgets import Static
 
-from tokfmt.core.errors import OptionError, TokfmtError, printable
+from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.options import parse_count
 from tokfmt.core.protocols import Field, Pointer
-from tokfmt.core.text_format import counted
+from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.look.parts import Raw, sections
 from tokfmt.ops.source.request import given_to
 from tokfmt.tui.session import Session, is_small, row_at

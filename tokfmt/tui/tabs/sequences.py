@@ -17,11 +17,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
-from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.errors import TokfmtError
 from tokfmt.core.options import parse_count
 from tokfmt.core.protocols import Place, Pointer
 from tokfmt.core.records import RecordReader
-from tokfmt.core.text_format import counted
+from tokfmt.core.text_format import counted, printable
 from tokfmt.tui.layout import Mode, TokenStyle
 from tokfmt.tui.rows import Damage, Piece, RowSource, Span, View
 from tokfmt.tui.search import Found, SearchJob, SearchScope, meaning, parse_search, search_scope

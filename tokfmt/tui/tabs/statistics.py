@@ -14,9 +14,9 @@ from textual.containers import Container, ItemGrid, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.errors import TokfmtError
 from tokfmt.core.records import RecordReader
-from tokfmt.core.text_format import counted, short
+from tokfmt.core.text_format import counted, printable, short
 from tokfmt.ops.source.opened import Source, SourceFiles, open_stored
 from tokfmt.ops.stats import Statistics, glance, stats_of
 from tokfmt.ops.stats.report import Duplicates, Ends, Id, Share

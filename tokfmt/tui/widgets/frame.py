@@ -17,9 +17,9 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
-from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.errors import TokfmtError
 from tokfmt.core.records import RecordReader
-from tokfmt.core.text_format import counted, plural, short
+from tokfmt.core.text_format import counted, plural, printable, short
 from tokfmt.tui.session import Loading, Session
 
 if TYPE_CHECKING:

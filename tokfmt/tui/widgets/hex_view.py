@@ -13,7 +13,8 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
-from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.errors import TokfmtError
+from tokfmt.core.text_format import printable
 from tokfmt.ops.look.parts import ROW, HexRow, Raw
 from tokfmt.tui.rows import Damage, Lru
 from tokfmt.tui.widgets.row_view import RowView

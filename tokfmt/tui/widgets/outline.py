@@ -17,10 +17,10 @@ from rich.segment import Segment
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.errors import TokfmtError
 from tokfmt.core.protocols import Field, Pointer, Section
 from tokfmt.core.sections import broken
-from tokfmt.core.text_format import counted
+from tokfmt.core.text_format import counted, printable
 from tokfmt.tui.rows import Lru
 from tokfmt.tui.session import Session, Where, row_at
 from tokfmt.tui.widgets.row_view import RowView

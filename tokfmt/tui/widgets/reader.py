@@ -20,9 +20,10 @@ from textual.scrollbar import ScrollBar, ScrollDown, ScrollTo, ScrollUp
 from textual.strip import Strip
 from textual.widgets import Static
 
-from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.errors import TokfmtError
 from tokfmt.core.protocols import LocatedRecords, Place
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.tui.layout import (
     UNBOUNDED,
     Kind,
