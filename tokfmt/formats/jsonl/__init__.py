@@ -93,7 +93,7 @@ class Jsonl:
     audit = Late("tokfmt.formats.jsonl.check", "findings")
     codes = Late("tokfmt.formats.jsonl.check", "codes")
     repairs = Late("tokfmt.formats.jsonl.check", "repairs")
-    sections = Late("tokfmt.formats.jsonl.sections", "sections")
+    sections = Late("tokfmt.formats.jsonl.check", "sections")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         """How surely a probe is JSON lines: an object in its first line that holds anything."""
