@@ -91,8 +91,8 @@ class Jsonl:
     writer = Late("tokfmt.formats.jsonl.writer", "JsonlWriter")
     check = checked
     audit = Late("tokfmt.formats.jsonl.check", "findings")
-    codes = Late("tokfmt.formats.jsonl.check", "codes")
-    repairs = Late("tokfmt.formats.jsonl.check", "repairs")
+    codes = Late("tokfmt.formats.jsonl.check", "CODES")
+    repairs = Late("tokfmt.formats.jsonl.check", "REPAIRS")
     sections = Late("tokfmt.formats.jsonl.check", "sections")
 
     def sniff(self, probe: Probe) -> Confidence | None:

@@ -28,7 +28,7 @@ from tokfmt.formats.pickled_index import EntryTable, start_fields
 
 _OMIT = "--drop invalid-lines leaves such lines out of a conversion and counts them."
 
-_CODES: Mapping[str, Code] = {
+CODES: Mapping[str, Code] = {
     "TF501": Code(
         "a line that is no record",
         "A line is empty, not JSON, no object, or lacks the field that is read, or holds something else there than a "
@@ -137,7 +137,7 @@ _CODES: Mapping[str, Code] = {
 _INDEX = "the index was made anew from the lines"
 _NONE = {"index": "none"}
 
-_REPAIRS: Mapping[str, Repair] = {
+REPAIRS: Mapping[str, Repair] = {
     "TF507": Repair("the byte order mark is gone"),
     "TF508": Repair("all lines end with LF"),
     "TF511": Repair(_INDEX, _NONE),
@@ -153,16 +153,6 @@ _TOLERANT = Hints(drop=frozenset({"invalid-lines"}))
 
 _LOOK = 1 << 22  # bytes
 _SPECIAL = b"<|endoftext|>"
-
-
-def codes() -> Mapping[str, Code]:
-    """See `protocols.Explained`."""
-    return _CODES
-
-
-def repairs() -> Mapping[str, Repair]:
-    """See `protocols.Repairable`."""
-    return _REPAIRS
 
 
 def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
