@@ -391,7 +391,7 @@ class TextFormat:
 
     def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:
         """How one file begins, and the documents of all."""
-        from tokfmt.formats.jsonl.sections import file_start
+        from tokfmt.formats.jsonl.check import file_start
 
         found = [Part("documents", path, lambda: Documents(TextReader([path], options, Hints())))]
         return found if path.is_dir() else [Part(f"start of {path.name}", path, lambda: file_start(path)), *found]
