@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -143,7 +143,8 @@ class Run:
         refuse_shards(request)
         destinations = list(dict.fromkeys(portion.destination for portion in self.portions))
         found = files_of_sources(self.given[0]) if self.given else find_sources(request.source)
-        read = [*found, *(inner for one in found if one.format.name == "recipe" for inner in _named_by(one.path))]
+        found = [_with_named(one) for one in found]
+        read = [one for source in found for one in source.all()]
         for destination in destinations:
             guard(destination, request.source.paths, read)
         before = snapshot(read)
@@ -684,7 +685,10 @@ def _place(portion: Portion, places: Places, workers: Workers) -> tuple[Path, Wo
     return staging.path, replace(workers, scratch=staging.scratch, journal=journal)
 
 
-def _named_by(recipe: Path) -> Iterable[SourceFiles]:
-    from tokfmt.ops.source.recipe import files_named
+def _with_named(one: SourceFiles) -> SourceFiles:
+    """A dataset, with those that it names if it is a recipe."""
+    if one.format.name != "recipe":
+        return one
+    from tokfmt.ops.source.recipe import named_by
 
-    return files_named(recipe)
+    return one._replace(named=named_by(one.path))
