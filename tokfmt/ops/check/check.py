@@ -54,6 +54,7 @@ from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.source.manifest import manifest_path, manifests, read_manifest
 from tokfmt.ops.source.opened import (
     Source,
+    SourceFiles,
     check_unchanged,
     dataset_paths,
     find_sources,
@@ -235,8 +236,8 @@ class _Checking:
         self.found.add(file_findings(one, self.deep, self.jobs, self.progress), known)
         if not self.found.errors:
             self.found.add(other_findings(one), known)
-        if self.deep and not self.found.errors:
-            self.found.add(ledger_findings(one, self.request), known)
+        if not self.found.errors:
+            self.found.add(ledger_findings(one, self.request, deep=self.deep), known)
         if not self.found.unsafe and (self.deep or self.handle or self.corpus):
             told = self.found.errors > 0  # then a reader that refuses says nothing new
             read = self._read(format_)
@@ -552,7 +553,7 @@ class _Job:
             notes=[repair.how for repair in self.chosen.values()],
             plan={},
         )
-        origin = Source((self.path,), self.format, reader, source.separator, ())
+        origin = SourceFiles(self.path, self.format, ())
         given = {"options": {"from": words_of(request.options), "to": []}, "select": None, "split": None}
         return manifests(done, [origin], {self.destination: staging}, given, self.progress, 1)[self.destination]
 

@@ -322,7 +322,8 @@ def _scanned(
 ) -> tuple[TokenReader, list[Loss]]:
     """One pass over the tokens, if the writer needs the largest id or a sequence might hold the separator."""
     look_for = eos_id if writer.separated and axis.info.free_of != eos_id else None
-    if look_for is None and (not writer.needs_max_id or axis.info.max_id is not None):
+    wanted = getattr(writer, "wants_max_id", lambda _: writer.needs_max_id)(axis)
+    if look_for is None and (not wanted or axis.info.max_id is not None):
         return axis, []
     found = Scan(*workers.journal.once("scan", lambda: list(_looked_for(axis, writer, eos_id, look_for, workers))))
     if not found.separators:

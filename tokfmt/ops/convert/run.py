@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +110,7 @@ class Run:
         self.rows: Samples | None = None  # a recipe whose samples go as they are
         self.packed: PackedRows | None = None  # the same without padding
         self.prepared: list[Mapping[str, Any]] = []
-        self.ledger: Callable[[Staging, bytes | None], Beside] = lambda staging, manifest: {}
+        self.ledger: dict[str, Any] | None = None  # what `write_rows` tells, and "unit"
 
     def _write_options(self) -> dict[str, object]:
         """The writer's options, as far as they were given."""
@@ -189,7 +188,7 @@ class Run:
                 workers = Workers(executor, slots(executor, request.jobs), staging.scratch, journal, texts, share)
                 done = self._copy(sources, places, workers) if copies else self._write(sources, places, workers)
             publishes = request.shard is None  # else --finish does
-            beside = self._manifests(done, sources, stagings) if request.manifest and publishes else {}
+            beside = self._manifests(done, read, stagings) if request.manifest and publishes else {}
             check_unchanged(before, read)
             if publishes:
                 self._publish_rejects(staging)
@@ -256,11 +255,18 @@ class Run:
         beside: dict[Staging, Beside] = {}
         for path, staging in stagings.items():
             about, manifest = manifest_path(staging.destination).name, manifests.get(path)
-            ledger = self.ledger(staging, manifest) or dict.fromkeys(p.name for p in ledger_paths(staging.destination))
-            beside[staging] = {about: manifest, **ledger, **self.prove(staging)}
+            beside[staging] = {about: manifest, **self._ledger(staging, manifest), **self.prove(staging)}
         publish_together(beside)
         for path in stagings:
             remove_manifest_of_link(path)
+
+    def _ledger(self, staging: Staging, manifest: bytes | None) -> Beside:
+        """The ledger beside a destination; what was there of another goes."""
+        if self.ledger is None:
+            return dict.fromkeys(path.name for path in ledger_paths(staging.destination))
+        from tokfmt.ops.ledger import built
+
+        return built(self.ledger, self.format, staging, manifest)
 
     def _refuse_undealt(self, sources: Sequence[Source], *, copies: bool) -> None:
         """Refuse shards of a conversion that has nothing to deal out.
@@ -480,11 +486,11 @@ class Run:
         prepared = Prepared(axis, embedded, dropped)
         written = [self._write_portion(prepared, portion, places, target, workers) for portion in self.portions]
         if request.ledger and request.shard is None:
-            from tokfmt.ops.ledger import built, write_rows  # with all of recipes
+            from tokfmt.ops.ledger import write_rows  # with all of recipes
 
             told = write_rows(place.scratch, self.rows or sources[0].reader, reading.axis, prepared, self.progress)
             unit = "sequences" if self.rows is None else "samples"
-            self.ledger = partial(built, {"unit": unit, **told}, self.format)
+            self.ledger = {"unit": unit, **told}
         prepared.reader.close()
         return self._result(sources, eos, written, dropped)
 
@@ -663,7 +669,7 @@ class Run:
         return Written(portion, info.sequences, info.tokens, info.max_id, tasks)
 
     def _manifests(
-        self, done: Conversion, sources: Sequence[Source], stagings: Mapping[Path, Staging]
+        self, done: Conversion, read: Sequence[SourceFiles], stagings: Mapping[Path, Staging]
     ) -> dict[Path, bytes]:
         shares = self.request.arrangement.shares
         given = {
@@ -671,8 +677,10 @@ class Run:
             "select": self.request.select,
             "split": shares.described() if shares else None,
         }
+        if self.ledger is not None:
+            given["ledger"] = {"unit": self.ledger["unit"], "rows": self.ledger["rows"]}
         made = manifests(
-            done, sources, stagings, given, self.progress, self.request.jobs, checksums=self.request.checksums
+            done, read, stagings, given, self.progress, self.request.jobs, checksums=self.request.checksums
         )
         return {
             path: self._named(text.decode()).encode() if self.request.piped else text for path, text in made.items()

@@ -362,9 +362,9 @@ class Deferred:
     def offsets(self, first: int, last: int) -> Offsets:
         return self.reader.offsets(first, last)
 
-    def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:
+    def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
         """See `protocols.Restorable`."""
-        return restored(self.reader, eos_id, read=read)
+        return restored(self.reader, eos_id, read=read, before=before)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """See `protocols.Verbatim`."""
