@@ -41,6 +41,7 @@ from tokfmt.ops.convert.request import (
     portions,
     refuse_ledger,
     refuse_shards,
+    refuse_undealt,
     total_of,
     write,
 )
@@ -162,8 +163,7 @@ class Run:
         if not copies:
             self._need_tokenizer(sources)
             self._need_separator(sources)
-        if request.shard is not None:
-            self._refuse_undealt(sources, copies=copies)
+        refuse_undealt(request, sources, copies=copies)
         looked = [first_look(source) for source in sources]
         if not copies:
             self.known = self._known_losses(sources)
@@ -268,20 +268,6 @@ class Run:
 
         return built(self.ledger, self.format, staging, manifest)
 
-    def _refuse_undealt(self, sources: Sequence[Source], *, copies: bool) -> None:
-        """Refuse shards of a conversion that has nothing to deal out.
-
-        Raises:
-            OptionError: Its lines are copied, or it compares ids, both in one go.
-        """
-        why = "lines are copied as they stand" if copies else ""
-        for source in sources:
-            records = source.reader
-            if source.format.name == "recipe" and isinstance(records, RecordReader) and records.info.kind == "ids":
-                why = "equal sequences of ids are looked for"
-        if why:
-            raise OptionError(f"--shard: {why}, which is done in one go. Leave it out; --resume continues such a run")
-
     def _need_tokenizer(self, sources: Sequence[Source]) -> None:
         for source in sources:
             text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
@@ -355,11 +341,15 @@ class Run:
             losses = record_losses(list(zip(sources, asides, strict=True)), self.format, drop)
         losses.found.extend(self.known)
         try:
-            losses.accepted(drop, str(self.request.destination))
+            self._accepted(losses)
         except TokfmtError as error:
             if self.request.dry_run and len(losses.found) > len(self.known):
                 error.add_note("A dry run looks at some records only; a run counts all")
             raise
+
+    def _accepted(self, losses: Losses) -> dict[str, str]:
+        """See `Losses.accepted`."""
+        return losses.accepted(self.request.source.drop, str(self.request.destination))
 
     def _writer(self, target: Target) -> TokenWriter:
         """A writer that is asked what it needs and loses; it writes nothing."""
@@ -433,9 +423,7 @@ class Run:
         copy = path if plain else copies_in(workers) / "lines"
         copied = copy_records(readers, copy, self.request.select, workers, self.progress)
         asides = [(source, copied.asides[k]) for k, source in enumerate(sources)]
-        dropped = record_losses(asides, self.format, self.request.source.drop).accepted(
-            self.request.source.drop, str(self.request.destination)
-        )
+        dropped = self._accepted(record_losses(asides, self.format, self.request.source.drop))
         written = [Written(self.portions[0], copied.records, None, None, len(copied.blocks))]
         if not plain:
             lines = LineReader(copy, copied.records)
@@ -479,7 +467,7 @@ class Run:
         losses.found.extend(known_losses(axis, sources, writer, request.source) if reading.asides else self.known)
         if reading.encoded:
             axis, embedded = prepare(axis, writer, eos.eos_id, losses, workers)
-        dropped = losses.accepted(drop, str(request.destination))
+        dropped = self._accepted(losses)
         for note in (*losses.notes, *reading.notes, *left_out(sources, writer)):
             self._note(note)
         self.prepared = list(reading.report)
@@ -498,9 +486,7 @@ class Run:
         self, sources: Sequence[Source], eos: Separator, reading: Reading, workers: Workers
     ) -> Conversion:
         """What is said of a shard of text: its part is tokenised, and --finish puts all parts together."""
-        dropped = record_losses(reading.asides, self.format, self.request.source.drop).accepted(
-            self.request.source.drop, str(self.request.destination)
-        )
+        dropped = self._accepted(record_losses(reading.asides, self.format, self.request.source.drop))
         workers.journal.sync()
         if self.request.shard is not None:
             workers.journal.add("shard", self.request.shard.index, None)
@@ -653,7 +639,7 @@ class Run:
         axis = reading.axis
         for note in reading.notes:
             self._note(note)
-        dropped = Losses(self.known).accepted(self.request.source.drop, str(self.request.destination))
+        dropped = self._accepted(Losses(self.known))
         written = [self._would_write(axis, portion, Target(eos.eos_id)) for portion in self.portions]
         return self._planned(self._result(sources, eos, written, dropped))
 
