@@ -211,7 +211,7 @@ class Bars(Widget, can_focus=True):
             segments = [self._segment(f"{'0 └':>{plan.axis + 1}}".ljust(width, "─"), "axis")]
         else:
             segments = self._row(plan, y)
-        return Strip(segments).crop(0, width).extend_cell_length(width, self.rich_style)
+        return Strip(segments).crop(0, width)
 
     def _segment(self, text: str, *kinds: str) -> Segment:
         return Segment(text, self.get_component_rich_style(*(f"bars--{kind}" for kind in kinds)))
@@ -280,7 +280,7 @@ class Curve(Widget):
             labels = {row: power_text(power) for power, row in drawn.rows.items()}
             segments = [self._segment(f"{labels.get(y, ''):>{_AXIS - 2}} │", "axis")]
             segments.append(self._segment(drawn.lines[y], "point"))
-        return Strip(segments).crop(0, width).extend_cell_length(width, self.rich_style)
+        return Strip(segments).crop(0, width)
 
     def _segment(self, text: str, kind: str) -> Segment:
         return Segment(text, self.get_component_rich_style(f"curve--{kind}"))

@@ -73,6 +73,7 @@ class TopBar(Horizontal):
         super().__init__(id="topbar")
         self._tabs = tabs
         self._splits: tuple[Sequence[str], str] = ((), "")
+        self._told: dict[str, str | Content] = {}
 
     def compose(self) -> ComposeResult:
         for name, title, key in self._tabs:
@@ -91,8 +92,10 @@ class TopBar(Horizontal):
     def _tell(self, label: str, words: str | Content) -> None:
         """Words in a label that is not there for none."""
         place = self.query_one(label, Static)
-        place.update(words)
-        place.display = bool(words)
+        if words != self._told.get(label):  # else the whole screen would be laid out anew
+            self._told[label] = words
+            place.update(words)
+            place.display = bool(words)
 
     def say_filter(self, words: str) -> None:
         """What the list is filtered by; "" for nothing."""

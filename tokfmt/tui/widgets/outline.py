@@ -255,8 +255,8 @@ class Parts(RowView):
 
     def changed(self, row: Row | None) -> None:
         """Sections were opened or closed: the cursor goes to a line, or stays where it was."""
-        line = self.cursor if row is None else self.outline.line(row)
-        self.choose(line)
+        self.point_at(self.cursor if row is None else self.outline.line(row))
+        self.moved()
 
     def moved(self) -> None:
         self.post_message(self.Moved())
