@@ -32,7 +32,7 @@ def summary(session: Session, loading: Loading | None, datasets: int) -> tuple[s
     named = f"{printable(session.path.name)}{more} · {session.format_name or 'unknown format'}"
     if session.refused is not None:
         return f"{named} · cannot be read", ""
-    facts = [f"{short(view.port.count)}{'' if view.whole else '+'} {view.name}"]
+    facts = [f"{short(view.port.count)}{'' if view.port.whole else '+'} {view.name}"]
     if not isinstance(view.reader, RecordReader):
         facts.append(f"{short(view.reader.info.tokens)} tokens")
     return f"{named} · {' · '.join(facts)}", _loading(session, loading)
