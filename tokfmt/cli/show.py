@@ -21,8 +21,7 @@ from tokfmt.core.text_format import counted, printable, shortened, visible
 if TYPE_CHECKING:
     from tokfmt.core.protocols import Field, Section
     from tokfmt.ops.look.parts import HexRow, Raw
-    from tokfmt.ops.look.samples import Sample, SampleView
-    from tokfmt.ops.look.show import Shown
+    from tokfmt.ops.look.show import Sample, SampleView, Shown
 
 _EPILOG = examples(
     "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin",
@@ -394,7 +393,7 @@ def show_samples(
     path: str, given: dict[str, Any], *, selection: str | None, full: bool, as_json: bool, quiet: bool
 ) -> None:
     """Print rows as they are stored."""
-    from tokfmt.ops.look.samples import samples
+    from tokfmt.ops.look.show import samples
 
     view = samples(requested((path,), given), selection, tokenizer=given["tokenizer"])
     if as_json:

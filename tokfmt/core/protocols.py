@@ -425,19 +425,20 @@ def read_scattered(reader: TokenReader, begins: Offsets, places: Offsets, length
 class Restorable(Protocol, metaclass=Structural):
     """A view that took separators away, and knows the axis that has them still."""
 
-    def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:
+    def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
         """A reader of this axis with `eos_id` after each sequence, or None if none is at hand.
 
         Args:
             eos_id: The separator.
             read: The whole axis has been read before: what is looked at as it is read need not be again, so that
                 tokens may be copied unread (`Verbatim`).
+            before: The separator stands before each sequence, not after it.
         """
 
 
-def restored(view: object, eos_id: int, *, read: bool = False) -> TokenReader | None:
+def restored(view: object, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
     """The axis of a view with its separators, if it knows it."""
-    return view.restored(eos_id, read=read) if isinstance(view, Restorable) else None
+    return view.restored(eos_id, read=read, before=before) if isinstance(view, Restorable) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ readers themselves; nothing downstream knows the difference.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -31,6 +31,14 @@ class Block(NamedTuple):
     stop: int
     first: int = -1
     records: int = -1
+
+
+CHATS = "holds chats, which a chat template has to make text of"
+
+
+def are_chats(fields: Iterable[str]) -> bool:
+    """Whether fields or columns, none of which is the text that was looked for, are those of chats."""
+    return not {"messages", "conversations"}.isdisjoint(fields)
 
 
 Spot = tuple[int, int]

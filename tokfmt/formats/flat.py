@@ -416,7 +416,15 @@ class FlatWriter(ABC):
 
     def _dtype(self, source: TokenReader) -> np.dtype[Any]:
         top = -1 if source.info.max_id is None else source.info.max_id
+        return self._dtype_of(top)
+
+    def _dtype_of(self, top: int) -> np.dtype[Any]:
         return self.dtype(max(top, (self.target.eos_id or 0) if self.needs_eos else -1))
+
+    def wants_max_id(self, source: TokenReader) -> bool:
+        """See `TokenWriter.needs_max_id`. No scan where any id that the source can hold leads to the same files."""
+        most = int(np.iinfo(source.info.dtype).max)
+        return self.needs_max_id and (most > self.limit or self._dtype_of(-1) != self._dtype_of(most))
 
     def cuts(self, stored: TokenReader) -> list[Cut]:
         """The files, at least one."""

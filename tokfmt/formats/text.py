@@ -33,9 +33,10 @@ from tokfmt.core.errors import CorruptError, FormatError, OptionError, TokfmtErr
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, TokenWriter, titled
 from tokfmt.core.options import option
-from tokfmt.core.protocols import Code, Line, Place
+from tokfmt.core.protocols import Code, Field, Line, Place, Section
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.records import Block, RecordBatch, RecordInfo
+from tokfmt.core.sections import SHOWN, Part, broken, shown
 from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.lines import BOM, TextFile, line_number
 
@@ -298,6 +299,30 @@ class TextReader:
         """Nothing stays open."""
 
 
+class Documents:
+    """Documents as the fields of a section: where each lies, how it begins, how long it is."""
+
+    def __init__(self, reader: TextReader) -> None:
+        self.reader = reader
+
+    @property
+    def count(self) -> int:
+        return self.reader.count()
+
+    def fields(self, first: int, last: int) -> list[Field]:
+        return [self._field(number) for number in range(max(0, first), min(last, self.count))]
+
+    def _field(self, number: int) -> Field:
+        name = f"document {number:,}"
+        try:
+            text, place = self.reader.record(number), self.reader.record_place(number)
+        except FormatError as error:
+            return broken(error)._replace(name=name)
+        said = f"{len(text):,} characters of {printable(place.path.name)}"
+        at = None if place.width is None else place.offset
+        return Field(name, at, place.width or 0, shown(text[:SHOWN]), said, path=place.path)
+
+
 def _files(path: Path) -> list[Path]:
     """A file, or those of a directory.
 
@@ -363,6 +388,13 @@ class TextFormat:
                 if not isinstance(error, FormatError):
                     raise
                 yield Finding.of("TF571", error)
+
+    def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:
+        """How one file begins, and the documents of all."""
+        from tokfmt.formats.jsonl.check import file_start
+
+        found = [Part("documents", path, lambda: Documents(TextReader([path], options, Hints())))]
+        return found if path.is_dir() else [Part(f"start of {path.name}", path, lambda: file_start(path)), *found]
 
     def codes(self) -> Mapping[str, Code]:
         """See `protocols.Explained`."""

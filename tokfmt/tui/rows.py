@@ -23,7 +23,7 @@ from tokfmt.core.format import Encoder
 from tokfmt.core.protocols import Sampled, Segmented
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import RecordReader
-from tokfmt.ops.look.samples import padding_of
+from tokfmt.ops.look.show import padding_of
 
 WINDOW = 4096
 """Units read at once: the beginnings of all rows on a screen may lie far apart."""

@@ -44,9 +44,9 @@ class Slice(View):
         check_position(position, self._stop - self._start)
         return self.source, position + self._start
 
-    def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:
+    def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
         """The same sequences of what the source has; see `protocols.Restorable`."""
-        whole = restored(self.source, eos_id, read=read)
+        whole = restored(self.source, eos_id, read=read, before=before)
         return None if whole is None else Slice(whole, self.first, self.last)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
@@ -97,9 +97,9 @@ class Known(View):
         super().__init__(source, replace(source.info, max_id=max_id))
         self.max_id = max_id
 
-    def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:  # noqa: ARG002 - it has been read
-        """As the source's, if it has one; see `protocols.Restorable`."""
-        stored = restored(self.source, eos_id, read=True)
+    def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:  # noqa: ARG002
+        """As the source's, if it has one, which has been read; see `protocols.Restorable`."""
+        stored = restored(self.source, eos_id, read=True, before=before)
         return None if stored is None else Known(stored, max(self.max_id, eos_id))
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:

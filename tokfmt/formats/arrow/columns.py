@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokfmt.core.errors import UnsupportedError
+from tokfmt.core.records import CHATS, are_chats
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.arrow.container import ArrowContainer, Container, ParquetContainer, arrow
 
@@ -101,8 +102,8 @@ def chosen(container: Container, options: ReadOptions) -> Column:
     if len(texts) == 1:
         return Column(TEXT, texts[0])
     what = "has several columns of text" if texts else "has no column of ids (input_ids, tokens, ...) and none of text"
-    if "messages" in every or "conversations" in every:
-        what = "holds chats, which a chat template has to make text of"
+    if are_chats(every):
+        what = CHATS
     raise UnsupportedError(container.path, what, found=listed, remedy=_NAME)
 
 

@@ -356,6 +356,42 @@ class Conversion:
     prepared: list[Mapping[str, Any]] = field(default_factory=list)
 
 
+def refuse_shards(request: Request) -> None:
+    """Refuse an order or shares with --shard: a shard writes its part without any other being there.
+
+    Raises:
+        OptionError.
+    """
+    arrangement = request.arrangement
+    if not request.shard or arrangement.plain:
+        return
+    if arrangement.shuffle is not None:
+        what, why = "--shuffle", "in a shuffled order a part may need any sequence, so each shard would read all"
+    else:
+        what, why = "shares in --split", "--finish publishes one destination, and splits are several"
+    raise OptionError(
+        f"--shard does not go with {what}: {why}. --executor dask spreads one run over machines, and --resume "
+        "continues it"
+    )
+
+
+def refuse_undealt(request: Request, sources: Sequence[Source], *, copies: bool) -> None:
+    """Refuse shards of a conversion that has nothing to deal out.
+
+    Raises:
+        OptionError: Its lines are copied, or it compares ids, both in one go.
+    """
+    if request.shard is None:
+        return
+    why = "lines are copied as they stand" if copies else ""
+    for source in sources:
+        records = source.reader
+        if source.format.name == "recipe" and isinstance(records, RecordReader) and records.info.kind == "ids":
+            why = "equal sequences of ids are looked for"
+    if why:
+        raise OptionError(f"--shard: {why}, which is done in one go. Leave it out; --resume continues such a run")
+
+
 def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
     """Refuse a ledger of what is no recipe, or of something else than all of it, in order.
 
