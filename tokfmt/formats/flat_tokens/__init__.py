@@ -93,8 +93,8 @@ class FlatTokens:
     writer = Late("tokfmt.formats.flat_tokens.writer", "FlatTokensWriter")
     check = checked
     audit = Late("tokfmt.formats.flat_tokens.check", "findings")
-    codes = Late("tokfmt.formats.flat_tokens.check", "codes")
-    patches = Late("tokfmt.formats.flat_tokens.check", "patches")
+    codes = Late("tokfmt.formats.flat_tokens.check", "CODES")
+    patches = Late("tokfmt.formats.flat_tokens.check", "PATCHES")
     patch = Late("tokfmt.formats.flat_tokens.check", "patch")
     sections = Late("tokfmt.formats.flat_tokens.sections", "sections")
 

@@ -42,7 +42,7 @@ from tokfmt.formats.zarr_arrays.store import Directory, Store, json_of, open_sto
 
 _COPY = "Copy the store again."
 
-_CODES: Mapping[str, Code] = {
+CODES: Mapping[str, Code] = {
     "TF401": Code(
         "no store of flat tokens, or metadata that cannot be read",
         "The directory or zip holds no encoded_tokens and seq_starts, or an array's metadata are damaged or of a kind "
@@ -142,21 +142,11 @@ _CODES: Mapping[str, Code] = {
     ),
 }
 
-_PATCHES: Mapping[str, Repair] = {
+PATCHES: Mapping[str, Repair] = {
     "TF403": Repair("max_token_id was set to the largest id"),
     "TF405": Repair("start bits were set by seq_starts"),
     "TF407": Repair("max_token_id was set to the largest id"),
 }
-
-
-def codes() -> Mapping[str, Code]:
-    """What each code means."""
-    return _CODES
-
-
-def patches() -> Mapping[str, Repair]:
-    """What `patch` puts right, by code."""
-    return _PATCHES
 
 
 _MOST = 100

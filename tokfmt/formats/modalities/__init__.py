@@ -269,8 +269,8 @@ class Modalities(FlatFormat):
     read_options, write_options, Writer, counted = ReadOptions, WriteOptions, Writer, ""
     glimpse = Late("tokfmt.formats.modalities.anatomy", "glimpse")
     audit = Late("tokfmt.formats.modalities.check", "findings")
-    meanings = Late("tokfmt.formats.modalities.check", "MEANINGS")
-    repairs = Late("tokfmt.formats.modalities.check", "repairs")
+    codes = Late("tokfmt.formats.modalities.check", "CODES")
+    repairs = Late("tokfmt.formats.modalities.check", "REPAIRS")
     sections = Late("tokfmt.formats.modalities.sections", "sections")
 
     def recognise(self, probe: Probe) -> Confidence | None:

@@ -270,7 +270,7 @@ def stream_findings(path: Path, found: Sequence[Content], eos_id: int) -> Iterat
 
 _ANEW = "Nothing in a block tells what is missing, so tokfmt does not repair it."
 
-MEANINGS: Mapping[str, Code] = {
+CODES: Mapping[str, Code] = {
     "TF201": Code("no blocks in the directory", "Blocks are named stage1_block_0000.bin, stage1_block_0001.bin and "
                   "so on, directly in the directory. There is none. Name the right directory, or the files "
                   "themselves."),
