@@ -122,9 +122,7 @@ def hex_rows(
     """Rows of 16 bytes of a file, from the one that holds byte `offset` on; at most 4,096, fewer at the file's end.
 
     Args:
-        path: A file of the dataset.
         offset: Any byte.
-        count: Rows.
         dataset: The dataset, when the file is one of several: a link out of it is refused.
 
     Raises:

@@ -460,7 +460,6 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     """Open a dataset of samples and read the rows selected.
 
     Args:
-        source: Where it is, and how to read it.
         selection: `5`, `0:10`, `-3:`; the first two by default.
         tokenizer: Name, directory or tokenizer.json: says what ids stand for.
 
