@@ -8,6 +8,7 @@ import pytest
 from paths import ROOT
 
 import tokfmt
+from tokfmt import registry
 from tokfmt.core.errors import LossyConversionError, OptionError
 
 
@@ -324,3 +325,14 @@ def test_a_source_that_changes_meanwhile_is_noticed(mix, tmp_path):
     ):
         tokfmt.convert(path, tmp_path / "x.pbin")
     assert not (tmp_path / "x.pbin").exists()
+
+
+def test_each_source_is_detected_once(mix, tmp_path):
+    """Of a recipe that names another: what guards them, opens them and watches them for changes asks once."""
+    mix().replace(tmp_path / "inner.toml")
+    outer = tmp_path / "outer.toml"
+    outer.write_text('tokfmt = 1\nseq_len = 32\npack = "stored"\n[[source]]\npath = "inner.toml"\n')
+    with mock.patch("tokfmt.registry.detect", side_effect=registry.detect) as detect:
+        tokfmt.convert(outer, tmp_path / "x.pbin")
+    names = sorted(call.args[0].name for call in detect.call_args_list)
+    assert names == ["code.zarr", "inner.toml", "outer.toml", "web.pbin"]

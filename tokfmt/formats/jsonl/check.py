@@ -326,7 +326,7 @@ def sections(path: Path, options: ReadOptions) -> Sequence[Section]:
 
 def _of_file(path: Path, options: ReadOptions) -> Iterator[Part]:
     name = path.name
-    yield Part(f"start of {name}", path, lambda: _start(path))
+    yield Part(f"start of {name}", path, lambda: file_start(path))
     yield Part(f"lines of {name}", path, lambda: _Lines(path, options))
     try:
         indexed = options.index != "none" and has_index(TextFile(path))
@@ -338,7 +338,8 @@ def _of_file(path: Path, options: ReadOptions) -> Iterator[Part]:
         yield Part(f"entries of {index.name}", index, lambda: _Entries(File(index), TextFile(path)))
 
 
-def _start(path: Path) -> list[Field]:
+def file_start(path: Path) -> list[Field]:
+    """How a file of text begins: a byte order mark, the header of its compression, or a character."""
     file = File(path)
     head = file.read(0, min(file.size, 16))
     if not head:

@@ -375,6 +375,23 @@ def refuse_shards(request: Request) -> None:
     )
 
 
+def refuse_undealt(request: Request, sources: Sequence[Source], *, copies: bool) -> None:
+    """Refuse shards of a conversion that has nothing to deal out.
+
+    Raises:
+        OptionError: Its lines are copied, or it compares ids, both in one go.
+    """
+    if request.shard is None:
+        return
+    why = "lines are copied as they stand" if copies else ""
+    for source in sources:
+        records = source.reader
+        if source.format.name == "recipe" and isinstance(records, RecordReader) and records.info.kind == "ids":
+            why = "equal sequences of ids are looked for"
+    if why:
+        raise OptionError(f"--shard: {why}, which is done in one go. Leave it out; --resume continues such a run")
+
+
 def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
     """Refuse a ledger of what is no recipe, or of something else than all of it, in order.
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -41,6 +41,7 @@ from tokfmt.ops.convert.request import (
     portions,
     refuse_ledger,
     refuse_shards,
+    refuse_undealt,
     total_of,
     write,
 )
@@ -142,7 +143,8 @@ class Run:
         refuse_shards(request)
         destinations = list(dict.fromkeys(portion.destination for portion in self.portions))
         found = files_of_sources(self.given[0]) if self.given else find_sources(request.source)
-        read = [*found, *(inner for one in found if one.format.name == "recipe" for inner in _named_by(one.path))]
+        found = [_with_named(one) for one in found]
+        read = [one for source in found for one in source.all()]
         for destination in destinations:
             guard(destination, request.source.paths, read)
         before = snapshot(read)
@@ -161,8 +163,7 @@ class Run:
         if not copies:
             self._need_tokenizer(sources)
             self._need_separator(sources)
-        if request.shard is not None:
-            self._refuse_undealt(sources, copies=copies)
+        refuse_undealt(request, sources, copies=copies)
         looked = [first_look(source) for source in sources]
         if not copies:
             self.known = self._known_losses(sources)
@@ -267,20 +268,6 @@ class Run:
 
         return built(self.ledger, self.format, staging, manifest)
 
-    def _refuse_undealt(self, sources: Sequence[Source], *, copies: bool) -> None:
-        """Refuse shards of a conversion that has nothing to deal out.
-
-        Raises:
-            OptionError: Its lines are copied, or it compares ids, both in one go.
-        """
-        why = "lines are copied as they stand" if copies else ""
-        for source in sources:
-            records = source.reader
-            if source.format.name == "recipe" and isinstance(records, RecordReader) and records.info.kind == "ids":
-                why = "equal sequences of ids are looked for"
-        if why:
-            raise OptionError(f"--shard: {why}, which is done in one go. Leave it out; --resume continues such a run")
-
     def _need_tokenizer(self, sources: Sequence[Source]) -> None:
         for source in sources:
             text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
@@ -354,11 +341,15 @@ class Run:
             losses = record_losses(list(zip(sources, asides, strict=True)), self.format, drop)
         losses.found.extend(self.known)
         try:
-            losses.accepted(drop, str(self.request.destination))
+            self._accepted(losses)
         except TokfmtError as error:
             if self.request.dry_run and len(losses.found) > len(self.known):
                 error.add_note("A dry run looks at some records only; a run counts all")
             raise
+
+    def _accepted(self, losses: Losses) -> dict[str, str]:
+        """See `Losses.accepted`."""
+        return losses.accepted(self.request.source.drop, str(self.request.destination))
 
     def _writer(self, target: Target) -> TokenWriter:
         """A writer that is asked what it needs and loses; it writes nothing."""
@@ -432,9 +423,7 @@ class Run:
         copy = path if plain else copies_in(workers) / "lines"
         copied = copy_records(readers, copy, self.request.select, workers, self.progress)
         asides = [(source, copied.asides[k]) for k, source in enumerate(sources)]
-        dropped = record_losses(asides, self.format, self.request.source.drop).accepted(
-            self.request.source.drop, str(self.request.destination)
-        )
+        dropped = self._accepted(record_losses(asides, self.format, self.request.source.drop))
         written = [Written(self.portions[0], copied.records, None, None, len(copied.blocks))]
         if not plain:
             lines = LineReader(copy, copied.records)
@@ -478,7 +467,7 @@ class Run:
         losses.found.extend(known_losses(axis, sources, writer, request.source) if reading.asides else self.known)
         if reading.encoded:
             axis, embedded = prepare(axis, writer, eos.eos_id, losses, workers)
-        dropped = losses.accepted(drop, str(request.destination))
+        dropped = self._accepted(losses)
         for note in (*losses.notes, *reading.notes, *left_out(sources, writer)):
             self._note(note)
         self.prepared = list(reading.report)
@@ -497,9 +486,7 @@ class Run:
         self, sources: Sequence[Source], eos: Separator, reading: Reading, workers: Workers
     ) -> Conversion:
         """What is said of a shard of text: its part is tokenised, and --finish puts all parts together."""
-        dropped = record_losses(reading.asides, self.format, self.request.source.drop).accepted(
-            self.request.source.drop, str(self.request.destination)
-        )
+        dropped = self._accepted(record_losses(reading.asides, self.format, self.request.source.drop))
         workers.journal.sync()
         if self.request.shard is not None:
             workers.journal.add("shard", self.request.shard.index, None)
@@ -652,7 +639,7 @@ class Run:
         axis = reading.axis
         for note in reading.notes:
             self._note(note)
-        dropped = Losses(self.known).accepted(self.request.source.drop, str(self.request.destination))
+        dropped = self._accepted(Losses(self.known))
         written = [self._would_write(axis, portion, Target(eos.eos_id)) for portion in self.portions]
         return self._planned(self._result(sources, eos, written, dropped))
 
@@ -692,7 +679,10 @@ def _place(portion: Portion, places: Places, workers: Workers) -> tuple[Path, Wo
     return staging.path, replace(workers, scratch=staging.scratch, journal=journal)
 
 
-def _named_by(recipe: Path) -> Iterable[SourceFiles]:
-    from tokfmt.ops.source.recipe import files_named
+def _with_named(one: SourceFiles) -> SourceFiles:
+    """A dataset, with those that it names if it is a recipe."""
+    if one.format.name != "recipe":
+        return one
+    from tokfmt.ops.source.recipe import named_by
 
-    return files_named(recipe)
+    return one._replace(named=named_by(one.path))
