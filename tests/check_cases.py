@@ -22,7 +22,7 @@ from tokfmt.formats.hdf5 import FORMAT as HDF5
 from tokfmt.ops.check import CheckRequest
 from tokfmt.ops.convert.convert import convert
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.testing.harness import write
+from tokfmt.testing import write
 
 EOS = 4095
 GPT2 = 50256

@@ -13,7 +13,7 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt.ops.convert import resume
-from tokfmt.testing.contract import tree
+from tokfmt.testing import tree
 
 SCRIPT = """
 import os, resource, signal, sys

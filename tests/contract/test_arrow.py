@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokfmt.formats.arrow import ARROW, PARQUET
-from tokfmt.testing.contract import FormatContract
+from tokfmt.testing import FormatContract
 
 
 def split_at(rows, eos):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tokfmt.formats.datatrove import FORMAT
-from tokfmt.testing.contract import FormatContract
+from tokfmt.testing import FormatContract
 
 
 def documents(path):

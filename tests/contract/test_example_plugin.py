@@ -13,7 +13,7 @@ import numpy as np
 import tokfmt_tape
 
 from tokfmt.formats import flat
-from tokfmt.testing.contract import FormatContract
+from tokfmt.testing import FormatContract
 
 HOME = Path(tokfmt_tape.__file__).parent
 

@@ -6,7 +6,7 @@ import numpy as np
 import zarr
 
 from tokfmt.formats.flat_tokens import FORMAT
-from tokfmt.testing.contract import FormatContract
+from tokfmt.testing import FormatContract
 
 
 def sequences_of(group):

@@ -4,7 +4,7 @@ import h5py
 import numpy as np
 
 from tokfmt.formats.hdf5 import FORMAT
-from tokfmt.testing.contract import FormatContract
+from tokfmt.testing import FormatContract
 
 
 def split_stream(stream, eos):

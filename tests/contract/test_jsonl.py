@@ -7,7 +7,7 @@ import json
 import zstandard
 
 from tokfmt.formats.jsonl import FORMAT
-from tokfmt.testing.contract import FormatContract
+from tokfmt.testing import FormatContract
 
 
 class TestIds(FormatContract):

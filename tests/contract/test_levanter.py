@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Hints, Target, files_of, look, strangers
 from tokfmt.formats.levanter import FORMAT
-from tokfmt.testing.harness import read, sequences
-from tokfmt.testing.strategies import datasets
+from tokfmt.testing import datasets, read, sequences
 from tokfmt.views.view import place_of, position_of
 
 quick = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))

@@ -6,7 +6,7 @@ import numpy as np
 import zstandard
 
 from tokfmt.formats.litdata import FORMAT
-from tokfmt.testing.contract import FormatContract
+from tokfmt.testing import FormatContract
 
 DTYPES = {
     "no_header_numpy:5": "<u2",

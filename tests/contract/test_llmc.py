@@ -6,7 +6,7 @@ import numpy as np
 
 import tokfmt
 from tokfmt.formats.llmc import FORMAT
-from tokfmt.testing.contract import FormatContract
+from tokfmt.testing import FormatContract
 
 
 def begun(stream, eos):

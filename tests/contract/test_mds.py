@@ -18,7 +18,7 @@ import tokfmt
 from tokfmt.core.errors import ConversionError, OptionError
 from tokfmt.core.format import Hints, Target
 from tokfmt.formats.mds import FORMAT
-from tokfmt.testing.contract import FormatContract
+from tokfmt.testing import FormatContract
 
 KEYS = {
     "column_encodings", "column_names", "column_sizes", "compression", "format", "hashes", "raw_data", "samples", "size_limit",

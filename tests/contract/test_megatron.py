@@ -9,7 +9,7 @@ from paths import FIXTURES
 
 import tokfmt
 from tokfmt.formats.megatron import FORMAT
-from tokfmt.testing.contract import FormatContract
+from tokfmt.testing import FormatContract
 
 
 def documents(path):

@@ -6,7 +6,7 @@ import struct
 import numpy as np
 
 from tokfmt.formats.modalities import FORMAT
-from tokfmt.testing.contract import FormatContract
+from tokfmt.testing import FormatContract
 
 
 def documents(path, options):

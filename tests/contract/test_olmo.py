@@ -9,8 +9,7 @@ import pytest
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.olmo import FORMAT
-from tokfmt.testing.contract import FormatContract
-from tokfmt.testing.harness import read, sequences, write
+from tokfmt.testing import FormatContract, read, sequences, write
 
 
 def documents(path, width):

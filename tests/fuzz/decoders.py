@@ -30,7 +30,7 @@ from tokfmt.formats.hdf5.container import open_stored
 from tokfmt.formats.hdf5.filters import DEFLATE, FLETCHER32, SHUFFLE, DamagedChunkError, Pipeline
 from tokfmt.formats.jsonl.lines import lines_of
 from tokfmt.formats.jsonl.parse import DEEPEST, LARGEST_ID, IdTooLarge, OtherFields, Parser, Validator
-from tokfmt.formats.zarr_arrays import blosc
+from tokfmt.formats.zarr_arrays import codecs
 from tokfmt.formats.zarr_arrays.store import Blob
 
 MEMORY = 64 << 20
@@ -88,7 +88,7 @@ def blosc_mutant(rng, seeds, home):
     for filler in (0, 0xFF):
         out = np.full(nbytes, filler, np.uint8)
         try:
-            blosc.decode(blob, itemsize, out)
+            codecs.decode_blosc(blob, itemsize, out)
         except FormatError as error:
             results.append(refusal(error))
         else:
@@ -113,10 +113,12 @@ def blosc_mutant(rng, seeds, home):
 
 def blosc_part(blob, nbytes, itemsize, start, stop, filler):
     """Some items, decoded without the rest; name of the error, or None: only all of it can be decoded."""
-    blosc.stored_buffer(blob.size)[:] = filler
-    blosc._buffers.planes[:] = filler
+    codecs.stored_buffer(blob.size)[:] = filler
+    codecs._buffers.planes[:] = filler
     try:
-        part = blosc.decode_part(blob, blosc.frame(blob, nbytes, itemsize), start * itemsize, stop * itemsize)
+        part = codecs.decode_blosc_part(
+            blob, codecs.blosc_frame(blob, nbytes, itemsize), start * itemsize, stop * itemsize
+        )
     except FormatError as error:
         return refusal(error)
     return None if part is None else part.tobytes()

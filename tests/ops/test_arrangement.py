@@ -28,8 +28,7 @@ from tokfmt.ops.convert.request import Arrangement, Request, arrangement_of, spl
 from tokfmt.ops.convert.run import Run
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run.execute import Silent
-from tokfmt.testing.contract import tree
-from tokfmt.testing.harness import read, sequences, write
+from tokfmt.testing import read, sequences, tree, write
 
 EOS = 50256
 NAMES = {"jsonl": "x.jsonl", "modalities": "x.pbin", "stage1": "x", "hdf5": "x.h5", "flat-tokens": "x.zarr"}

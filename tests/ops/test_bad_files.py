@@ -12,7 +12,7 @@ from tokfmt.core import errors
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.source.ingest import tokenized
 from tokfmt.ops.source.opened import open_source
-from tokfmt.testing.harness import sequences
+from tokfmt.testing import sequences
 
 BAD = FIXTURES / "bad"
 FORMATS = sorted(p.parent.name for p in BAD.glob("*/expected.json"))

@@ -20,7 +20,7 @@ from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.stats import StatsRequest
 from tokfmt.ops.stats.stats import stats
 from tokfmt.run.execute import make_executor
-from tokfmt.testing.contract import tree
+from tokfmt.testing import tree
 
 pytestmark = pytest.mark.slow
 

@@ -25,8 +25,7 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.dataset import Dataset, MemoryReader
-from tokfmt.testing.harness import sequences, write
-from tokfmt.testing.strategies import datasets
+from tokfmt.testing import datasets, sequences, write
 from tokfmt.views import select
 from tokfmt.views.select import Picked
 

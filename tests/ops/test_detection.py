@@ -18,7 +18,7 @@ from tokfmt.core.errors import FormatError, OptionError, TokfmtError, UnknownFor
 from tokfmt.core.format import look
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.testing.harness import write
+from tokfmt.testing import write
 from tokfmt.tui.session import open_session
 
 PACKS = sorted(p for p in (FIXTURES / "modalities").glob("**/*.pbin") if "P0" not in p.name)

@@ -21,9 +21,7 @@ from tokfmt.ops.convert.run import Run
 from tokfmt.ops.source.opened import open_source
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run.execute import Silent
-from tokfmt.testing.contract import tree
-from tokfmt.testing.harness import read, sequences, write
-from tokfmt.testing.strategies import datasets
+from tokfmt.testing import datasets, read, sequences, tree, write
 
 EOS = 50256
 NAMES = {

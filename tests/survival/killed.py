@@ -22,7 +22,7 @@ from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run import plan, shuffle
 from tokfmt.run.execute import Silent
 from tokfmt.run.plan import Shard, read_journal
-from tokfmt.testing.contract import tree
+from tokfmt.testing import tree
 
 COUNTED = (
     "pwrite", "fsync", "replace", "rename", "unlink", "truncate", "ftruncate", "mkdir", "rmdir", "copy_file_range",

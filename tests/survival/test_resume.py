@@ -13,7 +13,7 @@ from paths import CORPUS, ROOT, TOKENIZER
 
 from tokfmt import registry
 from tokfmt.core.ragged import Ragged
-from tokfmt.testing.harness import write
+from tokfmt.testing import write
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.dataset import MemoryReader
-from tokfmt.testing.harness import sequences
-from tokfmt.testing.strategies import datasets
+from tokfmt.testing import datasets, sequences
 from tokfmt.views import select as chosen
 from tokfmt.views.select import Chosen
 

@@ -11,7 +11,7 @@ from paths import FIXTURES
 
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.flat_tokens import FORMAT, ReadOptions
-from tokfmt.testing.harness import write
+from tokfmt.testing import write
 
 GOLDEN = FIXTURES / "flat-tokens"
 BAD = FIXTURES / "bad/flat-tokens"

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
-from tokfmt.formats.zarr_arrays import blosc, codecs
-from tokfmt.formats.zarr_arrays.layout import _chain
+from tokfmt.formats.zarr_arrays import codecs
+from tokfmt.formats.zarr_arrays.array import _chain
 from tokfmt.formats.zarr_arrays.store import Blob
 
 ITEMS = np.arange(4096, dtype="<u4") * 7 % 1000
@@ -76,7 +76,7 @@ def test_damaged_blocks(data):
 
 
 def part_of(chunk, nbytes, itemsize, start, stop):
-    return blosc.decode_part(chunk, blosc.frame(chunk, nbytes, itemsize), start, stop)
+    return codecs.decode_blosc_part(chunk, codecs.blosc_frame(chunk, nbytes, itemsize), start, stop)
 
 
 @pytest.mark.parametrize("blocksize", [1 << 10, 5000, 1 << 13, 1 << 15])
@@ -85,7 +85,7 @@ def test_every_part(blocksize, random):
     items = np.random.default_rng(0).integers(0, 2**32, 70_001).astype("<u4") if random else np.resize(ITEMS, 70_001)
     raw = items.view(np.uint8)
     chunk = blob(numcodecs.Blosc("lz4", 5, 2, blocksize).encode(items))
-    assert blosc.frame(chunk, len(raw), 4).blocks > 1
+    assert codecs.blosc_frame(chunk, len(raw), 4).blocks > 1
     for start in [*range(0, len(raw), 3332), len(raw) - 4]:
         for stop in (start + 4, start + 10_000, len(raw)):
             part = part_of(chunk, len(raw), 4, start, min(stop, len(raw)))
@@ -107,11 +107,11 @@ def test_few_items_of_every_kind_of_block(codec, shuffle, typesize, content):
     }[content]
     raw = items.view(np.uint8)
     chunk = blob(numcodecs.Blosc(codec, 5, shuffle, 1 << 15).encode(raw if typesize == 1 else items))
-    head = blosc.frame(chunk, len(raw), 4)
+    head = codecs.blosc_frame(chunk, len(raw), 4)
     assert head.itemsize == typesize
     for start in rng.integers(0, 70_000, 40).tolist() + [8191, 8192, 8185, 70_000]:
         stop = min(start + int(rng.integers(1, 500)), 70_001)
-        part = blosc.decode_part(chunk, head, 4 * start, 4 * stop)
+        part = codecs.decode_blosc_part(chunk, head, 4 * start, 4 * stop)
         assert np.array_equal(part.view("<u4"), items[start:stop])
 
 

@@ -19,7 +19,7 @@ from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, To
 from tokfmt.core.format import Confidence, Hints, look
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.flat_tokens import FORMAT, ReadOptions
-from tokfmt.testing.harness import read, sequences, write
+from tokfmt.testing import read, sequences, write
 
 GOLDEN = FIXTURES / "flat-tokens"
 EXPECTED = {k: v for k, v in json.loads((GOLDEN / "expected.json").read_bytes()).items() if k.endswith(".zarr")}

@@ -16,7 +16,7 @@ from tokfmt.formats.hdf5 import FORMAT, ReadOptions
 from tokfmt.formats.hdf5.container import open_stored
 from tokfmt.formats.hdf5.filters import DamagedChunkError, Pipeline, fletcher32
 from tokfmt.ops.source.opened import open_source
-from tokfmt.testing.harness import sequences
+from tokfmt.testing import sequences
 
 WIDTH = 24
 ROWS = np.random.default_rng(0).integers(0, 2**31 - 1, (50, 3, WIDTH)).astype("<i4")

@@ -10,7 +10,7 @@ from tokfmt.core.axis import Layout
 from tokfmt.core.errors import SeparatorUnknownError, UnsupportedError
 from tokfmt.formats.hdf5 import FORMAT, ReadOptions
 from tokfmt.ops.source.opened import open_source
-from tokfmt.testing.harness import sequences
+from tokfmt.testing import sequences
 
 HOME = FIXTURES / "hdf5"
 EXPECTED = json.loads((HOME / "expected.json").read_bytes())["fixtures"]

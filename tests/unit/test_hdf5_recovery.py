@@ -12,8 +12,8 @@ from tokfmt.core.ragged import Ragged
 from tokfmt.formats.hdf5 import FORMAT, ReadOptions
 from tokfmt.formats.hdf5 import table as table_module
 from tokfmt.ops.source.opened import open_source
-from tokfmt.testing.harness import read as read_format
-from tokfmt.testing.harness import sequences, write
+from tokfmt.testing import read as read_format
+from tokfmt.testing import sequences, write
 
 EOS = 7
 

@@ -13,7 +13,7 @@ from tokfmt.core.ragged import Ragged
 from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.filters import REACH, Packer
 from tokfmt.ops.dataset import MemoryReader
-from tokfmt.testing.harness import read, sequences, write
+from tokfmt.testing import read, sequences, write
 
 EOS = 50256
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokfmt.core.protocols import Located, Place, Underlying
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.dataset import Dataset, MemoryReader
-from tokfmt.testing.strategies import datasets
+from tokfmt.testing import datasets
 from tokfmt.views.concat import Concat
 from tokfmt.views.select import Chosen, Known, NonEmpty, Rows, Slice
 from tokfmt.views.view import SplitAt, WithoutTrailing, WithSeparators, place_of, position_of

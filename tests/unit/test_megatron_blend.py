@@ -2,17 +2,19 @@
 
 import json
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
 from paths import FIXTURES
 
 import tokfmt
+from tokfmt import registry
 from tokfmt.core.errors import FormatError, TokfmtError
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.megatron import FORMAT
 from tokfmt.formats.megatron.blend import read_blend
-from tokfmt.testing.harness import write
+from tokfmt.testing import write
 
 HOME = FIXTURES / "megatron" / "blend"
 CASE = next(
@@ -68,6 +70,7 @@ def test_splits(split, count):
         ('{"train": {"a": 1}, "valid": null, "test": null}', "the words of train"),
         ("", "names no prefix"),
         ("a", "no such file"),
+        ("a /", "a prefix: expected the name of files without their suffix, found /"),
     ],
 )
 def test_what_is_not_certain_is_refused(tmp_path, words, says):
@@ -78,6 +81,12 @@ def test_what_is_not_certain_is_refused(tmp_path, words, says):
     findings = list(FORMAT.check(path, FORMAT.read_options()))
     assert [finding.code for finding in findings] == ["TF601"]
     assert says in findings[0].message
+
+
+def test_prose_with_a_slash_is_no_list(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("notes.txt").write_text("A . file and / or a ./ folder")
+    assert registry.detect(Path("notes.txt")).name == "text"
 
 
 def test_a_list_is_never_overwritten_as_if_it_were_a_prefix(tmp_path):

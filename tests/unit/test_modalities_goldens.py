@@ -13,7 +13,7 @@ from tokfmt.core.format import Confidence, Hints, look
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.modalities import FORMAT, ReadOptions
 from tokfmt.ops.source.opened import open_source
-from tokfmt.testing.harness import sequences, write
+from tokfmt.testing import sequences, write
 
 HERE = FIXTURES / "modalities"
 EXPECTED = json.loads((HERE / "expected.json").read_text())

@@ -24,8 +24,7 @@ from tokfmt.run import shuffle
 from tokfmt.run.execute import SerialExecutor, make_executor
 from tokfmt.run.plan import Workers
 from tokfmt.run.shuffle import shuffled
-from tokfmt.testing.harness import sequences
-from tokfmt.testing.strategies import datasets
+from tokfmt.testing import datasets, sequences
 
 quick = settings(max_examples=40, deadline=None)
 

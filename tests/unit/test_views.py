@@ -12,8 +12,7 @@ from tokfmt.core.axis import Info, Layout, Separators, sequence_at
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.dataset import MemoryReader
-from tokfmt.testing.harness import sequences
-from tokfmt.testing.strategies import datasets
+from tokfmt.testing import datasets, sequences
 from tokfmt.views.concat import Concat
 from tokfmt.views.select import Known, NonEmpty, Slice, empty_sequences
 from tokfmt.views.view import SplitAt, WithoutTrailing, WithSeparators

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from abc import ABC, abstractmethod
+from abc import ABC
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,13 +39,7 @@ from tokfmt.core.axis import (
     sequence_at,
     windows,
 )
-from tokfmt.core.errors import (
-    ConversionError,
-    FormatError,
-    Loss,
-    TokfmtError,
-    printable,
-)
+from tokfmt.core.errors import ConversionError, FormatError, Loss, TokfmtError
 from tokfmt.core.files import File, names_in, natural_key
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, Receipt, Region, Target, raise_fatal, titled
 from tokfmt.core.output import Output, copy_region, preallocate
@@ -67,6 +61,7 @@ from tokfmt.core.sections import (
     whole_tokens,
     written_tokens,
 )
+from tokfmt.core.text_format import printable
 from tokfmt.views.select import lost_empties
 from tokfmt.views.view import WithSeparators
 
@@ -323,7 +318,7 @@ class FlatReader:
             extent.file.close()
 
 
-class FlatWriter(ABC):
+class FlatWriter:
     """Writes a flat dataset. A format says what its files are; regions, tokens and copies are the same for all.
 
     Attributes a format states:
@@ -333,6 +328,7 @@ class FlatWriter(ABC):
         begin: Bytes in front of the tokens of a file; see `begins`.
         whole: Files hold whole sequences: each is cut after the last sequence that fits.
         needs_max_id: `dtype` depends on the largest id.
+        widths: Bytes of a token, ascending, that it may have where no option `width` says it.
         limit: Largest id that the format has room for.
         most_bytes: Of a file.
         mask_file: Names the file beside one of tokens that its loss mask goes to, a byte a token: 1 counts, 0 does
@@ -345,6 +341,7 @@ class FlatWriter(ABC):
     begin: int = 0
     whole: bool = False
     needs_max_id: bool = False
+    widths: Sequence[int] = (2, 4)
     limit: int = 2**32 - 1
     most_bytes: int = 2**63 - 1
     mask_file: Callable[[Path], Path] | None = None
@@ -358,9 +355,10 @@ class FlatWriter(ABC):
 
     # what a format says
 
-    @abstractmethod
     def dtype(self, top: int) -> np.dtype[Any]:
         """Of a token in the file, when the largest id (separator included) is `top`; -1 when nobody looked."""
+        fitting = [width for width in self.widths if top < 1 << 8 * width]
+        return np.dtype(f"<u{getattr(self.options, 'width', None) or [*fitting, self.widths[-1]][0]}")
 
     def file_tokens(self) -> int | None:
         """Tokens in a file, after which the next begins; None: all are in one file."""
@@ -421,7 +419,15 @@ class FlatWriter(ABC):
 
     def _dtype(self, source: TokenReader) -> np.dtype[Any]:
         top = -1 if source.info.max_id is None else source.info.max_id
+        return self._dtype_of(top)
+
+    def _dtype_of(self, top: int) -> np.dtype[Any]:
         return self.dtype(max(top, (self.target.eos_id or 0) if self.needs_eos else -1))
+
+    def wants_max_id(self, source: TokenReader) -> bool:
+        """See `TokenWriter.needs_max_id`. No scan where any id that the source can hold leads to the same files."""
+        most = int(np.iinfo(source.info.dtype).max)
+        return self.needs_max_id and (most > self.limit or self._dtype_of(-1) != self._dtype_of(most))
 
     def cuts(self, stored: TokenReader) -> list[Cut]:
         """The files, at least one."""

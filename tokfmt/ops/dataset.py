@@ -242,7 +242,7 @@ class Dataset:
         Raises:
             TokfmtError: One of its kinds; the destination is then as it was before.
         """
-        from tokfmt.ops.convert.save import save
+        from tokfmt.ops.convert.convert import save
 
         return save(
             self, destination, to_format=to_format, to_options=to_options, tokenizer=tokenizer, eos=eos,

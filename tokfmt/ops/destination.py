@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tokfmt import registry
-from tokfmt.core.errors import ConversionError, DetectionError, OptionError, printable
+from tokfmt.core.errors import ConversionError, DetectionError, OptionError
 from tokfmt.core.format import Confidence, Format, everything_in, look, strangers
 from tokfmt.core.output import Objection, followed
+from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import SCHEMA, ledger_paths, manifest_path, read_manifest
 from tokfmt.ops.source.opened import SourceFiles
 
@@ -65,7 +66,6 @@ def guard(destination: Path, paths: Iterable[str | os.PathLike[str]], found: Ite
     """Refuse a destination that is a source, lies in one or around one, or whose manifest would replace one.
 
     Args:
-        destination: As given.
         paths: Of the sources, as given.
         found: The same with every file of theirs, which are all guarded.
 

@@ -59,6 +59,8 @@ def read_blend(path: Path, split: str = "train") -> list[Blended]:
     numbers = [_number(word) for word in words]
     paired = len(words) % 2 == 0 and all(number is not None for number in numbers[::2])
     prefixes = words[1::2] if paired else words
+    if nameless := next((word for word in prefixes if not Path(word).name), ""):
+        raise CorruptError(path, "a prefix", expected="the name of files without their suffix", found=nameless)
     if wrong := next((word for word in prefixes if _number(word) is not None), ""):
         remedy = "Write a weight before each prefix, or before none"
         raise CorruptError(path, "weights and prefixes do not alternate", found=f"{wrong} as a prefix", remedy=remedy)
@@ -72,7 +74,8 @@ def likely_prefixes(head: bytes) -> list[str]:
     """Words at the beginning of a file, one of which names a prefix if it is a list; none of what is no text."""
     if b"\0" in head or (head.lstrip().startswith(b"{") and b'"train"' not in head):
         return []
-    return [os.fsdecode(word) for word in re.findall(rb"[^\s\"\[\]{},:]+", head)[:_WORDS]]
+    words = map(os.fsdecode, re.findall(rb"[^\s\"\[\]{},:]+", head)[:_WORDS])
+    return [word for word in words if Path(word).name]
 
 
 def located(path: Path, prefix: str) -> Path:

@@ -1,24 +1,38 @@
-"""`tokfmt convert`: any format to any format, whole or not at all; and the shards of a conversion, put together."""
+"""`tokfmt convert`: any format to any format, whole or not at all; the shards of a conversion, put together; a Dataset,
+saved.
+
+`-` is standard input as a source, standard output as a destination; FIFOs (`<(...)`) are sources as well. Sources are
+read more than once, and output is whole or absent; so both go by way of private scratch in $TMPDIR.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from tokfmt.core.errors import OptionError, printable
-from tokfmt.core.files import write_error
+from tokfmt import registry
+from tokfmt.api import CONVERTING, spoken
+from tokfmt.core.errors import DetectionError, OptionError, TokfmtError, retell
+from tokfmt.core.files import reading_error, write_error
+from tokfmt.core.format import files_of
 from tokfmt.core.options import given_options
-from tokfmt.ops.convert.pipes import piped, to_stdout
-from tokfmt.ops.convert.request import Conversion, Request, arrangement_of, shard_of
+from tokfmt.core.private import Scratch
+from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
+from tokfmt.ops.convert.request import Arrangement, Conversion, Request, arrangement_of, shard_of
 from tokfmt.ops.convert.resume import request_of_shards
 from tokfmt.ops.convert.run import Run
 from tokfmt.ops.source.request import (
     STREAM,
     EosChoice,
     Options,
+    Path_,
     Selection,
     SourceRequest,
     check_drops,
@@ -28,13 +42,17 @@ from tokfmt.ops.source.request import (
     several,
 )
 from tokfmt.run.execute import Progress, Silent, is_cluster, worker_count
+from tokfmt.views.select import Shuffled
 
-PathLike = str | os.PathLike[str]
+if TYPE_CHECKING:
+    from tokfmt.ops.dataset import Dataset
+
+_PIECE = 1 << 20
 
 
 def convert(
-    sources: PathLike | Sequence[PathLike],
-    destination: PathLike,
+    sources: Path_ | Sequence[Path_],
+    destination: Path_,
     *,
     from_format: str | None = None,
     to_format: str | None = None,
@@ -62,7 +80,7 @@ def convert(
     ignore_manifest: bool = False,
     resume: bool = False,
     shard: tuple[int, int] | None = None,
-    rejects: PathLike | None = None,
+    rejects: Path_ | None = None,
     ledger: bool = False,
     progress: Progress | None = None,
 ) -> Conversion:
@@ -118,7 +136,7 @@ def _convert(request: Request, progress: Progress) -> Conversion:
     if os.fspath(request.destination) == STREAM:
         if request.ledger:
             raise OptionError("--ledger is written beside DST, and standard output has nothing beside it. Name a file")
-        return to_stdout(request, lambda filed: _convert(filed, progress))
+        return _to_stdout(request, progress)
     given = expanded(request.source.paths)
     if not given:
         raise OptionError("nothing to convert: name at least one source")
@@ -128,12 +146,20 @@ def _convert(request: Request, progress: Progress) -> Conversion:
     if pipe is not None and request.kept:
         raise OptionError(f"{printable(pipe)}: what is piped in cannot be read again. Save it to a file")
     request = replace(request, source=replace(request.source, paths=given))
+    if pipe is None:
+        return run(request, progress)
+    with _piped(given, progress) as (paths, names):
+        return run(replace(request, source=replace(request.source, paths=paths), piped=names), progress)
+
+
+def run(request: Request, progress: Progress, **how: Any) -> Conversion:
+    """What is asked for, done; `how` as for `Run`.
+
+    Raises:
+        TokfmtError: One of its kinds; the destination is then as it was before.
+    """
     try:
-        if pipe is None:
-            return Run(request, progress).convert()
-        with piped(given, progress) as (paths, names):
-            source = replace(request.source, paths=paths)
-            return Run(replace(request, source=source, piped=names), progress).convert()
+        return Run(request, progress, **how).convert()
     except BrokenPipeError:
         raise
     except OSError as error:  # readers word their own; what is left is writing
@@ -141,7 +167,7 @@ def _convert(request: Request, progress: Progress) -> Conversion:
 
 
 def finish(
-    destination: str | os.PathLike[str],
+    destination: Path_,
     *,
     jobs: int | None = None,
     executor: str = "auto",
@@ -166,7 +192,139 @@ def finish(
         request_of_shards(destination), jobs=worker_count(jobs),
         executor=executor, overwrite=overwrite, verify=verify, manifest=manifest, checksums=checksums,
     )  # fmt: skip
+    return run(request, progress or Silent())
+
+
+@spoken(CONVERTING)
+def save(
+    dataset: Dataset,
+    destination: Path_,
+    *,
+    to_format: str | None,
+    to_options: Options,
+    tokenizer: str | None,
+    eos: EosChoice,
+    seq_len: int | None,
+    drop: Iterable[str],
+    jobs: int | None,
+    executor: str,
+    overwrite: bool,
+    verify: bool,
+    manifest: bool,
+) -> Conversion:
+    """Store a Dataset; see `Dataset.save`.
+
+    A shuffled one goes through the shuffle of `convert`, in constant memory, and the manifest has its seed.
+    """
+    if not dataset.origin:
+        raise OptionError("this dataset was not opened from files, so that nothing can be said of where it comes from")
+    reader = dataset.reader
+    axis, seed = (reader.source, reader.seed) if isinstance(reader, Shuffled) else (reader, None)
+    paths = tuple(path for source in dataset.origin for path in source.paths)
+    request = Request(
+        source=SourceRequest(paths, eos=eos, drop=check_drops(drop)), destination=Path(destination), to=to_format,
+        to_options=given_options(to_options), tokenizer=tokenizer, seq_len=seq_len, arrangement=Arrangement(seed),
+        jobs=worker_count(jobs), executor=executor, overwrite=overwrite, verify=verify,
+        manifest=manifest,
+    )  # fmt: skip
+    sources = [s._replace(reader=axis) if isinstance(s.reader, RecordReader) else s for s in dataset.origin]
+    return run(request, Silent(), given=(sources, axis))
+
+
+@contextmanager
+def _piped(paths: Sequence[Path_], progress: Progress) -> Iterator[tuple[tuple[Path_, ...], Mapping[str, str]]]:
+    """Sources as files: what is a pipe is copied to scratch first, a piece at a time.
+
+    Yields:
+        The paths to read, and how those in scratch are called by whoever gave them.
+
+    Raises:
+        OptionError: Standard input is given twice, or is a terminal.
+        DetectionError: What a pipe brings is no JSON lines.
+    """
+    if sum(os.fspath(path) == STREAM for path in paths) > 1:
+        raise OptionError("-: standard input can be read once only")
+    found, names = list(paths), dict[str, str]()
+    with ExitStack() as stack:
+        for number, path in enumerate(paths):
+            if is_pipe(path):
+                copy = stack.enter_context(Scratch()) / "piped.jsonl"
+                names[str(copy)] = os.fspath(path)
+                progress.note(f"{printable(path)} is copied to {printable(copy.parent)} before it is read")
+                _copy(path, copy)
+                found[number] = copy
+        with _told(names):
+            for copy_ in names:
+                _need_lines(Path(copy_), names[copy_])
+            yield tuple(found), names
+
+
+def _copy(path: Path_, copy: Path) -> None:
+    if os.fspath(path) == STREAM and sys.stdin.isatty():
+        raise OptionError("-: standard input is a terminal. Pipe something into it, or name a file")
     try:
-        return Run(request, progress or Silent()).convert()
+        fd = os.dup(sys.stdin.fileno()) if os.fspath(path) == STREAM else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise write_error(request.destination, error) from error
+        raise reading_error(path, error) from error
+    try:
+        with open(fd, "rb") as source, open(copy, "xb") as target:
+            shutil.copyfileobj(source, target, _PIECE)
+    except OSError as error:
+        raise write_error(copy, error) from error
+
+
+def _need_lines(copy: Path, name: str) -> None:
+    try:
+        found = registry.detect(copy).name if copy.stat().st_size else "jsonl"
+    except DetectionError:
+        return  # opening says why
+    if found != "jsonl":
+        raise OptionError(f"{printable(name)}: is {found}, and only jsonl is read from a pipe. Save it to a file")
+
+
+@contextmanager
+def _told(names: Mapping[str, str]) -> Iterator[None]:
+    try:
+        yield
+    except TokfmtError as error:
+        for real, shown in names.items():
+            retell(error, real, shown)
+        raise
+
+
+def _to_stdout(request: Request, progress: Progress) -> Conversion:
+    """Convert to scratch, and copy what came of it to standard output.
+
+    Raises:
+        OptionError: The format is no single stream, or what was asked for needs a place.
+        BrokenPipeError: Whoever reads has had enough.
+    """
+    format_ = registry.get(request.to or "jsonl")
+    if not getattr(format_, "streams", False):
+        raise OptionError(
+            f"-: {format_.name} is no stream that could be piped; jsonl is, and the raw blocks of stage1. Name a file"
+        )
+    kept = "--resume" if request.resume else "--shard" if request.shard else ""
+    if kept or request.arrangement.shares is not None:
+        raise OptionError(f"-: {kept or 'shares in --split'} needs a place to write to. Name a file")
+    with Scratch() as home:
+        place = home / "piped"
+        with _told({str(place): STREAM}):
+            filed = replace(request, destination=place, to=format_.name, manifest=False, overwrite=False)
+            done = _convert(filed, progress)
+            if not request.dry_run:
+                _print(files_of(format_, place))
+    return replace(done, destination=STREAM)
+
+
+def _print(files: Sequence[Path]) -> None:
+    sys.stdout.flush()
+    try:
+        for path in files:
+            with open(path, "rb") as file:
+                shutil.copyfileobj(file, sys.stdout.buffer, _PIECE)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise write_error(Path(STREAM), error) from error

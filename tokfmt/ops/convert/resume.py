@@ -31,12 +31,12 @@ from tokfmt.core.errors import (
     UnsafeError,
     UnsupportedError,
     VerificationError,
-    printable,
 )
 from tokfmt.core.options import given_options
 from tokfmt.core.output import followed
 from tokfmt.core.private import check_private, make_private
 from tokfmt.core.publish import Staging, hidden_sibling, write_whole
+from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.request import AS_IT_IS, Request
 from tokfmt.ops.source.request import SourceRequest, words_of
 from tokfmt.run.plan import Forgetful, Journal, Shard, keep_only, read_journal
@@ -86,7 +86,6 @@ def facts_of(request: Request, resolved: Facts, before: Snapshot) -> dict[str, o
     """All that the output depends on, in words that a message can use.
 
     Args:
-        request: What was asked for.
         resolved: What became of it: formats, separator, tokenizer.
         before: The files of the sources.
     """
@@ -121,7 +120,6 @@ def resumed(
 
     Args:
         place: A new one, or what an earlier run has left.
-        request: What was asked for.
         facts: See `facts_of`.
         note: Told what a person should know.
 

@@ -13,15 +13,16 @@ from typing import NamedTuple
 import numpy as np
 
 from tokfmt.core.axis import TokenReader, sequence_at
-from tokfmt.core.errors import OptionError, printable
+from tokfmt.core.errors import OptionError
 from tokfmt.core.options import given_options
 from tokfmt.core.ragged import Tokens
+from tokfmt.core.text_format import printable
 from tokfmt.ops.ledger import Ledgers, Origin
 from tokfmt.ops.look.search import Spelling
 from tokfmt.ops.look.show import Look
 from tokfmt.ops.prepare.draft import Draft
-from tokfmt.ops.source.deferred import Deferred
 from tokfmt.ops.source.opened import open_one, tokenizer_of
+from tokfmt.ops.source.recipe import Deferred
 from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, check_drops
 from tokfmt.recipes.axis import Source, Span
 from tokfmt.recipes.documents import Documents

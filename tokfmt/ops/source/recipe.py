@@ -1,38 +1,65 @@
-"""Recipes opened: their sources, each by the one way in that every command takes."""
+"""Recipes opened: their sources, each by the one way in that every command takes.
+
+Of large sources the user's cache remembers what is known: counts are at hand, and files are opened when more than that
+is read. A thousand files, or an index of ten million documents, take seconds to open; every rank of a training would do
+it. What is remembered holds as long as each file, and each manifest beside one, is what it was by size, time and inode.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokfmt.core.axis import TokenReader
-from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, TokfmtError, printable
-from tokfmt.core.format import Hints, files_of
+import numpy as np
+
+from tokfmt import registry
+from tokfmt.core.axis import Info, Layout, Separators, TokenReader
+from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, TokfmtError
+from tokfmt.core.format import Hints
 from tokfmt.core.options import given_options
+from tokfmt.core.protocols import Piece, pieces_of, restored
+from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.dataset import Dataset
 from tokfmt.ops.prepare.draft import Draft, TextSource, filters_of
 from tokfmt.ops.recipe import Recipe
-from tokfmt.ops.source.deferred import joined, kept, remembered
 from tokfmt.ops.source.ingest import ingested
-from tokfmt.ops.source.manifest import read_manifest
+from tokfmt.ops.source.manifest import manifest_path, read_manifest
+from tokfmt.ops.source.opened import (
+    Found,
+    Separator,
+    SourceFiles,
+    agreed_tokenizer,
+    dataset_paths,
+    find_sources,
+    format_of,
+    found_at,
+    open_sources,
+    snapshot,
+)
 from tokfmt.ops.source.opened import Source as Opened
-from tokfmt.ops.source.opened import SourceFiles, agreed_tokenizer, find_sources, format_of, open_sources, snapshot
-from tokfmt.ops.source.request import SourceRequest, check_drops, expanded, viewed
+from tokfmt.ops.source.request import SourceRequest, check_drops, expanded, parse_selection, viewed
 from tokfmt.recipes.axis import Source
-from tokfmt.recipes.cache import key_of
+from tokfmt.recipes.cache import key_of, recalled, remember
 from tokfmt.recipes.documents import Documents, quotas
 from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, parse_recipe, read_recipe
 from tokfmt.recipes.samples import Samples, separator_of
+from tokfmt.views.concat import Concat
+from tokfmt.views.select import Slice
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
 _UNDER_WAY: ContextVar[tuple[Path, ...]] = ContextVar("recipes being opened", default=())
+_FILES, _SEQUENCES = 64, 1 << 16
+"""From so many on a source is worth remembering."""
 
 
 def recipe(
@@ -103,20 +130,22 @@ def dataset(reader: TokenReader | Draft, notes: tuple[str, ...], origin: tuple[O
     return Dataset(reader, "recipe", inferred=inferred, notes=notes, origin=origin)
 
 
-def open_recipe(file: RecipeFile, hints: Hints) -> TokenReader | Draft:
+def open_recipe(file: RecipeFile, hints: Hints, named: Found | None = None) -> TokenReader | Draft:
     """The reader of a recipe: `Samples`, or `Documents` where it has no `seq_len`; a `Draft` where it has text.
 
     Args:
-        file: As parsed.
         hints: What may be given up, and how many threads open sources.
+        named: Its sources, from `named_by`, if they were looked for already.
 
     Raises:
         TokfmtError: A source cannot be opened, or they do not go together.
     """
-    return _opened_recipe(file, hints)[0]
+    return _opened_recipe(file, hints, named)[0]
 
 
-def _opened_recipe(file: RecipeFile, hints: Hints) -> tuple[Samples | Documents | Draft, list[Opened]]:
+def _opened_recipe(
+    file: RecipeFile, hints: Hints, named: Found | None = None
+) -> tuple[Samples | Documents | Draft, list[Opened]]:
     place, under_way = Path(os.path.abspath(file.where)), _UNDER_WAY.get()
     if place in under_way:
         raise _circle(file.where)
@@ -126,7 +155,7 @@ def _opened_recipe(file: RecipeFile, hints: Hints) -> tuple[Samples | Documents 
         handle = _tokenizer(file)
         for entry in file.sources:
             try:
-                source, parts = _opened(file, entry, handle, hints)
+                source, parts = _opened(file, entry, handle, hints, named)
             except TokfmtError as error:
                 error.add_note(f'It is source "{printable(entry.name)}" of {printable(file.where)}')
                 raise
@@ -148,8 +177,8 @@ def _circle(where: Path) -> FormatError:
     return FormatError(where, "includes itself", remedy="A recipe may name others, but not in a circle")
 
 
-def files_named(recipe: Path, above: tuple[Path, ...] = ()) -> Iterator[SourceFiles]:
-    """The files of the datasets that a recipe is computed from, and of those that recipes among them are.
+def named_by(recipe: Path, above: tuple[Path, ...] = ()) -> Found:
+    """The datasets that a recipe names; recipes among them with those that they name.
 
     Raises:
         FormatError: The recipe, or something that it names, cannot be read; or they go in a circle.
@@ -157,12 +186,14 @@ def files_named(recipe: Path, above: tuple[Path, ...] = ()) -> Iterator[SourceFi
     place = recipe.resolve()
     if place in above:
         raise _circle(recipe)
+    found = dict[tuple[Path, str | None], SourceFiles]()
     for entry in read_recipe(recipe).sources:
-        for path in map(Path, expanded([recipe.parent / path for path in entry.path])):
-            format_ = format_of(path, entry.format)
-            yield SourceFiles(path, format_, tuple(files_of(format_, path)))
-            if format_.name == "recipe":
-                yield from files_named(path, (*above, place))
+        request = SourceRequest(expanded([recipe.parent / path for path in entry.path]), entry.format)
+        for path in dataset_paths(request):
+            one = found_at(path, format_of(path, entry.format), request)
+            named = named_by(path, (*above, place)) if one.format.name == "recipe" else None
+            found[path, entry.format] = one._replace(named=named)
+    return found
 
 
 def _tokenizer(file: RecipeFile) -> TokenizerHandle | None:
@@ -175,23 +206,23 @@ def _tokenizer(file: RecipeFile) -> TokenizerHandle | None:
 
 
 def _opened(
-    file: RecipeFile, entry: SourceEntry, handle: TokenizerHandle | None, hints: Hints
+    file: RecipeFile, entry: SourceEntry, handle: TokenizerHandle | None, hints: Hints, named: Found | None
 ) -> tuple[Source | TextSource, list[Opened]]:
     """One source: all that its paths name, one after the other."""
     paths = expanded([file.where.parent / path for path in entry.path])
     request = SourceRequest(
         tuple(paths), entry.format, file.eos, given_options(entry.options), entry.text, entry.split, hints.drop
     )  # fmt: skip
-    places = find_sources(request) if file.pack == "stored" else []
+    places = find_sources(request, named) if file.pack == "stored" else []
     if places:
         request = viewed(request, places[0].format, "samples")
     places_named = [os.path.abspath(path) for path in paths]
     read = [entry.format, entry.options, entry.split, entry.select, file.eos, file.pack == "stored"]
     key = key_of(VERSION, "source", places_named, read, sorted(hints.drop))
     plain = file.pack != "stored" and handle is None and not entry.filter
-    if plain and (known := remembered(key, entry.name, request, entry.select)):
+    if plain and (known := _recalled(key, entry.name, request, entry.select)):
         return known[0], [known[1]]
-    places = places or find_sources(request)
+    places = places or find_sources(request, named)
     try:
         parts = open_sources(request, handle, hints.jobs, found=places, collect=hints.collect)
     except SeparatorUnknownError as error:  # --eos of a command line changes no recipe
@@ -209,7 +240,7 @@ def _opened(
     if len(separators) > 1 and file.eos is None:
         told = ", ".join(sorted(map(str, separators)))
         raise OptionError(f"its files have different separators ({told}). Say eos = ID in the recipe")
-    reader = joined(readers, entry.select)
+    reader = _joined(readers, entry.select)
     inner = [_inner_state(one) for one in readers]
     stats = snapshot(places)
     state = [[str(path), *facts] for path, facts in stats.items()]
@@ -226,7 +257,7 @@ def _opened(
         tuple(dict.fromkeys(_in_recipe(note) for part in parts for note in part.notes)),
     )  # fmt: skip
     if plain and kinds == {"ids"} and not any(inner) and not any(isinstance(p.reader, RecordReader) for p in parts):
-        found = kept(key, found, parts, stats)
+        found = _kept(key, found, parts, stats)
     return found, parts
 
 
@@ -299,3 +330,135 @@ def _inner_state(reader: TokenReader) -> Any:
     if isinstance(reader, (Samples, Documents)):
         return [source.state for source in reader.sources]
     return None
+
+
+class Deferred:
+    """A reader that is opened when it is read. Picklable; threads may share it."""
+
+    def __init__(self, info: Info, request: SourceRequest, select: str | None) -> None:
+        self._info, self.request, self.select = info, request, select
+        self._open()
+
+    def _open(self) -> None:
+        self._reader: TokenReader | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def info(self) -> Info:
+        return self._info
+
+    @property
+    def reader(self) -> TokenReader:
+        """What is read."""
+        with self._lock:
+            if self._reader is None:
+                self._reader = _joined([part.reader for part in open_sources(self.request)], self.select)
+            return self._reader
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        return self.reader.tokens(start, stop)
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        return self.reader.offsets(first, last)
+
+    def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
+        """See `protocols.Restorable`."""
+        return restored(self.reader, eos_id, read=read, before=before)
+
+    def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
+        """See `protocols.Verbatim`."""
+        return pieces_of(self.reader, start, stop)
+
+    def beneath(self, position: int) -> tuple[TokenReader, int]:
+        """See `protocols.Underlying`."""
+        return self.reader, position
+
+    def above(self, reader: TokenReader, position: int) -> int | None:
+        """See `protocols.Underlying`."""
+        return position if reader is self._reader else None
+
+    def readers(self) -> Sequence[TokenReader]:
+        """See `protocols.Underlying`."""
+        return (self.reader,)
+
+    def close(self) -> None:
+        """Release open files."""
+        if self._reader is not None:
+            self._reader.close()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"_info": self._info, "request": self.request, "select": self.select}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._open()
+
+
+def _joined(readers: Sequence[Any], select: str | None) -> TokenReader:
+    """Readers one after the other, or the sequences that are selected of them."""
+    reader: TokenReader = readers[0] if len(readers) == 1 else Concat(readers)
+    return reader if select is None else Slice(reader, *parse_selection(select, reader.info.sequences))
+
+
+def _recalled(key: str, name: str, request: SourceRequest, select: str | None) -> tuple[Source, Opened] | None:
+    """A source as it was when it was opened last, if its files are what they were.
+
+    Args:
+        key: Of what is read, and how; from `recipes.cache.key_of`.
+        request: What opens it; select: which of its sequences.
+    """
+    try:
+        known = recalled(key)
+        if known is None or known["seen"] != _seen(path for path, _ in known["seen"]):
+            return None
+        told = known["info"]
+        info = Info(**{
+            **told, "layout": Layout(told["layout"]), "dtype": np.dtype(told["dtype"]),
+            "separators": Separators(told["separators"]),
+        })  # fmt: skip
+        separator, notes = Separator(*known["separator"]), tuple(known["notes"])
+        paths, reader = tuple(map(Path, request.paths)), Deferred(info, request, select)
+        source = Source(
+            name, paths, known["format"], reader, separator.eos_id, known["state"], known["facts"], notes, kept=True
+        )  # fmt: skip
+        made, format_ = tuple(known["tokenizers"]), registry.get(known["format"])
+    except (KeyError, TypeError, ValueError):  # damaged, or of another version
+        return None
+    return source, Opened(paths, format_, reader, separator, notes, tokenizers=made)
+
+
+def _kept(key: str, source: Source, parts: Sequence[Opened], files: Iterable[Path]) -> Source:
+    """A source of which what is known is kept, where opening it again would take long."""
+    kinds = {(part.format.name, part.separator) for part in parts}
+    if len(kinds) > 1 or (len(parts) < _FILES and source.info.sequences < _SEQUENCES):
+        return source
+    names = (
+        "sequences", "tokens", "max_id", "sample_length", "eos_id", "eos_from", "free_of", "pad_id",
+    )  # fmt: skip
+    info, manifests = source.info, [manifest_path(path) for part in parts for path in part.paths]
+    remember(
+        key,
+        {
+            "seen": _seen([*files, *manifests]), "format": source.format, "separator": list(parts[0].separator),
+            "state": source.state, "facts": source.facts, "notes": source.notes,
+            "tokenizers": [made and dict(made) for part in parts for made in part.tokenizers],
+            "info": {
+                **{name: getattr(info, name) for name in names}, "layout": info.layout.value, "dtype": info.dtype.str,
+                "separators": info.separators.value,
+            },
+        },
+    )  # fmt: skip
+    return replace(source, kept=True)
+
+
+def _seen(paths: Iterable[Path | str]) -> list[list[Any]]:
+    """Each file, and its size, modification time and inode; None of one that is not there."""
+    found = list[list[Any]]()
+    for path in paths:
+        try:
+            status = os.stat(path)
+        except OSError:
+            found.append([str(path), None])
+        else:
+            found.append([str(path), [status.st_size, status.st_mtime_ns, status.st_ino]])
+    return found

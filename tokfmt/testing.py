@@ -10,7 +10,8 @@
         def oracle(self, path, options):
             ...                         # read `path` with code that shares nothing with the format: list of lists
 
-Needs pytest and hypothesis. `tree(path)` gives the bytes of a file or of all files of a directory.
+Beside them: small datasets that break writers, and writing and reading one the way conversions do, without the command
+line. Needs pytest and hypothesis. `tree(path)` gives the bytes of a file or of all files of a directory.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
+import random
 import tempfile
 import tracemalloc
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,22 +32,89 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tokfmt.core.axis import TokenReader, sequence_reader
+from tokfmt.core.axis import TokenReader, batches, sequence_reader
 from tokfmt.core.errors import OptionError, TokfmtError
-from tokfmt.core.format import Format, Hints, files_of, look, strangers
+from tokfmt.core.format import REGION, Format, Hints, Target, files_of, look, strangers
 from tokfmt.core.options import parse_options
 from tokfmt.core.protocols import Explained, pieces_of
 from tokfmt.core.ragged import Ragged
+from tokfmt.core.records import RecordReader
 from tokfmt.ops.dataset import MemoryReader
-from tokfmt.ops.source.request import EosChoice
-from tokfmt.run.execute import make_executor
-from tokfmt.run.plan import plan
-from tokfmt.testing.harness import read, sequences, target, write, write_shuffled
-from tokfmt.testing.strategies import datasets
+from tokfmt.ops.source.ingest import tokenized
+from tokfmt.ops.source.opened import found_at, open_found
+from tokfmt.ops.source.request import EosChoice, SourceRequest
+from tokfmt.run.execute import SerialExecutor, make_executor
+from tokfmt.run.plan import Plan, Workers, commit, plan, run
 from tokfmt.views.view import place_of, position_of
 
 _QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 _SLOW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+
+Values = Mapping[str, object]
+
+
+def write(
+    format_: Format,
+    path: Path,
+    data: Ragged | TokenReader,
+    *,
+    eos_id: EosChoice = None,
+    options: Values = {},  # noqa: B006 - never changed
+    size: int = REGION,
+    executor: Executor | None = None,
+    jobs: int = 1,
+) -> Path:
+    """Write a dataset; `size` is tokens a region."""
+    source: TokenReader = MemoryReader(data) if isinstance(data, Ragged) else data
+    scratch = path.parent / f"{path.name}.scratch"
+    scratch.mkdir(exist_ok=True)
+    parsed: Any = parse_options(format_.write_options, options, format_.name)
+    writer = format_.writer(path, parsed, target(eos_id))
+    for _ in run(plan(source, writer, size), Workers(executor or SerialExecutor(), jobs, scratch)):
+        pass
+    return path
+
+
+def write_shuffled(
+    format_: Format, path: Path, data: Ragged, *, eos_id: EosChoice, options: Values, size: int, seed: int
+) -> Path:
+    """Write a dataset with its tasks in random order, some of them twice."""
+    source = MemoryReader(data)
+    parsed: Any = parse_options(format_.write_options, options, format_.name)
+    writer = format_.writer(path, parsed, target(eos_id))
+    job: Plan = plan(source, writer, size)
+    order = list(job.regions) + list(job.regions)[::2]
+    random.Random(seed).shuffle(order)
+    writer.create(source)
+    receipts = [writer.write(region, source) for region in order]
+    commit(job, receipts)
+    return path
+
+
+def read(
+    format_: Format,
+    path: str | Path,
+    *,
+    eos_id: EosChoice = None,
+    options: Values = {},  # noqa: B006 - never changed
+) -> TokenReader:
+    """Open a dataset of ids as an axis without separators; the format need not be installed."""
+    request = SourceRequest((path,), eos=eos_id, options=options)
+    source = open_found([found_at(Path(path), format_, request)], request)
+    return tokenized(source.reader, None) if isinstance(source.reader, RecordReader) else source.reader
+
+
+def sequences(reader: TokenReader) -> list[list[int]]:
+    """All sequences as lists."""
+    found: list[list[int]] = []
+    for batch in batches(reader, 0, reader.info.sequences):
+        found += batch.tolist()
+    return found
+
+
+def target(eos_id: EosChoice) -> Target:
+    """What a writer is told of the separator."""
+    return Target(None if eos_id == "none" else eos_id)
 
 
 def tree(path: Path) -> dict[str, bytes]:
@@ -55,6 +124,29 @@ def tree(path: Path) -> dict[str, bytes]:
         beside += [path.with_name(path.name + suffix) for suffix in (".index", ".metadata", ".loss")]
         return {file.name: file.read_bytes() for file in (path, *beside) if file.is_file()}
     return {p.relative_to(path).as_posix(): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+
+
+def datasets(
+    max_id: int = 2**31 - 1,
+    *,
+    empty: bool = True,
+    avoid: int | None = None,
+    max_sequences: int = 12,
+    max_length: int = 40,
+) -> st.SearchStrategy[Ragged]:
+    """Small datasets: none, one or several sequences, some empty, some of one token, ids up to `max_id`.
+
+    Args:
+        max_id: Largest id that may occur; it and 0 occur often.
+        empty: Whether sequences may be empty.
+        avoid: An id that must not occur (a separator).
+        max_sequences, max_length: Bounds of the size.
+    """
+    ids = st.one_of(st.integers(0, max_id), st.sampled_from([0, 1, max_id]))
+    if avoid is not None:
+        ids = ids.filter(lambda token: token != avoid)
+    sequence = st.lists(ids, min_size=0 if empty else 1, max_size=max_length)
+    return st.lists(sequence, max_size=max_sequences).map(Ragged.of)
 
 
 class FormatContract:

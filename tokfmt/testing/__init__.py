@@ -1,1 +1,0 @@
-"""The laws that every format keeps, as a test class, and Hypothesis strategies; shipped for plug-ins."""
