@@ -146,14 +146,15 @@ class View(NamedTuple):
     Attributes:
         name: "documents", "samples", "rows" or "records"; its singular is what a row is called.
         port: The rows.
-        reader: Under it: the token axis, or the records.
-        whole: False while only a part is known (the first records).
     """
 
     name: str
     port: RowSource
-    reader: TokenReader | RecordReader
-    whole: bool = True
+
+    @property
+    def reader(self) -> TokenReader | RecordReader:
+        """Under the rows: the token axis, or the records."""
+        return self.port.reader
 
     @property
     def singular(self) -> str:

@@ -33,7 +33,7 @@ from tokfmt.core.axis import (
     windows,
 )
 from tokfmt.core.errors import ConversionError, CorruptError, IncompleteWriteError
-from tokfmt.core.protocols import Located, Piece, Place, Underlying, marks_of, pieces_of, restored
+from tokfmt.core.protocols import Located, Piece, Place, Underlying, ignore, marks_of, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 
 
@@ -94,6 +94,16 @@ class View:
 
     def close(self) -> None:
         self.source.close()
+
+
+class Indexed(View):
+    """A view that holds where its sequences begin, and the end of the last: `_offsets`, int64[sequences + 1]."""
+
+    _offsets: Offsets
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self._info.sequences, "sequences")
+        return self._offsets[first : last + 1]
 
 
 def place_of(reader: TokenReader, position: int) -> Place | None:
@@ -305,11 +315,7 @@ _SCAN = 1 << 22
 _CHANGED = "the stream changed since its separators were counted. Run again"
 
 
-def _ignore(amount: int) -> None:
-    """Nobody is watching."""
-
-
-class SplitAt(View):
+class SplitAt(Indexed):
     """The documents of a stored stream: its tokens without `eos_id`, cut where it stood.
 
     What the separator means stands in `stored.info.separators`. BETWEEN: empty pieces (runs of separators, one at the
@@ -328,7 +334,7 @@ class SplitAt(View):
         *,
         where: Separators | None = None,
         jobs: int | None = None,
-        scanned: Callable[[int], None] = _ignore,
+        scanned: Callable[[int], None] = ignore,
     ) -> None:
         """Scan the stream.
 
@@ -355,10 +361,6 @@ class SplitAt(View):
             free_of=eos_id,
         )
         super().__init__(stored, info)
-
-    def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
-        return self._offsets[first : last + 1]
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._info.tokens)
@@ -437,7 +439,7 @@ class SplitAt(View):
         return sequence + (int(self._step_to[step]) if step >= 0 else 0)
 
 
-class Beginning(View):
+class Beginning(Indexed):
     """The first tokens of a stored stream: as many as hold so many documents."""
 
     def __init__(self, stored: TokenReader, eos_id: int, documents: int) -> None:
@@ -450,7 +452,8 @@ class Beginning(View):
                 tokens = a + int(ends[documents - found - 1]) + 1
                 break
             found, inside = found + len(ends), bool(token[-1])
-        super().__init__(stored, replace(stored.info, tokens=tokens, sequences=min(1, tokens)))
+        self._offsets = np.array([0, tokens][: 1 + bool(tokens)], np.int64)
+        super().__init__(stored, replace(stored.info, tokens=tokens, sequences=len(self._offsets) - 1))
 
     @property
     def whole(self) -> bool:
@@ -460,10 +463,6 @@ class Beginning(View):
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._info.tokens)
         return self.source.tokens(start, stop)
-
-    def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
-        return np.array([0, self._info.tokens], np.int64)[first : last + 1]
 
 
 class _Closed(View):

@@ -286,8 +286,6 @@ def align(
     """Align two datasets.
 
     Args:
-        a, b: Both.
-        workers: Who compares and hashes; threads.
         progress: Told how many more tokens of either were passed.
         begun: Told how many sequences at the beginning are alike, before the others are aligned.
 
@@ -413,9 +411,7 @@ def multisets(
     Holds 16 bytes a sequence of either side, in memory up to half of the machine's, else in a file in $TMPDIR.
 
     Args:
-        a, b: Both.
         most: Examples of either.
-        workers: Who hashes.
         progress: Told how many more tokens were hashed.
     """
     prints = [side.fingerprints(0, workers, progress) for side in (a, b)]
@@ -497,7 +493,7 @@ def _in_order(x: Positions, y: Positions) -> tuple[Positions, Positions, bool]:
     p, q = np.concatenate([p, between[0][0][more_p]]), np.concatenate([q, between[1][0][more_q]])
     order = np.argsort(p)
     p, q = p[order], q[order]
-    kept = _increasing(q)
+    kept = increasing(q)
     return at_x[p[kept]], at_y[q[kept]], False
 
 
@@ -519,14 +515,14 @@ def _longest(x: Positions, y: Positions) -> tuple[Positions, Positions]:
     ends = np.cumsum(each)
     p = np.repeat(np.arange(len(x)), each)
     q = order[np.repeat(starts + ends - 1, each) - np.arange(len(p))]  # of each of x the last of y first
-    kept = _increasing(q)
+    kept = increasing(q)
     in_step = np.flatnonzero(x[: len(y)] == y[: len(x)])
     p, q = (in_step, in_step) if len(in_step) == len(kept) else (p[kept], q[kept])
     head = np.arange(begin)
     return np.concatenate([head, p + begin]), np.concatenate([head, q + begin])
 
 
-def _increasing(values: Positions) -> Positions:
+def increasing(values: Positions) -> Positions:
     """Indexes of a longest strictly increasing subsequence (patience sorting)."""
     tails, holders = array("q"), array("q")
     before = np.empty(len(values), np.int64)
