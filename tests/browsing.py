@@ -9,9 +9,8 @@ from tokfmt.core.axis import Info, Layout
 from tokfmt.core.errors import CorruptError
 from tokfmt.ops.source.opened import Separator
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.tui.app import Browser
+from tokfmt.tui.app import Browser, settled
 from tokfmt.tui.rows import Viewport
-from tokfmt.tui.screenshot import settled
 from tokfmt.tui.session import Opened, Session, View, open_session
 from tokfmt.tui.tabs.sequences import SequencesTab
 
@@ -77,5 +76,5 @@ class Fake:
 
 
 def session_of(reader):
-    view = View("documents", Viewport(reader), reader)
+    view = View("documents", Viewport(reader))
     return Session(SourceRequest(("fake",)), Opened(None, (view,), Separator(None)), "documents")

@@ -1,12 +1,13 @@
-"""`python -m tokfmt`, and the `tokfmt` command."""
+"""`python -m tokfmt`, the `tokfmt` command, and `tokfmt-hook`, the same for pre-commit."""
 
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
 
-def main() -> NoReturn:
+def main(words: Sequence[str] | None = None) -> NoReturn:
     """Run the command line; a Ctrl-C while it is being imported ends the process without a traceback."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -18,7 +19,16 @@ def main() -> NoReturn:
         missing = missing_package(error, "the command line", ("click", "rich", "textual"))
         sys.stderr.write(f"tokfmt: error: {missing}. Without them, import tokfmt in Python reads\n")
         sys.exit(missing.exit_code)
-    run()
+    run(words)
+
+
+def hook() -> NoReturn:
+    """Run the command line behind which pre-commit puts names of files, with nothing between.
+
+    A file of a repository may be called `--html=/data/train.pbin`. What begins with `-` and is there as a file is a
+    file: an option that a file is named after makes the hook fail, never the other way round.
+    """
+    main([f"./{word}" if word.startswith("-") and os.path.lexists(word) else word for word in sys.argv[1:]])
 
 
 if __name__ == "__main__":

@@ -18,16 +18,10 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import NamedTuple
 
-from tokfmt.core.errors import (
-    AmbiguousFormatError,
-    FormatError,
-    OptionError,
-    PluginWarning,
-    UnknownFormatError,
-    printable,
-)
+from tokfmt.core.errors import AmbiguousFormatError, FormatError, OptionError, PluginWarning, UnknownFormatError
 from tokfmt.core.format import Confidence, Format, Probe, files_of, look
 from tokfmt.core.options import nearest
+from tokfmt.core.text_format import printable
 
 GROUP = "tokfmt.formats"
 _OWN = ("jsonl", "modalities", "stage1", "hdf5", "flat-tokens")

@@ -159,7 +159,7 @@ HEAVY = ("transformers", "tokenizers", "fastokens", "torch", "zarr", "numcodecs"
 STARTED = """
 import asyncio, os, sys
 from tokfmt.cli import browse
-from tokfmt.tui.screenshot import settled
+from tokfmt.tui.app import settled
 
 async def main(app):
     async with app.run_test() as pilot:

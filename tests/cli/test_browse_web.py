@@ -204,7 +204,7 @@ def test_who_may_read(tmp_path):
 
 
 def test_whoever_lacks_the_secret_fills_neither_the_terminal_nor_the_server(tmp_path):
-    from tokfmt.tui.web.server import STRANGERS
+    from tokfmt.tui.web import STRANGERS
 
     with served(tmp_path, PACK) as server:
         place = urlsplit(server.url)
@@ -290,7 +290,7 @@ def test_without_textual_serve():
 
 
 def test_other_machines_are_let_in_only_when_asked_and_that_is_said(tmp_path):
-    from tokfmt.tui.web.server import Guard, is_local, names_here
+    from tokfmt.tui.web import Guard, is_local, names_here
 
     assert [is_local(host) for host in ("127.0.0.1", "::1", "localhost", "127.9.9.9", "0.0.0.0", "::", "10.0.0.1")] == [
         True, True, True, True, False, False, False,

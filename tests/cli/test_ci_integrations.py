@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 GOOD, BAD = "fixtures/modalities/D_2byte_gpt2.pbin", "fixtures/modalities/E_D_2byte_gpt2.pbin"
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 HOOKS = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())}
+RUN_HOOK = [sys.executable, "-c", "from tokfmt.__main__ import hook; hook()"]
 
 
 def run_step(name, inputs, tmp_path, cwd=ROOT):
@@ -93,15 +94,15 @@ def test_hooks_run_what_they_name(hook, tmp_path):
     assert [path for path in (*data, *others) if re.search(entry["files"], path)] == data
     words = shlex.split(entry["entry"])
     assert words[0] == "tokfmt-hook"
-    words[0] = "tokfmt.cli.hook"
+    words[:1] = RUN_HOOK
     copy = tmp_path / "data.pbin"
     shutil.copy(ROOT / GOOD, copy)
     args = ["--expect", "tokens > 0"] if hook == "tokfmt-stats" else []
-    done = subprocess.run([sys.executable, "-m", *words, *args, str(copy)], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([*words, *args, str(copy)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     if hook == "tokfmt-check":
         shutil.copy(ROOT / BAD, copy)
-        assert subprocess.run([sys.executable, "-m", *words, str(copy)], capture_output=True).returncode == 1
+        assert subprocess.run([*words, str(copy)], capture_output=True).returncode == 1
 
 
 @pytest.mark.parametrize("hook", HOOKS)
@@ -113,7 +114,7 @@ def test_a_name_of_a_file_is_no_option(hook, tmp_path):
     hostile = Path(f"{option}{victim}")
     (tmp_path / hostile.parent).mkdir(parents=True)
     shutil.copy(ROOT / BAD, tmp_path / hostile)
-    words = [sys.executable, "-m", "tokfmt.cli.hook", *shlex.split(HOOKS[hook]["entry"])[1:], str(hostile)]
+    words = [*RUN_HOOK, *shlex.split(HOOKS[hook]["entry"])[1:], str(hostile)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == (1 if hook == "tokfmt-check" else 0), done.stderr
     assert victim.read_bytes() == (ROOT / GOOD).read_bytes()

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import FIXTURES
 
-from tokfmt.cli.streams import defused
+from tokfmt.cli.console import defused
 
 NAMES = [
     "::stop-commands::x",

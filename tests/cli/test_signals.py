@@ -99,10 +99,10 @@ def test_at_any_moment(name, tmp_path_factory):
 
 LATE = """
 import signal
-from tokfmt.cli import streams
+from tokfmt.cli import console
 from tokfmt.cli.main import run
 
-streams.flush = lambda: signal.raise_signal(signal.SIGTERM)
+console.flush = lambda: signal.raise_signal(signal.SIGTERM)
 run(["convert", {source!r}, "out.pbin"])
 """
 

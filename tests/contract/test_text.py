@@ -19,8 +19,10 @@ from tokfmt.core.format import Hints
 from tokfmt.formats.text import ReadOptions, TextReader
 from tokfmt.ops.convert.convert import finish
 from tokfmt.ops.ledger import ROW
+from tokfmt.ops.look.parts import sections
 
 PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
+
 MARK = "<|endoftext|>"
 EOS = 4095
 
@@ -163,6 +165,25 @@ def test_what_is_looked_at(home):
     with tokfmt.open(place / "all.txt", tokenizer=str(TOKENIZER), options={"separator": MARK}) as dataset:
         assert len(dataset) == 30
         assert dataset[17].tolist() == ids(texts[17])
+
+
+def test_the_parts_of_files(home):
+    """Each document where it lies, and bytes that are it; of a directory, a file that is no UTF-8 is said."""
+    place, texts = home
+    raw = sections(place / "all.txt", options={"separator": MARK})
+    start, documents = raw.sections
+    assert (start.title, documents.title, documents.count) == ("start of all.txt", "documents", len(texts))
+    for number, (field, text) in enumerate(zip(documents.fields(0, 99), texts, strict=True)):
+        assert (field.name, raw.bytes_of(documents, field, 1 << 20)) == (f"document {number}", text.encode())
+        assert field.meaning == f"{len(text):,} characters of all.txt"
+    (documents,) = sections(place / "texts").sections
+    assert [field.meaning.split()[0] for field in documents.fields(0, 99)] == [f"{len(text):,}" for text in texts]
+    (place / "bad").mkdir()
+    for name, content in (("a.txt", b"good"), ("b.txt", b"caf\xe9")):
+        (place / "bad" / name).write_bytes(content)
+    (documents,) = sections(place / "bad").sections
+    assert [field.wrong for field in documents.fields(0, 9)] == [False, True]
+    assert "is not UTF-8" in documents.fields(1, 2)[0].value
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ OPTIONS = {
     "jsonl": [{}, {"index": "none"}],
     "parquet": [{}, {"view": "samples"}, {"rows": "blocks"}, {"column": "text"}],
     "arrow": [{}, {"column": "text"}],
+    "text": [{}, {"separator": "---"}, {"separator": "---", "max_document": 700}],
 }
 REFUSED = {
     f"{name}.parquet"
@@ -64,6 +65,8 @@ class TooSlow(BaseException):
 def goldens(format_, home):
     """Copies of everything that the format's golden folder holds, and what else is worth a try; [path]."""
     found = []
+    if format_ == "text":
+        return made_text(home)
     columns = (FIXTURES / "parquet").rglob("*.parquet" if format_ == "parquet" else "*.arrow")
     for path in sorted(columns if format_ in ("parquet", "arrow") else (FIXTURES / format_).iterdir()):
         if format_ == "arrow" and path.parent.name in ("save_to_disk", "train", "selected"):
@@ -89,6 +92,24 @@ def goldens(format_, home):
             (shutil.copytree if path.is_dir() else shutil.copyfile)(path, home / path.name)
             found.append(home / path.name)
     return found
+
+
+def made_text(home):
+    """One file of several documents, the same compressed, and directories of a file a document."""
+    import zstandard
+
+    texts = [json.loads(line)["text"] for line in (FIXTURES / "jsonl" / "corpus.jsonl").read_bytes().splitlines()[:40]]
+    together = "\n---\n".join(texts).encode()
+    packed = {"": together, ".gz": gzip.compress(together, mtime=0), ".zst": zstandard.compress(together)}
+    for suffix, content in packed.items():
+        (home / f"all.txt{suffix}").write_bytes(content)
+    for name, suffixes in (("plain", [""]), ("mixed", list(packed))):
+        (home / name).mkdir()
+        for k, text in enumerate(texts[:9]):
+            suffix, content = suffixes[k % len(suffixes)], ("\ufeff" * (k % 4 == 3) + text).encode()
+            how = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}[suffix]
+            (home / name / f"{k}.md{suffix}").write_bytes(how(content))
+    return [*(home / f"all.txt{suffix}" for suffix in packed), home / "plain", home / "mixed"]
 
 
 def made_jsonl(home):

@@ -42,7 +42,7 @@ def test_damaged(what, tmp_path):
 
 
 FAULTS = {
-    "blosc": ("blosc.decode(blob, itemsize, out)", "blosc.decode(blob, itemsize, out); out[5] ^= 1"),
+    "blosc": ("codecs.decode_blosc(blob, itemsize, out)", "codecs.decode_blosc(blob, itemsize, out); out[5] ^= 1"),
     "deflate": ("found = Pipeline(filters, 4 * ITEMS, 4)", "found = Pipeline(filters[:1], 4 * ITEMS, 4)"),
     "hdf5": ("found = np.array(table.read(0, 4))", "found = np.array(table.read(0, 4)) + 1"),
     "jsonl": ("(field,), others)(chunk)", "(field,), True)(chunk)"),

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # datatrove's
 
 from datatrove.data import Document  # noqa: E402
 from datatrove.executor import LocalPipelineExecutor  # noqa: E402
-from datatrove.pipeline.filters import LambdaFilter  # noqa: E402
+from datatrove.pipeline.filters import LambdaFilter, RegexFilter  # noqa: E402
 
 from tokfmt.integrations.datatrove import TokfmtReader, TokfmtWriter, finish  # noqa: E402
 
@@ -147,6 +147,27 @@ def test_a_recipe_of_ids_and_of_text_selected(tmp_path):
     assert found == {"ids": wanted, "text": wanted[3:9]}
 
 
+@pytest.mark.parametrize("kind", ["txt", "txt.gz", "jsonl", "jsonl.gz", "parquet"])
+def test_each_document_names_its_file(tmp_path, kind):
+    """Of several under one pattern, too, and however many lie in one block."""
+    for name in "abc":
+        texts, path = [f"{name} of {k}" for k in range(1 if "txt" in kind else 3)], tmp_path / f"{name}.{kind}"
+        lines = "".join(json.dumps({"text": text}) + "\n" for text in texts) if "jsonl" in kind else texts[0]
+        if kind == "parquet":
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+
+            pq.write_table(pa.table({"text": texts}), path)
+        else:
+            path.write_bytes(gzip.compress(lines.encode()) if kind.endswith("gz") else lines.encode())
+    documents = [document for part in read(TokfmtReader(tmp_path / f"*.{kind}")) for document in part]
+    assert len(documents) == (3 if "txt" in kind else 9)
+    assert [document.metadata["file_path"] for document in documents] == [
+        str(tmp_path / f"{document.text[0]}.{kind}") for document in documents
+    ]
+    assert len({document.id for document in documents}) == len(documents)
+
+
 def test_skip_and_limit(corpus):
     assert [d.id for d in TokfmtReader(corpus, skip=3, limit=2).run()] == ["doc-3", "doc-4"]
 
@@ -251,7 +272,9 @@ def test_documents_that_are_no_json(tmp_path):
     assert not list((tmp_path / "x.parts").iterdir())
 
 
-def test_minhash_between(tmp_path):
+@pytest.mark.parametrize("tokenizer", [None, str(TOKENIZER)])
+def test_minhash_and_a_filter_between(tmp_path, tokenizer):
+    """Near duplicates over two files and two formats are left out; what stays is tokenised by `finish`, or by tasks."""
     from datatrove.pipeline.dedup import MinhashDedupBuckets, MinhashDedupCluster, MinhashDedupFilter
     from datatrove.pipeline.dedup.minhash import MinhashConfig, MinhashDedupSignature
     from datatrove.utils.hashing import HashConfig
@@ -267,21 +290,47 @@ def test_minhash_between(tmp_path):
         def span_tokenize(self, text):
             return [(0, len(text))]
 
-    source = tmp_path / "near.jsonl"
-    words = random.Random(5)
+    words, home = random.Random(5), tmp_path
     distinct = [" ".join("".join(words.choices("abcdefgh", k=5)) for _ in range(80)) for _ in range(40)]
-    every = distinct + [text + " again" for text in distinct[:15]]
-    lines_of(source, every)
+    bad = [f"{text} https://example.org" for text in distinct[20:25]]
+    lines_of(home / "near.jsonl", [*distinct, *bad])
+    (home / "more").mkdir()
+    for k, text in enumerate(distinct[:15]):
+        (home / "more" / f"{k}.txt").write_text(f"{text} again")
     hashes = HashConfig(hash_fc="sha1")  # xxhash 4 takes no strings
-    config, home = MinhashConfig(num_buckets=14, hashes_per_bucket=8, hash_config=hashes), tmp_path
-    reader = TokfmtReader(source)
-    run([reader, MinhashDedupSignature(str(home / "sig"), config=config, language=Spaces())], home / "l1", 2)
+    config = MinhashConfig(num_buckets=14, hashes_per_bucket=8, hash_config=hashes)
+    begin = [TokfmtReader([home / "near.jsonl", home / "more"]), RegexFilter("https?://")]
+    run([*begin, MinhashDedupSignature(str(home / "sig"), config=config, language=Spaces())], home / "l1", 2)
     run([MinhashDedupBuckets(str(home / "sig"), str(home / "buckets"), config=config)], home / "l2", 14)
     run([MinhashDedupCluster(str(home / "buckets"), str(home / "remove"), config=config)], home / "l3", 1)
-    run([reader, MinhashDedupFilter(str(home / "remove")), TokfmtWriter(home / "out.jsonl")], home / "l4", 2)
-    finish(home / "out.jsonl")
-    kept = texts_of(home / "out.jsonl")
+    writer = TokfmtWriter(home / "out.pbin", tokenizer=tokenizer)
+    run([*begin, MinhashDedupFilter(str(home / "remove")), writer], home / "l4", 2)
+    done = finish(home / "out.pbin", **({} if tokenizer else {"tokenizer": str(TOKENIZER)}))
+    tokfmt.convert(home / "out.pbin", home / "back.jsonl", tokenizer=str(TOKENIZER))
+    kept = texts_of(home / "back.jsonl")
     assert sorted(text.removesuffix(" again") for text in kept) == sorted(distinct)
+    assert done.sequences == len(distinct)
+    named = {"path": str(home / "near.jsonl"), "format": None}
+    assert named in done.sources
+    said = json.loads((home / "out.pbin.tokfmt.json").read_text())
+    assert [{"path": one["path"], "format": one["format"]} for one in said["sources"]] == done.sources
+    assert said["sources"][done.sources.index(named)]["bytes"] == (home / "near.jsonl").stat().st_size
+    files = {home / "near.jsonl", *(home / "more").iterdir()}
+    assert {one["path"] for one in done.sources} <= {str(file) for file in files}
+    assert not tokfmt.check(home / "out.pbin")[0].findings
+
+
+def test_documents_that_do_not_say_where_they_are_from(tmp_path):
+    """Then the parts are the sources."""
+    known = Document("one", "1", metadata={"file_path": "s3://bucket/one.jsonl"})
+    for name, documents in (("a.jsonl", [known]), ("b.jsonl", [known, Document("two", "2")])):
+        list(TokfmtWriter(tmp_path / name).run(iter(documents)))
+        finish(tmp_path / name)
+    sources = [json.loads((tmp_path / f"{name}.jsonl.tokfmt.json").read_text())["sources"] for name in "ab"]
+    assert sources[0] == [
+        {"path": "s3://bucket/one.jsonl", "format": None, "bytes": None, "files": 1, "xxh3_128": None}
+    ]
+    assert [one["path"] for one in sources[1]] == [str(tmp_path / "b.jsonl.parts" / "00000-of-00001.jsonl")]
 
 
 def test_the_example_of_the_documentation(tmp_path):

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import xxhash
 import zstandard
 from made_corpora import FIELDS, NAMES, SUFFIXES, make, prose
 from paths import TOKENIZER
@@ -258,6 +259,62 @@ def test_checked_with_its_dataset(tmp_path):
             (tmp_path / f"{name}.ledger").write_bytes(good)
         (tmp_path / f"{name}.ledger").write_bytes(good[:-1])
         assert [one.code for one in found(tmp_path / name)] == ["TF916"]
+
+
+def test_a_ledger_that_is_gone_or_cut_is_found_at_a_glance(tmp_path):
+    """Without --deep: the manifest says that there is one, and of how many rows."""
+    sources(tmp_path)
+    path, more = tmp_path / "a.pbin", tmp_path / "b.pbin"
+    for destination, select in ((path, ""), (more, 'select = "1:"\n')):
+        recipe = destination.with_suffix(".toml")
+        recipe.write_text(f'tokfmt = 1\neos = {EOS}\n[[source]]\npath = "rest.pbin"\n{select}')
+        tokfmt.convert(recipe, destination, ledger=True)
+
+    def glance():
+        return [(one.code, one.message) for one in tokfmt.check(path)[0].findings]
+
+    assert glance() == []
+    rows, about = ledger_of(path)
+    Path(f"{path}.ledger").write_bytes(rows[:-1])
+    assert [code for code, _ in glance()] == ["TF916"]
+    Path(f"{path}.ledger").unlink()
+    assert [code for code, _ in glance()] == ["TF916"]
+    shorter = json.loads(about) | {"rows": len(np.load(f"{more}.ledger"))}
+    Path(f"{path}.ledger.json").write_text(json.dumps(shorter))
+    shutil.copy(f"{more}.ledger", f"{path}.ledger")
+    ((code, message),) = glance()
+    assert (code, "the manifest of a.pbin says" in message) == ("TF916", True)
+    for suffix in (".ledger", ".ledger.json"):
+        Path(f"{path}{suffix}").unlink()
+    ((code, message),) = glance()
+    assert (code, "its manifest says that one was written" in message) == ("TF916", True)
+    Path(f"{path}.tokfmt.json").unlink()
+    assert glance() == []
+
+
+@pytest.mark.parametrize("whole", ["texts", "texts/*.txt"])
+def test_a_text_is_known_by_its_digest(tmp_path, whole):
+    """What a recipe reads stands in the manifest; another text of the same size is another."""
+    (tmp_path / "texts").mkdir()
+    for name in "ab":
+        (tmp_path / "texts" / f"{name}.txt").write_text(f"the text {name}\n")
+    (tmp_path / "mix.toml").write_text(
+        f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\n[[source]]\npath = "{whole}"\n', "utf-8"
+    )
+    tokfmt.convert(tmp_path / "mix.toml", tmp_path / "c.pbin", ledger=True)
+    said = json.loads((tmp_path / "c.pbin.tokfmt.json").read_text())
+    named = [tmp_path / "mix.toml", *([tmp_path / "texts"] if whole == "texts" else sorted(tmp_path.glob(whole)))]
+    assert [one["path"] for one in said["sources"]] == list(map(str, named))
+    assert all(one["xxh3_128"] for one in said["sources"])
+    listed = json.loads((tmp_path / "c.pbin.ledger.json").read_text())["sources"]
+    assert [one["xxh3_128"] for one in listed] == [
+        xxhash.xxh3_128_hexdigest((tmp_path / "texts" / f"{name}.txt").read_bytes()) for name in "ab"
+    ]
+    (tmp_path / "texts" / "b.txt").write_text("the text c\n")
+    (first,) = show_origins(tmp_path / "c.pbin", "0", from_options=()).shown
+    assert first.origins[0].path.endswith("a.txt")
+    with pytest.raises(SourceChangedError, match=r"b\.txt: is another than when the ledger was written, by its bytes"):
+        list(show_origins(tmp_path / "c.pbin", "1", from_options=()).shown)
 
 
 def test_a_source_of_ids_is_known_by_its_digest(tmp_path):

@@ -17,6 +17,8 @@ import tokfmt
 from tokfmt.core.errors import ConversionError, CorruptError, SourceChangedError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.core.output import Output
+from tokfmt.formats import flat
+from tokfmt.formats.flat import FlatReader, FlatWriter
 
 HERE = FIXTURES / "modalities"
 EXPECTED = json.loads((HERE / "expected.json").read_text())
@@ -47,7 +49,13 @@ def random_documents(seed, count, top=EOS, eos=EOS):
 
 
 @pytest.fixture
-def copied(monkeypatch):
+def scanned(monkeypatch):
+    """Everything is read once before it is written, also where any id that the source can hold is as wide."""
+    monkeypatch.setattr(FlatWriter, "wants_max_id", lambda writer, source: writer.needs_max_id)
+
+
+@pytest.fixture
+def copied(monkeypatch, scanned):
     """Bytes that were copied as they stand."""
     seen = []
 
@@ -62,7 +70,7 @@ def copied(monkeypatch):
 def the_long_way(monkeypatch):
     """Take separators away, put them in again, decode and encode every token."""
     for module in ("tokfmt.views.view", "tokfmt.views.select", "tokfmt.views.concat", "tokfmt.ops.convert.losses"):
-        monkeypatch.setattr(f"{module}.restored", lambda *view, read=False: None)
+        monkeypatch.setattr(f"{module}.restored", lambda *view, **how: None)
     for name in ("modalities", "stage1", "hdf5"):
         home = "flat" if name in ("stage1", "modalities") else f"{name}.writer"
         monkeypatch.setattr(f"tokfmt.formats.{home}.copy_region", lambda *region: None)
@@ -171,6 +179,7 @@ def test_the_manifest_says_what_was_copied(tmp_path):
     assert [entry["bytes"] for entry in said["sources"]] == [path.stat().st_size for path in sources]
 
 
+@pytest.mark.usefixtures("scanned")
 @pytest.mark.parametrize("number", [errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, None])
 def test_where_the_kernel_does_not_copy(tmp_path, monkeypatch, number):
     """It refuses, from the beginning or after some bytes; or says that there is nothing more."""
@@ -208,6 +217,7 @@ def test_what_fails_while_copying_is_worded(tmp_path, monkeypatch):
         output.copy(0, file, 0, 400)
 
 
+@pytest.mark.usefixtures("scanned")
 def test_a_source_that_changes_while_it_is_copied(tmp_path, monkeypatch):
     sources = [put(tmp_path / f"{k}.pbin", random_documents(k, 30)) for k in range(2)]
     real = os.copy_file_range
@@ -222,7 +232,54 @@ def test_a_source_that_changes_while_it_is_copied(tmp_path, monkeypatch):
     assert sorted(os.listdir(tmp_path)) == ["0.pbin", "1.pbin"]
 
 
-# stage1 and HDF5 through the same seam
+@pytest.mark.parametrize(("width", "times"), [(2, 2), (4, 3)])
+def test_how_often_tokens_are_read(tmp_path, monkeypatch, width, times):
+    """When they are written, if no id of their width needs another one, else once before; and so few when opened."""
+    sources = [put(tmp_path / f"{k}.pbin", random_documents(k, 3000), width) for k in range(2)]
+    read, real = [], FlatReader.tokens
+    monkeypatch.setattr(FlatReader, "tokens", lambda reader, a, b: read.append(b - a) or real(reader, a, b))
+    merged(sources, tmp_path / "out.pbin", eos=EOS)
+    tokens = sum(len(document) for k in range(2) for document in random_documents(k, 3000))
+    assert times * tokens * 0.99 <= sum(read) <= times * tokens
+
+
+# llm.c, stage1 and HDF5 through the same seam
+
+
+def shard(path, stream):
+    """An llm.c file of GPT-2's ids."""
+    path.write_bytes(
+        struct.pack("<3i", 20240520, 1, len(stream)).ljust(1024, b"\0") + np.array(stream, "<u2").tobytes()
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("streams", "copies"),
+    [
+        ([[EOS, 1, 2, EOS, EOS, 3], [EOS, 4]], 8),
+        ([[EOS, 1], [7, 2, EOS, 3]], 6),
+        ([[7, 2, EOS, 3]], 0),  # what precedes the first separator gets one of its own
+        ([[EOS, EOS, EOS]], 3),
+    ],
+    ids=["two files", "a document that goes on", "headless", "empty ones"],
+)
+@pytest.mark.parametrize("select", [None, "1:"])
+def test_separators_in_front(tmp_path, monkeypatch, copied, streams, copies, select):
+    sources, encoded = [shard(tmp_path / f"{k}.bin", stream) for k, stream in enumerate(streams)], []
+    monkeypatch.setattr(
+        flat, "check_ids", lambda ids, *about, real=flat.check_ids: encoded.append(ids) or real(ids, *about)
+    )
+    how = {"to_format": "llmc", "executor": "serial", "manifest": False, "select": select}
+    tokfmt.convert(sources, tmp_path / "out.bin", **how)
+    if copies:
+        assert copied
+        assert not encoded
+    assert select or sum(copied) == 2 * copies
+    the_long_way(monkeypatch)
+    tokfmt.convert(sources, tmp_path / "long.bin", **how)
+    assert encoded
+    assert (tmp_path / "out.bin").read_bytes() == (tmp_path / "long.bin").read_bytes()
 
 
 def blocks(home, seed, samples, eos=EOS):

@@ -337,7 +337,7 @@ def test_a_repair_that_fails_leaves_the_old_one(tmp_path, monkeypatch, name):
         return [found]
 
     with monkeypatch.context() as patched, untouched(tmp_path):
-        patched.setattr(import_module("tokfmt.ops.check.fix"), "check", finds_more)
+        patched.setattr(import_module("tokfmt.ops.check.check"), "check", finds_more)
         with pytest.raises(VerificationError, match="would still have TF1") as raised:
             fix(verdict, out, asked(source), overwrite=True)
         assert ".tokfmt-" not in str(raised.value)

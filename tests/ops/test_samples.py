@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 from tokfmt.core.errors import FormatError, OptionError
-from tokfmt.ops.look.samples import padding_of, samples
+from tokfmt.ops.look.show import padding_of, samples
 from tokfmt.ops.source.request import SourceRequest
 
 HOME = FIXTURES / "hdf5"

@@ -17,17 +17,24 @@ from rich.console import Console
 from stats_oracle import validate
 
 import tokfmt
+from tokfmt.cli.console import annotate
 from tokfmt.cli.main import cli
 from tokfmt.cli.stats_table import show
-from tokfmt.cli.streams import annotate
 from tokfmt.core.draws import SAMPLE, random_order
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.text_format import bar
 from tokfmt.ops.source.opened import find_sources, open_source, open_stored
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.stats import StatsRequest, glance, stats, stats_of
-from tokfmt.ops.stats.expect import deviations, known_keys, parse_expectation, parse_tolerance, read_baseline, unmet
-from tokfmt.ops.stats.report import Report
+from tokfmt.ops.stats.report import (
+    Report,
+    deviations,
+    known_keys,
+    parse_expectation,
+    parse_tolerance,
+    read_baseline,
+    unmet,
+)
 from tokfmt.ops.stats.tables import Table, lengths_of, packing
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"

@@ -103,8 +103,10 @@ def test_what_is_written_is_read_again(tmp_path):
 
 
 def test_names_come_from_paths_and_are_different():
-    recipe = parse_recipe({"source": [{"path": p} for p in ("x/a.pbin", "y/a.zarr", "web/*.pbin", "/")]}, Path("m"))
-    assert [entry.name for entry in recipe.sources] == ["a", "a-2", "web", "source"]
+    paths = ("x/a.pbin", "y/a.zarr", "web/*.pbin", "/", "*.txt", "../*.txt", "**/*.md", "*", "*.jsonl.zst")
+    recipe = parse_recipe({"source": [{"path": path} for path in paths]}, Path("m"))
+    names = ["a", "a-2", "web", "source", "txt", "txt-2", "md", "source-2", "zst"]
+    assert [entry.name for entry in recipe.sources] == names
 
 
 def test_words_and_blend_lists():

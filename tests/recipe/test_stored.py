@@ -8,6 +8,7 @@ import pytest
 from paths import ROOT
 
 import tokfmt
+from tokfmt import registry
 from tokfmt.core.errors import LossyConversionError, OptionError
 
 
@@ -72,12 +73,12 @@ def test_rows_of_hdf5_have_mask_and_labels(mix, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["x.parquet", "x.arrow"])
-def test_packed_rows_are_of_documents(mix, tmp_path, name):
-    """What a recipe of documents gives is packed; samples are packed already, and hold padding: they are refused."""
+def test_packed_rows_of_documents(mix, tmp_path, name):
+    """What a recipe of documents gives is packed; samples are packed already, to the length that they have."""
     pytest.importorskip("pyarrow")
     how = {"to_options": {"pack_size": 80}}
     for dry_run in (True, False):
-        with pytest.raises(OptionError, match="pack_size packs documents, and these are samples, padding and all"):
+        with pytest.raises(OptionError, match="samples of this recipe predict up to 32 tokens. Say pack_size=32"):
             tokfmt.convert(mix('pack = "bestfit"'), tmp_path / name, dry_run=dry_run, **how)
     (tmp_path / "docs.toml").write_text('tokfmt = 1\nshuffle = "documents"\neos = 0\n[[source]]\npath = "web.pbin"\n')
     tokfmt.convert(tmp_path / "docs.toml", tmp_path / name, verify=True, **how)
@@ -87,10 +88,84 @@ def test_packed_rows_are_of_documents(mix, tmp_path, name):
     assert [one.tolist() for one in tokfmt.open(tmp_path / "back.pbin")] == wanted
 
 
+def bridge(row):
+    """What Megatron-Bridge trains on: of each sequence all but the last token, the next ones, which of them count."""
+    ids, mask, bounds = row["input_ids"], row["loss_mask"], [*row["seq_start_id"], len(row["input_ids"])]
+    return [(ids[a : b - 1], ids[a + 1 : b], mask[a : b - 1]) for a, b in zip(bounds, bounds[1:], strict=False)]
+
+
+def predicted(sample):
+    """The same of a sample of a recipe: the pieces without what has no label at their end."""
+    found = []
+    for document in range(sample["document_ids"].max() + 1):
+        piece = {name: values[sample["document_ids"] == document] for name, values in sample.items()}
+        assert (piece["position_ids"] == np.arange(len(piece["position_ids"]))).all()
+        some = slice(0, len(piece["labels"]) - int(piece["labels"][-1] == -100))
+        found.append((piece["input_ids"][some], piece["labels"][some], piece["loss_mask"][some]))
+    return found
+
+
+def assert_same_rows(rows, view):
+    """Rows of Parquet predict what samples do; a label that does not count is whatever follows."""
+    samples = view.samples(range(len(view)), ["input_ids", "labels", "loss_mask", "position_ids", "document_ids"])
+    assert len(rows) == len(view)
+    for k, row in enumerate(rows):
+        wanted = predicted({name: values[k] for name, values in samples.items()})
+        for (ids, labels, mask), (inputs, targets, counts) in zip(bridge(row), wanted, strict=True):
+            assert ids == inputs.tolist() and mask == counts.tolist()
+            assert np.where(counts, labels, -100).tolist() == targets.tolist()
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "folder"])
+@pytest.mark.parametrize(
+    "words",
+    ['pack = "bestfit"', 'pack = "document"\nlong = "truncate"', 'pack = "stream"', 'labels = "starts"\nbos = 7',
+     'pack = "bestfit"\nlabels = "starts"', 'labels = "disjoint"', 'shuffle = "documents"'],
+)  # fmt: skip
+def test_packed_rows_of_samples_predict_the_same(mix, tmp_path, words, name):
+    """Boundaries and masks are kept, padding is not there; back as rows they are what a recipe stores again."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    path = mix(words)
+    if "shuffle" in words:
+        path.write_text(path.read_text().replace('shuffle = "samples"\n', ""))
+    how = {"to_options": {"pack_size": 32}, "to_format": "arrow" if name.endswith("arrow") else "parquet"}
+    done = tokfmt.convert(path, tmp_path / name, verify=True, jobs=2, **how)
+    view = tokfmt.open(path)
+    assert (done.sequences, done.dropped, done.recipe) == (len(view), {}, view.fingerprint)
+    assert not [note for note in done.notes if "not stored" in note]
+    rows = {"from_options": {"view": "samples"}}
+    tokfmt.convert(tmp_path / name, tmp_path / "again.parquet", verify=True, **rows)
+    assert_same_rows(pq.read_table(tmp_path / "again.parquet").to_pylist(), view)
+    tokfmt.convert(path, tmp_path / "serial.parquet", executor="serial", to_options={"pack_size": 32})
+    assert (tmp_path / "serial.parquet").read_bytes() == (tmp_path / "again.parquet").read_bytes()
+
+
+def test_packed_rows_of_stored_samples_keep_their_masks(tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet")
+    masked_rows(tmp_path / "a.h5", 1)
+    (tmp_path / "x.toml").write_text('tokfmt = 1\nseq_len = 4\npack = "stored"\neos = 99\n[[source]]\npath = "a.h5"\n')
+    tokfmt.convert(tmp_path / "x.toml", tmp_path / "x.parquet", verify=True, to_options={"pack_size": 4})
+    found = pq.read_table(tmp_path / "x.parquet").to_pylist()
+    assert [row["loss_mask"] for row in found] == [[0, 1, 1, 0], [1, 1, 0, 0], [1, 0, 1, 0]]
+    assert_same_rows(found, tokfmt.open(tmp_path / "x.toml"))
+
+
+def test_packed_rows_refuse_labels_that_are_not_moved(mix, tmp_path):
+    pytest.importorskip("pyarrow")
+    for dry_run in (True, False):
+        with pytest.raises(OptionError, match='labels of these samples are not moved by one. Say labels = "next"'):
+            tokfmt.convert(
+                mix('labels = "same"'), tmp_path / "x.parquet", to_options={"pack_size": 32}, dry_run=dry_run
+            )
+        with pytest.raises(OptionError, match="select: samples"):
+            tokfmt.convert(mix(), tmp_path / "x.parquet", to_options={"pack_size": 32}, select=":5", dry_run=dry_run)
+
+
 def test_what_sequences_do_not_store_of_samples_is_said(mix, tmp_path):
     for name in ("x.pbin", "x.parquet"):
         done = tokfmt.convert(mix('pack = "bestfit"'), tmp_path / name)
-        assert [note for note in done.notes if "its mask, and where documents begin, are not stored" in note]
+        (said,) = [note for note in done.notes if "its mask, and where documents begin, are not stored" in note]
+        assert ("pack_size" in said and said.endswith("stores both, without padding")) == (name == "x.parquet")
     assert not [note for note in tokfmt.convert(mix(), tmp_path / "x.h5").notes if "not stored" in note]
 
 
@@ -250,3 +325,14 @@ def test_a_source_that_changes_meanwhile_is_noticed(mix, tmp_path):
     ):
         tokfmt.convert(path, tmp_path / "x.pbin")
     assert not (tmp_path / "x.pbin").exists()
+
+
+def test_each_source_is_detected_once(mix, tmp_path):
+    """Of a recipe that names another: what guards them, opens them and watches them for changes asks once."""
+    mix().replace(tmp_path / "inner.toml")
+    outer = tmp_path / "outer.toml"
+    outer.write_text('tokfmt = 1\nseq_len = 32\npack = "stored"\n[[source]]\npath = "inner.toml"\n')
+    with mock.patch("tokfmt.registry.detect", side_effect=registry.detect) as detect:
+        tokfmt.convert(outer, tmp_path / "x.pbin")
+    names = sorted(call.args[0].name for call in detect.call_args_list)
+    assert names == ["code.zarr", "inner.toml", "outer.toml", "web.pbin"]

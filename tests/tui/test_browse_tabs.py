@@ -19,7 +19,7 @@ from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.dialogs import Page
 from tokfmt.tui.session import Opened, open_session
 from tokfmt.tui.state import remember
-from tokfmt.tui.widgets.charts import (
+from tokfmt.tui.tabs.statistics import (
     Bars,
     Curve,
     Ranking,

@@ -9,8 +9,7 @@ from browsing import PACK, tab_of
 from paths import FIXTURES
 
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.tui.app import Browser
-from tokfmt.tui.screenshot import settled
+from tokfmt.tui.app import Browser, settled
 from tokfmt.tui.session import open_session
 
 GOALS = {"open": (40, 18), "find": (20, 12), "down": (10, 6)}

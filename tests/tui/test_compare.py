@@ -11,9 +11,8 @@ from tokfmt.core.axis import Info, Layout
 from tokfmt.ops.convert.convert import convert
 from tokfmt.ops.source.opened import Separator
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.tui.app import Browser
+from tokfmt.tui.app import Browser, settled
 from tokfmt.tui.rows import Viewport
-from tokfmt.tui.screenshot import settled
 from tokfmt.tui.session import Opened, Session, View, open_session
 from tokfmt.tui.tabs.compare import CompareTab
 
@@ -259,7 +258,7 @@ def test_the_search_goes_on_while_one_looks_and_can_be_stopped(monkeypatch):
     monkeypatch.setattr("tokfmt.tui.tabs.compare.printable", lambda _: "fake")
 
     def session(name, reader):
-        view = View("documents", Viewport(reader), reader)
+        view = View("documents", Viewport(reader))
         format_ = type("F", (), {"name": "fake"})()
         return Session(SourceRequest((name,)), Opened(format_, (view,), Separator(None)), "documents")
 

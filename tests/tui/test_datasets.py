@@ -19,7 +19,7 @@ from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.dialogs import OneOf, Page
 from tokfmt.tui.session import SMALL, open_session
 from tokfmt.tui.state import recall
-from tokfmt.tui.widgets.charts import Bars
+from tokfmt.tui.tabs.statistics import Bars
 from tokfmt.tui.widgets.frame import KeyBar, Refusal, StatusLine
 
 BAD = FIXTURES / "bad"

@@ -6,7 +6,7 @@ from browsing import EVERY, browse, tab_of
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.ops.look.samples import samples
+from tokfmt.ops.look.show import samples
 from tokfmt.ops.source.opened import open_source
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.layout import Kind, Mode

@@ -9,7 +9,7 @@ from paths import TOKENIZER
 from textual.widgets import Input, Static
 
 from tokfmt.ops.convert.convert import convert
-from tokfmt.tui.screenshot import unknown_key
+from tokfmt.tui.app import unknown_key
 from tokfmt.tui.state import remember
 from tokfmt.tui.tabs.findings import FindingTable
 from tokfmt.tui.widgets.frame import KeyBar

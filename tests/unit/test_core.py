@@ -27,13 +27,13 @@ from tokfmt.core.errors import (
     SourceChangedError,
     TokenRangeError,
     TruncatedError,
-    printable,
 )
 from tokfmt.core.files import File, natural_key
 from tokfmt.core.options import described, option, parse_count, parse_options
 from tokfmt.core.output import Output, concatenate, preallocate
 from tokfmt.core.publish import Staging
 from tokfmt.core.ragged import Ragged
+from tokfmt.core.text_format import printable
 from tokfmt.run.execute import Parcel, SerialExecutor, make_executor, receive, run_tasks
 
 # files

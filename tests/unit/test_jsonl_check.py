@@ -122,3 +122,9 @@ def test_indexes(tmp_path, entries, found):
     path = put(tmp_path / "x.jsonl", A + B + A, entries)
     assert [(f.code, f.message) for f in check(path)] == found
     assert check(path, index="none") == []
+
+
+def test_an_index_of_a_text_without_lines(tmp_path):
+    """A byte order mark alone is no line, so an entry of it begins none."""
+    found = check(put(tmp_path / "x.jsonl", b"\xef\xbb\xbf", [(0, 3)]))
+    assert codes(found) == [("TF507", 0), ("TF512", None)]

@@ -87,7 +87,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         _serve(*web)
         return
     if given["web"]:  # whoever draws for a server is ended by it
-        from tokfmt.tui.web import plain_signals
+        from tokfmt.tui.signals import plain_signals
 
         plain_signals()
         app.run()
@@ -116,7 +116,7 @@ def _refuse_picture(given: dict[str, Any]) -> None:
     if suffix and suffix.lower() != ".svg":
         raise click.UsageError(f"--screenshot {given['screenshot']}: pictures are SVG; name it OUT.svg")
     if given["keys"]:
-        from tokfmt.tui.screenshot import unknown_key
+        from tokfmt.tui.app import unknown_key
 
         for key in given["keys"].split():
             if unknown_key(key):
@@ -164,10 +164,10 @@ def _web(given: dict[str, Any]) -> tuple[str, int] | None:
         raise click.UsageError("--screenshot needs no --web")
     if not given["web"]:
         return None
-    from tokfmt.tui.web import hold, is_child
+    from tokfmt.tui.signals import draws_for_server, end_with_server
 
-    if is_child():
-        hold()
+    if draws_for_server():
+        end_with_server()
         return None
     return given["host"] or _HOST, _PORT if given["port"] is None else given["port"]
 
@@ -180,7 +180,7 @@ def _serve(host: str, port: int) -> None:
         import textual_serve  # noqa: F401 - whether it is there
     except ImportError as error:
         raise MissingDependencyError("textual-serve", "web", "browse --web") from error
-    from tokfmt.tui.web.server import is_local, serve
+    from tokfmt.tui.web import is_local, serve
 
     if not is_local(host):
         text = "other machines can reach this: whoever is given the address can read the dataset, unencrypted"
@@ -197,7 +197,7 @@ def _serve(host: str, port: int) -> None:
 def _draw(app: Any, out: str, keys: list[str], size: tuple[int, int]) -> None:
     from tokfmt.core.output import begins_with
     from tokfmt.core.publish import publish_text
-    from tokfmt.tui.screenshot import screenshot
+    from tokfmt.tui.app import screenshot
 
     drawn = _until_left(app, lambda: screenshot(app, keys, size))
     publish_text(out, drawn, overwrite=True, objection=begins_with("picture", b"<svg", b"<?xml"))
@@ -206,7 +206,8 @@ def _draw(app: Any, out: str, keys: list[str], size: tuple[int, int]) -> None:
 def _preview(requests: list[Any], given: dict[str, Any]) -> None:
     """What `show` prints of the first dataset, for a pipe; of what cannot be read its parts and bytes."""
     from tokfmt.cli.show import print_preview, show_raw
-    from tokfmt.core.errors import TokfmtError, printable
+    from tokfmt.core.errors import TokfmtError
+    from tokfmt.core.text_format import printable
     from tokfmt.ops.look.show import show
 
     name = "stdin" if sys.stdout.isatty() else "stdout"

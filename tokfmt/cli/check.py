@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokfmt.cli.console import Watcher, document
+from tokfmt.cli.console import Watcher, annotate, document
 from tokfmt.cli.parameters import (
     CODE,
     PLACE,
@@ -24,9 +24,7 @@ from tokfmt.cli.parameters import (
     tokenizer,
     workers,
 )
-from tokfmt.cli.streams import annotate
-from tokfmt.core.errors import printable
-from tokfmt.core.text_format import counted
+from tokfmt.core.text_format import counted, printable
 
 if TYPE_CHECKING:
     from tokfmt.ops.check import CheckRequest

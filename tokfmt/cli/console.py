@@ -1,16 +1,34 @@
-"""What commands print alike: notes and progress on stderr (bars on a terminal, else lines), a document on stdout."""
+"""The terminal: notes and progress on stderr (bars on a terminal, else lines), a document on stdout; and what happens
+when stdout or stderr is full, closed, or has no words for a character.
+
+What cannot be written to stdout is an error with a line of its own (`StdoutError`, exit code 4), or, when whoever read
+it has had enough (`| head`), a quiet end (`ReaderGone`).
+Neither is an OSError, so that no library takes it for something else. What cannot be written to stderr is lost.
+ASCII becomes UTF-8; what another encoding has no bytes for is written as a JSON escape (`\\u00b7`), so JSON stays what
+it is.
+
+In a GitHub workflow every line of either is looked at by the runner, which obeys those that begin with `::` or hold
+`##[`: nothing but an annotation of ours may.
+Source: https://docs.github.com/actions/reference/workflow-commands-for-github-actions
+"""
 
 from __future__ import annotations
 
+import codecs
+import contextlib
+import io
+import os
+import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from tokfmt.core.errors import printable
+from tokfmt.core.errors import ConversionError
+from tokfmt.core.text_format import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -114,3 +132,153 @@ class Watcher:
             self._bars = Progress(*columns, console=Console(stderr=True), transient=True)
             self._bars.start()
         return self._bars
+
+
+_DATA = ("show", "completion", "convert")
+"""Commands that print what datasets hold, or code, which nobody may change; the rest print about datasets."""
+_HIDDEN = "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+
+
+class StdoutError(ConversionError):
+    """stdout does not take what is written: a full disk, a device that failed."""
+
+    def __init__(self, error: OSError) -> None:
+        self.errno = error.errno
+        super().__init__(f"standard output: {error.strerror}. What was printed is not complete")
+
+
+class ReaderGone(Exception):  # noqa: N818 - nothing went wrong
+    """Whoever read stdout has closed it."""
+
+
+class _Out(io.FileIO):
+    def write(self, data: object, /) -> int:
+        try:
+            return super().write(data)  # type: ignore[arg-type]
+        except BrokenPipeError:
+            raise ReaderGone from None
+        except OSError as error:
+            raise StdoutError(error) from error
+
+
+class _Err(io.FileIO):
+    def write(self, data: object, /) -> int:
+        with contextlib.suppress(OSError):
+            return super().write(data)  # type: ignore[arg-type]
+        return memoryview(data).nbytes  # type: ignore[arg-type]
+
+
+class _Json(io.TextIOWrapper):
+    """JSON in which nothing controls a terminal or a workflow: what might is an escape, which means the same."""
+
+    def write(self, text: str, /) -> int:
+        hidden = re.sub(_HIDDEN, lambda found: _as_json(found[0]), text)
+        return super().write(hidden.replace("##[", "#\\u0023["))
+
+
+class _Defused(io.TextIOWrapper):
+    """Text whose lines no workflow obeys."""
+
+    def write(self, text: str, /) -> int:
+        return super().write(defused(text))
+
+    def command(self, line: str) -> None:
+        """Write a line that a workflow is to obey."""
+        super().write(f"{line}\n")
+        self.flush()
+
+
+def open_streams(words: Sequence[str]) -> None:
+    """Replace `sys.stdout` and `sys.stderr`, before the command line `words` runs."""
+    codecs.register_error("tokfmt-json", _escaped)
+    output = output_of(words)
+    workflow = os.environ.get("GITHUB_ACTIONS") == "true" or output == "github"
+    data = words[:1] and words[0] in _DATA and not {"--raw", "--dry-run"} & set(words)
+    about = _Defused if workflow else io.TextIOWrapper
+    out = _Json if output == "json" else io.TextIOWrapper if data else about
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):
+            os.fstat(descriptor)
+            continue
+        os.open(os.devnull, os.O_WRONLY)  # takes the lowest number that is free: no file of ours may become stdout
+    sys.stdout = _stream(_Out(1, "w", closefd=False), sys.stdout, out)
+    sys.stderr = _stream(_Err(2, "w", closefd=False), sys.stderr, about)
+
+
+def _stream(raw: io.FileIO, before: TextIO | None, kind: type[io.TextIOWrapper]) -> io.TextIOWrapper:
+    encoding = getattr(before, "encoding", None) or "utf-8"
+    if codecs.lookup(encoding).name == "ascii":  # a locale that nobody chose, as click takes it too
+        encoding = "utf-8"
+    return kind(io.BufferedWriter(raw), encoding, "tokfmt-json", line_buffering=raw.fileno() == 2 or raw.isatty())
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return _as_json(error.object[error.start : error.end]), error.end
+
+
+def _as_json(text: str) -> str:
+    """As JSON has it in a string."""
+    import json  # 1 ms that few commands need
+
+    return json.dumps(text)[1:-1]
+
+
+def output_of(words: Sequence[str]) -> str:
+    """What a command line asks for: "text", "json" or "github". It need not be one that can be understood."""
+    options = list(words[: words.index("--")] if "--" in words else words)
+    if "--json" in options:
+        return "json"
+    asked = [word.partition("=")[2] for word in options if word.startswith("--output-format=")]
+    asked += [value for name, value in zip(options, options[1:], strict=False) if name == "--output-format"]
+    return asked[-1] if asked else "text"
+
+
+def flush() -> None:
+    """Write what is left.
+
+    Raises:
+        StdoutError, ReaderGone: As ever.
+    """
+    sys.stdout.flush()
+
+
+def silence() -> None:
+    """Throw away what stdout has not taken, and all that comes."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, 1)
+    os.close(sink)
+    sys.stdout.flush()
+
+
+def settle() -> None:
+    """Write what is left, or throw it away: Python would try again when it ends, and complain."""
+    try:
+        flush()
+    except (ReaderGone, StdoutError):
+        silence()
+
+
+def annotate(level: str, path: str, title: str, message: str) -> None:
+    """Print a line that GitHub shows at a file. `level`: "error", "warning" or "notice"."""
+    line = f"::{level} file={_property(path)},title={_property(title)}::{_command_text(message)}"
+    write = getattr(sys.stdout, "command", None)
+    if write is None:
+        print(line)  # noqa: T201 - not a stream that minds
+    else:
+        write(line)
+
+
+def defused(text: str) -> str:
+    """Text of which no line is a command to a workflow: neither `::` at the start of one nor `##[` anywhere."""
+    return re.sub(r"((?:^|[\r\n])[^\S\r\n]*):(?=:)", r"\1\\x3a", text.replace("##[", "#\\x23["))
+
+
+def _command_text(text: str) -> str:
+    lines = text.replace("%", "%25").replace("\r", "\n").split("\n")
+    return "%0A".join(printable(line) for line in lines).replace("##[", "#\\x23[")
+
+
+def _property(text: str) -> str:
+    return _command_text(text).replace(":", "%3A").replace(",", "%2C")

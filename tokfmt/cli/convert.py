@@ -29,8 +29,7 @@ from tokfmt.cli.parameters import (
     tokenizer,
     workers,
 )
-from tokfmt.core.errors import printable
-from tokfmt.core.text_format import counted
+from tokfmt.core.text_format import counted, printable
 
 _EPILOG = examples(
     "tokfmt convert fixtures/text/corpus.jsonl out.pbin --tokenizer fixtures/tokenizer",
@@ -173,8 +172,7 @@ def _plan(done: Any) -> str:
 
 def _prepared(report: Sequence[Mapping[str, Any]]) -> list[str]:
     """The report of a preparation as a table."""
-    from tokfmt.core.errors import printable
-    from tokfmt.core.text_format import columns
+    from tokfmt.core.text_format import columns, printable
 
     heads = ("source", "documents", "of source", "characters", "tokens", "of all")
     return columns([heads, *(tuple(map(printable, row)) for row in prepared_rows(report))]) if report else []

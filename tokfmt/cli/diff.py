@@ -22,8 +22,7 @@ from tokfmt.cli.parameters import (
     tokenizer,
     workers,
 )
-from tokfmt.core.errors import printable
-from tokfmt.core.text_format import counted, plural, visible
+from tokfmt.core.text_format import counted, plural, printable, visible
 
 _EPILOG = examples(
     "tokfmt diff --eos 50256 fixtures/modalities/D_2byte_gpt2.pbin fixtures/modalities/synthetic_D_2byte_proto2.pbin",

@@ -9,8 +9,7 @@ import click
 
 from tokfmt.cli.console import Watcher, document
 from tokfmt.cli.parameters import PLACE, Command, common, examples
-from tokfmt.core.errors import printable
-from tokfmt.core.text_format import counted
+from tokfmt.core.text_format import counted, printable
 
 
 @click.command(

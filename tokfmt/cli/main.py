@@ -19,9 +19,9 @@ from typing import Any, NoReturn
 import click
 
 import tokfmt
-from tokfmt.cli import signals, streams
-from tokfmt.cli.console import note
-from tokfmt.core.errors import PluginWarning, TokfmtError, missing_package, printable
+from tokfmt.cli import console, signals
+from tokfmt.core.errors import PluginWarning, TokfmtError, missing_package
+from tokfmt.core.text_format import printable
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "convert": ("tokfmt.cli.convert", "Convert any format to any format."),
@@ -88,14 +88,14 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
     _tune_interpreter()
     words = list(sys.argv[1:] if args is None else args)
     warnings.showwarning = _noted
-    streams.open_streams(words)
+    console.open_streams(words)
     signals.listen()
     try:
         code = _run(words)
         signals.leave(code)
     except (signals.Interrupted, click.Abort, KeyboardInterrupt) as stop:
         code = _stopped(stop, words)
-    streams.settle()
+    console.settle()
     sys.exit(code)  # worker threads may still hold a read; everything that matters is on disk by now
 
 
@@ -120,7 +120,7 @@ def _noted(
     """Print the warning that a format of another package was left out as a note; others as Python does."""
     del file
     if issubclass(category, PluginWarning):
-        note(message)
+        console.note(message)
     else:
         click.echo(warnings.formatwarning(message, category, filename, lineno, line), err=True, nl=False)
 
@@ -128,13 +128,13 @@ def _noted(
 def _run(words: list[str]) -> int:
     try:
         code = _invoke(words)
-        streams.flush()
-    except streams.ReaderGone:
-        streams.silence()
+        console.flush()
+    except console.ReaderGone:
+        console.silence()
         owed = words[0] in _VERDICTS or (words[0] == "convert" and "-" in words)  # a verdict, or the data itself
         return 128 + signal.SIGPIPE if owed else 0
-    except streams.StdoutError as error:
-        streams.silence()
+    except console.StdoutError as error:
+        console.silence()
         return _fail(str(error), error.exit_code, words, {})
     return code
 
@@ -151,7 +151,7 @@ def _invoke(words: list[str]) -> int:
         return 2
     except click.ClickException as error:
         return _fail(error.format_message(), 2, words, {"type": "UsageError"})
-    except (click.Abort, KeyboardInterrupt, signals.Interrupted, streams.ReaderGone, streams.StdoutError):
+    except (click.Abort, KeyboardInterrupt, signals.Interrupted, console.ReaderGone, console.StdoutError):
         raise
     except TokfmtError as error:
         _trace(debug)
@@ -202,12 +202,12 @@ def _stopped(stop: BaseException, words: list[str]) -> int:
 def _fail(message: str, code: int, words: list[str], facts: Mapping[str, Any]) -> int:
     line = printable(" ".join(message.split()))
     click.echo(f"tokfmt: error: {line}", err=True)
-    if streams.output_of(words) == "json":
+    if console.output_of(words) == "json":
         import json
 
         error = {"message": line, "exit_code": code, **facts}
         try:
             click.echo(json.dumps({"schema": "tokfmt.error/1", "error": error}, default=str))
-        except (streams.ReaderGone, streams.StdoutError):  # the line above has said it
-            streams.silence()
+        except (console.ReaderGone, console.StdoutError):  # the line above has said it
+            console.silence()
     return code

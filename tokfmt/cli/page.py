@@ -26,9 +26,8 @@ from typing import TypedDict
 import msgspec
 
 import tokfmt
-from tokfmt.core.errors import printable
 from tokfmt.core.format import Finding
-from tokfmt.core.text_format import human_bytes, shortened
+from tokfmt.core.text_format import human_bytes, printable, shortened
 from tokfmt.ops.stats.report import (
     Duplicates,
     Ends,

@@ -132,8 +132,7 @@ def _explain(file: RecipeFile, *, as_json: bool) -> None:
 
 def _explain_draft(draft: Draft, *, as_json: bool) -> None:
     """What is known of a recipe with text before it is stored: its sources, and what filters say of some texts."""
-    from tokfmt.core.errors import printable
-    from tokfmt.core.text_format import columns
+    from tokfmt.core.text_format import columns, printable
 
     looks, name = draft.looks(), str(draft.file.where)
     if as_json:
@@ -161,8 +160,7 @@ def _head(count: int, file: RecipeFile) -> str:
 
 def lines_of(rows: Sequence[Row]) -> list[str]:
     """The tree of a recipe as a table."""
-    from tokfmt.core.errors import printable
-    from tokfmt.core.text_format import columns
+    from tokfmt.core.text_format import columns, printable
 
     lines: list[tuple[str, ...]] = [("source", "sequences", "tokens", "share", "epochs", "samples", "cut", "padded")]
     for row in rows:
@@ -173,8 +171,7 @@ def lines_of(rows: Sequence[Row]) -> list[str]:
 
 
 def _left_out(rows: Sequence[Row]) -> list[str]:
-    from tokfmt.core.errors import printable
-    from tokfmt.core.text_format import counted
+    from tokfmt.core.text_format import counted, printable
 
     whys = {
         "tail": "tokens of a pass, at its end, are in no sample",

@@ -16,14 +16,12 @@ import click
 from tokfmt.cli.console import Watcher, document, note
 from tokfmt.cli.parameters import PLACE, Command, Count, F, Grouped, common, examples, reading, requested, tokenizer
 from tokfmt.cli.show_step import Printing, origin_lines, show_step
-from tokfmt.core.errors import printable
-from tokfmt.core.text_format import counted, shortened, visible
+from tokfmt.core.text_format import counted, printable, shortened, visible
 
 if TYPE_CHECKING:
     from tokfmt.core.protocols import Field, Section
     from tokfmt.ops.look.parts import HexRow, Raw
-    from tokfmt.ops.look.samples import Sample, SampleView
-    from tokfmt.ops.look.show import Shown
+    from tokfmt.ops.look.show import Sample, SampleView, Shown
 
 _EPILOG = examples(
     "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin",
@@ -395,7 +393,7 @@ def show_samples(
     path: str, given: dict[str, Any], *, selection: str | None, full: bool, as_json: bool, quiet: bool
 ) -> None:
     """Print rows as they are stored."""
-    from tokfmt.ops.look.samples import samples
+    from tokfmt.ops.look.show import samples
 
     view = samples(requested((path,), given), selection, tokenizer=given["tokenizer"])
     if as_json:

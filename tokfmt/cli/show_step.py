@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from tokfmt.cli.console import note
-from tokfmt.core.errors import printable
-from tokfmt.core.text_format import counted, shortened, visible
+from tokfmt.core.text_format import counted, printable, shortened, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokfmt.cli.console import Watcher, note
+from tokfmt.cli.console import Watcher, annotate, note
 from tokfmt.cli.parameters import (
     PLACE,
     Command,
@@ -25,13 +25,12 @@ from tokfmt.cli.parameters import (
     tokenizer,
     workers,
 )
-from tokfmt.cli.streams import annotate
-from tokfmt.core.errors import printable
+from tokfmt.core.text_format import printable
 
 if TYPE_CHECKING:
     from tokfmt.core.publish import Staging
     from tokfmt.ops.stats import Report, StatsRequest
-    from tokfmt.ops.stats.expect import Unmet
+    from tokfmt.ops.stats.report import Unmet
 
 _EPILOG = examples(
     "tokfmt stats fixtures/modalities/D_2byte_gpt2.pbin",
@@ -119,7 +118,7 @@ def command(
     cannot be read is named (exit code 3), the others are told.
     """
     from tokfmt.ops.stats import StatsRequest, stats
-    from tokfmt.ops.stats.expect import deviations, parse_expectation, parse_tolerance, read_baseline, unmet
+    from tokfmt.ops.stats.report import deviations, parse_expectation, parse_tolerance, read_baseline, unmet
 
     expectations, allowed = [parse_expectation(text) for text in expected], parse_tolerance(tolerance)
     before = read_baseline(baseline) if baseline is not None else None

@@ -15,8 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tokfmt.cli.recipe import lines_of
-from tokfmt.core.errors import printable
-from tokfmt.core.text_format import bar, counted, human_bytes, shortened
+from tokfmt.core.text_format import bar, counted, human_bytes, printable, shortened
 
 if TYPE_CHECKING:
     from tokfmt.ops.stats import Report, Statistics

@@ -34,6 +34,8 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, NamedTuple
 
+from tokfmt.core.text_format import printable
+
 Path = str | PathLike[str]
 
 
@@ -84,16 +86,6 @@ def retell(error: TokfmtError, real: Path, shown: Path) -> None:
     for key, value in list(vars(error).items()):
         if isinstance(value, str):
             setattr(error, key, told(value))
-
-
-def printable(text: object) -> str:
-    """Text from a file or a path, safe for a terminal: control characters and bidirectional marks are escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in _utf8_safe(text))
-
-
-def _utf8_safe(text: object) -> str:
-    # os.fsdecode leaves undecodable bytes of a file name as lone surrogates, which no terminal takes
-    return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 class FormatError(TokfmtError):

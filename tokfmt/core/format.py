@@ -199,7 +199,8 @@ class TokenWriter(Protocol):
     Attributes:
         needs_eos: The format stores a separator, so `Target.eos_id` must be known.
         separated: The separator alone marks boundaries, so a sequence must not contain it.
-        needs_max_id: `create` wants `source.info.max_id`; the caller scans for it when it is unknown.
+        needs_max_id: `create` wants `source.info.max_id`; the caller scans for it when it is unknown. A method
+            `wants_max_id(source)`, which may be left out, says that of one source.
     """
 
     needs_eos: bool

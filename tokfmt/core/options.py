@@ -24,13 +24,13 @@ _SUFFIXES |= {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
 class Late:
-    """A function or a class that is imported when it is first asked for, as an attribute of a format.
+    """A function, a class or a table that is imported when it is first asked for, as an attribute of a format.
 
     Detection asks every format, and only one is read: what reads, writes and checks it stands in modules of its own.
     Where a package is missing that they need, the error names it, and all others of the format's `packages` that are.
 
     Args:
-        module, name: Where it is.
+        module, name: Where it is. A table, of codes or repairs, becomes a function that gives it.
     """
 
     def __init__(self, module: str, name: str) -> None:
@@ -38,11 +38,12 @@ class Late:
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         try:
-            return getattr(import_module(self.module), self.name)
+            found = getattr(import_module(self.module), self.name)
         except ModuleNotFoundError as error:
             format_ = owner if instance is None else instance
             needs = getattr(format_, "packages", ())
             raise missing_package(error, getattr(format_, "name", self.module), needs) from error
+        return found if callable(found) else lambda: found
 
 
 def option(default: T, text: str, *, least: int | None = None, most: int | None = None) -> T:
@@ -156,7 +157,7 @@ def choices(kind: type, name: str) -> tuple[str, ...]:
 
 def described(kind: type) -> list[dict[str, str]]:
     """Name, type, default and help of each option, for `tokfmt formats NAME`."""
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     return [
         {
             "name": f.name,

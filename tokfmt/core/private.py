@@ -26,8 +26,9 @@ import weakref
 from pathlib import Path
 from types import TracebackType
 
-from tokfmt.core.errors import ConversionError, printable
+from tokfmt.core.errors import ConversionError
 from tokfmt.core.files import write_error
+from tokfmt.core.text_format import printable
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _PAUSE = 0.05  # seconds between two tries to lock

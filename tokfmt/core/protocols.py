@@ -61,7 +61,7 @@ def in_turn(function: Callable[[I], R], items: Iterable[I]) -> Iterator[R]:
     return map(function, items)
 
 
-def _ignore(amount: int) -> None:
+def ignore(amount: int) -> None:
     """Nobody is watching."""
 
 
@@ -79,7 +79,7 @@ class Audit:
     deep: bool = False
     eos_id: int | None = None
     spread: Spread = in_turn
-    advance: Callable[[int], None] = _ignore
+    advance: Callable[[int], None] = ignore
 
 
 @runtime_checkable
@@ -198,19 +198,13 @@ class Field(NamedTuple):
     target: Pointer | None = None
 
 
-class Section(Protocol):
-    """A part of a dataset with any number of fields, read as they are asked for.
+class Fields(Protocol):
+    """Any number of fields, read as they are asked for.
 
     Attributes:
-        title: "header", "index", "chunks of encoded_tokens", ...
-        path: The file that `Field.offset` counts in.
-        count: Number of fields; may be 10^8. The first time it is asked for, a long index is read to its end once.
+        count: How many; may be 10^8. The first time it is asked for, a long index is read to its end once.
     """
 
-    @property
-    def title(self) -> str: ...
-    @property
-    def path(self) -> Path: ...
     @property
     def count(self) -> int: ...
 
@@ -219,6 +213,20 @@ class Section(Protocol):
 
         Reads as far as `last`, and O(last - first) where it was read before. What is damaged is a field with `wrong`.
         """
+
+
+class Section(Fields, Protocol):
+    """The fields of a part of a dataset.
+
+    Attributes:
+        title: "header", "index", "chunks of encoded_tokens", ...
+        path: The file that `Field.offset` counts in.
+    """
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def path(self) -> Path: ...
 
 
 @runtime_checkable
@@ -425,19 +433,20 @@ def read_scattered(reader: TokenReader, begins: Offsets, places: Offsets, length
 class Restorable(Protocol, metaclass=Structural):
     """A view that took separators away, and knows the axis that has them still."""
 
-    def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:
+    def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
         """A reader of this axis with `eos_id` after each sequence, or None if none is at hand.
 
         Args:
             eos_id: The separator.
             read: The whole axis has been read before: what is looked at as it is read need not be again, so that
                 tokens may be copied unread (`Verbatim`).
+            before: The separator stands before each sequence, not after it.
         """
 
 
-def restored(view: object, eos_id: int, *, read: bool = False) -> TokenReader | None:
+def restored(view: object, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
     """The axis of a view with its separators, if it knows it."""
-    return view.restored(eos_id, read=read) if isinstance(view, Restorable) else None
+    return view.restored(eos_id, read=read, before=before) if isinstance(view, Restorable) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,11 +29,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
-from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageError, TokfmtError, printable, retell
+from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageError, TokfmtError, retell
 from tokfmt.core.files import walk, write_error, write_reason
 from tokfmt.core.format import everything_in
 from tokfmt.core.output import ANYBODY, Objection, followed, inherit, no_directory, obstacle, remove, restrict
 from tokfmt.core.private import check_private, distrusted, holder, make_private, take_lock
+from tokfmt.core.text_format import printable
 
 _OLD = ".old"
 _ABSENT, _UNKNOWN = 0, -1  # no inode has these numbers

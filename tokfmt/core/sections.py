@@ -10,17 +10,17 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import U8, U16, U32, U64
-from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, TruncatedError, printable
+from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Problem, fatal
-from tokfmt.core.protocols import Field, Section
-from tokfmt.core.text_format import shortened
+from tokfmt.core.protocols import Field, Fields, Section
+from tokfmt.core.text_format import printable, shortened
 
 SHOWN = 96
 """Characters of a value from a file that are shown."""
@@ -30,15 +30,6 @@ _NUMPY = re.compile(
     rb"\{'descr': '([<>|][iu][1248])', 'fortran_order': (?:False|True), 'shape': \((\d{1,18}),\), \}\s*"
 )
 _TOGETHER, _MANY = 4, 4096  # fields that fail together, and more than which are not tried in halves
-
-
-class Fields(Protocol):
-    """The fields of a section, however they are come by."""
-
-    @property
-    def count(self) -> int: ...
-
-    def fields(self, first: int, last: int) -> Sequence[Field]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +94,11 @@ def broken(error: TokfmtError) -> Field:
     """What cannot be read, as a field."""
     if not isinstance(error, FormatError):
         return Field("unreadable", None, 0, shown(error), wrong=True)
-    contrast = [f"{word} {shown(value)}" for word, value in _contrast(error) if value is not None]
+    both = ("expected", error.expected), ("found", error.found)
+    contrast = [f"{word} {shown(value)}" for word, value in both if value is not None]
     value = f"{printable(error.what)}{': ' if contrast else ''}{', '.join(contrast)}"
     path = None if error.offset is None else Path(error.path)
     return Field("unreadable", error.offset, 0, value, error.remedy or "", wrong=True, path=path)
-
-
-def _contrast(error: FormatError) -> Sequence[tuple[str, object]]:
-    return ("expected", error.expected), ("found", error.found)
 
 
 def shown(value: object) -> str:

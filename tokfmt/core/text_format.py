@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tokfmt.core.errors import printable
-
 _EIGHTHS = "▏▎▍▌▋▊▉█"
 
 
@@ -47,6 +45,16 @@ def bar(share: float, room: int) -> str:
     """A bar of block characters, `room` of them for a share of 1; something for every share above 0."""
     eighths = max(round(share * room * 8), 1 if share > 0 else 0)
     return _EIGHTHS[-1] * (eighths // 8) + (_EIGHTHS[eighths % 8 - 1] if eighths % 8 else "")
+
+
+def printable(text: object) -> str:
+    """Text from a file or a path, safe for a terminal: control characters and bidirectional marks are escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in _utf8_safe(text))
+
+
+def _utf8_safe(text: object) -> str:
+    # os.fsdecode leaves undecodable bytes of a file name as lone surrogates, which no terminal takes
+    return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def visible(text: str, *, one_line: bool = False) -> str:

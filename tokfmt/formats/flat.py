@@ -39,13 +39,7 @@ from tokfmt.core.axis import (
     sequence_at,
     windows,
 )
-from tokfmt.core.errors import (
-    ConversionError,
-    FormatError,
-    Loss,
-    TokfmtError,
-    printable,
-)
+from tokfmt.core.errors import ConversionError, FormatError, Loss, TokfmtError
 from tokfmt.core.files import File, names_in, natural_key
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, Receipt, Region, Target, raise_fatal, titled
 from tokfmt.core.output import Output, copy_region, preallocate
@@ -67,6 +61,7 @@ from tokfmt.core.sections import (
     whole_tokens,
     written_tokens,
 )
+from tokfmt.core.text_format import printable
 from tokfmt.views.select import lost_empties
 from tokfmt.views.view import WithSeparators
 
@@ -416,7 +411,15 @@ class FlatWriter(ABC):
 
     def _dtype(self, source: TokenReader) -> np.dtype[Any]:
         top = -1 if source.info.max_id is None else source.info.max_id
+        return self._dtype_of(top)
+
+    def _dtype_of(self, top: int) -> np.dtype[Any]:
         return self.dtype(max(top, (self.target.eos_id or 0) if self.needs_eos else -1))
+
+    def wants_max_id(self, source: TokenReader) -> bool:
+        """See `TokenWriter.needs_max_id`. No scan where any id that the source can hold leads to the same files."""
+        most = int(np.iinfo(source.info.dtype).max)
+        return self.needs_max_id and (most > self.limit or self._dtype_of(-1) != self._dtype_of(most))
 
     def cuts(self, stored: TokenReader) -> list[Cut]:
         """The files, at least one."""

@@ -16,21 +16,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tokfmt.core.axis import Separators, check_position, windows
-from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError, printable
+from tokfmt.core.axis import Separators, check_position
+from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, names_in, walk
 from tokfmt.core.format import Confidence, Hints, Probe, Problem, Target, fatal
 from tokfmt.core.options import option
-from tokfmt.core.protocols import Code, Field, Place, Section
+from tokfmt.core.protocols import Code, Field, Place
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.sections import Part, shown
+from tokfmt.core.text_format import printable
 from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, joined
 from tokfmt.formats.folders import inside, json_object, whole_number
 from tokfmt.formats.zarr_arrays.array import Array
@@ -55,9 +56,10 @@ class Cells(File):
     plain = False
 
     def __init__(self, array: Array, width: int) -> None:
-        super().__init__(array.layout.where)
-        self.close()
         self.array_, self.width = array, width
+        super().__init__(array.layout.where)
+        self.path = self.path.parent  # the array, not its metadata
+        self.close()
 
     def __getstate__(self) -> dict[str, object]:
         return {**super().__getstate__(), "array_": self.array_, "width": self.width}
@@ -72,8 +74,7 @@ class Cells(File):
 
     def close(self) -> None:
         super().close()
-        if hasattr(self, "array_"):
-            self.array_.close()
+        self.array_.close()
 
 
 class Reader(FlatReader):
@@ -85,12 +86,10 @@ class Reader(FlatReader):
         return extent.file.array_.place(at)  # type: ignore[attr-defined,no-any-return] # they are Cells
 
     def position(self, path: Path, offset: int) -> int | None:
-        base = 0
-        for extent in self.extents:
+        for base, extent in zip(self._begins, self.extents, strict=False):
             found = extent.file.array_.position(path, offset)  # type: ignore[attr-defined] # they are Cells
             if found is not None:
                 return base + int(found) if found < extent.tokens else None
-            base += extent.tokens
         return None
 
 
@@ -131,8 +130,7 @@ class Levanter(FlatFormat):
     def files(self, path: Path) -> list[Path]:
         return sorted(home / name for home, names in walk(path) for name in names if _OWN.fullmatch(name))
 
-    def writer(self, path: Path, options: Any, target: Target) -> FlatWriter:
-        del options, target
+    def writer(self, path: Path, options: Any, target: Target) -> FlatWriter:  # noqa: ARG002 - none
         raise OptionError(f"{path}: caches of Levanter are read, not written. Write jsonl or parquet, and build one")
 
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Reader:
@@ -147,10 +145,10 @@ class Levanter(FlatFormat):
         tokenizer = shown(told.get("tokenizer", "")) if isinstance(told, dict) else ""
         others = _others(shards[0].folder, options.leaf) if shards else []
         return replace(
-            rows,
-            separators=Separators.TRAILING,
-            problems=[*problems, *rows.problems],
-            sections=[_section(paths[0] / LEDGER, ledger)],
+            rows, separators=Separators.TRAILING, problems=[*problems, *rows.problems],
+            sections=[Part("ledger", paths[0] / LEDGER, lambda: [
+                Field(shown(key), None, 0, shown(json.dumps(value))) for key, value in ledger.items()
+            ])],
             notes=(f"other arrays are not read: {', '.join(others)}",) if others else (),
             extras={"shards": len(shards), "layout": shown(ledger.get("layout", "consolidated")),
                     "tokenizer": tokenizer},
@@ -202,31 +200,27 @@ def _look(shard: Shard, options: ReadOptions) -> Laid:
     code = "TF782"
     try:
         store, leaf = Directory(shard.folder), inside(shard.folder, options.leaf).name
-        described = _described(shard, store, leaf)
-        code = "TF784"
-        fill = options.holes == "fill"
+        dtype = _dtype(shard.folder, store, leaf)
+        code, fill = "TF784", options.holes == "fill"
         ends = _ends(shard, store, leaf, fill=fill)
-        tokens, width = int(ends[-1]) if len(ends) else 0, described.itemsize
-        data = Array(store, f"{leaf}/data", width, 3, fill=fill, signed=described.kind == "i", length=tokens)
+        tokens, width = int(ends[-1]) if len(ends) else 0, dtype.itemsize
+        data = Array(store, f"{leaf}/data", width, 3, fill=fill, signed=dtype.kind == "i", length=tokens)
     except FormatError as error:
         code = "TF786" if isinstance(error, UnsafeError) and "leaves" in error.what else code
         return Laid(extents=(), problems=[fatal(code, error)])
-    return Laid(extents=[Extent(Cells(data, width), 0, tokens, described)], starts=np.append(np.int64(0), ends))
+    return Laid(extents=[Extent(Cells(data, width), 0, tokens, dtype)], starts=np.append(np.int64(0), ends))
 
 
-def _described(shard: Shard, store: Directory, leaf: str) -> np.dtype[Any]:
-    """The dtype of the items of a leaf."""
-    if not shard.folder.is_dir():
-        raise CorruptError(shard.folder, "is missing: the ledger says that it is finished", remedy="Copy it again")
-    names = store.names(leaf)
-    listed = ", ".join(_others(shard.folder, leaf)) or "nothing"
-    if not {"offsets", "data"} <= names or "shapes" in names:
-        what = f"has no array {leaf} of one dimension"
-        raise UnsupportedError(shard.folder, what, found=listed, remedy="--from-opt leaf=NAME reads another")
-    described = json_of(store, f"{leaf}/data/zarr.json") or {}
-    kind = str(described.get("data_type"))
+def _dtype(folder: Path, store: Directory, leaf: str) -> np.dtype[Any]:
+    """Of the items of a leaf."""
+    if not folder.is_dir():
+        raise CorruptError(folder, "is missing: the ledger says that it is finished", remedy="Copy it again")
+    if not {"offsets", "data"} <= (names := store.names(leaf)) or "shapes" in names:
+        what, listed = f"has no array {leaf} of one dimension", ", ".join(_others(folder, leaf)) or "nothing"
+        raise UnsupportedError(folder, what, found=listed, remedy="--from-opt leaf=NAME reads another")
+    kind = str((json_of(store, f"{leaf}/data/zarr.json") or {}).get("data_type"))
     if not re.fullmatch(r"u?int(16|32|64)", kind):
-        raise UnsupportedError(shard.folder / leaf, "holds no token ids", expected="integers", found=kind[:60])
+        raise UnsupportedError(folder / leaf, "holds no token ids", expected="integers", found=kind[:60])
     return np.dtype(kind).newbyteorder("<")
 
 
@@ -239,13 +233,9 @@ def _ends(shard: Shard, store: Directory, leaf: str, *, fill: bool) -> Offsets:
     if rows > _ROWS + _RATIO * first.stored_bytes():
         raise UnsafeError(first.path, "declares far more rows than it stores", found=f"{rows:,} rows")
     array = Array(store, f"{leaf}/offsets", 8, 3, fill=fill, signed=True, length=rows + 1)
-    ends = np.empty(rows, np.int64)
-    for a, b in windows(0, rows):
-        ends[a:b] = array.read(a + 1, b + 1).view(np.int64)
-    falls = np.flatnonzero(np.diff(ends, prepend=0) < 0)
-    if len(falls):
-        what = f"decreases at row {int(falls[0]):,}"
-        raise CorruptError(array.path, what, remedy="Copy or build it again")
+    ends = array.read(1, rows + 1).view(np.int64)
+    if (falls := np.flatnonzero(np.diff(ends, prepend=0) < 0)).size:
+        raise CorruptError(array.path, f"decreases at row {int(falls[0]):,}", remedy="Copy or build it again")
     end = int(ends[-1]) if rows else 0
     if shard.elements is not None and shard.elements != end:
         raise CorruptError(array.path, f"elements of {leaf}", expected=shard.elements, found=end)
@@ -254,17 +244,8 @@ def _ends(shard: Shard, store: Directory, leaf: str, *, fill: bool) -> Offsets:
 
 def _others(folder: Path, leaf: str) -> list[str]:
     """Leaves of a store but for one."""
-    return sorted(
-        printable(name) for name in names_in(folder) if name != leaf and (folder / name / "offsets").is_dir()
-    )[:9]
-
-
-def _section(path: Path, ledger: Mapping[str, Any]) -> Section:
-    def fields() -> Iterator[Field]:
-        for key, value in ledger.items():
-            yield Field(shown(key), None, 0, shown(json.dumps(value)))
-
-    return Part("ledger", path, lambda: list(fields()))
+    found = (name for name in names_in(folder) if name != leaf and (folder / name / "offsets").is_dir())
+    return sorted(map(printable, found))[:9]
 
 
 FORMAT = Levanter()

@@ -24,7 +24,7 @@ Source: mosaicml/streaming 89e7bb90, mosaicml-streaming 0.13.0, run.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -34,19 +34,18 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, walk
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, fatal
+from tokfmt.core.format import Confidence, Probe, Problem, fatal
 from tokfmt.core.options import option
-from tokfmt.core.protocols import Audit, Code
+from tokfmt.core.protocols import Code
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.sections import shown
 from tokfmt.formats.folders import begin_of, json_object, whole_number
-from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat, ShardWriter, Values, Written
+from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat, ShardWriter, Written
 
 CODES = {8: "<u1", 9: "<i1", 16: "<u2", 17: "<i2", 32: "<u4", 33: "<i4", 64: "<u8", 65: "<i8"}
 KINDS = {np.dtype(kind).name: np.dtype(kind) for kind in CODES.values()}
 _SHARD = r"shard\.\d+\.mds(\.\w+)?"
 _SPAN, _FAR = 1 << 23, 1 << 12  # bytes read together; between samples, beyond which each is read by itself
-_HASHED = 1 << 28  # bytes of shards that check compares with their hashes without --deep
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,22 +110,21 @@ class Writer(ShardWriter):
 
 
 class Column(NamedTuple):
-    """The column of ids, and what stands beside it.
+    """The column of ids among those of a shard.
 
     Attributes:
-        name, others: Its name, and those of the others.
-        at: Which of the columns it is.
-        sizes: Bytes of each, if they are the same in all samples, else None.
-        kind: Its encoding, cut at the colons.
-        told: The dtype that the user says.
+        name, at: Its name, and which of the columns it is.
+        sizes: Bytes of each column, if they are the same in all samples, else None.
+        dtype: Of ids, where the encoding or the user says it.
+        coded, shaped: In front of the ids of a sample stands a byte that says their dtype; their shape.
     """
 
     name: str
-    others: Sequence[str]
     at: int
     sizes: Sequence[int | None]
-    kind: Sequence[str]
-    told: str | None
+    dtype: np.dtype[Any] | None
+    coded: bool
+    shaped: bool
 
 
 class Mds(ShardFormat):
@@ -139,7 +137,7 @@ class Mds(ShardFormat):
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable = _SHARD, "TF761"
     shard, item = "shard", "sample"
-    missing, wrong_size, wrong_items, wrong_name = "TF762", "TF763", "TF765", "TF766"
+    missing, wrong_size, wrong_hash, wrong_items, wrong_name = "TF762", "TF763", "TF764", "TF765", "TF766"
     meanings = {
         "TF761": Code("no shards of tokens", "index.json is missing, empty or damaged, of another version or kind of "
                        "shards, or no column holds token ids. The message says which."),
@@ -172,18 +170,17 @@ class Mds(ShardFormat):
             found = f"version {index.get('version')}"[:60]
             raise UnsupportedError(path, "is an index that is not read", expected="version 2, shards", found=found)
         listed = [_listed(path, shard, options) for shard in shards]
-        columns = [one.about for one in listed if isinstance(one, Listed)]
-        others = {name for column in columns for name in column.others}
+        names = [one.about.name for one in listed if isinstance(one, Listed)]
+        others = {shown(name) for shard in shards for name in shard["column_names"]} - set(names)
         notes = (f"columns that are not read: {', '.join(sorted(others))}",) if others else ()
-        column = columns[0].name if columns else ""
-        return Listing(listed, notes=notes, extras={"column": column, "shards": len(shards)})
+        return Listing(listed, notes=notes, extras={"column": names[0] if names else "", "shards": len(shards)})
 
     def told(self, one: Listed, file: File) -> Ids | None:
         column: Column = one.about
-        dtype = KINDS.get(column.kind[1]) if column.kind[0] == "ndarray" and len(column.kind) > 1 else None
-        if dtype is None or len(column.sizes) > 1 or not one.count:
+        dtype, (size, *others) = column.dtype, column.sizes
+        if dtype is None or others or not one.count or column.shaped != (size is None):
             return None
-        if (size := column.sizes[0]) is not None:
+        if size is not None:
             whole = 0 < size * one.count <= one.size and size % dtype.itemsize == 0
             return Ids(None, np.full(one.count, size), dtype) if whole else None
         table = self.table(one, file)
@@ -192,24 +189,7 @@ class Mds(ShardFormat):
         return None if lengths is None else Ids(None, lengths, dtype)
 
     def ids(self, one: Listed, file: File, table: Offsets) -> Ids:
-        column: Column = one.about
-        return _ids(file, *_columns(file, table, column), column)
-
-    def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-        """See `FlatFormat.audit`; hashes are compared once, behind the rest."""
-        yield from super().audit(path, options, how)
-        try:
-            laid = self.examine([path], options, Hints())
-        except FormatError:
-            return
-        files = [extent.file for extent in laid.extents if isinstance(extent.file, Values)]
-        if not how.deep and sum(file.identity.size for file in files) > _HASHED:
-            return
-        for file in files:
-            try:
-                file.verify()
-            except FormatError as error:
-                yield Finding.of("TF764", error)
+        return _ids(file, *_cells(file, table, one.about), one.about)
 
 
 def _listed(path: Path, shard: object, options: ReadOptions) -> Listed | Problem:
@@ -225,35 +205,38 @@ def _listed(path: Path, shard: object, options: ReadOptions) -> Listed | Problem
         remedy = "Write the column as ndarray"
         return fatal("TF767", UnsafeError(path, f"column {shown(names[at])} is pickled", remedy=remedy))
     widths = [None if size is None else whole_number(path, "column_sizes", size) for size in sizes]
-    others = [shown(name) for name in names if name != names[at]]
-    column = Column(shown(names[at]), others, at, widths, str(kinds[at]).split(":"), options.dtype)
+    kind, *told = str(kinds[at]).split(":")
+    array = kind == "ndarray"
+    dtype = KINDS.get((told or [""])[0] if array else options.dtype or "")
+    column = Column(shown(names[at]), at, widths, dtype, array and not told, array and not told[1:])
     raw, packed, codec = shard.get("raw_data"), shard.get("zip_data"), str(shard.get("compression"))
     if not isinstance(raw, dict) or not isinstance(packed, dict | None):
         raise CorruptError(path, "a shard in the index", expected="raw_data and zip_data")
     forms = list[Form]()
-    for said, compression in ((raw, ""), (packed or {}, codec))[: 1 + (packed is not None)]:
-        hashes = said.get("hashes") if options.hashes == "check" else None
-        known = {str(kind): str(value) for kind, value in hashes.items()} if isinstance(hashes, dict) else {}
-        forms.append(Form(said.get("basename"), compression, known))
+    for said, compression in ((raw, ""), (packed, codec)):
+        if said is not None:
+            hashes = said.get("hashes") if options.hashes == "check" else None
+            known = {str(kind): str(value) for kind, value in hashes.items()} if isinstance(hashes, dict) else {}
+            forms.append(Form(said.get("basename"), compression, known))
     size = whole_number(path, "bytes", raw.get("bytes"))
     return Listed(forms, size, whole_number(path, "samples", shard.get("samples")), column)
 
 
 def _column(path: Path, names: list[Any], kinds: list[Any], wanted: str | None) -> int:
     """Which column holds the ids."""
+    split = [str(kind).split(":") for kind in kinds]
     usual = [name for name in ("input_ids", "tokens") if name in names]
-    arrays = [name for name, kind in zip(names, kinds, strict=True) if str(kind).split(":")[0] == "ndarray"]
+    arrays = [name for name, kind in zip(names, split, strict=True) if kind[0] == "ndarray"]
     name = wanted or next(iter(usual or (arrays if len(arrays) == 1 else ())), None)
     listed = ", ".join(f"{name} ({kind})"[:80] for name, kind in zip(names, kinds, strict=True))[:400]
     if name not in names:
         what, remedy = "which column holds token ids is not known", "--from-opt column=NAME says it"
         raise UnsupportedError(path, what, found=listed, remedy=remedy)
-    kind = str(kinds[names.index(name)]).split(":")
-    if kind[0] not in ("ndarray", "bytes", "pkl") or (len(kind) > 1 and kind[1] not in KINDS):
-        raise UnsupportedError(
-            path, f"column {shown(name)} holds no token ids", expected="ndarray or bytes", found=listed
-        )
-    return names.index(name)
+    kind, *told = split[at := names.index(name)]
+    if kind not in ("ndarray", "bytes", "pkl") or (told and told[0] not in KINDS):
+        what, expected = f"column {shown(name)} holds no token ids", "ndarray or bytes"
+        raise UnsupportedError(path, what, expected=expected, found=listed)
+    return at
 
 
 def _by_shape(sizes: Offsets, first: int, width: int) -> Offsets | None:
@@ -264,37 +247,28 @@ def _by_shape(sizes: Offsets, first: int, width: int) -> Offsets | None:
         first: That byte of the first sample.
         width: Of an id.
     """
-    dimensions, own = first >> 2, 1 << (first & 3)
-    if dimensions != 1:
-        return None
-    rules = list[Offsets]()
-    for widths in ((own,), (1, 2, 4)):  # all shapes are as long as the first, or each is as short as it can be
-        found = np.full(len(sizes), -1)
-        for one in widths:
-            count, rest = np.divmod(sizes - one, width)
-            least = 1 << 4 * one if len(widths) > 1 and one > 1 else 0
-            fits = (count >= least) & (rest == 0) & (count < 1 << min(8 * one, 62))
-            found[fits] = count[fits] * width
+    own, rules = 1 << (first & 3), list[Offsets]()
+    for widths, least in (([own], [0]), ([1, 2, 4], [0, 1 << 8, 1 << 16])):  # all as the first, or as short as can be
+        count, rest = np.divmod(sizes[:, None] - widths, width)
+        fits = (rest == 0) & (count >= least) & (count < 1 << np.minimum(8 * np.array(widths), 62))
+        found = np.where(fits, count * width, -1).max(axis=1)
         if (found >= 0).all() and found[0] == sizes[0] - own:
             rules.append(found)
-    return rules[0] if rules and np.array_equal(rules[0], rules[-1]) else None
+    return rules[0] if first >> 2 == 1 and rules and np.array_equal(rules[0], rules[-1]) else None
 
 
-def _columns(file: File, table: Offsets, column: Column) -> tuple[Offsets, Offsets]:
+def _cells(file: File, table: Offsets, column: Column) -> tuple[Offsets, Offsets]:
     """int64[samples] twice: where the column of each sample begins, and its bytes."""
-    begins, lengths, sizes, at = table[:-1], np.diff(table), column.sizes, column.at
+    begins, lengths, sizes = table[:-1], np.diff(table), column.sizes
     free, fixed = [k for k, size in enumerate(sizes) if size is None], [size for size in sizes if size is not None]
     if not all(fixed) or (lengths < sum(fixed) + 4 * len(free)).any():
         raise CorruptError(file.path, "a sample is shorter than its columns", found=f"sizes {sizes}"[:60])
-    widths = np.zeros((len(begins), len(sizes)), np.int64)
+    widths = np.tile(np.array([size or 0 for size in sizes], np.int64), (len(begins), 1))
     widths[:, free] = _gathered(file, begins, 4 * len(free)).view("<u4")
-    for k, size in enumerate(sizes):
-        if size is not None:
-            widths[:, k] = size
     wrong = np.flatnonzero(widths.sum(axis=1) + 4 * len(free) != lengths)
     if len(wrong) or (widths > file.size).any():
         raise CorruptError(file.path, "a sample is not as long as its columns", offset=int(begins[[*wrong, 0][0]]))
-    return begins + 4 * len(free) + widths[:, :at].sum(axis=1), widths[:, at]
+    return begins + 4 * len(free) + widths[:, : column.at].sum(axis=1), widths[:, column.at]
 
 
 def _ids(file: File, places: Offsets, lengths: Offsets, column: Column) -> Ids:
@@ -303,41 +277,37 @@ def _ids(file: File, places: Offsets, lengths: Offsets, column: Column) -> Ids:
     Raises:
         UnsupportedError: Nothing tells their dtype.
     """
-    kind, dtype = column.kind, KINDS[column.told] if column.told else None
-    if kind[0] == "ndarray" and len(kind) == 1:
-        _at_least(file, places, lengths, 1)
-        codes = np.unique(_gathered(file, places, 1))
+    dtype = column.dtype
+    if column.coded:
+        codes = np.unique(_front(file, places, lengths, 1))
         if len(codes) > 1 or (len(codes) and int(codes[0]) not in CODES):
             raise CorruptError(file.path, "dtypes of a column", expected="one, of integers", found=str(codes)[:60])
         dtype = np.dtype(CODES[int(codes[0])] if len(codes) else "<u2")
         places, lengths = places + 1, lengths - 1
-    elif kind[0] == "ndarray":
-        dtype = KINDS[kind[1]]
-    if kind[0] == "ndarray" and len(kind) < 3 and dtype is not None:
-        _at_least(file, places, lengths, 1)
-        shape = _gathered(file, places, 1)[:, 0]
-        width = np.int64(1) << (shape & 3).astype(np.int64)
-        _at_least(file, places, lengths, 1 + width)
-        counted = np.zeros((len(shape), 8), np.uint8)
-        for one in (1, 2, 4, 8):
-            counted[width == one, :one] = _gathered(file, places[width == one] + 1, one)
-        places, lengths = places + 1 + width, lengths - 1 - width
-        wrong = (shape >> 2 != 1) | (counted.view("<u8")[:, 0] != (lengths // dtype.itemsize).astype(np.uint64))
-        if wrong.any():
-            at = int(places[np.argmax(wrong)])
-            raise CorruptError(file.path, "an array is not as long as its shape, of one dimension", offset=at)
     if dtype is None:
         some = min(int(lengths[:1].sum()), _FAR) // 8 * 8
         odd = np.frombuffer(file.read(int(places[:1].sum()), some), "<u4")[1::2]
         remedy = f"--from-opt dtype=NAME does ({'uint16' if odd.any() else 'int64'}, it seems)"
         raise UnsupportedError(file.path, f"nothing tells the dtype of column {column.name}, of bytes", remedy=remedy)
+    if column.shaped:
+        shape = _front(file, places, lengths, 1)[:, 0]
+        widths, counted = np.int64(1) << (shape & 3).astype(np.int64), np.zeros((len(shape), 8), np.uint8)
+        for width in np.unique(widths).tolist():
+            some = widths == width
+            counted[some, :width] = _front(file, places[some] + 1, lengths[some] - 1, width)
+        places, lengths = places + 1 + widths, lengths - 1 - widths
+        wrong = (shape >> 2 != 1) | (counted.view("<u8")[:, 0] != (lengths // dtype.itemsize).astype(np.uint64))
+        if wrong.any():
+            at = int(places[np.argmax(wrong)])
+            raise CorruptError(file.path, "an array is not as long as its shape, of one dimension", offset=at)
     return Ids(places, lengths, dtype)
 
 
-def _at_least(file: File, places: Offsets, lengths: Offsets, least: Offsets | int) -> None:
-    if (wrong := lengths < least).any():
-        at = int(places[np.argmax(wrong)])
-        raise CorruptError(file.path, "a column is too short for its array", offset=at)
+def _front(file: File, places: Offsets, lengths: Offsets, width: int) -> NDArray[np.uint8]:
+    """uint8[places, width]: the first bytes of columns, or of what is left of them."""
+    if (short := lengths < width).any():
+        raise CorruptError(file.path, "a column is too short for its array", offset=int(places[np.argmax(short)]))
+    return _gathered(file, places, width)
 
 
 def _gathered(file: File, places: Offsets, width: int) -> NDArray[np.uint8]:

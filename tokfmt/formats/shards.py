@@ -27,15 +27,16 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import Separators, TokenReader, check_ids, sequence_at, windows
 from tokfmt.core.errors import ConversionError, CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Hints, Problem, Receipt, Region, Target, fatal
+from tokfmt.core.format import Finding, Hints, Problem, Receipt, Region, Target, fatal
 from tokfmt.core.output import Output
-from tokfmt.core.protocols import Code, Section
+from tokfmt.core.protocols import Audit, Code, Section
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.formats.flat import Column, Cut, Extent, FlatFormat, FlatWriter, Laid, Pieces
 from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, digest, inside, most_decoded
 
 INDEX = "index.json"
 _ITEMS = 1 << 20  # places of items that are written together
+_HASHED = 1 << 28  # bytes of shards that check compares with their hashes without --deep
 _NEAR = 1 << 20  # bytes that are read beyond the ids that were asked for
 
 
@@ -181,6 +182,7 @@ class ShardFormat(FlatFormat):
         shard, item: What upstream calls them, in messages: "chunk", "item".
         wrong_name, missing, wrong_size, wrong_items: Codes of a name that leaves the folder, of a shard that is not
             there, of one that is not as long as the index says, of items that contradict it.
+        wrong_hash: Of one that does not fit its hash; "" where an index has none.
     """
 
     member = INDEX
@@ -190,6 +192,7 @@ class ShardFormat(FlatFormat):
     missing: ClassVar[str]
     wrong_size: ClassVar[str]
     wrong_items: ClassVar[str]
+    wrong_hash: ClassVar[str] = ""
 
     @abstractmethod
     def listing(self, path: Path, options: Any) -> Listing:
@@ -276,6 +279,22 @@ class ShardFormat(FlatFormat):
         if 4 * (one.count + 2) > one.size:
             what, expected = f"is too short for its {self.item}s", f"{one.count:,} places"
             raise CorruptError(file.path, what, expected=expected, found=f"{one.size:,} bytes")
+
+    def audit(self, path: Path, options: Any, how: Audit) -> Iterator[Finding]:
+        """See `FlatFormat.audit`; hashes are compared once, behind the rest."""
+        yield from super().audit(path, options, how)
+        try:
+            extents = self.examine([path], options, Hints()).extents if self.wrong_hash else ()
+        except FormatError:
+            return
+        files = [extent.file for extent in extents if isinstance(extent.file, Values)]
+        if not how.deep and sum(file.identity.size for file in files) > _HASHED:
+            return
+        for file in files:
+            try:
+                file.verify()
+            except FormatError as error:
+                yield Finding.of(self.wrong_hash, error)
 
     def table(self, one: Listed, file: File) -> Offsets:
         """int64[items + 1]: where each item begins, and the size.

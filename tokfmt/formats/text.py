@@ -16,7 +16,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,13 +28,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import check_interval
-from tokfmt.core.errors import CorruptError, FormatError, OptionError, TokfmtError, UnsafeError, printable
+from tokfmt.core.errors import CorruptError, FormatError, OptionError, TokfmtError, UnsafeError
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, TokenWriter, titled
 from tokfmt.core.options import option
-from tokfmt.core.protocols import Code, Line, Place
-from tokfmt.core.ragged import Ragged, offsets_of
-from tokfmt.core.records import Block, RecordBatch, RecordInfo
+from tokfmt.core.protocols import Code, Field, Line, Place, Section
+from tokfmt.core.ragged import offsets_of
+from tokfmt.core.records import Block, RecordBatch, RecordInfo, TextRecords
+from tokfmt.core.sections import SHOWN, Part, broken, shown
+from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.lines import BOM, TextFile, line_number
 
 _NAME = re.compile(r"[^.].*\.(txt|text|md|markdown|rst)(\.gz|\.zst)?", re.DOTALL)
@@ -57,7 +58,7 @@ class WriteOptions:
     """Text files are not written."""
 
 
-class TextReader:
+class TextReader(TextRecords):
     """Documents of text files. Keeps 8 bytes a document where they are asked for by number."""
 
     def __init__(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> None:
@@ -105,17 +106,11 @@ class TextReader:
         return found
 
     @cached_property
-    def _firsts(self) -> NDArray[np.int64]:
+    def firsts(self) -> NDArray[np.int64]:
         """int64[files + 1], the number of the first document of each file, and of all."""
         if not self._mark:
             return np.arange(len(self.files) + 1)
         return offsets_of([len(starts) - 1 for starts in self._starts])
-
-    def count(self) -> int:
-        return int(self._firsts[-1])
-
-    def file_counts(self) -> Sequence[int]:
-        return [int(count) for count in np.diff(self._firsts)]
 
     def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
         if self._mark and first == 0 and last is None:
@@ -135,7 +130,7 @@ class TextReader:
 
     def _some(self, size: int, first: int, last: int) -> Iterator[Block]:
         """Some documents, of each file that has them."""
-        for number, (base, end) in enumerate(itertools.pairwise(self._firsts.tolist())):
+        for number, (base, end) in enumerate(itertools.pairwise(self.firsts.tolist())):
             a, b, starts = max(first, base) - base, min(last, end) - base, self._starts[number]
             while a < b:
                 if TextFile(self.files[number]).compression is not None:
@@ -252,27 +247,12 @@ class TextReader:
                 batch, held = [], 0
         yield RecordBatch(batch)
 
-    def ids(self, block: Block) -> Iterator[RecordBatch]:
-        """There are none."""
-        del block
-        yield RecordBatch(ragged=Ragged.of([]))
-
-    def lines(self, block: Block) -> Iterator[RecordBatch]:
-        for batch in self.texts(block):
-            yield RecordBatch(lines=[json.dumps({"text": text}, ensure_ascii=False).encode() for text in batch.texts])
-
-    def record(self, index: int) -> str:
-        for block in self.blocks(1, index, index + 1):
-            for text in self._texts(block):
-                return text
-        raise IndexError(f"record {index}")
-
     def _begin(self, index: int) -> tuple[TextFile, int]:
         """The file of a document, and where it begins in the text."""
         check_interval(index, index + 1, self.count(), "records")
-        number = int(np.searchsorted(self._firsts, index, side="right")) - 1
+        number = int(np.searchsorted(self.firsts, index, side="right")) - 1
         text = TextFile(self.files[number])
-        return text, int(self._starts[number][index - int(self._firsts[number])]) if self._mark else 0
+        return text, int(self._starts[number][index - int(self.firsts[number])]) if self._mark else 0
 
     def record_line(self, index: int) -> Line:
         text, begin = self._begin(index)
@@ -291,10 +271,34 @@ class TextReader:
         starts = self._starts[number]
         if TextFile(path).compression is not None or len(starts) < 2 or not starts[0] <= offset < starts[-1]:
             return None
-        return int(self._firsts[number] + np.searchsorted(starts, offset, side="right")) - 1
+        return int(self.firsts[number] + np.searchsorted(starts, offset, side="right")) - 1
 
     def close(self) -> None:
         """Nothing stays open."""
+
+
+class Documents:
+    """Documents as the fields of a section: where each lies, how it begins, how long it is."""
+
+    def __init__(self, reader: TextReader) -> None:
+        self.reader = reader
+
+    @property
+    def count(self) -> int:
+        return self.reader.count()
+
+    def fields(self, first: int, last: int) -> list[Field]:
+        return [self._field(number) for number in range(max(0, first), min(last, self.count))]
+
+    def _field(self, number: int) -> Field:
+        name = f"document {number:,}"
+        try:
+            text, place = self.reader.record(number), self.reader.record_place(number)
+        except FormatError as error:
+            return broken(error)._replace(name=name)
+        said = f"{len(text):,} characters of {printable(place.path.name)}"
+        at = None if place.width is None else place.offset
+        return Field(name, at, place.width or 0, shown(text[:SHOWN]), said, path=place.path)
 
 
 def _files(path: Path) -> list[Path]:
@@ -362,6 +366,13 @@ class TextFormat:
                 if not isinstance(error, FormatError):
                     raise
                 yield Finding.of("TF571", error)
+
+    def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:
+        """How one file begins, and the documents of all."""
+        from tokfmt.formats.jsonl.check import file_start
+
+        found = [Part("documents", path, lambda: Documents(TextReader([path], options, Hints())))]
+        return found if path.is_dir() else [Part(f"start of {path.name}", path, lambda: file_start(path)), *found]
 
     def codes(self) -> Mapping[str, Code]:
         """See `protocols.Explained`."""

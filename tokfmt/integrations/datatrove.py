@@ -19,6 +19,7 @@ import json
 import os
 import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -26,15 +27,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import msgspec
 
 from tokfmt.core.axis import TokenReader, batches, windows
-from tokfmt.core.errors import ConversionError, OptionError, missing_package, printable
+from tokfmt.core.errors import ConversionError, OptionError, missing_package
 from tokfmt.core.files import names_in, write_error
 from tokfmt.core.options import given_options
-from tokfmt.core.publish import Staging
+from tokfmt.core.protocols import LocatedRecords
+from tokfmt.core.publish import Staging, write_whole
 from tokfmt.core.records import Block, RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.convert import convert
 from tokfmt.ops.prepare.draft import Draft, TextSource
 from tokfmt.ops.prepare.prepare import selected_records
-from tokfmt.ops.source.manifest import manifest_path
+from tokfmt.ops.source.manifest import extent, manifest_path, read_manifest
 from tokfmt.ops.source.opened import Source, open_sources, tokenizer_of
 from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, check_drops, several
 
@@ -55,6 +58,7 @@ PathLike = str | os.PathLike[str]
 _BLOCK = 1 << 20  # bytes of records, the same for any number of tasks: ids of documents depend on it
 _SEQUENCES = 1 << 10
 _NAMED = 5
+_FILES = 20_000  # that a manifest names
 _PART = re.compile(r"(\d{5,})-of-(\d{5,})\.jsonl")
 
 
@@ -67,6 +71,13 @@ class _Records(NamedTuple):
     block: Block
     format: str
 
+    def file(self, number: int) -> str:
+        """The file of a record of the block; of a text file that is one record a block holds several."""
+        if not isinstance(self.reader, LocatedRecords):
+            return self.path
+        files = self.reader.files
+        return str(files[self.block.file + (number if self.reader.info.records == len(files) else 0)])
+
 
 class _Sequences(NamedTuple):
     """What one task reads at a time: some sequences, by their numbers."""
@@ -75,6 +86,11 @@ class _Sequences(NamedTuple):
     source: str | None
     reader: TokenReader
     numbers: range
+
+    def file(self, number: int) -> str:
+        """The dataset of a sequence."""
+        del number
+        return self.path
 
 
 _Piece = _Records | _Sequences
@@ -153,15 +169,16 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is no dependen
             decoder = handle.decoder(lenient="invalid-utf8" in self.drop) if handle is not None else None
             pieces = [piece for source in sources for piece in _pieces(source)]
             for piece in pieces[len(pieces) * rank // world : len(pieces) * (rank + 1) // world]:
-                for number, fields in self._records(piece, decoder):
-                    document = self.get_document_from_dict(fields, piece.path, number)
+                for k, (number, fields) in enumerate(self._records(piece, decoder)):
+                    path = piece.file(k)
+                    document = self.get_document_from_dict(fields, path, number)
                     if document is None:  # datatrove's own rule for those without text; it has said so
                         self.stat_update("empty")
                         continue
                     document.id = str(document.id)
                     if piece.source is not None:
                         document.metadata["recipe_source"] = piece.source
-                    document.metadata.setdefault("file_path", piece.path)
+                    document.metadata.setdefault("file_path", path)
                     self.stat_update("documents")
                     yield document
         finally:
@@ -262,7 +279,7 @@ class TokfmtWriter(PipelineStep):  # type: ignore[misc] # datatrove is no depend
             home.mkdir(exist_ok=True)
         except OSError as error:
             raise write_error(home, error) from error
-        part = home / _part(rank, world_size)
+        part, files = home / _part(rank, world_size), dict[str | None, None]()
         with Staging(part, overwrite=True) as staging:
             texts = staging.path if self.tokenizer is None else staging.scratch / "texts.jsonl"
             with open(texts, "wb") as file:
@@ -270,7 +287,9 @@ class TokfmtWriter(PipelineStep):  # type: ignore[misc] # datatrove is no depend
                     with self.track_time():
                         self._write(document, file)
                     self.update_doc_stats(document)
+                    files[document.metadata.get("file_path")] = None
                     yield document
+            self._write_files(part, list(files))
             if self.tokenizer is None:
                 staging.publish({manifest_path(part).name: None})
                 return
@@ -280,6 +299,13 @@ class TokfmtWriter(PipelineStep):  # type: ignore[misc] # datatrove is no depend
                     from_options={"kind": "text"}, drop="fields", overwrite=True, jobs=1, executor="serial",
                     **self.encoding,
                 )  # fmt: skip
+
+    def _write_files(self, part: Path, files: list[str | None]) -> None:
+        """Say where the documents of a part come from, as far as they tell; of very many files nobody would."""
+        try:
+            write_whole(_files_of(part), json.dumps(files if len(files) <= _FILES else [None]).encode())
+        except OSError as error:
+            raise write_error(part, error) from error
 
     def _write(self, document: Document, file: BinaryIO) -> None:
         line = _line(document)
@@ -309,7 +335,8 @@ def finish(destination: PathLike, **converting: Any) -> Conversion:
     """Make the dataset of what all tasks of a `TokfmtWriter` have written; whole or not at all.
 
     Parts are read in the order of tasks, and removed once the dataset is there. It is the one that `tokfmt convert`
-    makes of their texts in this order.
+    makes of their texts in this order. Its sources are the files that documents came from, by their `file_path`; the
+    parts, where a document has none.
 
     Args:
         destination: As the writer was given it.
@@ -324,12 +351,42 @@ def finish(destination: PathLike, **converting: Any) -> Conversion:
     parts = _all_parts(home)
     done = convert(parts, destination, from_format="jsonl", text_field="text", **converting)
     if not done.dry_run:
+        if files := _files(parts):
+            done = _with_sources(done, files)
         for part in parts:
             part.unlink()
-            manifest_path(part).unlink(missing_ok=True)
+            for beside in (manifest_path(part), _files_of(part)):
+                beside.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # somebody keeps something of his own there
             home.rmdir()
     return done
+
+
+def _files_of(part: Path) -> Path:
+    """Where stands which files the documents of a part come from."""
+    return part.with_suffix(".files.json")
+
+
+def _files(parts: Sequence[Path]) -> list[str]:
+    """The files that all documents come from, in order; none where that is not known of each of them."""
+    found = dict[str | None, None]()
+    for part in parts:
+        beside = _files_of(part)
+        found |= dict.fromkeys(json.loads(beside.read_bytes()) if beside.exists() else [None])
+    return [] if None in found or len(found) > _FILES else [file for file in found if file is not None]
+
+
+def _with_sources(done: Conversion, files: Sequence[str]) -> Conversion:
+    """The same with other sources than the parts, in its manifests too; of files elsewhere no size is known."""
+    for destination in {str(split["destination"]) for split in done.splits.values()} or {done.destination}:
+        said = read_manifest(Path(destination))
+        if said.content:
+            nothing = {"bytes": None, "files": 1, "xxh3_128": None}
+            facts = (extent([Path(file)]) if os.path.isfile(file) else nothing for file in files)
+            sources = [{"path": file, "format": None, **one} for file, one in zip(files, facts, strict=True)]
+            content = {**said.content, "sources": sources}
+            write_whole(said.path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+    return replace(done, sources=[{"path": file, "format": None} for file in files])
 
 
 def _all_parts(home: Path) -> list[Path]:

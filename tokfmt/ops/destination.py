@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tokfmt import registry
-from tokfmt.core.errors import ConversionError, DetectionError, OptionError, printable
+from tokfmt.core.errors import ConversionError, DetectionError, OptionError
 from tokfmt.core.format import Confidence, Format, everything_in, look, strangers
 from tokfmt.core.output import Objection, followed
+from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import SCHEMA, ledger_paths, manifest_path, read_manifest
 from tokfmt.ops.source.opened import SourceFiles
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from tokfmt import registry
 from tokfmt.core.axis import TokenReader, windows
-from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TruncatedError, printable
+from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Format, files_of
 from tokfmt.core.options import given_options
@@ -35,7 +35,8 @@ from tokfmt.core.output import whole
 from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.records import RecordReader
-from tokfmt.ops.source.manifest import extent, ledger_paths, read_manifest, written_files
+from tokfmt.core.text_format import printable
+from tokfmt.ops.source.manifest import LITTLE, extent, fingerprint, ledger_paths, read_manifest, written_files
 from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.ops.source.opened import format_of, open_sources
 from tokfmt.ops.source.recipe import Deferred
@@ -245,11 +246,17 @@ def built(
         told: "unit", and what `write_rows` tells.
         format_: Of the destination.
         staging: Of the destination; its scratch holds the rows.
-        manifest: Of the destination, if it gets one: it knows the checksum.
+        manifest: Of the destination, if it gets one: it knows the checksums.
     """
-    output = json.loads(manifest)["output"] if manifest else extent(written_files(format_, staging.path))
-    home = os.path.realpath(staging.destination.parent)
-    sources = [{**one, "paths": [_relative(path, home) for path in one["paths"]]} for one in told["sources"]]
+    said: dict[str, Any] = json.loads(manifest) if manifest else {}
+    output = said["output"] if manifest else extent(written_files(format_, staging.path))
+    digests = {one["path"]: one["xxh3_128"] for one in said.get("sources", ())}
+    home, sources = os.path.realpath(staging.destination.parent), list[dict[str, Any]]()
+    for one in told["sources"]:
+        (path, *_), digest = one["paths"], one["xxh3_128"]
+        if one["kind"] == "text" and any(digests.values()):  # of a file, where the manifest may have a directory
+            digest = digests.get(path) or _digest_of(Path(path), registry.get(one["format"]))
+        sources.append({**one, "xxh3_128": digest, "paths": [_relative(path, home) for path in one["paths"]]})
     content = {
         "schema": SCHEMA, "unit": told["unit"], "sequences": told["sequences"], "rows": told["rows"],
         "dataset": output, "sources": sources,
@@ -257,6 +264,11 @@ def built(
     text = (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
     rows, about = ledger_paths(staging.destination)
     return {rows.name: staging.scratch / "ledger", about.name: text}
+
+
+def _digest_of(path: Path, format_: Format) -> Any:
+    """The checksum of a dataset's files, which are read."""
+    return fingerprint(path, files_of(format_, path))["xxh3_128"]
 
 
 def _relative(path: str, home: str) -> str:
@@ -480,7 +492,7 @@ def _opened(ledger: Ledger, told: Mapping[str, Any]) -> Opened:
             tuple(paths), told["format"], told["eos"], given_options(told["options"]), told["text"], told["split"],
             frozenset(told["drop"]),
         )  # fmt: skip
-        expected = int(told["bytes"])
+        expected, text = int(told["bytes"]), told["kind"] == "text"
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptError(ledger.path, "has a source that is described otherwise", remedy=_AGAIN) from error
     size = extent(one for path in paths for one in files_of(format_, path))["bytes"]
@@ -489,9 +501,11 @@ def _opened(ledger: Ledger, told: Mapping[str, Any]) -> Opened:
             paths[0], "has changed since the ledger was written", expected=f"{expected:,} bytes", found=f"{size:,}",
             remedy=_AGAIN,
         )  # fmt: skip
-    digest = read_manifest(paths[0]).output.get("xxh3_128") if len(paths) == 1 else None
-    if None not in (digest, told.get("xxh3_128")) and digest != told["xxh3_128"]:
-        what = "is another than when the ledger was written, by its manifest"
+    digest = None
+    if told.get("xxh3_128") is not None and len(paths) == 1 and not (text and size > LITTLE):
+        digest = _digest_of(paths[0], format_) if text else read_manifest(paths[0]).output.get("xxh3_128")
+    if digest not in (None, told.get("xxh3_128")):
+        what = f"is another than when the ledger was written, by its {'bytes' if text else 'manifest'}"
         raise SourceChangedError(paths[0], what, expected=told["xxh3_128"], found=digest, remedy=_AGAIN)
     return open_sources(request)[0]
 

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import Info, Layout, Separators, TokenReader, check_interval, check_position, windows
 from tokfmt.core.draws import DRAWN, draws
-from tokfmt.core.errors import ShortfallError, printable
+from tokfmt.core.errors import ShortfallError
 from tokfmt.core.protocols import read_scattered
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.core.text_format import printable
 from tokfmt.recipes.axis import Source, Span, numbered
 from tokfmt.recipes.cache import Column, Numbers, columns, key_of
 from tokfmt.recipes.language import VERSION, RecipeFile

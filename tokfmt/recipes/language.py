@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tokfmt.core.axis import INT32_MAX
-from tokfmt.core.errors import FormatError, printable
+from tokfmt.core.errors import FormatError
 from tokfmt.core.files import File
 from tokfmt.core.options import nearest
+from tokfmt.core.text_format import printable
 
 VERSION = 1
 LONGEST = 1 << 24
@@ -207,15 +208,25 @@ def _entry(table: Any, where: Path, number: int) -> SourceEntry:
     return entry
 
 
+def _likely_names(path: str) -> Iterator[str]:
+    """What a source may be called: its file, what a pattern begins with or the folder before it, its suffix."""
+    plain = path.split("*", maxsplit=1)[0].rstrip("/")
+    yield Path(plain).name.split(".")[0]
+    yield Path(plain).name.strip(".")
+    yield Path(path).suffix.strip(".*")
+
+
 def _named(entries: Sequence[SourceEntry]) -> tuple[SourceEntry, ...]:
-    """Entries that all have a name, no two the same: the file's, the path's, with a number where that is not enough."""
+    """Entries that all have a name, no two the same: the file's, the path's, with a number where that is not enough.
+
+    Of `web/*.jsonl` that is web, of `*.jsonl` jsonl, of `../*` source.
+    """
     taken = Counter(entry.name for entry in entries if entry.name)
     found = []
     for entry in entries:
         name = entry.name
         if not name:
-            first = Path(entry.path[0].split("*")[0].rstrip("/") or entry.path[0])
-            base, count = first.name.split(".")[0] or first.name or "source", 1
+            base, count = next(filter(None, _likely_names(entry.path[0])), "source"), 1
             name = base
             while taken[name]:
                 count += 1

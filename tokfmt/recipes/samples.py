@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import Info, Layout, TokenReader, check_interval, check_position, smallest, windows
-from tokfmt.core.errors import ConversionError, FormatError, OptionError, ShortfallError, printable
+from tokfmt.core.errors import ConversionError, FormatError, OptionError, ShortfallError
+from tokfmt.core.marks import BEGINS, IGNORED, TARGET, beside_samples, other_label
 from tokfmt.core.protocols import Sampled, marks_of
-from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.text_format import counted
+from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.core.text_format import counted, printable
 from tokfmt.recipes.axis import Axis, Source, Span, SpanTable
 from tokfmt.recipes.cache import key_of
 from tokfmt.recipes.fields import Grid, Place, arrays, check_fields, sampled_beneath
@@ -33,6 +34,7 @@ from tokfmt.recipes.order import ORDER_SAMPLES, EvenTree, numbers, permutation
 from tokfmt.recipes.packing import Packing, packed
 
 _WINDOW = 1 << 18  # places read at once for the axis
+_TOKENS, _MARKS = 1, 2
 DEFAULT = ("input_ids", "labels")
 
 
@@ -342,9 +344,10 @@ class Samples:
             OptionError: There is no such field.
         """
         wanted = samples.tolist() if isinstance(samples, np.ndarray) else samples
-        return dict(arrays(self._grid(wanted), check_fields(fields)))
+        return dict(arrays(self.grid(wanted), check_fields(fields)))
 
-    def _grid(self, samples: Iterable[int]) -> Grid:
+    def grid(self, samples: Iterable[int]) -> Grid:
+        """What is read of some samples."""
         return Grid(self._packings(samples), self.file, self.pad_id, self._dtype)
 
     def tokens(self, start: int, stop: int) -> Tokens:
@@ -361,8 +364,6 @@ class Samples:
         """See `protocols.Marked`: of rows that are taken as they are stored, where a source has them."""
         if self.file.pack != "stored" or all(marks_of(source.reader) is None for source in self.sources):
             return None
-        from tokfmt.core.marks import beside_samples
-
         check_interval(start, stop, self._info.tokens)
         return beside_samples(self, start, stop)
 
@@ -373,7 +374,7 @@ class Samples:
 
     def filled(self, sample: int) -> int:
         """Places of a sample before its padding."""
-        return self._grid([sample]).filled[0]
+        return self.grid([sample]).filled[0]
 
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
         """See `protocols.Segmented`."""
@@ -394,7 +395,7 @@ class Samples:
         width, found = self.seq_len, list[NDArray[Any]]()
         first, last = start // width, -(-stop // width) if stop > start else start // width
         for a, b in windows(first, last, max(1, _WINDOW // width)):
-            found.append(field(self._grid(range(a, b))).reshape(-1))
+            found.append(field(self.grid(range(a, b))).reshape(-1))
         if not found:
             return np.empty(0, self._info.dtype)
         flat = found[0] if len(found) == 1 else np.concatenate(found)
@@ -427,6 +428,98 @@ class Samples:
         """Release open files."""
         for turn in self._turns:
             turn.packing.axis.close()
+
+
+class PackedRows:
+    """Samples as rows without padding, of the pieces of each: for formats that predict the next token of a piece.
+
+    A piece is its input_ids, and the token that its last label is, where that counts: so each piece predicts what it
+    predicts in the sample, and documents of a stream end with what the next begins with. Marks tell which tokens count
+    and where pieces begin. Keeps 8 bytes a sample. A `TokenReader`, also `Marked`; picklable.
+    """
+
+    def __init__(self, samples: Samples, size: int) -> None:
+        """Read all samples once, for the lengths of rows.
+
+        Args:
+            samples: Whose labels are moved by one.
+            size: The `pack_size` that was asked for: their length.
+
+        Raises:
+            OptionError: They are not, or of another length.
+            ConversionError: A label that counts is not the next token, which no mask can say.
+        """
+        if size != samples.seq_len:
+            what = f"pack_size={size}: samples of this recipe predict up to {samples.seq_len:,} tokens"
+            way = f"Say pack_size={samples.seq_len}, or leave seq_len out of the recipe"
+            raise OptionError(f"{what}. {way}", name="pack_size")
+        if not samples.shifted:
+            what = "packed rows predict the next token, and labels of these samples are not moved by one"
+            raise OptionError(f'pack_size: {what}. Say labels = "next" in the recipe', name="pack_size")
+        self.samples, self._at_once = samples, max(1, _WINDOW // samples.seq_len)
+        lengths = [self._rows(a, b)[0] for a, b in windows(0, samples.count, self._at_once)]
+        self._offsets = offsets_of(np.concatenate([np.empty(0, np.int64), *lengths]))
+        self._info = replace(
+            samples.info, tokens=int(self._offsets[-1]), sample_length=None, segmented=True,
+            extras={"pack_size": samples.seq_len},
+        )  # fmt: skip
+
+    @property
+    def info(self) -> Info:
+        return self._info
+
+    def _rows(self, first: int, last: int) -> tuple[NDArray[np.int64], Tokens, NDArray[np.uint8]]:
+        """The lengths of some rows, and side by side their tokens and the marks of these."""
+        grid, width = self.samples.grid(range(first, last)), self.samples.seq_len
+        inputs, labels = grid.inputs().astype(self._dtype, copy=False).reshape(-1), grid.labels().reshape(-1)
+        begins = grid.begins()  # also where padding does
+        ends = np.append(begins[1:], len(inputs))
+        filled = np.repeat(np.arange(len(grid.filled)) * width + grid.filled, width)
+        pieces = begins < filled[begins]
+        begins, ends = begins[pieces], ends[pieces]
+        counts = np.append(False, labels[:-1] != IGNORED)
+        counts[begins] = False
+        real = np.arange(len(inputs)) < filled
+        if (wrong := np.flatnonzero(counts & real & (np.append(0, labels[:-1]) != inputs))).size:
+            at = int(wrong[0])
+            raise other_label(first * width + at - 1, int(inputs[at]), int(labels[at - 1]))
+        marks = counts * np.uint8(TARGET)
+        marks[begins] = BEGINS
+        more = labels[ends - 1] != IGNORED
+        places = np.cumsum(ends - begins)[more]
+        lengths = np.bincount(begins // width, ends - begins + more, last - first).astype(np.int64)
+        tokens = np.insert(inputs[real], places, labels[ends - 1][more].astype(self._dtype))
+        return lengths, tokens, np.insert(marks[real], places, TARGET)
+
+    @property
+    def _dtype(self) -> np.dtype[Any]:
+        return self.samples.info.dtype
+
+    def _window(self, start: int, stop: int, part: int) -> NDArray[Any]:
+        """What `_rows` gives of an interval of the axis."""
+        check_interval(start, stop, self._info.tokens)
+        first, last = np.searchsorted(self._offsets, (start, stop), side="right").tolist()
+        first, last = first - 1, min(last, self.samples.count)
+        found = [self._rows(a, b)[part] for a, b in windows(first, last, self._at_once)]
+        if start == stop:
+            return np.empty(0, self._dtype if part == _TOKENS else np.uint8)
+        base = int(self._offsets[first])
+        return np.concatenate(found)[start - base : stop - base]
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        return self._window(start, stop, _TOKENS)
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
+        """See `protocols.Marked`."""
+        return self._window(start, stop, _MARKS)
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self.samples.count, "sequences")
+        return self._offsets[first : last + 1]
+
+    def close(self) -> None:
+        """Release open files."""
+        self.samples.close()
 
 
 def separator_of(file: RecipeFile, sources: Sequence[Ending]) -> int | None:

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tokfmt.core.errors import FormatError, OptionError, printable
+from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import File
+from tokfmt.core.text_format import printable
 
 _WORD = re.compile(r"(?:(?P<name>[\w.-]+)=)?(?P<path>.+?)(?::(?P<weight>[0-9][0-9_.eE+-]*))?", re.DOTALL)
 _MOST = 1 << 24  # bytes of a file

@@ -44,8 +44,9 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from tokfmt.core.errors import ConversionError, MissingDependencyError, OptionError, OutageError, UnsafeError, printable
+from tokfmt.core.errors import ConversionError, MissingDependencyError, OptionError, OutageError, UnsafeError
 from tokfmt.core.options import nearest
+from tokfmt.core.text_format import printable
 from tokfmt.run.isolation import ENDING, isolated, undelivered
 
 S = TypeVar("S")

@@ -26,9 +26,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import ConversionError, EngineDifferenceError, printable
+from tokfmt.core.errors import ConversionError, EngineDifferenceError
 from tokfmt.core.format import Encoder
 from tokfmt.core.ragged import Ragged, Tokens
+from tokfmt.core.text_format import printable
 from tokfmt.text.decoding import DecodeError, marker
 from tokfmt.text.hub import pretrained
 from tokfmt.text.vocabulary import Content, EngineError, guarded, plain_tokenizer, vocabulary_of

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.errors import TokfmtError
 from tokfmt.core.options import nearest
+from tokfmt.core.text_format import printable
 from tokfmt.text.vocabulary import guarded
 
 _PATIENCE = 3.0

@@ -23,9 +23,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from xxhash import xxh3_128_hexdigest
 
-from tokfmt.core.errors import CorruptError, UnsafeError, printable
+from tokfmt.core.errors import CorruptError, UnsafeError
 from tokfmt.core.files import File
 from tokfmt.core.format import Encoder
+from tokfmt.core.text_format import printable
 from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder, VocabularyDecoder
 from tokfmt.text.engine import ClassMaker, EngineChoice, EngineName, TextEncoder, choose, engine_title
 from tokfmt.text.hub import TokenizerError, pretrained, snapshot

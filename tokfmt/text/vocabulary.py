@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import ConversionError, TokfmtError, printable
+from tokfmt.core.errors import ConversionError, TokfmtError
+from tokfmt.core.text_format import printable
 
 T = TypeVar("T")
 

@@ -8,11 +8,14 @@ Without Textual:
     search       what is looked for, a search under way, its hits
     pairing      two datasets aligned as by diff, their rows in step; which tokens of two rows differ
     workers      long work in a thread, with progress
+    signals      what ends the browser
 
 With it:
-    app          datasets, tabs, what is loaded       tabs          a module each; `tabs.TABS` lists them
-    widgets      list, reader, ..., what loads them   dialogs       what lies over everything
-    export       copies, and rows to a file           signals       what ends it
-    screenshot   a state without a terminal           browse.tcss   every colour
+    app          datasets, tabs, what is loaded; pictures of the screen, with a terminal and without
+    tabs         a module each; `tabs.TABS` lists them
+    widgets      what several tabs have: lists, the reader, what frames the tabs
+    dialogs      what lies over everything
+    export       copies, and rows to a file
+    browse.tcss  every colour
     web          the same in a page
 """

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import getters
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.events import Resize
+from textual.keys import KEY_NAME_REPLACEMENTS, Keys
 from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
-from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.errors import OptionError, TokfmtError
+from tokfmt.core.text_format import printable
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.dialogs import OneOf, Page, Question, about, bindings_of, help_blocks
 from tokfmt.tui.session import Loading, Result, Session, Vocabulary, Where, other_split, shown_session
@@ -27,6 +32,9 @@ from tokfmt.tui.tabs.sequences import SequencesTab
 from tokfmt.tui.widgets.frame import KeyBar, TopBar, summary
 from tokfmt.tui.widgets.row_view import WithLoader
 from tokfmt.tui.workers import Job
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
 
 _FONTS = re.compile(r"@font-face\s*\{[^}]*\}\s*")
 _MOMENT = 3.0  # seconds
@@ -332,9 +340,6 @@ class Browser(App[None]):
         tab.call_after_refresh(lambda: tab.reveal_bytes(path, offset, length))
 
     def action_cancel(self) -> None:
-        self.cancel()
-
-    def cancel(self) -> None:
         opening = bool(self._openings)
         for job in self._openings.values():
             job.cancel()
@@ -420,8 +425,6 @@ class Browser(App[None]):
         await self.push_screen(Question(text, value, check), answered)
 
     async def action_picture(self) -> None:
-        from tokfmt.tui.screenshot import free_name, refusal, saved
-
         drawn = self.picture()  # before the question covers it
 
         def save(path: str) -> None:
@@ -439,3 +442,94 @@ class Browser(App[None]):
                     continue
                 run = partial(owner.run_action, binding.action)
                 yield SystemCommand(binding.description, f"key {self.get_key_display(binding)}", run)
+
+
+# pictures: a state drawn without a terminal, saving one
+
+_PATIENCE = 30.0
+
+
+def screenshot(app: Browser, keys: Sequence[str], size: tuple[int, int]) -> str:
+    """The SVG of the app after some keys.
+
+    Args:
+        app: Not yet running.
+        keys: Names as Textual has them: "down", "g", "1", "enter".
+        size: Columns and lines.
+    """
+    return asyncio.run(_drawn(app, keys, size))
+
+
+def unknown_key(name: str) -> bool:
+    """Whether no key has this name."""
+    *modifiers, key = name.split("+") if len(name) > 1 else [name]
+    known = {one.value for one in Keys} | {"space", "tab", *KEY_NAME_REPLACEMENTS.values()}
+    if not {"ctrl", "shift", "alt"}.issuperset(modifiers):
+        return True
+    return len(key) != 1 and key not in known and not _is_character(key)
+
+
+def _is_character(name: str) -> bool:
+    try:
+        return bool(unicodedata.lookup(name.replace("_", " ").upper()))
+    except KeyError:
+        return "_" in name and _is_character(name.replace("_", "-", 1))
+
+
+async def _drawn(app: Browser, keys: Sequence[str], size: tuple[int, int]) -> str:
+    async with app.run_test(size=size) as pilot:
+        await settled(app, pilot)
+        for key in keys:
+            await pilot.press(key)
+            await settled(app, pilot)
+        return app.picture()
+
+
+async def settled(app: Browser, pilot: Pilot[None]) -> None:
+    """Wait until nothing is being loaded and everything is drawn."""
+    loop = asyncio.get_running_loop()
+    until, quiet = loop.time() + _PATIENCE, 0
+    while quiet < 2 and loop.time() < until:
+        await pilot.pause()
+        quiet = quiet + 1 if app.idle else 0
+        if not quiet:
+            await asyncio.sleep(0.005)
+
+
+def free_name(stem: str, suffix: str) -> str:
+    """A name in the current directory that is not taken: `stem.svg`, `stem-2.svg` ..."""
+    number = 1
+    while os.path.lexists(name := f"{stem}{f'-{number}' if number > 1 else ''}{suffix}"):
+        number += 1
+    return name
+
+
+def refusal(path: str) -> str:
+    """What happens to a path that is typed.
+
+    Raises:
+        OptionError: It is taken, or no name.
+    """
+    place = _place(path)
+    if not path.strip() or place.is_dir():
+        raise OptionError("name a file")
+    if os.path.lexists(place):
+        raise OptionError(f"{printable(path.strip())} is there already: choose another name")
+    return "enter writes it"
+
+
+def saved(drawing: str, path: str) -> Path:
+    """Write a picture.
+
+    Raises:
+        TokfmtError: It cannot be written, or something has that name.
+    """
+    from tokfmt.core.publish import publish_text
+
+    place = _place(path)
+    publish_text(place, drawing)
+    return place
+
+
+def _place(path: str) -> Path:
+    return Path(os.path.expanduser(path.strip()))

@@ -15,8 +15,9 @@ from textual.widget import Widget
 from textual.widgets import Footer, Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
-from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.errors import TokfmtError
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.tui.session import Session
 from tokfmt.tui.state import Bookmark, Bookmarks
 
@@ -30,7 +31,7 @@ class Question(ModalScreen[str | None]):
         check: Says, as one types, what an answer means; raises a TokfmtError when it means nothing, and is not taken.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Cancel")]
 
     def __init__(self, text: str, value: str = "", check: Callable[[str], str] | None = None) -> None:
         super().__init__()
@@ -67,14 +68,11 @@ class Question(ModalScreen[str | None]):
         label.set_class(not holds and bool(answer.strip()), "wrong")
         return holds
 
-    def action_leave(self) -> None:
-        self.dismiss(None)
-
 
 class OneOf(ModalScreen[int | None]):
     """Asks which one; dismissed with its number, or with None by Escape."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Cancel")]
 
     def __init__(self, text: str, choices: Sequence[str], current: int = 0) -> None:
         super().__init__()
@@ -91,9 +89,6 @@ class OneOf(ModalScreen[int | None]):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(event.option_index)
 
-    def action_leave(self) -> None:
-        self.dismiss(None)
-
 
 Rows = Sequence[tuple[str, str]]
 
@@ -107,7 +102,7 @@ class Page(ModalScreen[None]):
         column: Cells that a block needs; as many stand side by side as there is room for.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter,i", "leave", "Close")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter,i", "dismiss", "Close")]
 
     def __init__(self, title: str, blocks: Sequence[tuple[str, Rows]], column: int = 34) -> None:
         super().__init__()
@@ -119,9 +114,6 @@ class Page(ModalScreen[None]):
             with VerticalScroll(), ItemGrid(min_column_width=self._column):
                 for heading, rows in self._blocks:
                     yield Static(_block(heading, rows), classes="block")
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
 
 
 def _block(heading: str, rows: Rows) -> Content:
@@ -136,7 +128,7 @@ class BookmarkList(ModalScreen[Bookmark | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x,delete", "remove", "Remove"),
-        Binding("escape,B", "leave", "Close"),
+        Binding("escape,B", "dismiss", "Close"),
     ]
 
     def __init__(self, bookmarks: Bookmarks) -> None:
@@ -171,9 +163,6 @@ class BookmarkList(ModalScreen[Bookmark | None]):
         if not self._bookmarks.all:
             self.dismiss(None)
 
-    def action_leave(self) -> None:
-        self.dismiss(None)
-
 
 def _line(one: Bookmark) -> Content:
     split = f"{printable(one.split)} " if one.split else ""
@@ -203,7 +192,7 @@ def about(session: Session) -> list[Block]:
     if session.refused is not None:
         return [("Dataset", facts), ("Cannot be read", [("✗", printable(session.failure))])]
     facts += [("splits", _splits(session))] if session.splits else []
-    facts += [(one.name, f"{one.port.count:,}{'' if one.whole else ' of more'}") for one in opened.views]
+    facts += [(one.name, f"{one.port.count:,}{'' if one.port.whole else ' of more'}") for one in opened.views]
     facts += _axis(session)
     if opened.separator.eos_id is not None:
         facts.append(("separator", f"{opened.separator.eos_id} ({printable(opened.separator.source)})"))

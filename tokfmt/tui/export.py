@@ -18,10 +18,10 @@ from textual.screen import ModalScreen
 from textual.widgets import Checkbox, Footer, Input, Label
 
 from tokfmt import registry
-from tokfmt.core.errors import OptionError, TokfmtError, printable
+from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.protocols import Sampled
 from tokfmt.core.records import RecordReader
-from tokfmt.core.text_format import counted
+from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.look.export import export
 from tokfmt.ops.source.request import parse_selection
 from tokfmt.tui.rows import Damage, fetched, fetched_span

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.cells import get_character_cell_size
 
-from tokfmt.core.errors import printable
 from tokfmt.core.ragged import Tokens
+from tokfmt.core.text_format import printable
 from tokfmt.tui.rows import Damage, Lru, Piece, RowSource, Span, fetched, padded_from
 
 
@@ -136,7 +136,10 @@ def _spelled(units: Tokens, token_style: TokenStyle) -> list[tuple[object, Kind,
     kinds = [_kind(unit, piece, token_style) for unit, piece in zip(ids, pieces, strict=True)]
     plain = [piece if kind is Kind.TEXT else "" for piece, kind in zip(pieces, kinds, strict=True)]
     runs = spell(plain)
-    return [(run, kind, _name(unit, piece)) for run, kind, unit, piece in zip(runs, kinds, ids, pieces, strict=True)]
+    return [
+        (run, kind, "" if kind is Kind.TEXT else _name(unit, piece))
+        for run, kind, unit, piece in zip(runs, kinds, ids, pieces, strict=True)
+    ]
 
 
 def _kind(unit: int, piece: bytes | str, token_style: TokenStyle) -> Kind:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.ops.compare.alignment import Alignment, Kind, Step, align
+from tokfmt.ops.compare.alignment import Alignment, Kind, Step, align, increasing
 from tokfmt.ops.compare.diff import Compared, open_both
 from tokfmt.ops.compare.fingerprint import hands
 from tokfmt.ops.source.request import SourceRequest
@@ -500,7 +500,7 @@ def _anchors(x: Keys, y: Keys) -> list[tuple[int, int, int]]:
     i, j = i[same], j[same]
     order = np.argsort(i)
     i, j = i[order], j[order]
-    kept = np.array(_longest_rising(j.tolist()), np.int64)
+    kept = increasing(j)
     i, j = i[kept], j[kept]
     new = (np.diff(i) != np.diff(j)) | (np.diff(i) > _GRAM)  # else it goes on where the last one is
     starts, stops = np.flatnonzero(np.append(True, new)[: len(i)]), np.flatnonzero(np.append(new, True)[: len(i)])
@@ -517,23 +517,3 @@ def _once(x: Keys) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
         hashes ^= hashes >> np.uint64(29)
     values, places, counts = np.unique(hashes, return_index=True, return_counts=True)
     return places[counts == 1], values[counts == 1]
-
-
-def _longest_rising(values: Sequence[int]) -> list[int]:
-    """Indices of the longest rising part of some numbers."""
-    tops: list[int] = []  # the smallest number that a rising part of each length ends with
-    at: list[int] = []
-    before: list[int] = []
-    for index, value in enumerate(values):
-        place = bisect_left(tops, value)
-        before.append(at[place - 1] if place else -1)
-        if place == len(tops):
-            tops.append(value)
-            at.append(index)
-        else:
-            tops[place], at[place] = value, index
-    out, index = [], at[-1] if at else -1
-    while index >= 0:
-        out.append(index)
-        index = before[index]
-    return out[::-1]

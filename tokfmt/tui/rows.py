@@ -23,7 +23,7 @@ from tokfmt.core.format import Encoder
 from tokfmt.core.protocols import Sampled, Segmented
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import RecordReader
-from tokfmt.ops.look.samples import padding_of
+from tokfmt.ops.look.show import padding_of
 
 WINDOW = 4096
 """Units read at once: the beginnings of all rows on a screen may lie far apart."""
@@ -146,14 +146,15 @@ class View(NamedTuple):
     Attributes:
         name: "documents", "samples", "rows" or "records"; its singular is what a row is called.
         port: The rows.
-        reader: Under it: the token axis, or the records.
-        whole: False while only a part is known (the first records).
     """
 
     name: str
     port: RowSource
-    reader: TokenReader | RecordReader
-    whole: bool = True
+
+    @property
+    def reader(self) -> TokenReader | RecordReader:
+        """Under the rows: the token axis, or the records."""
+        return self.port.reader
 
     @property
     def singular(self) -> str:

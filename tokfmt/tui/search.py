@@ -32,17 +32,18 @@ class SearchScope(NamedTuple):
 
     Attributes:
         port: Its rows.
-        reader: Under them.
         decoder: Of ids; None without a tokenizer.
-        whole: All rows are known.
         singular: What one row is called.
     """
 
     port: RowSource
-    reader: TokenReader | RecordReader
     decoder: Pieces | None
-    whole: bool
     singular: str
+
+    @property
+    def reader(self) -> TokenReader | RecordReader:
+        """Under the rows."""
+        return self.port.reader
 
     @property
     def encoder(self) -> Encoder | None:
@@ -57,8 +58,8 @@ class SearchScope(NamedTuple):
 
 def search_scope(session: Session) -> SearchScope:
     """What is shown now."""
-    view, words = session.view, session.vocabulary
-    return SearchScope(session.port, view.reader, words.decoder if words else None, view.whole, view.singular)
+    words = session.vocabulary
+    return SearchScope(session.port, words.decoder if words else None, session.view.singular)
 
 
 _BLOCK = 1 << 22  # bytes

@@ -124,7 +124,7 @@ def _samples(request: SourceRequest, format_: Format) -> Opened | None:
     reader = source.reader
     if isinstance(reader, RecordReader):
         return None
-    view = View("samples", Viewport(reader), reader)
+    view = View("samples", Viewport(reader))
     starts = reader.info.tokens <= AT_ONCE
     return Opened(format_, (view,), source.separator, source.notes, "documents", starts)
 
@@ -139,8 +139,7 @@ def _glimpse(request: SourceRequest, format_: Format) -> Opened | None:
 
 
 def _rows(reader: TokenReader) -> View:
-    rows = Rows(reader, ROW)
-    return View("rows", Viewport(rows), rows)
+    return View("rows", Viewport(Rows(reader, ROW)))
 
 
 def _at_once(request: SourceRequest, format_: Format, *, small: bool) -> Opened:
@@ -152,7 +151,7 @@ def _at_once(request: SourceRequest, format_: Format, *, small: bool) -> Opened:
         if known is not None:
             return Opened(format_, (_records(reader, known),), Separator(None), notes)
         first = first_records(reader)
-        view = View("records", RecordSource(reader, len(first), first=first), reader, whole=False)
+        view = View("records", RecordSource(reader, len(first), first=first))
         return Opened(format_, (view,), Separator(None), notes, "records")
     info = reader.info
     if small or info.separators is not Separators.BETWEEN:
@@ -161,7 +160,7 @@ def _at_once(request: SourceRequest, format_: Format, *, small: bool) -> Opened:
 
 
 def _records(reader: RecordReader, count: int) -> View:
-    return View("records", RecordSource(reader, count), reader)
+    return View("records", RecordSource(reader, count))
 
 
 def open_in_full(
@@ -183,7 +182,7 @@ def open_in_full(
     if isinstance(reader, RecordReader):
         return Opened(format_, (_records(reader, reader.count()),), source.separator, source.notes)
     name = "documents" if reader.info.layout is not Layout.SAMPLES else "samples"
-    return Opened(format_, (View(name, Viewport(reader), reader),), source.separator, source.notes)
+    return Opened(format_, (View(name, Viewport(reader)),), source.separator, source.notes)
 
 
 def joined(first: Opened, full: Opened) -> Opened:
@@ -435,8 +434,8 @@ def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
         format_ = format_of(request.paths[0], request.format)
     except TokfmtError:
         format_ = None
-    reader = MemoryReader(Ragged.of(()))
-    opened = Opened(format_, (View("documents", Viewport(reader), reader),), Separator(None))
+    view = View("documents", Viewport(MemoryReader(Ragged.of(()))))
+    opened = Opened(format_, (view,), Separator(None))
     return Session(request, opened, "documents", failure=str(error), refused=error)
 
 

@@ -1,9 +1,12 @@
-"""Signals end the browser, whatever it is doing; so does a terminal that is gone.
+"""What ends the browser, whatever it is doing: signals, a terminal that is gone, a server that is gone.
 
 An exception that a signal handler raises is lost while asyncio runs, so here handlers raise nothing. A thread hears of
 a signal through the descriptor that Python's handler in C writes to, also while the main thread is in a long call; of
 a terminal that is gone, by the descriptor of the terminal. It asks the app to end, and ends the process if that is not
 enough: after GRACE seconds, or at a second signal.
+
+A process that draws a page for `--web` ends with the server, however that went: the server keeps the writing end of a
+pipe open and never writes; the process waits for its end.
 """
 
 from __future__ import annotations
@@ -117,3 +120,36 @@ class Signals:
 
 def _nothing(number: int, frame: object) -> None:
     """A signal is heard of by its number."""
+
+
+# in a page
+
+LIFELINE = "TOKFMT_LIFELINE"
+"""Environment variable with the number of the pipe's reading end."""
+
+
+def draws_for_server() -> bool:
+    """Whether this process does."""
+    return LIFELINE in os.environ
+
+
+def end_with_server() -> None:
+    """End when the server does, with everything that was started."""
+    end = int(os.environ.pop(LIFELINE))
+    threading.Thread(target=_outlive, args=(end,), name="tokfmt-lifeline", daemon=True).start()
+
+
+def plain_signals() -> None:
+    """Signals do what they do by default, until Textual's driver for pages listens to them."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _outlive(end: int) -> None:
+    try:
+        os.read(end, 1)
+    except OSError:
+        return  # no pipe: nobody to end with
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(1)

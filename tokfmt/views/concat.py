@@ -26,7 +26,7 @@ class Concat:
 
     def __init__(self, sources: Sequence[TokenReader]) -> None:
         self.sources = list(sources)
-        self._restored: dict[tuple[int, bool], TokenReader | None] = {}
+        self._restored: dict[tuple[int, bool, bool], TokenReader | None] = {}
         infos = [source.info for source in self.sources]
         self._starts = offsets_of([info.tokens for info in infos])
         self._firsts = offsets_of([info.sequences for info in infos])
@@ -77,14 +77,16 @@ class Concat:
             of = sources == k
             read_scattered(self.sources[k], begins[of] - self._starts[k], places[of], lengths[of], out)
 
-    def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:
+    def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
         """One after the other what the sources have; see `protocols.Restorable`."""
-        key = eos_id, read
+        key = eos_id, read, before
         if key not in self._restored:  # of thousands of sources it is not made for every region anew
-            stored = [restored(source, eos_id, read=read) for source in self.sources]
-            known = any(axis is not None for axis in stored)
-            axes = [axis or WithSeparators(source, eos_id) for axis, source in zip(stored, self.sources, strict=True)]
-            self._restored[key] = Concat(axes) if known else None
+            stored = [restored(source, eos_id, read=read, before=before) for source in self.sources]
+            axes = [
+                axis or WithSeparators(source, eos_id, before=before)
+                for axis, source in zip(stored, self.sources, strict=True)
+            ]
+            self._restored[key] = Concat(axes) if any(axis is not None for axis in stored) else None
         return self._restored[key]
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:

@@ -34,7 +34,7 @@ from tokfmt.core.axis import (
     windows,
 )
 from tokfmt.core.errors import ConversionError, CorruptError, IncompleteWriteError
-from tokfmt.core.protocols import Located, Piece, Place, Underlying, marks_of, pieces_of, restored
+from tokfmt.core.protocols import Located, Piece, Place, Underlying, ignore, marks_of, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 
 
@@ -97,6 +97,16 @@ class View:
         self.source.close()
 
 
+class Indexed(View):
+    """A view that holds where its sequences begin, and the end of the last: `_offsets`, int64[sequences + 1]."""
+
+    _offsets: Offsets
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self._info.sequences, "sequences")
+        return self._offsets[first : last + 1]
+
+
 def place_of(reader: TokenReader, position: int) -> Place | None:
     """Where the token at a position of any axis lies, through all views; None when nobody knows."""
     while isinstance(reader, Underlying):
@@ -141,7 +151,7 @@ class WithSeparators(View):
         )
         self.eos_id, self.before = eos_id, before
         # taking separators away and putting them in again cancels: measured 4x less CPU from pack to pack
-        self._stored = None if before else restored(source, eos_id)
+        self._stored = restored(source, eos_id, before=before)
 
     def offsets(self, first: int, last: int) -> Offsets:
         return self.source.offsets(first, last) + np.arange(first, last + 1)
@@ -265,8 +275,8 @@ class WithoutTrailing(View):
         plain[ends - start] = False
         return tokens[plain]
 
-    def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:
-        if eos_id != self.eos_id:
+    def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
+        if before or eos_id != self.eos_id:
             return None
         return self.source if read else _LookedAt(self)
 
@@ -311,11 +321,7 @@ _SCAN = 1 << 22
 _CHANGED = "the stream changed since its separators were counted. Run again"
 
 
-def _ignore(amount: int) -> None:
-    """Nobody is watching."""
-
-
-class SplitAt(View):
+class SplitAt(Indexed):
     """The documents of a stored stream: its tokens without `eos_id`, cut where it stood.
 
     What the separator means stands in `stored.info.separators`. BETWEEN: empty pieces (runs of separators, one at the
@@ -334,7 +340,7 @@ class SplitAt(View):
         *,
         where: Separators | None = None,
         jobs: int | None = None,
-        scanned: Callable[[int], None] = _ignore,
+        scanned: Callable[[int], None] = ignore,
     ) -> None:
         """Scan the stream.
 
@@ -361,10 +367,6 @@ class SplitAt(View):
             free_of=eos_id,
         )
         super().__init__(stored, info)
-
-    def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
-        return self._offsets[first : last + 1]
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._info.tokens)
@@ -412,10 +414,14 @@ class SplitAt(View):
             raise IncompleteWriteError(_CHANGED)
         return stored[: stop - start]
 
-    def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:  # noqa: ARG002 - it has been read
-        """The stream itself, if one separator follows each sequence; runs at its very end are padding."""
-        regular = not len(self._step_at) and len(self._offsets) - 1 + self._info.tokens <= self.source.info.tokens
-        return _Closed(self) if regular and eos_id == self.eos_id else None
+    def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:  # noqa: ARG002
+        """The stream itself, if one separator follows each sequence, or one stands before each and nothing before that.
+
+        It has been read; runs at its very end are padding.
+        """
+        steps = list(zip(self._step_at[:2].tolist(), self._step_to[:2].tolist(), strict=True))
+        regular = steps == [(0, 1)] * before and self._info.sequences + self._info.tokens <= self.source.info.tokens
+        return _Closed(self, before=before) if regular and eos_id == self.eos_id else None
 
     def beneath(self, position: int) -> tuple[TokenReader, int]:
         check_position(position, self._info.tokens)
@@ -433,7 +439,7 @@ class SplitAt(View):
         return sequence + (int(self._step_to[step]) if step >= 0 else 0)
 
 
-class Beginning(View):
+class Beginning(Indexed):
     """The first tokens of a stored stream: as many as hold so many documents."""
 
     def __init__(self, stored: TokenReader, eos_id: int, documents: int) -> None:
@@ -446,7 +452,8 @@ class Beginning(View):
                 tokens = a + int(ends[documents - found - 1]) + 1
                 break
             found, inside = found + len(ends), bool(token[-1])
-        super().__init__(stored, replace(stored.info, tokens=tokens, sequences=min(1, tokens)))
+        self._offsets = np.array([0, tokens][: 1 + bool(tokens)], np.int64)
+        super().__init__(stored, replace(stored.info, tokens=tokens, sequences=len(self._offsets) - 1))
 
     @property
     def whole(self) -> bool:
@@ -457,15 +464,11 @@ class Beginning(View):
         check_interval(start, stop, self._info.tokens)
         return self.source.tokens(start, stop)
 
-    def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
-        return np.array([0, self._info.tokens], np.int64)[first : last + 1]
-
 
 class _Closed(View):
-    """The documents of a SplitAt with the one separator after each that the stream has as well."""
+    """The documents of a SplitAt with the one separator after each, or before it, that the stream has as well."""
 
-    def __init__(self, view: SplitAt) -> None:
+    def __init__(self, view: SplitAt, *, before: bool) -> None:
         info = view.info
         super().__init__(
             view.source,
@@ -473,7 +476,7 @@ class _Closed(View):
                 info,
                 tokens=info.tokens + info.sequences,
                 max_id=None if info.max_id is None else max(info.max_id, view.eos_id),
-                separators=Separators.TRAILING,
+                separators=Separators.BEFORE if before else Separators.TRAILING,
                 free_of=None,
             ),
         )

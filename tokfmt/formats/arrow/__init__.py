@@ -18,6 +18,8 @@
   null-rows).
 - Masks of the source are written as labels; rows that hold several documents, or `pack_size`, as packed rows, whose
   mask speaks of the next token: the first of a document is no target there, and none has a separator of its own.
+- Samples of a recipe become packed rows by `pack_size=SEQ_LEN`: pieces as the recipe cuts them, no padding, each with
+  the token that its last label is, if that counts; as documents, such pieces overlap by it.
   Separators that do not count are refused (--drop masked-separators); with `seq_len` they have labels like all else.
 - Beside the column that is read nothing is decoded, so that it may be of any type.
 - The end marker of a stream is demanded: without it, batches that a cut took away would not be missed.

@@ -140,9 +140,10 @@ class ColumnWriter(ABC):
         return {name: {"feature": {"dtype": dtype, "_type": "Value"}, "_type": "List"} for name, dtype in self._types}
 
     def lost(self, source: TokenReader) -> Sequence[Loss]:
-        if self.options.pack_size is not None and source.info.layout is Layout.SAMPLES:
+        info = source.info
+        if self.options.pack_size is not None and info.layout is Layout.SAMPLES and "pack_size" not in info.extras:
             what = "pack_size packs documents, and these are samples, padding and all"
-            raise OptionError(f"{what}. Leave seq_len out of the recipe, or view=samples away", name="pack_size")
+            raise OptionError(f"{what}. Leave view=samples away, or name one recipe", name="pack_size")
         return lost_empties(source) if self._packs(source) else []
 
     def _packs(self, source: TokenReader) -> bool:
@@ -160,7 +161,7 @@ class ColumnWriter(ABC):
         return self._made
 
     def _arranged(self, source: TokenReader) -> TokenReader:
-        if self.options.pack_size is not None:
+        if self.options.pack_size is not None and source.info.layout is not Layout.SAMPLES:
             return Packs(source, self.options.pack_size, self.path.name)
         if self.options.seq_len is None:
             return source

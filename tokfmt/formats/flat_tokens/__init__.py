@@ -88,13 +88,13 @@ class FlatTokens:
 
     read_options = ReadOptions
     write_options = WriteOptions
-    open = Late("tokfmt.formats.flat_tokens.reader", "open_reader")
+    open = Late("tokfmt.formats.flat_tokens.reader", "FlatTokensReader")
     glimpse = Late("tokfmt.formats.flat_tokens.reader", "glimpse")
     writer = Late("tokfmt.formats.flat_tokens.writer", "FlatTokensWriter")
     check = checked
     audit = Late("tokfmt.formats.flat_tokens.check", "findings")
-    codes = Late("tokfmt.formats.flat_tokens.check", "codes")
-    patches = Late("tokfmt.formats.flat_tokens.check", "patches")
+    codes = Late("tokfmt.formats.flat_tokens.check", "CODES")
+    patches = Late("tokfmt.formats.flat_tokens.check", "PATCHES")
     patch = Late("tokfmt.formats.flat_tokens.check", "patch")
     sections = Late("tokfmt.formats.flat_tokens.sections", "sections")
 

@@ -14,35 +14,35 @@ from pathlib import Path
 import numpy as np
 
 from tokfmt.core.axis import INT32_MAX, WINDOW, largest_id, windows
-from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError, printable
+from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.core.format import Finding
 from tokfmt.core.protocols import Audit, Code, Repair
 from tokfmt.core.ragged import Offsets
+from tokfmt.core.text_format import printable
 from tokfmt.formats.flat_tokens import Codec, ReadOptions
-from tokfmt.formats.flat_tokens.metadata import (
+from tokfmt.formats.flat_tokens.reader import (
     STARTS,
     TOKENS,
     Group,
-    attributes_path,
-    group_notes,
-    groups_of,
-    max_token_id,
-)
-from tokfmt.formats.flat_tokens.reader import (
     above_bound,
+    attributes,
+    attributes_path,
     check_memory,
     checked_offsets,
     flip_starts,
+    group_notes,
+    groups_of,
+    max_token_id,
     starts_errors,
     wrong_bits,
 )
-from tokfmt.formats.zarr_arrays.array import Array
+from tokfmt.formats.zarr_arrays.array import Array, Items
 from tokfmt.formats.zarr_arrays.codecs import ENCODERS, blosc_frame
 from tokfmt.formats.zarr_arrays.store import Directory, Store, json_of, open_store
 
 _COPY = "Copy the store again."
 
-_CODES: Mapping[str, Code] = {
+CODES: Mapping[str, Code] = {
     "TF401": Code(
         "no store of flat tokens, or metadata that cannot be read",
         "The directory or zip holds no encoded_tokens and seq_starts, or an array's metadata are damaged or of a kind "
@@ -142,21 +142,11 @@ _CODES: Mapping[str, Code] = {
     ),
 }
 
-_PATCHES: Mapping[str, Repair] = {
+PATCHES: Mapping[str, Repair] = {
     "TF403": Repair("max_token_id was set to the largest id"),
     "TF405": Repair("start bits were set by seq_starts"),
     "TF407": Repair("max_token_id was set to the largest id"),
 }
-
-
-def codes() -> Mapping[str, Code]:
-    """What each code means."""
-    return _CODES
-
-
-def patches() -> Mapping[str, Repair]:
-    """What `patch` puts right, by code."""
-    return _PATCHES
 
 
 _MOST = 100
@@ -171,7 +161,9 @@ def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     except FormatError as error:
         yield _finding("TF401", error)
         return
-    yield from _container(store)
+    if not store.root.is_dir():
+        what = "is a zip: zarr 3 opens it only as a ZipStore, seqax not at all"
+        yield Finding("TF417", "info", str(store.root), what, "Unpack it for seqax")
     seen = set[Finding]()
     for group in groups:
         if options.split not in (None, group.split):
@@ -180,18 +172,6 @@ def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
             if finding not in seen:  # a chunk whose header is wrong is met again when its tokens are read
                 seen.add(finding)
                 yield finding
-
-
-def _container(store: Store) -> Iterator[Finding]:
-    """What trainers ask of the store as a whole."""
-    if not store.root.is_dir():
-        yield Finding(
-            "TF417",
-            "info",
-            str(store.root),
-            "is a zip: zarr 3 opens it only as a ZipStore, seqax not at all",
-            "Unpack it for seqax",
-        )
 
 
 def _group(store: Store, group: Group, how: Audit, *, fill: bool) -> Iterator[Finding]:
@@ -215,7 +195,7 @@ def _group(store: Store, group: Group, how: Audit, *, fill: bool) -> Iterator[Fi
         yield from _stale(store, group, arrays[name])
         yield from _array(arrays[name], fill=fill)
     if len(arrays) == 2:
-        yield from token_findings(store, group, (arrays[TOKENS], arrays[STARTS]), bound, how)
+        yield from _tokens(arrays[TOKENS], arrays[STARTS], attributes_path(store, group), bound, how)
         if not arrays[TOKENS].layout.length:
             yield Finding("TF418", "info", home, "holds no tokens: seqax stops at a split without a whole block")
 
@@ -308,18 +288,8 @@ class _Seen:
         self.first_wrong = self.first_wrong or other.first_wrong
 
 
-def token_findings(
-    store: Store, group: Group, arrays: tuple[Array, Array], bound: int | None, how: Audit
-) -> Iterator[Finding]:
-    """Compare the arrays of a group: all of `seq_starts`, and some windows of the tokens, or all.
-
-    Args:
-        store, group: Where they are.
-        arrays: `encoded_tokens` and `seq_starts`.
-        bound: `max_token_id`, if it can be read.
-        how: How thoroughly.
-    """
-    tokens, starts = arrays
+def _tokens(tokens: Array, starts: Array, path: Path, bound: int | None, how: Audit) -> Iterator[Finding]:
+    """Compare the arrays of a group, and the bound that the file at `path` states, if it can be read."""
     total, sound = tokens.layout.length, True
     try:
         check_memory(starts)
@@ -346,19 +316,26 @@ def token_findings(
         seen.add(part)
     yield from _worded(seen, deep=how.deep)
     if whole and total:
-        yield from _of_bound(str(attributes_path(store, group)), seen.top, bound, total)
+        yield from _of_bound(str(path), seen.top, bound, total)
+
+
+def _ids(tokens: Array, offsets: Offsets | None, start: int, stop: int) -> tuple[Items, int]:
+    """The ids of a window, and how many of their start bits are wrong, by offsets that can be trusted."""
+    items, wrong = tokens.read(start, stop), 0
+    if offsets is not None:
+        flip_starts(items, offsets, start)
+        wrong = int(np.count_nonzero(items & 1))
+    items >>= 1
+    return items, wrong
 
 
 def _look(tokens: Array, offsets: Offsets | None, bound: int | None, window: tuple[int, int]) -> _Seen:
     start, stop = window
     seen = _Seen()
     try:
-        ids = tokens.read(start, stop)
-        if offsets is not None:
-            flip_starts(ids, offsets, start)
-            seen.wrong = int(np.count_nonzero(ids & 1))
-            seen.first_wrong = wrong_bits(tokens, offsets, start, stop) if seen.wrong else None
-        ids >>= 1
+        ids, seen.wrong = _ids(tokens, offsets, start, stop)
+        if offsets is not None and seen.wrong:
+            seen.first_wrong = wrong_bits(tokens, offsets, start, stop)
     except FormatError as error:
         seen.damaged = error
         return seen
@@ -414,8 +391,8 @@ def _patch(store: Store, group: Group) -> None:
     offsets = checked_offsets(starts, tokens)
     top, wrong = -1, 0
     for start, stop in windows(0, tokens.layout.length):
-        more, largest = _wrong_bits(tokens, offsets, start, stop)
-        wrong, top = wrong + more, max(top, largest)
+        ids, more = _ids(tokens, offsets, start, stop)
+        wrong, top = wrong + more, max(top, largest_id(ids))
     told = _told(store, group)
     if wrong:
         if told != top or wrong > len(offsets):  # only a right maximum proves that ids are encoded at all
@@ -429,13 +406,6 @@ def _patch(store: Store, group: Group) -> None:
         _set_bound(store, group, max(top, 0))
 
 
-def _wrong_bits(tokens: Array, offsets: Offsets, start: int, stop: int) -> tuple[int, int]:
-    """How many start bits of a window are wrong, and its largest id."""
-    items = tokens.read(start, stop)
-    flip_starts(items, offsets, start)
-    return int(np.count_nonzero(items & 1)), largest_id(items >> 1)
-
-
 def _told(store: Store, group: Group) -> int | None:
     """The bound as stated; None when there is none.
 
@@ -445,25 +415,17 @@ def _told(store: Store, group: Group) -> int | None:
     try:
         return max_token_id(store, group)
     except CorruptError:
-        found = _attributes(store, group).get("max_token_id")
+        found = attributes(store, group).get("max_token_id")
         if type(found) is int and found > INT32_MAX:
             raise
         return None
 
 
-def _attributes(store: Store, group: Group) -> dict[str, object]:
-    raw: object = json_of(store, group.key(attributes_path(store, group).name))
-    if group.zarr_format == 3 and isinstance(raw, dict):
-        raw = raw.get("attributes")
-    return dict(raw) if isinstance(raw, dict) else {}
-
-
 def _set_bound(store: Store, group: Group, top: int) -> None:
     path = attributes_path(store, group)
-    content: dict[str, object] = {**_attributes(store, group), "max_token_id": top}
+    content: dict[str, object] = {**attributes(store, group), "max_token_id": top}
     if group.zarr_format == 3:
-        whole: object = json_of(store, group.key(path.name))
-        content = {**(whole if isinstance(whole, dict) else {}), "attributes": content}
+        content = {**(json_of(store, group.key(path.name)) or {}), "attributes": content}
     path.write_bytes(json.dumps(content, indent=4, sort_keys=True).encode())
 
 
@@ -477,10 +439,9 @@ def _set_bits(tokens: Array, offsets: Offsets) -> None:
                                remedy="--from-opt bound=ignore reads it, if seq_starts can be trusted")  # fmt: skip
     for number in range(layout.chunks):
         start, stop = number * layout.chunk, min((number + 1) * layout.chunk, layout.length)
-        wrong = any(_wrong_bits(tokens, offsets, a, b)[0] for a, b in windows(start, stop, WINDOW))
-        blob = tokens.blob(number)
-        if not wrong:
+        if not any(_ids(tokens, offsets, a, b)[1] for a, b in windows(start, stop)):
             continue
+        blob = tokens.blob(number)
         if blob is None:
             raise CorruptError(tokens.path, f"chunk {number:,} is absent, and its start bits are wrong",
                                remedy="Write the store again from its source")  # fmt: skip

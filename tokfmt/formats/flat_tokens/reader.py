@@ -1,27 +1,150 @@
-"""Flat tokens as a token axis."""
+"""Flat tokens as a token axis: which groups of a store they are, what these state, and their ids."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from tokfmt.core.axis import U32, WINDOW, Info, Layout, Separators, check_interval, check_position, windows
-from tokfmt.core.errors import CorruptError, FormatError, SourceChangedError, TokfmtError, UnsafeError
+from tokfmt.core.axis import INT32_MAX, U32, WINDOW, Info, Layout, Separators, check_interval, check_position, windows
+from tokfmt.core.errors import CorruptError, FormatError, OptionError, SourceChangedError, TokfmtError, UnsafeError
+from tokfmt.core.files import natural_key
 from tokfmt.core.format import Hints
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.formats.flat_tokens import ReadOptions
-from tokfmt.formats.flat_tokens.metadata import STARTS, TOKENS, choose, group_notes, groups_of, max_token_id
-from tokfmt.formats.zarr_arrays.array import Array, Items
-from tokfmt.formats.zarr_arrays.store import open_store
+from tokfmt.formats.zarr_arrays.array import Array, Items, Json
+from tokfmt.formats.zarr_arrays.store import Store, json_of, open_store
 
+TOKENS, STARTS = "encoded_tokens", "seq_starts"
+_DEFAULT = "train"
+_COPY = "Copy the store again"
 _PIECE = 1 << 16
 """Tokens decoded at once: a piece stays in cache through its four passes."""
 
 _STARTS_BYTES = 1 << 30
 _RATIO = 1100
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A flat-tokens array.
+
+    Attributes:
+        split: "train", "validation" ...; None for a bare array.
+        zarr_format: 2 or 3.
+    """
+
+    split: str | None
+    zarr_format: int
+
+    def key(self, name: str) -> str:
+        """The key of something in the group."""
+        return f"{self.split}/{name}" if self.split else name
+
+
+def groups_of(store: Store) -> list[Group]:
+    """Every flat-tokens array of a store: one bare array, or its splits in order of name.
+
+    Raises:
+        CorruptError: There is none.
+    """
+    names = store.names("")
+    zarr_format = _zarr_format(store, names)
+    if names & {TOKENS, STARTS}:
+        return [Group(None, zarr_format)]
+    found, example = [], "tokens" in names
+    for child in sorted(names, key=natural_key):
+        inside = frozenset() if child.startswith(".") else store.names(child)
+        example = example or "tokens" in inside
+        if inside & {TOKENS, STARTS}:
+            found.append(Group(child, zarr_format))
+    if found:
+        return found
+    if example:
+        raise CorruptError(
+            store.root, "holds an array tokens, the name in the documentation's example", expected=TOKENS,
+            remedy=f"If its ids are encoded (2 * id + start bit), rename it to {TOKENS}",
+        )  # fmt: skip
+    raise CorruptError(store.root, f"holds no {TOKENS}, and no split that does", remedy="Name a store of flat tokens")
+
+
+def _zarr_format(store: Store, names: frozenset[str]) -> int:
+    v2, v3 = bool(names & {".zgroup", ".zattrs"}), "zarr.json" in names
+    if v2 and v3:
+        raise CorruptError(
+            store.root, "holds metadata of zarr 2 and of zarr 3; they may differ",
+            remedy="Remove zarr.json, or the files whose names begin with .z, whichever is not meant",
+        )  # fmt: skip
+    return 3 if v3 else 2
+
+
+def choose(store: Store, groups: list[Group], split: str | None) -> Group:
+    """The group that is meant.
+
+    Raises:
+        OptionError: There is no such split, or several and none is the usual one.
+    """
+    splits = [group.split for group in groups if group.split]
+    listed = ", ".join(splits)
+    if not splits:
+        if split is not None:
+            raise OptionError(f"{store.root}: is one array without splits; leave split={split} out", name=split)
+        return groups[0]
+    if split is None and len(groups) > 1 and _DEFAULT not in splits:
+        raise OptionError(f"{store.root}: has several splits ({listed}); name one with split=NAME")
+    wanted = split or (_DEFAULT if len(groups) > 1 else splits[0])
+    if wanted not in splits:
+        raise OptionError(f"{store.root}: has no split {wanted!r} (it has: {listed})", name=wanted)
+    return groups[splits.index(wanted)]
+
+
+def attributes_path(store: Store, group: Group) -> Path:
+    """Where a group's attributes stand."""
+    return store.root / group.key(".zattrs" if group.zarr_format == 2 else "zarr.json")
+
+
+def attributes(store: Store, group: Group) -> Json:
+    """What a group states; nothing where it has no attributes."""
+    raw: object = json_of(store, group.key(attributes_path(store, group).name))
+    if group.zarr_format == 3 and isinstance(raw, dict):
+        raw = raw.get("attributes")
+    return raw if isinstance(raw, dict) else {}
+
+
+def max_token_id(store: Store, group: Group) -> int:
+    """The upper bound that the group states for its ids.
+
+    Raises:
+        CorruptError: It states none, or something else than a whole number from 0 to 2^31-1.
+    """
+    found = attributes(store, group).get("max_token_id")
+    if type(found) is int and 0 <= found <= INT32_MAX:
+        return found
+    raise CorruptError(
+        attributes_path(store, group), "has no usable max_token_id",
+        expected=f"a whole number from 0 to {INT32_MAX:,}",
+        found="nothing" if found is None else f"{type(found).__name__} {str(found)[:40]}",
+        remedy="Set it to the largest id, or read without it: --from-opt bound=ignore",
+    )  # fmt: skip
+
+
+def group_notes(store: Store, group: Group) -> list[str]:
+    """Defects of the group's own metadata that do not change a token."""
+    missing = []
+    for key in sorted({"", group.split or ""}):
+        name = "/".join(filter(None, (key, ".zgroup" if group.zarr_format == 2 else "zarr.json")))
+        raw = json_of(store, name)
+        if raw is None:
+            missing.append(f"{store.root.name}: {name} is missing; zarr does not open the group")
+        elif raw.get("zarr_format") != group.zarr_format:
+            raise CorruptError(
+                store.root / name, "has a wrong zarr_format", expected=group.zarr_format,
+                found=str(raw.get("zarr_format")),
+            )  # fmt: skip
+    return missing
 
 
 class FlatTokensReader:
@@ -32,13 +155,15 @@ class FlatTokensReader:
     all that tells a damaged one.
 
     Args:
-        path: The store.
+        paths: The store.
         options: Which split, and what is accepted.
+        hints: Nothing of them matters here.
         glimpse: `seq_starts` is not read: all ids are one stream, and nothing is checked.
     """
 
-    def __init__(self, path: Path, options: ReadOptions, *, glimpse: bool = False) -> None:
-        store = open_store(path)
+    def __init__(self, paths: Sequence[Path], options: ReadOptions, hints: Hints, *, glimpse: bool = False) -> None:
+        del hints
+        store = open_store(paths[0])
         groups = groups_of(store)
         group = choose(store, groups, options.split)
         fill, notes = options.holes == "fill", list[str]()
@@ -57,7 +182,7 @@ class FlatTokensReader:
             ]  # fmt: skip
             self._bound = max_token_id(store, group) if options.bound == "check" else None
             if layout.big_endian:
-                notes.append(f"{path.name}: {TOKENS} is big-endian, which seqax refuses")
+                notes.append(f"{store.root.name}: {TOKENS} is big-endian, which seqax refuses")
         self._info = Info(
             layout=Layout.STREAM if glimpse else Layout.DOCUMENTS,
             dtype=U32,
@@ -187,9 +312,6 @@ def starts_errors(starts: Array, total: int, out: Offsets) -> Iterator[FormatErr
         )  # fmt: skip
 
 
-_COPY = "Copy the store again"
-
-
 def flip_starts(items: Items, offsets: Offsets, start: int) -> None:
     """Flip the start bit of stored items where sequences begin: each that is set then is wrong.
 
@@ -229,18 +351,9 @@ def above_bound(tokens: Array, ids: Items, start: int, bound: int) -> FormatErro
     )  # fmt: skip
 
 
-def open_reader(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader:  # noqa: ARG001
-    """The split that is meant.
-
-    Raises:
-        FormatError: It is not one that can be read.
-    """
-    return FlatTokensReader(paths[0], options)
-
-
-def glimpse(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader | None:  # noqa: ARG001
+def glimpse(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader | None:
     """The ids of a split; None when opening it properly is what will say what is wrong. See `protocols.Glimpsed`."""
     try:
-        return FlatTokensReader(paths[0], options, glimpse=True)
+        return FlatTokensReader(paths, options, hints, glimpse=True)
     except TokfmtError:
         return None

@@ -18,7 +18,7 @@ from tokfmt.core.protocols import Field, Place, Pointer, Section
 from tokfmt.core.sections import Listed, Part, broken, shown
 from tokfmt.core.text_format import counted
 from tokfmt.formats.flat_tokens import ReadOptions
-from tokfmt.formats.flat_tokens.metadata import STARTS, TOKENS, Group, groups_of
+from tokfmt.formats.flat_tokens.reader import STARTS, TOKENS, Group, groups_of
 from tokfmt.formats.zarr_arrays.array import Array
 from tokfmt.formats.zarr_arrays.codecs import HEADER, blosc_errors, blosc_frame, blosc_header
 from tokfmt.formats.zarr_arrays.store import Blob, Store, json_of, open_store
@@ -56,12 +56,15 @@ def sections(path: Path, options: ReadOptions) -> Sequence[Section]:  # noqa: AR
     for group in groups:
         if group.split:
             parts += _metadata(store, group.split, bounded=True)
-        contents = Contents(store, group)
-        for name in (TOKENS, STARTS):
-            key = group.key(name)
-            parts += [*_metadata(store, key), *_chunks(store, group, name)]
-            items = StoredTokens if name == TOKENS else StoredStarts
-            parts.append(Part(f"items of {key}", store.root / key, partial(items, contents)))
+        contents = _Contents(store, group)
+        for name, items in ((TOKENS, _Tokens), (STARTS, _Starts)):
+            key, path = group.key(name), store.root / group.key(name)
+            parts += [
+                *_metadata(store, key),
+                Part(f"chunks of {key}", path, partial(_chunks, contents, name)),
+                Part(f"header of the first chunk of {key}", path, partial(_first_header, contents, name)),
+                Part(f"items of {key}", path, partial(items, contents)),
+            ]
     return parts or [Part("store", path, lambda: [Field("content", None, 0, "nothing of zarr", wrong=True)])]
 
 
@@ -126,23 +129,24 @@ def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _chunks(store: Store, group: Group, name: str) -> Iterator[Part]:
-    key = group.key(name)
+def _chunks(contents: _Contents, name: str) -> _Chunks | Listed:
+    try:
+        return _Chunks(contents.array(name))
+    except FormatError as error:
+        return Listed([broken(error), *_files(contents.store, contents.group.key(name))])
 
-    def table() -> _Chunks | Listed:
-        try:
-            return _Chunks(store, Array(store, key, _ITEMS[name], group.zarr_format, fill=True))
-        except FormatError as error:
-            return Listed([broken(error), *_files(store, key)])
 
-    chunks = Part(f"chunks of {key}", store.root / key, table)
-    yield chunks
-
-    def first() -> Sequence[Field]:
-        opened = table()
-        return opened.header() if isinstance(opened, _Chunks) else ()
-
-    yield Part(f"header of the first chunk of {key}", store.root / key, first)
+def _first_header(contents: _Contents, name: str) -> Sequence[Field]:
+    """The header of the first chunk, if its compressor gives it one."""
+    try:
+        array = contents.array(name)
+    except FormatError:  # told of among the chunks
+        return ()
+    blob = array.blob(0) if array.layout.chunks else None
+    if blob is None or array.layout.codecs[-1:] != ("blosc",):
+        return ()
+    origin = array.origin(0)
+    return _frame_fields(array, blob, origin.start + blob.start if origin.exact else None, origin.path)
 
 
 def _files(store: Store, key: str) -> Iterator[Field]:
@@ -163,9 +167,8 @@ def _files(store: Store, key: str) -> Iterator[Field]:
 class _Chunks:
     """The chunks of an array."""
 
-    def __init__(self, store: Store, array: Array) -> None:
-        self.store, self.array = store, array
-        self.count = array.layout.chunks
+    def __init__(self, array: Array) -> None:
+        self.array, self.count = array, array.layout.chunks
 
     def fields(self, first: int, last: int) -> list[Field]:
         return [self._chunk(number) for number in range(first, min(last, self.count))]
@@ -180,42 +183,35 @@ class _Chunks:
                 return Field(name, None, 0, "absent", f"{items}, all {layout.fill or 0}")
             origin = self.array.origin(number)
             at, length = (origin.start + blob.start, blob.size) if origin.exact else (origin.start, 0)
-            told, wrong = summary(self.array, blob)
+            told, wrong = _summary(self.array, blob)
         except FormatError as error:
             return Field(name, error.offset, 0, broken(error).value, error.remedy or "", True, Path(error.path))
         value = f"{blob.size:,} bytes of {layout.chunk * layout.itemsize:,}"
         return Field(name, at, length, value, told if wrong else f"{items}, {told}", wrong, origin.path)
 
-    def header(self) -> Sequence[Field]:
-        """The header of the first chunk, if its compressor gives it one."""
-        blob = self.array.blob(0) if self.count else None
-        if blob is None or self.array.layout.codecs[-1:] != ("blosc",):
-            return ()
-        origin = self.array.origin(0)
-        return frame_fields(self.array, blob, origin.start + blob.start if origin.exact else None, origin.path)
-
 
 _BITS = 1 << 20  # tokens read at most to look at the start bits of some sequences
 
 
-class Contents:
+class _Contents:
     """Both arrays of a group, opened when they are looked at."""
 
     def __init__(self, store: Store, group: Group) -> None:
         self.store, self.group = store, group
+        self._arrays: dict[str, Array] = {}
 
-    @cached_property
-    def tokens(self) -> Array:
-        return Array(self.store, self.group.key(TOKENS), 4, self.group.zarr_format, fill=True)
-
-    @cached_property
-    def starts(self) -> Array:
-        return Array(self.store, self.group.key(STARTS), 8, self.group.zarr_format, fill=True)
+    def array(self, name: str) -> Array:
+        """`TOKENS` or `STARTS`, whatever is absent of it."""
+        if name not in self._arrays:
+            key = self.group.key(name)
+            self._arrays[name] = Array(self.store, key, _ITEMS[name], self.group.zarr_format, fill=True)
+        return self._arrays[name]
 
     @cached_property
     def _first(self) -> Place | None:
         try:
-            return self.tokens.place(0) if self.tokens.layout.length else None
+            tokens = self.array(TOKENS)
+            return tokens.place(0) if tokens.layout.length else None
         except FormatError:
             return None
 
@@ -224,11 +220,11 @@ class Contents:
         return None if self._first is None else Pointer(self._first.path, self._first.offset, item)
 
 
-class StoredTokens:
+class _Tokens:
     """Tokens as they are stored: id and start bit."""
 
-    def __init__(self, contents: Contents) -> None:
-        self.contents, self.array = contents, contents.tokens
+    def __init__(self, contents: _Contents) -> None:
+        self.contents, self.array = contents, contents.array(TOKENS)
         self.count = self.array.layout.length
 
     def fields(self, first: int, last: int) -> list[Field]:
@@ -246,14 +242,14 @@ class StoredTokens:
         return fields
 
 
-class StoredStarts:
+class _Starts:
     """The entries of `seq_starts`: where each sequence begins, and the end of the last."""
 
-    def __init__(self, contents: Contents) -> None:
-        self.contents, self.array = contents, contents.starts
+    def __init__(self, contents: _Contents) -> None:
+        self.contents, self.array = contents, contents.array(STARTS)
         self.count = max(1, self.array.layout.length)
         try:
-            self.total: int | None = contents.tokens.layout.length
+            self.total: int | None = contents.array(TOKENS).layout.length
         except FormatError:
             self.total = None
 
@@ -294,7 +290,7 @@ class StoredStarts:
         if self.total is None or not 0 <= low <= high <= self.total or high - low > _BITS:
             return {}
         try:
-            bits = self.contents.tokens.read(low, high) & 1
+            bits = self.contents.array(TOKENS).read(low, high) & 1
         except FormatError:
             return {}
         inside = np.asarray([value for value in values if value < high], np.int64)
@@ -306,7 +302,7 @@ _DECODED = 1 << 20  # bytes of a chunk up to which it is decoded when it is look
 _BLOCKS = 8
 
 
-def summary(array: Array, blob: Blob) -> tuple[str, bool]:
+def _summary(array: Array, blob: Blob) -> tuple[str, bool]:
     """How a chunk is stored, or what is wrong with it, and whether anything is."""
     layout = array.layout
     nbytes = layout.chunk * layout.itemsize
@@ -330,15 +326,8 @@ def _flags(flags: int) -> str:
     return ", ".join((name, *said))
 
 
-def frame_fields(array: Array, blob: Blob, at: int | None, path: Path) -> list[Field]:
-    """The header of a chunk that blosc compressed, field by field.
-
-    Args:
-        array: Whose chunk it is.
-        blob: The chunk.
-        at: Where it begins in a file, None when it is compressed there once more.
-        path: That file.
-    """
+def _frame_fields(array: Array, blob: Blob, at: int | None, path: Path) -> list[Field]:
+    """The header of a chunk that blosc compressed, which begins `at` a byte of a file, or is compressed there again."""
     layout, head = array.layout, blosc_header(blob)
     wrong: dict[int, str] = {}
     for field, error in blosc_errors(head, blob, layout.chunk * layout.itemsize, layout.itemsize):

@@ -17,7 +17,7 @@ from tokfmt.core.files import write_error
 from tokfmt.core.format import Receipt, Region, Target
 from tokfmt.core.output import whole
 from tokfmt.formats.flat_tokens import Codec, WriteOptions
-from tokfmt.formats.flat_tokens.metadata import STARTS, TOKENS
+from tokfmt.formats.flat_tokens.reader import STARTS, TOKENS
 from tokfmt.formats.zarr_arrays.codecs import ENCODERS, GZIP_LEVEL, ZSTD_LEVEL
 
 _SPLIT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -83,9 +83,7 @@ class FlatTokensWriter:
         for a, b in windows(0, entries, size) if info.sequences else ():
             starts = np.zeros(size, np.dtype("<i8"))
             starts[: b - a] = source.offsets(a, b - 1)
-            if (
-                self.options.zarr_format == 2
-            ):  # the filter is a part of the v2 layout; nothing but zarr-python has it in v3
+            if self.options.zarr_format == 2:  # the filter is of the v2 layout; nothing but zarr-python has it in v3
                 starts[1:] -= starts[:-1].copy()
             self._put(self._chunk(STARTS, a // size), self.encode(starts))
         top = max((receipt.max_id for receipt in receipts), default=0)

@@ -95,8 +95,8 @@ class Hdf5:
     row_writer = Late("tokfmt.formats.hdf5.writer", "make_row_writer")
     check = checked
     audit = Late("tokfmt.formats.hdf5.check", "findings")
-    codes = Late("tokfmt.formats.hdf5.check", "codes")
-    patches = Late("tokfmt.formats.hdf5.check", "patches")
+    codes = Late("tokfmt.formats.hdf5.check", "CODES")
+    patches = Late("tokfmt.formats.hdf5.check", "PATCHES")
     patch = Late("tokfmt.formats.hdf5.check", "set_examples")
     sections = Late("tokfmt.formats.hdf5.sections", "sections")
 

@@ -221,19 +221,9 @@ _CONTENT = {
     ),
 }
 
-_CODES: Mapping[str, Code] = {**_FILES, **_LAYOUT, **_CONTENT}
+CODES: Mapping[str, Code] = {**_FILES, **_LAYOUT, **_CONTENT}
 
-_PATCHES: Mapping[str, Repair] = {"TF308": Repair("n_examples was set to the number of samples")}
-
-
-def codes() -> Mapping[str, Code]:
-    """What each code means."""
-    return _CODES
-
-
-def patches() -> Mapping[str, Repair]:
-    """What `set_examples` puts right, by code."""
-    return _PATCHES
+PATCHES: Mapping[str, Repair] = {"TF308": Repair("n_examples was set to the number of samples")}
 
 
 Flags = NDArray[np.bool_]

@@ -34,10 +34,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError, printable
+from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.protocols import Field
 from tokfmt.core.sections import shown
+from tokfmt.core.text_format import printable
 from tokfmt.formats.hdf5.filters import DEFLATE, FLETCHER32, SHUFFLE, Pipeline
 from tokfmt.formats.hdf5.table import ChunkMap, Table, check_map, read_map, unit_of
 

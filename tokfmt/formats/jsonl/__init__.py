@@ -91,9 +91,9 @@ class Jsonl:
     writer = Late("tokfmt.formats.jsonl.writer", "JsonlWriter")
     check = checked
     audit = Late("tokfmt.formats.jsonl.check", "findings")
-    codes = Late("tokfmt.formats.jsonl.check", "codes")
-    repairs = Late("tokfmt.formats.jsonl.check", "repairs")
-    sections = Late("tokfmt.formats.jsonl.sections", "sections")
+    codes = Late("tokfmt.formats.jsonl.check", "CODES")
+    repairs = Late("tokfmt.formats.jsonl.check", "REPAIRS")
+    sections = Late("tokfmt.formats.jsonl.check", "sections")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         """How surely a probe is JSON lines: an object in its first line that holds anything."""

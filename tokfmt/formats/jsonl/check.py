@@ -1,30 +1,35 @@
-"""What can be wrong with JSON lines: findings TF501 ... TF519, what they mean, and what writing the lines again mends.
+"""What can be wrong with JSON lines, what writing them again mends, and the parts of their files for `--raw`.
 
-Every line of a file of up to 12 MiB is read, else 4 MiB of lines at the start, in the middle and at the end (the first
-12 MiB of compressed text); deep, all.
+Findings TF501 ... TF519. Every line of a file of up to 12 MiB is read, else 4 MiB of lines at the start, in the middle
+and at the end (the first 12 MiB of compressed text); deep, all.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from tokfmt.core.errors import FormatError
+from tokfmt.core.files import File
 from tokfmt.core.format import Finding, Hints
-from tokfmt.core.protocols import Audit, Code, Repair
+from tokfmt.core.protocols import Audit, Code, Field, Pointer, Repair, Section
+from tokfmt.core.sections import Part, broken, shown
+from tokfmt.core.text_format import counted
 from tokfmt.formats.jsonl import ReadOptions
-from tokfmt.formats.jsonl.index import IndexAudit, unreadable
-from tokfmt.formats.jsonl.lines import BOM, Lines, border, walk
-from tokfmt.formats.jsonl.parse import Fault, IdTooLarge, Parsed, Parser, shown_path
-from tokfmt.formats.jsonl.reader import JsonlReader, Part
+from tokfmt.formats.jsonl.index import IndexAudit, has_index, index_path, misplaced, out_of_order, unreadable
+from tokfmt.formats.jsonl.lines import BOM, Lines, TextFile, border, lines_of, walk
+from tokfmt.formats.jsonl.parse import Fault, IdTooLarge, Parsed, Parser, Problem, shown_path
+from tokfmt.formats.jsonl.reader import JsonlReader, files_of
+from tokfmt.formats.pickled_index import EntryTable, start_fields
 
 _OMIT = "--drop invalid-lines leaves such lines out of a conversion and counts them."
 
-_CODES: Mapping[str, Code] = {
+CODES: Mapping[str, Code] = {
     "TF501": Code(
         "a line that is no record",
         "A line is empty, not JSON, no object, or lacks the field that is read, or holds something else there than a "
@@ -133,7 +138,7 @@ _CODES: Mapping[str, Code] = {
 _INDEX = "the index was made anew from the lines"
 _NONE = {"index": "none"}
 
-_REPAIRS: Mapping[str, Repair] = {
+REPAIRS: Mapping[str, Repair] = {
     "TF507": Repair("the byte order mark is gone"),
     "TF508": Repair("all lines end with LF"),
     "TF511": Repair(_INDEX, _NONE),
@@ -144,42 +149,34 @@ _REPAIRS: Mapping[str, Repair] = {
 }
 
 
-_TOLERANT = Hints(drop=frozenset({"invalid-lines"}))
-
-
 _LOOK = 1 << 22  # bytes
 _SPECIAL = b"<|endoftext|>"
-
-
-def codes() -> Mapping[str, Code]:
-    """See `protocols.Explained`."""
-    return _CODES
-
-
-def repairs() -> Mapping[str, Repair]:
-    """See `protocols.Repairable`."""
-    return _REPAIRS
 
 
 def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     """Every violation found in a file or a directory of lines."""
     try:
-        reader = JsonlReader([path], replace(options, index="none"), _TOLERANT)
+        reader = _reader(path, options)
     except FormatError as error:
         yield unreadable("TF502", error)
         return
     for part in reader.parts:
         parser = reader.parser(others=True)
-        yield from _Look(part, parser, how, index=options.index).findings(options.max_line)
+        yield from _Look(part.text, parser, how, index=options.index).findings(options.max_line)
     reader.close()
+
+
+def _reader(path: Path, options: ReadOptions) -> JsonlReader:
+    """A reader of all lines, whatever an index says and whatever is wrong with some."""
+    return JsonlReader([path], replace(options, index="none"), Hints(drop=frozenset({"invalid-lines"})))
 
 
 class _Look:
     """One pass over one file, or over parts of it."""
 
-    def __init__(self, part: Part, parser: Parser, how: Audit, *, index: str) -> None:
-        self.part, self.parser, self.how, self.path = part, parser, how, str(part.text.path)
-        self.audit = IndexAudit(part.text, trusted=index == "trust") if index != "none" else None
+    def __init__(self, text: TextFile, parser: Parser, how: Audit, *, index: str) -> None:
+        self.text, self.parser, self.how, self.path = text, parser, how, str(text.path)
+        self.audit = IndexAudit(text, trusted=index == "trust") if index != "none" else None
         self.lines = self.returns = self.unended = self.empty = self.special = self.blank = 0
         self.first_empty = self.first_special = self.first_blank = ""
         self.from_start = self.whole = True
@@ -203,7 +200,7 @@ class _Look:
 
     def _chosen(self, longest: int) -> Iterator[Lines]:
         """All lines, or those at the start, in the middle and at the end of a large file."""
-        text = self.part.text
+        text = self.text
         if self.how.deep or (text.compression is None and text.size <= 3 * _LOOK):
             yield from walk(text, 0, None, longest)
             return
@@ -223,7 +220,7 @@ class _Look:
         """A line in words: by number where all lines before it were counted."""
         if self.from_start:
             return f"line {self.lines + index + 1:,}"
-        return f"the line at byte {lines.offset + int(lines.starts[index]):,}"
+        return f"the line at byte {lines.begin(index):,}"
 
     def _records(self, lines: Lines, parsed: Parsed) -> Iterator[Finding]:
         for index, problem in parsed.problems:
@@ -231,7 +228,7 @@ class _Look:
                 self.first_blank = self.first_blank or self._named(lines, index)
                 self.blank += 1
                 continue
-            named, offset = self._named(lines, index), lines.offset + int(lines.starts[index])
+            named, offset = self._named(lines, index), lines.begin(index)
             if isinstance(problem, Fault):
                 yield Finding(
                     problem.code, "error", self.path, f"{named} {problem.words}", problem.remedy, offset + problem.at
@@ -245,7 +242,7 @@ class _Look:
             for index, line in enumerate(lines.tolist()):
                 if line.count(name) > 1 and _repeats(line, self.parser.path):
                     message = f'{self._named(lines, index)} has the field "{shown_path(self.parser.path)}" twice'
-                    offset = lines.offset + int(lines.starts[index])
+                    offset = lines.begin(index)
                     yield Finding("TF510", "warning", self.path, message, "The last one is read", offset)
 
     def _count(self, lines: Lines, parsed: Parsed) -> None:
@@ -278,25 +275,24 @@ class _Look:
             yield Finding("TF508", "warning", self.path, message, "Convert the line ends with dos2unix")
         if self.empty:
             what = "text" if self.parser.kind == "text" else "sequence"
-            count = f"{self.empty:,} {what}s are empty" if self.empty > 1 else f"1 {what} is empty"
-            count += "" if self.whole else " where they were looked at"
-            message = f"{count} (first: {self.first_empty})"
+            where = "" if self.whole else " where they were looked at"
+            message = f"{_are(self.empty, what)} empty{where} (first: {self.first_empty})"
             remedy = "Modalities' packer drops everything after an empty text; remove these lines for it"
             yield Finding("TF509", "warning", self.path, message, remedy if self.parser.kind == "text" else "")
         if self.blank:
-            count = f"{self.blank:,} lines are blank" if self.blank > 1 else "1 line is blank"
-            message = f"{count} (first: {self.first_blank}): no documents"
+            message = f"{_are(self.blank, 'line')} blank (first: {self.first_blank}): no documents"
             yield Finding("TF519", "info", self.path, message, "Modalities' index stops at them; remove them for it")
         if self.special:
-            count = f"{self.special:,} lines spell" if self.special > 1 else "1 line spells"
-            message = f"{count} the special token {_SPECIAL.decode()} (first: {self.first_special})"
-            yield Finding(
-                "TF517",
-                "info",
-                self.path,
-                message,
-                "tokfmt takes it as text (--special-tokens parse: as the token); other packers make a separator of it",
+            spell = f"{counted(self.special, 'line')} spell{'s' * (self.special == 1)}"
+            message = f"{spell} the special token {_SPECIAL.decode()} (first: {self.first_special})"
+            remedy = (
+                "tokfmt takes it as text (--special-tokens parse: as the token); other packers make a separator of it"
             )
+            yield Finding("TF517", "info", self.path, message, remedy)
+
+
+def _are(number: int, word: str) -> str:
+    return f"{counted(number, word)} {'is' if number == 1 else 'are'}"
 
 
 def _repeats(line: bytes, path: tuple[str, ...]) -> bool:
@@ -313,3 +309,193 @@ def _repeats(line: bytes, path: tuple[str, ...]) -> bool:
     except (ValueError, RecursionError):
         return False
     return bool(repeated)
+
+
+_READ = 1 << 20  # bytes of a line that are looked at to compare its length with an index entry
+_GZIP_OS = {0: "FAT", 3: "Unix", 10: "NTFS", 255: "unknown"}
+
+
+def sections(path: Path, options: ReadOptions) -> Sequence[Section]:
+    """Of each file: its start, its lines, and the index beside it."""
+    try:
+        files = files_of([path])
+    except FormatError as error:
+        return [Part("files", path, lambda error=error: (broken(error),))]  # type: ignore[misc]
+    return [part for file in files for part in _of_file(file, options)]
+
+
+def _of_file(path: Path, options: ReadOptions) -> Iterator[Part]:
+    name = path.name
+    yield Part(f"start of {name}", path, lambda: file_start(path))
+    yield Part(f"lines of {name}", path, lambda: _Lines(path, options))
+    try:
+        indexed = options.index != "none" and has_index(TextFile(path))
+    except FormatError:
+        return
+    if indexed:
+        index = index_path(path)
+        yield Part(f"start of {index.name}", index, lambda: _index_start(index))
+        yield Part(f"entries of {index.name}", index, lambda: _Entries(File(index), TextFile(path)))
+
+
+def file_start(path: Path) -> list[Field]:
+    """How a file of text begins: a byte order mark, the header of its compression, or a character."""
+    file = File(path)
+    head = file.read(0, min(file.size, 16))
+    if not head:
+        return [Field("content", 0, 0, "nothing", "no records")]
+    if head.startswith(BOM):
+        return [Field("byte order mark", 0, 3, "UTF-8", "no part of the first record")]
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return [Field("byte order mark", 0, 2, "UTF-16", "lines should be UTF-8", wrong=True)]
+    if head.startswith(b"\x1f\x8b") and len(head) > 9:
+        when = int.from_bytes(head[4:8], "little")
+        deflate = head[2] == 8
+        return [
+            Field("signature", 0, 2, "gzip"),
+            Field("method", 2, 1, str(head[2]), "deflate" if deflate else "should be 8", not deflate),
+            Field("flags", 3, 1, str(head[3])),
+            Field("time", 4, 4, f"{when:,}", "seconds since 1970" if when else "not stored"),
+            Field("system", 9, 1, _GZIP_OS.get(head[9], str(head[9]))),
+        ]  # fmt: skip
+    if head.startswith(b"\x28\xb5\x2f\xfd"):
+        return [Field("signature", 0, 4, "zstandard")]
+    return [Field("first byte", 0, 1, shown(chr(head[0])) if head[0] < 128 else f"{head[0]:#04x}",
+                  "an object begins" if head[:1] == b"{" else "")]  # fmt: skip
+
+
+class _Lines:
+    """The lines of a file, found as far as they are asked for; a mark is kept every 256 KiB."""
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        self.text, self.longest = TextFile(path), options.max_line
+        self.parser: Parser | None = None
+        self.error: FormatError | None = None
+        try:
+            self.parser = _reader(path, options).parser(others=True)
+        except FormatError as error:
+            self.error = error
+        self._offsets, self._firsts = [0], [0]
+        self._walk = self._all()
+        self._ended = False
+        self._lock = threading.Lock()
+
+    def _all(self) -> Iterator[Lines]:
+        return walk(self.text, 0, None, self.longest)
+
+    @property
+    def count(self) -> int:
+        return self._known(1 << 62) + (self.error is not None)
+
+    def _known(self, wanted: int) -> int:
+        with self._lock:
+            while self._firsts[-1] < wanted and not self._ended:
+                try:
+                    lines = next(self._walk, None)
+                except FormatError as error:
+                    self.error, lines = error, None
+                self._ended = lines is None
+                if lines is not None:
+                    self._offsets.append(lines.offset + len(lines.data))
+                    self._firsts.append(self._firsts[-1] + len(lines))
+            return self._firsts[-1]
+
+    def fields(self, first: int, last: int) -> list[Field]:
+        known = self._known(last)
+        found: list[Field] = []
+        for number, lines in self._pieces(first, min(last, known)):
+            a, b = max(0, first - number), min(len(lines), last - number)
+            found += self._of(lines.take(slice(a, b)), number + a)
+        if self._ended and self.error is not None and first <= known < last:
+            found.append(broken(self.error))
+        return found
+
+    def _pieces(self, first: int, last: int) -> Iterator[tuple[int, Lines]]:
+        """Lines that hold those asked for, and the number of the first of each."""
+        if self.text.compression is not None:  # a stream: from its start again
+            number = 0
+            for lines in self._all() if first < last else ():
+                if number + len(lines) > first:
+                    yield number, lines
+                number += len(lines)
+                if number >= last:
+                    return
+            return
+        piece = int(np.searchsorted(self._firsts, first, side="right")) - 1
+        while first < last and self._firsts[piece] < last:
+            start, stop = self._offsets[piece : piece + 2]
+            yield self._firsts[piece], lines_of(self.text, self.text.file.read(start, stop - start), start)
+            piece += 1
+
+    def _of(self, lines: Lines, number: int) -> Iterator[Field]:
+        plain = self.text.compression is None
+        for k, line in enumerate(lines.tolist()):
+            said, wrong = self._said(line)
+            at = lines.begin(k) if plain else None
+            text = shown(line[:256].decode("utf-8", "backslashreplace"))
+            yield Field(f"line {number + k + 1:,}", at, len(line) if plain else 0, text, said, wrong)
+
+    def _said(self, line: bytes) -> tuple[str, bool]:
+        if self.parser is None:
+            return "", False
+        if not line.strip():
+            return "blank: no document", False
+        value = self.parser.one(line)
+        if isinstance(value, str):
+            return f"text of {len(value):,} characters", False
+        return (f"{len(value):,} ids", False) if isinstance(value, list) else (_fault(value), True)
+
+
+def _fault(problem: Problem) -> str:
+    if isinstance(problem, Fault):
+        return shown(problem.words)
+    return f"has the token id {shown(getattr(problem, 'token', ''))}, which is too large"
+
+
+def _index_start(path: Path) -> list[Field]:
+    file = File(path)
+    return start_fields(file, 0, file.size)
+
+
+class _Entries:
+    """The entries of a raw index, each compared with the line it points to."""
+
+    def __init__(self, file: File, text: TextFile) -> None:
+        self.text, self.table = text, EntryTable(file, 0, file.size)
+
+    @property
+    def count(self) -> int:
+        return self.table.count + (self.table.error is not None)
+
+    def fields(self, first: int, last: int) -> list[Field]:
+        some, fields = self.table.read(first, last), []
+        index, before = self.table.file.path, self.table.read(first - 1, first).offsets.tolist() if first else [-1]
+        for k, (offset, length, position) in enumerate(
+            zip(some.offsets.tolist(), some.lengths.tolist(), some.positions.tolist(), strict=True)
+        ):
+            said, wrong = self._said(first + k, offset, length)
+            if length and offset <= before[-1]:
+                said, wrong = out_of_order(index, first + k, offset, before[-1]).statement, True
+            before.append(offset)
+            value = f"offset {offset:,}, length {length:,}"
+            target = Pointer(self.text.path, offset)
+            fields.append(
+                Field(f"entry {first + k:,}", position, self.table.size(position), value, said, wrong, target=target)
+            )
+        if self.table.error is not None and first <= self.table.count < last:
+            fields.append(broken(self.table.error))
+        return fields
+
+    def _said(self, entry: int, offset: int, length: int) -> tuple[str, bool]:
+        file = self.text.file
+        if not length:
+            return "no document", False
+        if error := misplaced(self.table.file.path, self.text, entry, offset):
+            return error.statement, True
+        head = file.read(offset, min(_READ, file.size - offset))
+        line = head[: head.find(b"\n")] if b"\n" in head else head
+        if len(line) == _READ or length == len(line):
+            return "", False
+        if length == len(line.removesuffix(b"\r").decode("utf-8", "replace")):
+            return f"characters; the line has {len(line):,} bytes (an index of 2024)", False
+        return f"the line has {len(line):,} bytes", length > len(line) + 1

@@ -61,26 +61,35 @@ class RawIndex:
         Raises:
             CorruptError: An entry points into a line, or a line that is JSON has none.
         """
-        stop = lines.offset + len(lines.data)
-        first, last = np.searchsorted(self.offsets, [lines.offset, stop]).tolist()
-        wanted = self.offsets[first:last] - lines.offset
-        starts = lines.starts.copy()
-        if len(starts) and not lines.offset:
-            starts[0] = 0  # an entry begins before the byte order mark
-        at = np.searchsorted(starts, wanted)
-        hit = at < len(starts)
-        hit[hit] = starts[at[hit]] == wanted[hit]
+        first, at, hit = _begun(self.offsets, lines)
         if not hit.all():
-            miss = int(np.argmin(hit))
-            raise stale(self.path, first + miss, int(self.offsets[first + miss]))
+            miss = first + int(np.argmin(hit))
+            raise stale(self.path, miss, int(self.offsets[miss]))
         if len(at) == len(lines):
             return lines
-        if not self.trusted:
-            rest = lines.take(np.delete(np.arange(len(lines)), at))
-            hidden = hidden_lines(rest)
-            if len(hidden):
-                raise hiding(self.path, lines.text, len(hidden), rest.offset + int(rest.starts[hidden[0]]))
+        if not self.trusted and (hidden := hidden_lines(lines, at)):
+            raise hiding(self.path, lines.text, len(hidden), hidden[0])
         return lines.take(at)
+
+
+def _begun(offsets: Positions, lines: Lines) -> tuple[int, Positions, NDArray[np.bool_]]:
+    """Which of some lines the entries that fall into them begin.
+
+    Args:
+        offsets: Of all entries, ascending.
+        lines: Whole lines of the text, none left out.
+
+    Returns:
+        The number of the first entry there; of each, the index of its line, int64[n], and whether it begins one.
+    """
+    starts = lines.starts + lines.offset
+    starts[:1] = lines.offset  # an entry begins before the byte order mark
+    first, last = np.searchsorted(offsets, [lines.offset, lines.offset + len(lines.data)]).tolist()
+    wanted = offsets[first:last]
+    at = np.searchsorted(starts, wanted)
+    hit = at < len(starts)
+    hit[hit] = starts[at[hit]] == wanted[hit]
+    return first, at, hit
 
 
 def index_path(text: Path) -> Path:
@@ -114,9 +123,11 @@ def load_index(text: TextFile, *, trusted: bool) -> RawIndex | None:
         for read_offsets, read_lengths in read_entries(file, 0, file.size, text.size + 1):
             real = read_lengths > 0
             some, lengths = read_offsets[real], read_lengths[real]
-            _check_order(path, some, len(offsets), offsets[-1] if offsets else -1)
-            for error in () if trusted else overlaps(path, text, len(offsets), (gaps.end, some, lengths)):
-                raise error
+            wrong = _disorder(path, some, len(offsets), offsets[-1] if offsets else -1)
+            if wrong is None and not trusted:
+                wrong = next(overlaps(path, text, len(offsets), (gaps.end, some, lengths)), None)
+            if wrong is not None:
+                raise wrong
             gaps.add(some, lengths)
             offsets.frombytes(some.tobytes())
     except FormatError as error:
@@ -125,17 +136,18 @@ def load_index(text: TextFile, *, trusted: bool) -> RawIndex | None:
         ) from error
     finally:
         file.close()
-    index = RawIndex(path, np.asarray(offsets, np.int64), (), trusted)
-    _check_places(index, text)
-    return replace(index, notes=tuple(gaps.notes(path, trusted=trusted)))
+    found = np.asarray(offsets, np.int64)
+    _check_places(path, found, text)
+    return RawIndex(path, found, tuple(gaps.notes(path, trusted=trusted)), trusted)
 
 
-def _check_order(path: Path, offsets: Positions, first: int, before: int) -> None:
-    """Raise CorruptError unless offsets rise, from `before`; `first` is the number of the first entry."""
+def _disorder(path: Path, offsets: Positions, first: int = 0, before: int = -1) -> CorruptError | None:
+    """The error for the first entry that does not rise, from `before`; `first` is the number of the first of them."""
     falling = np.flatnonzero(offsets <= np.concatenate(([before], offsets[:-1]))[: len(offsets)])
-    if len(falling):
-        at = int(falling[0])
-        raise out_of_order(path, first + at, int(offsets[at]), int(offsets[at - 1]) if at else before)
+    if not len(falling):
+        return None
+    at = int(falling[0])
+    return out_of_order(path, first + at, int(offsets[at]), int(offsets[at - 1]) if at else before)
 
 
 def out_of_order(path: Path, entry: int, offset: int, before: int) -> CorruptError:
@@ -144,12 +156,11 @@ def out_of_order(path: Path, entry: int, offset: int, before: int) -> CorruptErr
     return CorruptError(path, what, expected=f"an offset above {before:,}", found=offset)
 
 
-def _check_places(index: RawIndex, text: TextFile) -> None:
-    offsets = index.offsets
+def _check_places(path: Path, offsets: Positions, text: TextFile) -> None:
     outside = int(np.searchsorted(offsets, text.size))
     spread = np.unique(np.linspace(0, len(offsets) - 1, min(len(offsets), _LOOKED_AT)).astype(np.int64)).tolist()
     for at in spread if outside == len(offsets) else [outside]:
-        if error := misplaced(index.path, text, at, int(offsets[at])):
+        if error := misplaced(path, text, at, int(offsets[at])):
             raise error
 
 
@@ -200,11 +211,18 @@ def overlaps(
         )  # fmt: skip
 
 
-def hidden_lines(lines: Lines) -> Positions:
-    """Which of some lines without an entry are documents all the same: they are JSON. int64[n], indexes."""
-    validator = Validator()
-    found = [k for k, line in enumerate(lines.tolist()) if line.strip() and validator.fault(line) is None]
-    return np.asarray(found, np.int64)
+def hidden_lines(lines: Lines, indexed: Positions | None = None) -> list[int]:
+    """Where lines without an entry begin in the text that are documents all the same: they are JSON.
+
+    Args:
+        lines: Some lines.
+        indexed: Those among them that have an entry.
+    """
+    rest = lines if indexed is None else lines.take(np.delete(np.arange(len(lines)), indexed))
+    validator, starts = Validator(), (rest.starts + rest.offset).tolist()
+    return [
+        at for at, line in zip(starts, rest.tolist(), strict=True) if line.strip() and validator.fault(line) is None
+    ]
 
 
 def hiding(path: Path, text: TextFile, count: int, offset: int) -> CorruptError:
@@ -254,19 +272,13 @@ class _Gaps:
             CorruptError: One of them is a document, and the index is not trusted.
         """
         self._keep(np.asarray([self.end]), np.asarray([self.text.size]))
-        count = hidden = 0
-        first = -1
+        count, hidden = 0, list[int]()
         for start, stop in self.found:
             lines = _lines_between(self.text, start, stop)
             count += len(lines)
-            if trusted:
-                continue
-            documents = hidden_lines(lines)
-            if len(documents) and not hidden:
-                first = lines.offset + int(lines.starts[documents[0]])
-            hidden += len(documents)
+            hidden += [] if trusted else hidden_lines(lines)
         if hidden:
-            raise hiding(path, self.text, hidden, first)
+            raise hiding(path, self.text, len(hidden), hidden[0])
         if self.many:
             yield f"{path.name} decides which lines are documents; lines without an entry are left out"
         elif count:
@@ -299,30 +311,27 @@ class IndexAudit:
         self.present = has_index(text)
         self.offsets = self.lengths = np.empty(0, np.int64)
         self.extra = self.lines = self.misses = self.hits = self.other_bytes = self.other_characters = 0
-        self.first_miss = self.first_fall = self.first_hidden = -1
+        self.first_miss = self.first_hidden = -1
         self.hidden = 0
-        self.fall = (0, 0)  # the entry that is out of order, and the one before it
+        self.disorder: FormatError | None = None
         self.overlap: FormatError | None = None
         self.last_difference = 0
         self.unended = self.last_line_missing = False
         if self.present:
-            self._load()
+            try:
+                self._load(File(self.path))
+            except FormatError as error:
+                self.error = error
 
-    def _load(self) -> None:
-        try:
-            file = File(self.path)
-            self.offsets, self.lengths = _entries_of(file, self.text.size)
-            file.close()
-        except FormatError as error:
-            self.error = error
-            return
-        real = self.lengths > 0
+    def _load(self, file: File) -> None:
+        entries = [(self.offsets, self.lengths), *read_entries(file, 0, file.size, self.text.size + 1)]
+        file.close()
+        offsets, lengths = map(np.concatenate, zip(*entries, strict=True))
+        real = lengths > 0
         self.extra = int(np.count_nonzero(~real))
-        self.offsets, self.lengths = self.offsets[real], self.lengths[real]
-        falls = np.flatnonzero(np.diff(self.offsets) <= 0)
-        if len(falls):
-            self.first_fall = int(falls[0]) + 1
-            self.fall = int(self.offsets[self.first_fall]), int(self.offsets[self.first_fall - 1])
+        self.offsets, self.lengths = offsets[real], lengths[real]
+        self.disorder = _disorder(self.path, self.offsets)
+        if self.disorder is not None:
             order = np.argsort(self.offsets, kind="stable")
             self.offsets, self.lengths = self.offsets[order], self.lengths[order]
         elif not self.trusted:
@@ -332,34 +341,24 @@ class IndexAudit:
         """Compare the entries that fall into these lines with them."""
         if not self.present or self.error is not None:
             return
-        starts, lengths = lines.stretches()
-        first, last = np.searchsorted(self.offsets, [lines.offset, lines.offset + len(lines.data)]).tolist()
-        entries, counted = self.offsets[first:last], self.lengths[first:last]
-        at = np.minimum(np.searchsorted(starts, entries), len(starts) - 1)
-        hit = starts[at] == entries
-        self._misses(first, hit, last)
-        if int(np.count_nonzero(hit)) < len(lines):
-            rest = lines.take(np.delete(np.arange(len(lines)), at[hit]))
-            hidden = hidden_lines(rest)
-            if len(hidden) and not self.hidden:
-                self.first_hidden = rest.offset + int(rest.starts[hidden[0]])
+        first, at, hit = _begun(self.offsets, lines)
+        counted, at = self.lengths[first : first + len(at)][hit], at[hit]
+        if len(at) < len(hit) and self.first_miss < 0:
+            self.first_miss = first + int(np.argmin(hit))
+        self.misses += len(hit) - len(at)
+        if len(at) < len(lines):
+            hidden = hidden_lines(lines, at)
+            self.first_hidden = hidden[0] if hidden and not self.hidden else self.first_hidden
             self.hidden += len(hidden)
-        self.hits += int(np.count_nonzero(hit))
+        self.hits += len(at)
         self.lines += len(lines)
         self.unended = not lines.data.endswith(b"\n")
-        self.last_line_missing = self.unended and not (hit & (at == len(starts) - 1)).any()
-        characters = _characters(lines)[at[hit]]
-        self.other_bytes += int(np.count_nonzero(counted[hit] != lengths[at[hit]]))
-        wrong = counted[hit] - characters
+        self.last_line_missing = self.unended and len(lines) - 1 not in at
+        self.other_bytes += int(np.count_nonzero(counted != lines.stretches()[1][at]))
+        wrong = counted - _characters(lines)[at]
         self.other_characters += int(np.count_nonzero(wrong))
         if len(wrong):
             self.last_difference = int(wrong[-1])
-
-    def _misses(self, first: int, hit: np.ndarray[tuple[int], np.dtype[np.bool_]], last: int) -> None:
-        count = last - first - int(np.count_nonzero(hit))
-        if count and self.first_miss < 0:
-            self.first_miss = first + int(np.argmin(hit))
-        self.misses += count
 
     def findings(self) -> Iterator[Finding]:
         """What is wrong with the index, after all lines were seen."""
@@ -379,16 +378,17 @@ class IndexAudit:
             )
             yield Finding("TF512", "error", name, message, _NEW)
             return
-        if self.first_fall >= 0:
-            yield Finding.of("TF518", out_of_order(self.path, self.first_fall, *self.fall))._replace(remedy=_NEW)
+        if self.disorder is not None:
+            yield Finding.of("TF518", self.disorder)._replace(remedy=_NEW)
             return
         if self.overlap is not None:
             yield Finding.of("TF515", self.overlap)
         if self.hidden:
             error = hiding(self.path, self.text, self.hidden, self.first_hidden)
             yield Finding.of("TF513", error, "warning" if self.trusted else "error")
-        if self.hits + self.hidden < self.lines:
-            message = f"{self.lines - self.hits - self.hidden:,} lines that are blank or no JSON have no entry"
+        left_out = self.lines - self.hits - self.hidden
+        if left_out > 0:
+            message = f"{left_out:,} lines that are blank or no JSON have no entry"
             yield Finding("TF513", "info", name, message, "Modalities leaves them out when it is told to")
         yield from self._version(name)
 
@@ -422,19 +422,6 @@ def _characters(lines: Lines) -> Positions:
     starts[:1] = 0
     counts: Positions = before[lines.ends] - before[starts]
     return counts
-
-
-def _entries_of(file: File, size: int) -> tuple[Positions, Positions]:
-    """All entries of an index of a text of `size` bytes, those of length 0 included.
-
-    Returns:
-        Offsets and lengths, int64[entries] each.
-    """
-    offsets, lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for some_offsets, some_lengths in read_entries(file, 0, file.size, size + 1):
-        offsets.append(some_offsets)
-        lengths.append(some_lengths)
-    return np.concatenate(offsets), np.concatenate(lengths)
 
 
 _ENTRIES = 1 << 16  # entries held at once
@@ -539,7 +526,7 @@ def _looked_at(
         if faults and not drop_invalid:
             index, fault = faults[0]
             remedy = fault.remedy.partition(";")[0]
-            raise line_error(text, lines.offset + int(lines.starts[index]), replace(fault, remedy=f"{remedy}; {_DROP}"))
+            raise line_error(lines, index, replace(fault, remedy=f"{remedy}; {_DROP}"))
         pairs = _pairs(*lines.stretches())
         yield np.delete(pairs, [index for index, _ in faults], axis=0) if faults else pairs, len(pairs)
 

@@ -16,7 +16,7 @@ import json
 import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import msgspec
@@ -33,7 +33,8 @@ from tokfmt.core.errors import (
     TokfmtError,
     UnsafeError,
 )
-from tokfmt.formats.jsonl.lines import BOM, Lines, TextFile, line_number
+from tokfmt.core.records import CHATS, are_chats
+from tokfmt.formats.jsonl.lines import BOM, Lines, line_number
 
 LARGEST_ID = (1 << 32) - 1
 DROP = "--drop invalid-lines leaves such lines out"
@@ -83,8 +84,9 @@ class IdTooLarge:
 Problem = Fault | OtherFields | IdTooLarge
 
 
-def line_error(text: TextFile, offset: int, problem: Problem) -> TokfmtError:
-    """The error for the line that begins at byte `offset`. Counts the lines before it."""
+def line_error(lines: Lines, index: int, problem: Problem) -> TokfmtError:
+    """The error for one of some lines. Counts the lines before it."""
+    text, offset = lines.text, lines.begin(index)
     number = line_number(text, offset)
     if isinstance(problem, OtherFields):
         names = ", ".join(f'"{name}"' for name in problem.names)
@@ -137,7 +139,6 @@ class Parsed(NamedTuple):
         return Parsed(self.values[first:last], kept[first:last], self.problems)
 
 
-@dataclass(frozen=True)
 class Parser:
     """Decodes records of one kind.
 
@@ -147,24 +148,18 @@ class Parser:
         others: Other fields are not looked at; else a record with any is a problem.
     """
 
-    kind: Kind
-    path: tuple[str, ...]
-    others: bool
-    _decoder: msgspec.json.Decoder[Any] = field(init=False)
-    _value: Callable[[Any], Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        if any(key.isdecimal() or _UNFIT.search(key) for key in self.path):
-            object.__setattr__(self, "_decoder", msgspec.json.Decoder())
-            object.__setattr__(self, "_value", self._walk)
-            return
-        value: Any = str if self.kind == "text" else list[Annotated[int, msgspec.Meta(ge=0, le=LARGEST_ID)]]
-        for key in reversed(self.path):
-            value = msgspec.defstruct(
-                "Record", [("value", value)], rename={"value": key}, forbid_unknown_fields=not self.others
-            )
-        object.__setattr__(self, "_decoder", msgspec.json.Decoder(value))
-        object.__setattr__(self, "_value", operator.attrgetter(".".join(["value"] * len(self.path))))
+    def __init__(self, kind: Kind, path: tuple[str, ...], others: bool) -> None:
+        self.kind, self.path, self.others = kind, path, others
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+        self._value: Callable[[Any], Any] = self._walk
+        if not any(key.isdecimal() or _UNFIT.search(key) for key in path):
+            value: Any = str if kind == "text" else list[Annotated[int, msgspec.Meta(ge=0, le=LARGEST_ID)]]
+            for key in reversed(path):
+                value = msgspec.defstruct(
+                    "Record", [("value", value)], rename={"value": key}, forbid_unknown_fields=not others
+                )
+            self._decoder = msgspec.json.Decoder(value)
+            self._value = operator.attrgetter(".".join(["value"] * len(path)))
 
     def _walk(self, document: object) -> Value:
         """What stands at a path with elements of lists in it, or names that no field of a class can have.
@@ -185,10 +180,12 @@ class Parser:
 
     def at_once(self, lines: Lines) -> Parsed | None:
         """The records of lines that are all in order; None when that is not sure."""
-        records = self._at_once(lines)
+        if not lines.braced() or (self.others and not skippable(lines)):
+            return None
         try:
-            return None if records is None else Parsed(list(map(self._value, records)), None, [])
-        except ValueError:
+            records = self._decoder.decode_lines(lines.joined())
+            return Parsed(list(map(self._value, records)), None, []) if len(records) == len(lines) else None
+        except _REFUSED:
             return None
 
     def __call__(self, lines: Lines) -> Parsed:
@@ -205,19 +202,6 @@ class Parser:
             else:
                 problems.append((index, value))
         return Parsed(values, kept if problems else None, problems)
-
-    def _at_once(self, lines: Lines) -> list[Any] | None:
-        """The records of lines that are all in order; None when that is not sure."""
-        if not lines.braced():
-            return None
-        text = lines.joined()
-        if self.others and not skippable(lines):
-            return None
-        try:
-            records = self._decoder.decode_lines(text)
-        except _REFUSED:
-            return None
-        return records if len(records) == len(lines) else None
 
     def one(self, line: bytes) -> Value | Problem:
         """The record of one line, or what is wrong with it."""
@@ -243,7 +227,8 @@ class Parser:
                 remedy = f"--{self.kind}-field NAME reads another one; {DROP}"
                 if self.kind == "ids":
                     remedy = f"--from-opt ids_field=NAME reads another one; {DROP}"
-                return Fault(f'has no field "{name}"', found=_fields_of(names, self.path[:depth]), remedy=remedy)
+                what = CHATS if self.kind == "text" and not depth and are_chats(names) else f'has no field "{name}"'
+                return Fault(what, found=_fields_of(names, self.path[:depth]), remedy=remedy)
             others += [shown_path((*self.path[:depth], other)) for other in names if other != key]
             document = step(document, key)
         value = self._checked(document, name)

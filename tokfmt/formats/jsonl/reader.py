@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from tokfmt.core.protocols import Line, Place
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.records import Aside, Block, RecordBatch, RecordInfo, Spot
 from tokfmt.formats.jsonl import ReadOptions
-from tokfmt.formats.jsonl.index import load_index, misplaced
+from tokfmt.formats.jsonl.index import RawIndex, load_index, misplaced
 from tokfmt.formats.jsonl.lines import FILE_NAME, Lines, Positions, TextFile, border, line_number, walk
 from tokfmt.formats.jsonl.parse import (
     Document,
@@ -27,7 +27,6 @@ from tokfmt.formats.jsonl.parse import (
     Kind,
     Parsed,
     Parser,
-    Problem,
     dotted,
     line_error,
     load,
@@ -56,74 +55,80 @@ class Census:
         return int(self.firsts[-1])
 
 
-class Part:
-    """One file of a dataset: its lines, those its index names, and where its records are."""
+_UNCOUNTED = Census(np.zeros(1, np.int64), np.zeros(1, np.int64))
 
-    def __init__(self, path: Path, options: ReadOptions) -> None:
-        self.text = TextFile(path)
+
+class Part:
+    """One file of a dataset: its lines, those its index names, and where its records are.
+
+    Args:
+        path, options: As for `JsonlReader`.
+        valid: Gives what tells a record from a line that is left out; None when every line is a record.
+    """
+
+    def __init__(self, path: Path, options: ReadOptions, valid: Callable[[], Parser | None]) -> None:
+        self.text, self._valid = TextFile(path), valid
         self.index = None if options.index == "none" else load_index(self.text, trusted=options.index == "trust")
         self._longest = options.max_line
-        self._census: Census | None = None
+        self._census = _UNCOUNTED
 
     def lines(self, start: int, stop: int | None) -> Iterator[Lines]:
         """The lines between two line borders, about 256 KiB at a time: those the index names, or all but blank ones."""
         for lines in walk(self.text, start, stop, self._longest):
             yield lines.without_blank() if self.index is None else self.index.documents(lines)
 
-    def census(self, valid: Parser | None, most: int | None = None) -> Census:
-        """Count the records: all lines, or those that `valid` accepts (always the same for one reader).
+    def census(self, most: int | None = None) -> Census:
+        """Count the records; `most`: so many are enough."""
+        known, valid = self._census, self._valid()
+        if known.whole or (most is not None and known.records >= most):
+            return known
+        if self.text.compression is not None:  # begins anew
+            known = _UNCOUNTED
+        offsets, counts = [int(known.offsets[-1])], [known.records]
+        whole, found = True, known.records
+        for lines in self.lines(offsets[0], None):
+            offsets.append(lines.offset + len(lines.data))
+            counts.append(len(lines) if valid is None else len(valid(lines).values))
+            found += counts[-1]
+            if most is not None and found >= most:
+                whole = self.text.compression is None and offsets[-1] >= self.text.size
+                break
+        self._census = Census(
+            np.concatenate((known.offsets, np.asarray(offsets[1:], np.int64))),
+            np.concatenate((known.firsts, np.cumsum(counts, dtype=np.int64)[1:])),
+            whole,
+        )
+        return self._census
 
-        Args:
-            valid: What accepts them, or None.
-            most: So many are enough; None for all.
-        """
-        known = self._census or Census(np.zeros(1, np.int64), np.zeros(1, np.int64))
-        enough = known.whole or (most is not None and known.records >= most)
-        if not enough and self.text.compression is not None:  # begins anew
-            known = Census(np.zeros(1, np.int64), np.zeros(1, np.int64))
-        if not enough:
-            offsets, counts = [int(known.offsets[-1])], [known.records]
-            whole, found = True, known.records
-            for lines in self.lines(offsets[0], None):
-                offsets.append(lines.offset + len(lines.data))
-                counts.append(len(lines) if valid is None else len(valid(lines).values))
-                found += counts[-1]
-                if most is not None and found >= most:
-                    whole = self.text.compression is None and offsets[-1] >= self.text.size
-                    break
-            known = Census(
-                np.concatenate((known.offsets, np.asarray(offsets[1:], np.int64))),
-                np.concatenate((known.firsts, np.cumsum(counts, dtype=np.int64)[1:])),
-                whole,
-            )
-            self._census = known
-        return known
-
-    def records(self, valid: Parser | None, most: int | None = None) -> int:
+    def records(self, most: int | None = None) -> int:
         """Number of records; the index knows it without a look at the text, unless some may be left out.
 
         With `most`, at least so many if there are as many, and then perhaps not all.
         """
-        if self.index is not None and valid is None:
-            return len(self.index.offsets)
-        return self.census(valid, most).records
+        index = self._telling()
+        return self.census(most).records if index is None else len(index.offsets)
 
-    def span(self, first: int, last: int, valid: Parser | None) -> tuple[int, int]:
+    def _telling(self) -> RawIndex | None:
+        """The index, if each of its entries is a record."""
+        return self.index if self._valid() is None else None
+
+    def span(self, first: int, last: int) -> tuple[int, int]:
         """Where record `first` begins, and where the line after record `last - 1` does, in a plain file."""
-        if self.index is not None and valid is None:
-            entries = self.index.offsets
+        index = self._telling()
+        if index is not None:
+            entries = index.offsets
             begins = [int(entries[entry]) for entry in (first, last) if entry < len(entries)]
             for entry, offset in zip((first, last), begins, strict=False):
-                if error := misplaced(self.index.path, self.text, entry, offset):
+                if error := misplaced(index.path, self.text, entry, offset):
                     raise error
             return begins[0], begins[1] if last < len(entries) else self.text.size
-        return self._line(first, valid)[0], self._line(last - 1, valid)[1]
+        return self._line(first)[0], self._line(last - 1)[1]
 
-    def _line(self, record: int, valid: Parser | None) -> tuple[int, int]:
+    def _line(self, record: int) -> tuple[int, int]:
         """Where the line of a record begins, and where the next line does."""
-        start, stop, at = 0, None, record
+        start, stop, at, valid = 0, None, record, self._valid()
         if self.text.compression is None:
-            census = self.census(valid, record + 1)
+            census = self.census(record + 1)
             piece = int(np.searchsorted(census.firsts, record, side="right")) - 1
             start, stop = census.offsets[piece : piece + 2].tolist()
             at -= int(census.firsts[piece])
@@ -138,35 +143,35 @@ class Part:
             at -= count
         raise IndexError(f"record {record}")
 
-    def place(self, record: int, valid: Parser | None) -> Place:
-        """The line of a record; `valid` as in `records`."""
+    def place(self, record: int) -> Place:
+        """The line of a record."""
         text = self.text
         if text.compression is not None:
             return Place(text.path, 0, None, f"record {record:,} of the decompressed text")
-        start, _ = self.span(record, record + 1, valid)
+        start, _ = self.span(record, record + 1)
         stop = border(text, start + 1, self._longest)
         tail = text.file.read(max(start, stop - 2), stop - max(start, stop - 2))
         return Place(text.path, start, stop - start - (len(tail) - len(tail.rstrip(b"\r\n"))))
 
-    def line(self, record: int, valid: Parser | None) -> Line:
-        """The line of a record; `valid` as in `records`."""
+    def line(self, record: int) -> Line:
+        """The same by its number, which takes the text before it."""
         text, decompressed = self.text, self.text.compression is not None
-        start, _ = self._line(record, valid) if decompressed else self.span(record, record + 1, valid)
+        start, _ = self._line(record) if decompressed else self.span(record, record + 1)
         return Line(text.path, line_number(text, start), start, decompressed)
 
-    def record_at(self, offset: int, valid: Parser | None) -> int | None:
+    def record_at(self, offset: int) -> int | None:
         """The record whose line holds a byte; None of compressed text."""
         if self.text.compression is not None or not 0 <= offset < self.text.size:
             return None
-        if self.index is not None and valid is None:
-            record = int(np.searchsorted(self.index.offsets, offset, side="right")) - 1
-            if record < 0 or offset >= border(self.text, int(self.index.offsets[record]) + 1, self._longest):
-                return None
-            return record
-        return self._by_census(offset, valid)
+        index = self._telling()
+        if index is None:
+            return self._by_census(offset)
+        record = int(np.searchsorted(index.offsets, offset, side="right")) - 1
+        beyond = record < 0 or offset >= border(self.text, int(index.offsets[record]) + 1, self._longest)
+        return None if beyond else record
 
-    def _by_census(self, offset: int, valid: Parser | None) -> int | None:
-        census = self.census(valid)
+    def _by_census(self, offset: int) -> int | None:
+        census, valid = self.census(), self._valid()
         piece = int(np.searchsorted(census.offsets, offset, side="right")) - 1
         record = int(census.firsts[piece])
         for lines in self.lines(int(census.offsets[piece]), int(census.offsets[piece + 1])):
@@ -199,7 +204,7 @@ class JsonlReader:
     def __init__(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> None:
         self.options, self.drop, self.collect = options, hints.drop, hints.collect
         self._keys = {"text": dotted(options.text_field, "text_field"), "ids": dotted(options.ids_field, "ids_field")}
-        self.parts = [Part(path, options) for path in files_of(paths)]
+        self.parts = [Part(path, options, self._valid) for path in files_of(paths)]
         kind, inferred = self._kind() if options.kind == "auto" else (options.kind, ())
         self.kind: Kind = kind
         plain = not any(part.text.compression for part in self.parts)
@@ -241,7 +246,7 @@ class JsonlReader:
                 if ids is not None:
                     return "ids", ()
                 if "invalid-lines" not in self.drop and isinstance(text, Fault) and not faults:
-                    faults.append(_error(lines, index, text))
+                    faults.append(line_error(lines, index, text))
                     if not self.collect:
                         break
                 nothing = "text"
@@ -262,7 +267,7 @@ class JsonlReader:
         """How many records there are, counted no farther than to record `last`."""
         found = 0
         for part in self.parts:
-            found += part.records(self._valid(), last - found)
+            found += part.records(last - found)
             if found >= last:
                 break
         return min(found, last)
@@ -270,11 +275,10 @@ class JsonlReader:
     def _counted(self) -> list[int]:
         """Records of each file."""
         if self._counts is None:
-            self._counts = [part.records(self._valid()) for part in self.parts]
+            self._counts = [part.records() for part in self.parts]
         return self._counts
 
     def _valid(self) -> Parser | None:
-        """What tells a record from a line that is left out; None when every line is a record."""
         return self.parser(others=True) if "invalid-lines" in self.drop else None
 
     def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
@@ -284,7 +288,7 @@ class JsonlReader:
         found: list[Block] = []
         base = 0
         for number, part in enumerate(self.parts):
-            records = part.records(self._valid(), last - base)
+            records = part.records(last - base)
             low, high = max(first, base), min(last, base + records)
             if low < high:
                 found += self._cut_some(number, size, base, (low, high))
@@ -306,7 +310,7 @@ class JsonlReader:
         if part.text.compression is not None:
             yield Block(number, 0, part.text.size, first, last - first)
             return
-        yield from self._between(number, size, *part.span(first - base, last - base, self._valid()))
+        yield from self._between(number, size, *part.span(first - base, last - base))
 
     def _between(self, number: int, size: int, start: int, stop: int) -> Iterator[Block]:
         while start < stop:
@@ -317,13 +321,11 @@ class JsonlReader:
     # records
 
     def texts(self, block: Block) -> Iterator[RecordBatch]:
-        for lines, parsed, aside in self._parsed(block, others="fields" in self.drop and not self.collect):
-            del lines
+        for _, parsed, aside in self._parsed(block):
             yield RecordBatch(texts=parsed.values, aside=aside)
 
     def ids(self, block: Block) -> Iterator[RecordBatch]:
-        for lines, parsed, aside in self._parsed(block, others="fields" in self.drop and not self.collect):
-            del lines
+        for _, parsed, aside in self._parsed(block):
             tokens = array("I")  # four times as fast as numpy.fromiter
             for ids in parsed.values:
                 tokens.fromlist(ids)
@@ -331,14 +333,16 @@ class JsonlReader:
             yield RecordBatch(ragged=ragged, aside=aside)
 
     def lines(self, block: Block) -> Iterator[RecordBatch]:
-        for lines, parsed, aside in self._parsed(block, others=True):
+        for lines, parsed, aside in self._parsed(block, whole=True):
             kept = lines if parsed.kept is None else lines.take(np.asarray(parsed.kept, np.int64))
             yield RecordBatch(lines=kept.tolist(), aside=aside)
 
-    def _parsed(self, block: Block, *, others: bool) -> Iterator[tuple[Lines, Parsed, Aside]]:
+    def _parsed(self, block: Block, *, whole: bool = False) -> Iterator[tuple[Lines, Parsed, Aside]]:
+        """The records of a block by pieces; `whole`: as lines, so that other fields are no loss."""
         part, (skip, take) = self.parts[block.file], self._window(block)
-        counted = self.collect and not others
-        parser, strict = self.parser(others=others or counted), self.parser(others=False)
+        counted = self.collect and not whole
+        parser = self.parser(others=counted or whole or "fields" in self.drop)
+        strict = self.parser(others=False)
         for lines in part.lines(block.start, None if part.text.compression else block.stop):
             plain = strict.at_once(lines) if counted else None
             parsed = parser(lines) if plain is None else plain
@@ -356,23 +360,23 @@ class JsonlReader:
     def _invalid(self, file: int, lines: Lines, parsed: Parsed) -> Aside:
         if not parsed.problems:
             return Aside(blank=lines.blank) if lines.blank else Aside()
-        spots = tuple((file, lines.offset + int(lines.starts[index])) for index, _ in parsed.problems[:5])
+        spots = tuple((file, lines.begin(index)) for index, _ in parsed.problems[:5])
         return Aside(len(parsed.problems), spots, blank=lines.blank)
 
     def _window(self, block: Block) -> tuple[int, int]:
         """Records to leave out at the start of a block, and how many to take then (-1: all)."""
         if block.records < 0:
             return 0, -1
-        return block.first - sum(part.records(self._valid()) for part in self.parts[: block.file]), block.records
+        return block.first - sum(part.records() for part in self.parts[: block.file]), block.records
 
     def _raise(self, lines: Lines, parsed: Parsed) -> None:
         for index, problem in parsed.problems:
             if not (self.collect or "invalid-lines" in self.drop) or not isinstance(problem, Fault):
-                raise _error(lines, index, problem)
+                raise line_error(lines, index, problem)
 
     def record(self, index: int) -> str | list[int]:
         block = self.blocks(1, index, index + 1)[0]
-        for _, parsed, _ in self._parsed(block, others=True):
+        for _, parsed, _ in self._parsed(block, whole=True):
             if parsed.values:
                 value: str | list[int] = parsed.values[0]
                 return value
@@ -386,7 +390,7 @@ class JsonlReader:
                 problem = parser.one(lines[index])
                 if isinstance(problem, (str, list)):
                     break
-                return _error(lines, index, problem)
+                return line_error(lines, index, problem)
         return SourceChangedError(
             part.text.path, "changed while it was being read", remedy="Run again when it is still"
         )
@@ -411,16 +415,16 @@ class JsonlReader:
 
     def record_place(self, index: int) -> Place:
         part, record = self._part(index)
-        return part.place(record, self._valid())
+        return part.place(record)
 
     def record_line(self, index: int) -> Line:
         part, record = self._part(index)
-        return part.line(record, self._valid())
+        return part.line(record)
 
     def record_at(self, path: Path, offset: int) -> int | None:
         for number, part in enumerate(self.parts):
             if part.text.path == path:
-                found = part.record_at(offset, self._valid())
+                found = part.record_at(offset)
                 return None if found is None else found + sum(self._counted()[:number])
         return None
 
@@ -448,12 +452,8 @@ def _fields(file: int, lines: Lines, parsed: Parsed, parser: Parser) -> Aside:
         if names:
             counts.update(names)
             others += 1
-            first = first or (file, lines.offset + int(lines.starts[index]))
+            first = first or (file, lines.begin(index))
     return Aside(others=others, first=first, fields=dict(counts))
-
-
-def _error(lines: Lines, index: int, problem: Problem) -> TokfmtError:
-    return line_error(lines.text, lines.offset + int(lines.starts[index]), problem)
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:

@@ -141,8 +141,8 @@ class Modalities(FlatFormat):
     Writer = Late("tokfmt.formats.modalities.writer", "ModalitiesWriter")
     glimpse = Late("tokfmt.formats.modalities.anatomy", "glimpse")
     audit = Late("tokfmt.formats.modalities.check", "findings")
-    codes = Late("tokfmt.formats.modalities.check", "codes")
-    repairs = Late("tokfmt.formats.modalities.check", "repairs")
+    codes = Late("tokfmt.formats.modalities.check", "CODES")
+    repairs = Late("tokfmt.formats.modalities.check", "REPAIRS")
     sections = Late("tokfmt.formats.modalities.sections", "sections")
 
     def recognise(self, probe: Probe) -> Confidence | None:

@@ -24,7 +24,7 @@ from tokfmt.formats.modalities.anatomy import examine
 
 _CONVERT = "tokfmt check --fix OUT.pbin writes it as Modalities reads it today."
 
-_CODES: Mapping[str, Code] = {
+CODES: Mapping[str, Code] = {
     "TF101": Code(
         "cannot be opened, is empty, or is another format",
         "The file cannot be read, holds no byte, or begins like a format that only shares its name (an index of "
@@ -168,7 +168,7 @@ _INDEX = "the index was made anew from the lengths of the documents"
 _HEADER = "the data length in the header was made anew from the index"
 _AGAIN = "it was written in today's layout (D), little-endian"
 
-_REPAIRS: Mapping[str, Repair] = {
+REPAIRS: Mapping[str, Repair] = {
     "TF105": Repair(_HEADER),
     "TF106": Repair(_HEADER),
     "TF107": Repair(_INDEX),
@@ -348,16 +348,6 @@ def _insides(reader: FlatReader, eos_id: int, inside: int, first: int) -> Iterat
         "Formats that split at it cannot hold these documents: --drop embedded-separators splits there",
         reader.place(first).offset,
     )
-
-
-def codes() -> Mapping[str, Code]:
-    """See `protocols.Explained`."""
-    return _CODES
-
-
-def repairs() -> Mapping[str, Repair]:
-    """See `protocols.Repairable`."""
-    return _REPAIRS
 
 
 def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:

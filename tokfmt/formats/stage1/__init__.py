@@ -124,7 +124,7 @@ class Stage1(FlatFormat):
     pattern, unreadable = BLOCK_NAME.pattern, "TF202"
     member, counted = "stage1_block_NNNN.bin", "blocks"
     audit = Late("tokfmt.formats.stage1.check", "findings")
-    codes = Late("tokfmt.formats.stage1.check", "codes")
+    codes = Late("tokfmt.formats.stage1.check", "CODES")
 
     def row_writer(self, path: Path, options: WriteOptions, target: Target, shifted: bool) -> RowWriter:  # noqa: ARG002
         """See `protocols.Rowed`: labels are not stored, and follow from the rows."""

@@ -278,7 +278,7 @@ def stream_findings(path: Path, found: Sequence[Content], eos_id: int) -> Iterat
 
 _ANEW = "Nothing in a block tells what is missing, so tokfmt does not repair it."
 
-_CODES: Mapping[str, Code] = {
+CODES: Mapping[str, Code] = {
     "TF201": Code(
         "no blocks in the directory",
         "Blocks are named stage1_block_0000.bin, stage1_block_0001.bin and so on, directly in the directory. There is "
@@ -377,8 +377,3 @@ _CODES: Mapping[str, Code] = {
         "something that counts up. numpy.fromfile(FILE, '<i8').astype('<i4').tofile(OTHER) makes int64 int32.",
     ),
 }
-
-
-def codes() -> Mapping[str, Code]:
-    """See `protocols.Explained`."""
-    return _CODES

@@ -23,10 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import Layout, Separators, TokenReader, sequence_at
-from tokfmt.core.errors import FormatError, OptionError, TokfmtError, printable
+from tokfmt.core.errors import FormatError, OptionError, TokfmtError
 from tokfmt.core.format import Finding
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_print, hands, read_records
 from tokfmt.ops.source.manifest import (
@@ -104,9 +105,19 @@ def _sources(said: Manifest, path: Path) -> Iterator[Finding]:
             )
 
 
-def ledger_findings(one: SourceFiles, asked: SourceRequest) -> Iterator[Finding]:
-    """The ledger beside a dataset, if there is one, compared with it; the sources that it names are not looked at."""
-    if not ledger_paths(one.path)[1].exists():
+def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> Iterator[Finding]:
+    """The ledger that a dataset has, or should have by its manifest; the sources that it names are not looked at.
+
+    Args:
+        one: The dataset.
+        asked: How to read it.
+        deep: Compare all rows with it; else only sizes.
+    """
+    said, about = read_manifest(one.path).ledger, ledger_paths(one.path)[1]
+    if not about.exists() and not one.path.is_symlink():
+        if said:
+            what = f"has no ledger {printable(about.name)} beside it; its manifest says that one was written"
+            yield Finding("TF916", "warning", str(one.path), what, "Copy it again, or convert again with --ledger")
         return
     from tokfmt.ops.ledger import compare, read_ledger  # with all of recipes
 
@@ -114,6 +125,12 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest) -> Iterator[Finding]
         ledger = read_ledger(one.path, one.format.name)
     except FormatError as error:
         yield Finding.of("TF916", error)
+        return
+    if ledger is not None and said and said.get("rows") != len(ledger.rows):
+        what = f"has {len(ledger.rows):,} rows, the manifest of {one.path.name} says {_number(said.get('rows'))}"
+        yield Finding("TF916", "error", str(ledger.path), what, "Copy both again, or convert again with --ledger")
+        return
+    if not deep:
         return
     request = replace(asked, format=one.format.name)
     request = viewed(request, one.format, "samples") if ledger is not None and ledger.unit == "samples" else request

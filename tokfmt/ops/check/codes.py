@@ -60,8 +60,8 @@ _MANIFEST = {
     ),
     "TF916": Code(
         "a ledger does not fit its dataset",
-        "With --deep the ledger beside a dataset is compared with it: it is damaged, cut, of another dataset, or its "
-        "rows are not of the sequences that are there. The dataset itself may be fine: --origin would name wrong "
+        "The ledger beside a dataset is gone, damaged, cut, or of another dataset; with --deep its rows are compared "
+        "with the sequences that are there as well. The dataset itself may be fine: --origin would name wrong "
         "places. Convert the recipe again with --ledger, or remove the ledger.",
     ),
     "TF915": Code(

@@ -497,7 +497,7 @@ def _in_order(x: Positions, y: Positions) -> tuple[Positions, Positions, bool]:
     p, q = np.concatenate([p, between[0][0][more_p]]), np.concatenate([q, between[1][0][more_q]])
     order = np.argsort(p)
     p, q = p[order], q[order]
-    kept = _increasing(q)
+    kept = increasing(q)
     return at_x[p[kept]], at_y[q[kept]], False
 
 
@@ -519,14 +519,14 @@ def _longest(x: Positions, y: Positions) -> tuple[Positions, Positions]:
     ends = np.cumsum(each)
     p = np.repeat(np.arange(len(x)), each)
     q = order[np.repeat(starts + ends - 1, each) - np.arange(len(p))]  # of each of x the last of y first
-    kept = _increasing(q)
+    kept = increasing(q)
     in_step = np.flatnonzero(x[: len(y)] == y[: len(x)])
     p, q = (in_step, in_step) if len(in_step) == len(kept) else (p[kept], q[kept])
     head = np.arange(begin)
     return np.concatenate([head, p + begin]), np.concatenate([head, q + begin])
 
 
-def _increasing(values: Positions) -> Positions:
+def increasing(values: Positions) -> Positions:
     """Indexes of a longest strictly increasing subsequence (patience sorting)."""
     tails, holders = array("q"), array("q")
     before = np.empty(len(values), np.int64)

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Literal
 
 from tokfmt.core.axis import Layout
-from tokfmt.core.errors import OptionError, printable
+from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Encoder, Format
 from tokfmt.core.private import Scratch
 from tokfmt.core.protocols import Sampled
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.compare.alignment import Difference, Kind, Surplus, align, first_unlike, multisets
 from tokfmt.ops.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, read_records
 from tokfmt.ops.prepare.draft import Draft

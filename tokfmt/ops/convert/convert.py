@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tokfmt import registry
 from tokfmt.api import CONVERTING, spoken
-from tokfmt.core.errors import DetectionError, OptionError, TokfmtError, printable, retell
+from tokfmt.core.errors import DetectionError, OptionError, TokfmtError, retell
 from tokfmt.core.files import reading_error, write_error
 from tokfmt.core.format import files_of
 from tokfmt.core.options import given_options
 from tokfmt.core.private import Scratch
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.request import Arrangement, Conversion, Request, arrangement_of, shard_of
 from tokfmt.ops.convert.resume import request_of_shards
 from tokfmt.ops.convert.run import Run

@@ -137,9 +137,13 @@ def known_losses(
 
 def left_out(sources: Sequence[Source], writer: TokenWriter) -> list[str]:
     """What sequences do not store of samples that a recipe makes, which is nobody's loss: the recipe makes it again."""
-    made = [source for source in sources if isinstance(source.reader, Sampled) and marks_of(source.reader) is None]
+    if getattr(writer, "keeps_labels", False):
+        return []
     what = "each sample is a sequence of ids, padding among them: its mask, and where documents begin, are not stored"
-    return [f"{source.paths[0]}: {what}" for source in made if not getattr(writer, "keeps_labels", False)]
+    way = "; --to-opt pack_size={} stores both, without padding" if _keeps_boundaries(writer) else ""
+    made = [source for source in sources if isinstance(source.reader, Sampled) and marks_of(source.reader) is None]
+    infos = [(source.paths[0], source.reader.info) for source in made]
+    return [f"{path}: {what}{way.format(info.sample_length)}" for path, info in infos if isinstance(info, Info)]
 
 
 def keeps_masks(writer: TokenWriter) -> bool:
@@ -318,7 +322,8 @@ def _scanned(
 ) -> tuple[TokenReader, list[Loss]]:
     """One pass over the tokens, if the writer needs the largest id or a sequence might hold the separator."""
     look_for = eos_id if writer.separated and axis.info.free_of != eos_id else None
-    if look_for is None and (not writer.needs_max_id or axis.info.max_id is not None):
+    wanted = getattr(writer, "wants_max_id", lambda _: writer.needs_max_id)(axis)
+    if look_for is None and (not wanted or axis.info.max_id is not None):
         return axis, []
     found = Scan(*workers.journal.once("scan", lambda: list(_looked_for(axis, writer, eos_id, look_for, workers))))
     if not found.separators:

@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.draws import SPLIT, check_seed, draws
-from tokfmt.core.errors import OptionError, printable
+from tokfmt.core.errors import OptionError
 from tokfmt.core.format import REGION, Format, TokenWriter
 from tokfmt.core.options import parse_options
 from tokfmt.core.protocols import marks_of
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.source.request import SourceRequest, option_names
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Shard, Workers, plan, run
@@ -353,6 +354,42 @@ class Conversion:
     recipe: str | None = None
     replaces: dict[str, str] = field(default_factory=dict)
     prepared: list[Mapping[str, Any]] = field(default_factory=list)
+
+
+def refuse_shards(request: Request) -> None:
+    """Refuse an order or shares with --shard: a shard writes its part without any other being there.
+
+    Raises:
+        OptionError.
+    """
+    arrangement = request.arrangement
+    if not request.shard or arrangement.plain:
+        return
+    if arrangement.shuffle is not None:
+        what, why = "--shuffle", "in a shuffled order a part may need any sequence, so each shard would read all"
+    else:
+        what, why = "shares in --split", "--finish publishes one destination, and splits are several"
+    raise OptionError(
+        f"--shard does not go with {what}: {why}. --executor dask spreads one run over machines, and --resume "
+        "continues it"
+    )
+
+
+def refuse_undealt(request: Request, sources: Sequence[Source], *, copies: bool) -> None:
+    """Refuse shards of a conversion that has nothing to deal out.
+
+    Raises:
+        OptionError: Its lines are copied, or it compares ids, both in one go.
+    """
+    if request.shard is None:
+        return
+    why = "lines are copied as they stand" if copies else ""
+    for source in sources:
+        records = source.reader
+        if source.format.name == "recipe" and isinstance(records, RecordReader) and records.info.kind == "ids":
+            why = "equal sequences of ids are looked for"
+    if why:
+        raise OptionError(f"--shard: {why}, which is done in one go. Leave it out; --resume continues such a run")
 
 
 def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:

@@ -31,12 +31,12 @@ from tokfmt.core.errors import (
     UnsafeError,
     UnsupportedError,
     VerificationError,
-    printable,
 )
 from tokfmt.core.options import given_options
 from tokfmt.core.output import followed
 from tokfmt.core.private import check_private, make_private
 from tokfmt.core.publish import Staging, hidden_sibling, write_whole
+from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.request import AS_IT_IS, Request
 from tokfmt.ops.source.request import SourceRequest, words_of
 from tokfmt.run.plan import Forgetful, Journal, Shard, keep_only, read_journal

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +22,13 @@ from tokfmt.core.errors import (
     SeparatorUnknownError,
     TokenizerMismatchError,
     TokfmtError,
-    printable,
 )
 from tokfmt.core.format import Target, TokenWriter, canonical, companions_of
 from tokfmt.core.output import ANYBODY, readable_by
 from tokfmt.core.protocols import Rowed, Sampled
 from tokfmt.core.publish import Beside, Staging, publish_together
 from tokfmt.core.records import Aside, RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, left_out, names_lost, prepare, record_losses
 from tokfmt.ops.convert.request import (
     Conversion,
@@ -41,6 +40,8 @@ from tokfmt.ops.convert.request import (
     portion_of,
     portions,
     refuse_ledger,
+    refuse_shards,
+    refuse_undealt,
     total_of,
     write,
 )
@@ -68,7 +69,7 @@ from tokfmt.views.concat import Concat
 from tokfmt.views.select import Slice
 
 if TYPE_CHECKING:
-    from tokfmt.recipes.samples import Samples
+    from tokfmt.recipes.samples import PackedRows, Samples
 
 _NOTES = 20  # on sources that are said one by one
 _WORTH = 64 << 20  # bytes of text for which processes, a CPU second each to start, are better than threads
@@ -108,8 +109,9 @@ class Run:
         self.compared: Counter[str] = Counter()  # what was read back
         self.known: list[Loss] = []
         self.rows: Samples | None = None  # a recipe whose samples go as they are
+        self.packed: PackedRows | None = None  # the same without padding
         self.prepared: list[Mapping[str, Any]] = []
-        self.ledger: Callable[[Staging, bytes | None], Beside] = lambda staging, manifest: {}
+        self.ledger: dict[str, Any] | None = None  # what `write_rows` tells, and "unit"
 
     def _write_options(self) -> dict[str, object]:
         """The writer's options, as far as they were given."""
@@ -138,10 +140,11 @@ class Run:
 
     def convert(self) -> Conversion:
         request = self.request
-        self._refuse_shards()
+        refuse_shards(request)
         destinations = list(dict.fromkeys(portion.destination for portion in self.portions))
         found = files_of_sources(self.given[0]) if self.given else find_sources(request.source)
-        read = [*found, *(inner for one in found if one.format.name == "recipe" for inner in _named_by(one.path))]
+        found = [_with_named(one) for one in found]
+        read = [one for source in found for one in source.all()]
         for destination in destinations:
             guard(destination, request.source.paths, read)
         before = snapshot(read)
@@ -150,6 +153,7 @@ class Run:
         sources = self.given[0] if self.given else self._opened(found)
         if len(sources) == 1:
             self._take_rows(self._read(sources)[0].reader)
+            sources = self._read(sources) if self.packed else sources
         self._take_tokenizer(sources)
         self._refuse_rejects(sources, read)
         refuse_ledger(request, sources)
@@ -159,8 +163,7 @@ class Run:
         if not copies:
             self._need_tokenizer(sources)
             self._need_separator(sources)
-        if request.shard is not None:
-            self._refuse_undealt(sources, copies=copies)
+        refuse_undealt(request, sources, copies=copies)
         looked = [first_look(source) for source in sources]
         if not copies:
             self.known = self._known_losses(sources)
@@ -185,7 +188,7 @@ class Run:
                 workers = Workers(executor, slots(executor, request.jobs), staging.scratch, journal, texts, share)
                 done = self._copy(sources, places, workers) if copies else self._write(sources, places, workers)
             publishes = request.shard is None  # else --finish does
-            beside = self._manifests(done, sources, stagings) if request.manifest and publishes else {}
+            beside = self._manifests(done, read, stagings) if request.manifest and publishes else {}
             check_unchanged(before, read)
             if publishes:
                 self._publish_rejects(staging)
@@ -252,39 +255,18 @@ class Run:
         beside: dict[Staging, Beside] = {}
         for path, staging in stagings.items():
             about, manifest = manifest_path(staging.destination).name, manifests.get(path)
-            ledger = self.ledger(staging, manifest) or dict.fromkeys(p.name for p in ledger_paths(staging.destination))
-            beside[staging] = {about: manifest, **ledger, **self.prove(staging)}
+            beside[staging] = {about: manifest, **self._ledger(staging, manifest), **self.prove(staging)}
         publish_together(beside)
         for path in stagings:
             remove_manifest_of_link(path)
 
-    def _refuse_shards(self) -> None:
-        """A shard writes its part without any other being there; --finish names one destination."""
-        arrangement = self.request.arrangement
-        if not self.request.shard or arrangement.plain:
-            return
-        if arrangement.shuffle is not None:
-            what, why = "--shuffle", "in a shuffled order a part may need any sequence, so each shard would read all"
-        else:
-            what, why = "shares in --split", "--finish publishes one destination, and splits are several"
-        raise OptionError(
-            f"--shard does not go with {what}: {why}. --executor dask spreads one run over machines, and --resume "
-            "continues it"
-        )
+    def _ledger(self, staging: Staging, manifest: bytes | None) -> Beside:
+        """The ledger beside a destination; what was there of another goes."""
+        if self.ledger is None:
+            return dict.fromkeys(path.name for path in ledger_paths(staging.destination))
+        from tokfmt.ops.ledger import built
 
-    def _refuse_undealt(self, sources: Sequence[Source], *, copies: bool) -> None:
-        """Refuse shards of a conversion that has nothing to deal out.
-
-        Raises:
-            OptionError: Its lines are copied, or it compares ids, both in one go.
-        """
-        why = "lines are copied as they stand" if copies else ""
-        for source in sources:
-            records = source.reader
-            if source.format.name == "recipe" and isinstance(records, RecordReader) and records.info.kind == "ids":
-                why = "equal sequences of ids are looked for"
-        if why:
-            raise OptionError(f"--shard: {why}, which is done in one go. Leave it out; --resume continues such a run")
+        return built(self.ledger, self.format, staging, manifest)
 
     def _need_tokenizer(self, sources: Sequence[Source]) -> None:
         for source in sources:
@@ -303,22 +285,24 @@ class Run:
             raise SeparatorUnknownError(error.path, error.why, self._name_separator()) from error
 
     def _read(self, sources: Sequence[Source]) -> Sequence[Source]:
-        """What is read: all that the sources hold, or the axis that was given."""
-        return [sources[0]._replace(reader=self.given[1])] if self.given else sources
+        """What is read: all that the sources hold, or the axis that was given, or packed rows of it."""
+        reader = self.packed or (self.given[1] if self.given else None)
+        return sources if reader is None else [sources[0]._replace(reader=reader)]
 
     def _take_rows(self, reader: object) -> None:
         """Have samples of a recipe stored as they are, where the format has rows; of their length, if none is given.
 
         Raises:
-            OptionError: Only some of them would be stored, or in another order.
+            OptionError: Only some of them would be stored, or in another order, or packed again.
         """
-        if not isinstance(self.format, Rowed) or not isinstance(reader, Sampled):
+        packs = getattr(self.options, "pack_size", None)
+        if not (isinstance(self.format, Rowed) or packs) or not isinstance(reader, Sampled):
             return
-        from tokfmt.recipes.samples import Samples  # only recipes need what it imports
+        from tokfmt.recipes.samples import PackedRows, Samples  # only recipes need what it imports
 
         if not isinstance(reader, Samples):
             return
-        if self.write_options.setdefault("seq_len", reader.seq_len) not in (reader.seq_len, str(reader.seq_len)):
+        if not packs and str(self.write_options.setdefault("seq_len", reader.seq_len)) != str(reader.seq_len):
             return
         request, mixed = self.request, self.request.arrangement
         if request.select is not None or not mixed.plain:
@@ -326,7 +310,7 @@ class Run:
             raise OptionError(
                 f"{what}: samples of a recipe are stored in its order: say tokens or shuffle in the recipe"
             )
-        self.rows = reader
+        self.rows, self.packed = reader, PackedRows(reader, packs) if packs else None
         self.portions = portions(request.arrangement, request.destination, self.format, self.write_options)
         self.options = self.portions[0].options
 
@@ -357,11 +341,15 @@ class Run:
             losses = record_losses(list(zip(sources, asides, strict=True)), self.format, drop)
         losses.found.extend(self.known)
         try:
-            losses.accepted(drop, str(self.request.destination))
+            self._accepted(losses)
         except TokfmtError as error:
             if self.request.dry_run and len(losses.found) > len(self.known):
                 error.add_note("A dry run looks at some records only; a run counts all")
             raise
+
+    def _accepted(self, losses: Losses) -> dict[str, str]:
+        """See `Losses.accepted`."""
+        return losses.accepted(self.request.source.drop, str(self.request.destination))
 
     def _writer(self, target: Target) -> TokenWriter:
         """A writer that is asked what it needs and loses; it writes nothing."""
@@ -435,9 +423,7 @@ class Run:
         copy = path if plain else copies_in(workers) / "lines"
         copied = copy_records(readers, copy, self.request.select, workers, self.progress)
         asides = [(source, copied.asides[k]) for k, source in enumerate(sources)]
-        dropped = record_losses(asides, self.format, self.request.source.drop).accepted(
-            self.request.source.drop, str(self.request.destination)
-        )
+        dropped = self._accepted(record_losses(asides, self.format, self.request.source.drop))
         written = [Written(self.portions[0], copied.records, None, None, len(copied.blocks))]
         if not plain:
             lines = LineReader(copy, copied.records)
@@ -475,24 +461,24 @@ class Run:
             return self._written_share(sources, eos, reading, workers)
         self._take_rows(reading.axis)  # of a recipe of text, which has samples only now
         target = Target(eos.eos_id, self._decoder(sources), drop, workers.journal.keeps, workers.jobs)
-        place, (axis, embedded) = places[self.portions[0].destination][0], (reading.axis, None)
+        place, (axis, embedded) = places[self.portions[0].destination][0], (self.packed or reading.axis, None)
         writer = self._made_writer(place.path, self.options, target)
         losses = record_losses(reading.asides, self.format, drop)
         losses.found.extend(known_losses(axis, sources, writer, request.source) if reading.asides else self.known)
         if reading.encoded:
             axis, embedded = prepare(axis, writer, eos.eos_id, losses, workers)
-        dropped = losses.accepted(drop, str(request.destination))
+        dropped = self._accepted(losses)
         for note in (*losses.notes, *reading.notes, *left_out(sources, writer)):
             self._note(note)
         self.prepared = list(reading.report)
         prepared = Prepared(axis, embedded, dropped)
         written = [self._write_portion(prepared, portion, places, target, workers) for portion in self.portions]
         if request.ledger and request.shard is None:
-            from tokfmt.ops.ledger import built, write_rows  # with all of recipes
+            from tokfmt.ops.ledger import write_rows  # with all of recipes
 
-            told = write_rows(place.scratch, sources[0].reader, reading.axis, prepared, self.progress)
+            told = write_rows(place.scratch, self.rows or sources[0].reader, reading.axis, prepared, self.progress)
             unit = "sequences" if self.rows is None else "samples"
-            self.ledger = partial(built, {"unit": unit, **told}, self.format)
+            self.ledger = {"unit": unit, **told}
         prepared.reader.close()
         return self._result(sources, eos, written, dropped)
 
@@ -500,9 +486,7 @@ class Run:
         self, sources: Sequence[Source], eos: Separator, reading: Reading, workers: Workers
     ) -> Conversion:
         """What is said of a shard of text: its part is tokenised, and --finish puts all parts together."""
-        dropped = record_losses(reading.asides, self.format, self.request.source.drop).accepted(
-            self.request.source.drop, str(self.request.destination)
-        )
+        dropped = self._accepted(record_losses(reading.asides, self.format, self.request.source.drop))
         workers.journal.sync()
         if self.request.shard is not None:
             workers.journal.add("shard", self.request.shard.index, None)
@@ -655,7 +639,7 @@ class Run:
         axis = reading.axis
         for note in reading.notes:
             self._note(note)
-        dropped = Losses(self.known).accepted(self.request.source.drop, str(self.request.destination))
+        dropped = self._accepted(Losses(self.known))
         written = [self._would_write(axis, portion, Target(eos.eos_id)) for portion in self.portions]
         return self._planned(self._result(sources, eos, written, dropped))
 
@@ -671,7 +655,7 @@ class Run:
         return Written(portion, info.sequences, info.tokens, info.max_id, tasks)
 
     def _manifests(
-        self, done: Conversion, sources: Sequence[Source], stagings: Mapping[Path, Staging]
+        self, done: Conversion, read: Sequence[SourceFiles], stagings: Mapping[Path, Staging]
     ) -> dict[Path, bytes]:
         shares = self.request.arrangement.shares
         given = {
@@ -679,8 +663,10 @@ class Run:
             "select": self.request.select,
             "split": shares.described() if shares else None,
         }
+        if self.ledger is not None:
+            given["ledger"] = {"unit": self.ledger["unit"], "rows": self.ledger["rows"]}
         made = manifests(
-            done, sources, stagings, given, self.progress, self.request.jobs, checksums=self.request.checksums
+            done, read, stagings, given, self.progress, self.request.jobs, checksums=self.request.checksums
         )
         return {
             path: self._named(text.decode()).encode() if self.request.piped else text for path, text in made.items()
@@ -693,7 +679,10 @@ def _place(portion: Portion, places: Places, workers: Workers) -> tuple[Path, Wo
     return staging.path, replace(workers, scratch=staging.scratch, journal=journal)
 
 
-def _named_by(recipe: Path) -> Iterable[SourceFiles]:
-    from tokfmt.ops.source.recipe import files_named
+def _with_named(one: SourceFiles) -> SourceFiles:
+    """A dataset, with those that it names if it is a recipe."""
+    if one.format.name != "recipe":
+        return one
+    from tokfmt.ops.source.recipe import named_by
 
-    return files_named(recipe)
+    return one._replace(named=named_by(one.path))

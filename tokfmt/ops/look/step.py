@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tokfmt.core.axis import TokenReader, sequence_at
-from tokfmt.core.errors import OptionError, printable
+from tokfmt.core.errors import OptionError
 from tokfmt.core.options import given_options
 from tokfmt.core.ragged import Tokens
+from tokfmt.core.text_format import printable
 from tokfmt.ops.ledger import Ledgers, Origin
 from tokfmt.ops.look.search import Spelling
 from tokfmt.ops.look.show import Look

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tokfmt.core.errors import OptionError, printable
+from tokfmt.core.errors import OptionError
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.source.ingest import first_look
 from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.recipes.axis import Source

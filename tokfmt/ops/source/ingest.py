@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tokfmt.core.axis import WINDOW, Info, TokenReader, check_position, sequence_at
-from tokfmt.core.errors import printable
 from tokfmt.core.format import Encoder
 from tokfmt.core.private import Scratch
 from tokfmt.core.protocols import LocatedRecords, Place
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.records import Aside, Block, RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.dataset import SHOWN_IDS, Dataset
 from tokfmt.ops.source.opened import Source, ends_of
 from tokfmt.ops.source.request import parse_selection

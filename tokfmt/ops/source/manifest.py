@@ -8,9 +8,9 @@
 
 `xxh3_128` of a file is what `xxhsum -H128` prints. Of a dataset of several files (`Format.files`): the same over lines
 `relative-path size digest`, sorted by path; relative to the directory, or to where the file is that was named. It is
-null for sources of which --select took so little that reading them whole would cost far more than the conversion.
-`more_sources` is there when sources are too many to be listed: of the others, the same over such lines
-with the path as given, in order.
+null where sources are large and nobody asked for --checksums. Behind a recipe stand the datasets that it names.
+`ledger` is there when one was written: {"unit", "rows"}, see `tokfmt.ops.ledger`. `more_sources` is there when sources
+are too many to be listed: of the others, the same over such lines with the path as given, in order.
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tokfmt
 from tokfmt import registry
-from tokfmt.core.errors import CorruptError, printable
+from tokfmt.core.errors import CorruptError
 from tokfmt.core.files import File, reading_error
 from tokfmt.core.format import Format, companions_of, files_of
+from tokfmt.core.text_format import printable
 from tokfmt.run.execute import Progress
 
 if TYPE_CHECKING:
     from tokfmt.core.publish import Staging
     from tokfmt.ops.convert.request import Conversion
-    from tokfmt.ops.source.opened import Source, SourceFiles
+    from tokfmt.ops.source.opened import SourceFiles
 
 SCHEMA = "tokfmt.manifest/1"
 _LIMIT = 1 << 24
 _PIECE = 1 << 23
-_LITTLE = 1 << 26  # bytes of sources, which the page cache still holds when they are read again
+LITTLE = 1 << 26
+"""Bytes of sources, which the page cache still holds when they are read again."""
 _SEVERAL = 2  # splits
 _LISTED = 20_000  # what reads a manifest reads no more than 16 MiB of it
 
@@ -74,6 +76,12 @@ class Manifest(NamedTuple):
         """What made the ids, described as `TokenizerHandle.describe` does; its digest is a string."""
         found = self.content.get("tokenizer")
         return found if isinstance(found, dict) and isinstance(found.get("digest"), str) else None
+
+    @property
+    def ledger(self) -> Mapping[str, Any]:
+        """`unit` and `rows` of the ledger that was written beside it; empty without one."""
+        found = self.content.get("ledger")
+        return found if isinstance(found, dict) else {}
 
     @property
     def output(self) -> Mapping[str, Any]:
@@ -230,7 +238,7 @@ def _digest(path: Path) -> tuple[int, str]:
 
 def manifests(
     done: Conversion,
-    sources: Sequence[Source],
+    sources: Sequence[SourceFiles],
     stagings: Mapping[Path, Staging],
     given: Mapping[str, object],
     progress: Progress,
@@ -242,22 +250,21 @@ def manifests(
 
     Args:
         done: What was converted.
-        sources: What from.
+        sources: What from; of a recipe what it names as well.
         stagings: The destinations, not yet published.
         given: What the user asked for: options, selection, shares.
         progress: Told how many files are done.
         jobs: Files that are read at a time for checksums.
         checksums: Read the sources again for theirs. Else that is done of little only: they may be terabytes.
     """
-    paths = [(source, path) for source in sources for path in source.paths]
-    progress.phase("checksums", len(paths) + len(stagings), "files")
+    progress.phase("checksums", len(sources) + len(stagings), "files")
     format_ = registry.get(done.format)
     outputs = {
         path: fingerprint(staging.path, written_files(format_, staging.path), jobs)
         for path, staging in stagings.items()
     }
-    read = checksums or sum(extent(files_of(source.format, path))["bytes"] for source, path in paths) <= _LITTLE
-    described = _described(paths, progress, jobs if read else 0)
+    read = checksums or sum(extent(files_of(one.format, one.path))["bytes"] for one in sources) <= LITTLE
+    described = _described(sources, progress, jobs if read else 0)
     found = {}
     for path in stagings:
         part = done if len(stagings) == 1 else _part(done, path)
@@ -266,29 +273,29 @@ def manifests(
     return found
 
 
-def _described(paths: Sequence[tuple[Source, Path]], progress: Progress, jobs: int) -> dict[str, object]:
+def _described(sources: Sequence[SourceFiles], progress: Progress, jobs: int) -> dict[str, object]:
     """Path, format, size and checksum of each source; of those beyond the first 20,000 only what they sum to.
 
     Args:
-        paths: Of the sources.
+        sources: In order.
         progress: Told how many are done.
         jobs: Files read at a time for checksums; 0: there are none.
     """
     import xxhash
 
     listed, more, total, count = list[dict[str, Any]](), xxhash.xxh3_128(), 0, 0
-    for number, (source, path) in enumerate(paths):
-        files = files_of(source.format, path)
-        facts = fingerprint(path, files, jobs) if jobs else extent(files)
+    for number, one in enumerate(sources):
+        files = files_of(one.format, one.path)
+        facts = fingerprint(one.path, files, jobs) if jobs else extent(files)
         progress.advance(1)
         if number < _LISTED:
-            listed.append({"path": str(path), "format": source.format.name, **facts})
+            listed.append({"path": str(one.path), "format": one.format.name, **facts})
             continue
-        more.update(f"{path} {facts['bytes']} {facts['xxh3_128']}\n".encode("utf-8", "surrogateescape"))
+        more.update(f"{one.path} {facts['bytes']} {facts['xxh3_128']}\n".encode("utf-8", "surrogateescape"))
         total, count = total + facts["bytes"], count + facts["files"]
     found: dict[str, object] = {"sources": listed}
-    if len(paths) > _LISTED:
-        others = len(paths) - _LISTED
+    if len(sources) > _LISTED:
+        others = len(sources) - _LISTED
         found["more_sources"] = {"sources": others, "bytes": total, "files": count, "xxh3_128": more.hexdigest()}
     return found
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,13 +26,13 @@ from tokfmt.core.errors import (
     SeparatorUnknownError,
     SourceChangedError,
     TokenizerMismatchError,
-    printable,
 )
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.format import Format, Hints, canonical, files_of, strangers
 from tokfmt.core.options import given_options
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import Manifest, count_contradiction, file_contradiction, read_manifest
 from tokfmt.ops.source.request import EosChoice, Options, Path_, SourceRequest, expanded, read_options
 from tokfmt.run.execute import Progress, Silent
@@ -74,6 +75,7 @@ class SourceFiles(NamedTuple):
         files: Every file of it; see `Format.files`. None: nobody has listed them, nothing is compared with them.
         left_out: What else lies in the directory and is not read, in words; "" for nothing.
         below: Some of that lies in directories below.
+        named: Of a recipe whose sources were looked for already, these; see `find_sources`.
     """
 
     path: Path
@@ -81,6 +83,13 @@ class SourceFiles(NamedTuple):
     files: tuple[Path, ...]
     left_out: str = ""
     below: bool = False
+    named: Found | None = None
+
+    def all(self) -> Iterator[SourceFiles]:
+        """This one, those that it names, and so on."""
+        yield self
+        for one in (self.named or {}).values():
+            yield from one.all()
 
 
 class Separator(NamedTuple):
@@ -111,7 +120,7 @@ class Source(NamedTuple):
         reader: TokenReader or RecordReader.
         separator: How its separator is known.
         notes: What a person should be told, guesses included.
-        endings: Distinct last ids of sequences looked at; see `last_ids`.
+        endings: Distinct last ids of sequences looked at; see `ends_of`; None where no separators trail them.
         tokenizers: What the manifest of each path says of the tokenizer that made its ids; None where nothing does.
         left_out: What lies in directories and is not read, in words.
     """
@@ -150,14 +159,19 @@ def format_of(path: Path_, name: str | None = None) -> Format:
     return registry.get(name) if name else registry.detect(registry.of_prefix(Path(path)))
 
 
-def find_sources(request: SourceRequest) -> list[SourceFiles]:
+Found = Mapping[tuple[Path, str | None], SourceFiles]
+"""Datasets that were looked for already, by path and the name of the format that was said."""
+
+
+def find_sources(request: SourceRequest, known: Found | None = None) -> list[SourceFiles]:
     """The datasets that a request names: patterns and, with `recursive`, directories below directories resolved.
 
     Raises:
         FormatError: A path cannot be read.
         DetectionError, OptionError.
     """
-    return [found_at(path, format_of(path, request.format), request) for path in dataset_paths(request)]
+    known, name, paths = known or {}, request.format, dataset_paths(request)
+    return [known.get((path, name)) or found_at(path, format_of(path, name), request) for path in paths]
 
 
 def dataset_paths(request: SourceRequest) -> list[Path]:
@@ -182,11 +196,8 @@ def _datasets_below(directory: Path, name: str | None) -> list[Path]:
         format_: Format | None = format_of(directory, name)
     except DetectionError:
         format_ = None
-    own = (
-        set()
-        if format_ is None
-        else {parent for file in files_of(format_, directory) for parent in (file, *file.parents)}
-    )
+    files = () if format_ is None else files_of(format_, directory)
+    own = {parent for file in files for parent in (file, *file.parents)}
     found = [directory] if directory in own else []
     for entry in sorted(map(directory.joinpath, names_in(directory)), key=lambda entry: natural_key(entry.name)):
         if entry in own or re.fullmatch(_HARMLESS, entry.name):
@@ -209,7 +220,9 @@ def found_at(path: Path, format_: Format, request: SourceRequest) -> SourceFiles
     if not path.is_dir() or not files:
         return SourceFiles(path, format_, files)
     behind = {os.path.realpath(file) for file in files if file.is_symlink()}
-    others = [entry for entry in strangers(format_, path) if _counts(entry, path) and not _is(entry, behind)]
+    others = [entry for entry in strangers(format_, path) if _counts(entry, path)]
+    if behind:
+        others = [entry for entry in others if os.path.realpath(entry) not in behind]
     if request.recursive:  # what lies below is read as well
         others = [entry for entry in others if entry.parent == path and (entry.is_symlink() or not entry.is_dir())]
     if not others:
@@ -227,10 +240,6 @@ def files_of_sources(sources: Iterable[Source]) -> list[SourceFiles]:
         for source in sources
         for path in source.paths
     ]
-
-
-def _is(entry: Path, places: set[str]) -> bool:
-    return bool(places) and os.path.realpath(entry) in places
 
 
 def _below(entry: Path, directory: Path) -> str:
@@ -419,7 +428,8 @@ def open_stored(
     known, drop = told(request.eos, places, said), request.drop
     no_eos = known is not None and known.eos_id is None
     default = tokenizer.eos_id if tokenizer is not None else None
-    hints = Hints(known.eos_id if known else None, drop, no_eos, jobs, collect, default, _open_recipe)
+    recipes = partial(_open_recipe, found[0].named)
+    hints = Hints(known.eos_id if known else None, drop, no_eos, jobs, collect, default, recipes)
     stored = format_.open(places, options, hints)
     for one in found:
         _refuse_others(one, drop)
@@ -434,7 +444,7 @@ def open_stored(
     if isinstance(stored, RecordReader):
         separator = _stated(stored, format_) or known or Separator(default, "tokenizer" if default is not None else "")
         return Source(places, format_, stored, separator, notes, None, tokenizers, left_out)
-    endings = last_ids(stored)
+    endings = ends_of(stored) if stored.info.separators is Separators.TRAILING else None
     separator = resolve(known, default, stored, endings)
     return Source(places, format_, stored, separator, (*notes, *separator.guess), endings, tokenizers, left_out)
 
@@ -445,10 +455,10 @@ def _stated(records: RecordReader, format_: Format) -> Separator | None:
     return None if eos_id is None else Separator(eos_id, format_.name)
 
 
-def _open_recipe(file: Any, hints: Hints) -> TokenReader | RecordReader:
+def _open_recipe(named: Found | None, file: Any, hints: Hints) -> TokenReader | RecordReader:
     from tokfmt.ops.source.recipe import open_recipe
 
-    return open_recipe(file, hints)
+    return open_recipe(file, hints, named)
 
 
 def _manifests(found: Sequence[SourceFiles], request: SourceRequest) -> tuple[list[Manifest], list[str]]:
@@ -585,7 +595,7 @@ def resolve(
         known: From `told`.
         tokenizer_eos: What a format that has a convention of its own was told in `Hints`.
         stored: The source.
-        endings: From `last_ids`.
+        endings: From `ends_of`.
     """
     info = stored.info
     if known is not None:
@@ -655,19 +665,14 @@ def without_separators(
     return WithoutTrailing(stored, eos_id, str(path)), []
 
 
-def last_ids(stored: TokenReader) -> Tokens | None:
-    """Distinct last ids of up to 4,096 sequences, in runs spread over the dataset, where separators may trail them.
+def ends_of(axis: TokenReader) -> Tokens | None:
+    """Distinct last ids of up to 4,096 sequences, in runs spread over the dataset.
 
     What is not looked at here is looked at when it is read: WithoutTrailing raises on the first exception.
 
     Returns:
-        info.dtype[distinct], or None: no separators trail, there is no sequence, or one of those looked at is empty.
+        info.dtype[distinct], or None: there is no sequence, or one of those looked at is empty.
     """
-    return ends_of(stored) if stored.info.separators is Separators.TRAILING else None
-
-
-def ends_of(axis: TokenReader) -> Tokens | None:
-    """The same of any axis: distinct last ids, None when there is no sequence or one looked at is empty."""
     count, found = axis.info.sequences, []
     for first in _starts(count):
         last = _last_within(axis, first, min(first + _RUN, count))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
@@ -20,23 +20,27 @@ import numpy as np
 
 from tokfmt import registry
 from tokfmt.core.axis import Info, Layout, Separators, TokenReader
-from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, TokfmtError, printable
-from tokfmt.core.format import Hints, files_of
+from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, TokfmtError
+from tokfmt.core.format import Hints
 from tokfmt.core.options import given_options
 from tokfmt.core.protocols import Piece, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.dataset import Dataset
 from tokfmt.ops.prepare.draft import Draft, TextSource, filters_of
 from tokfmt.ops.recipe import Recipe
 from tokfmt.ops.source.ingest import ingested
 from tokfmt.ops.source.manifest import manifest_path, read_manifest
 from tokfmt.ops.source.opened import (
+    Found,
     Separator,
     SourceFiles,
     agreed_tokenizer,
+    dataset_paths,
     find_sources,
     format_of,
+    found_at,
     open_sources,
     snapshot,
 )
@@ -126,20 +130,23 @@ def dataset(reader: TokenReader | Draft, notes: tuple[str, ...], origin: tuple[O
     return Dataset(reader, "recipe", inferred=inferred, notes=notes, origin=origin)
 
 
-def open_recipe(file: RecipeFile, hints: Hints) -> TokenReader | Draft:
+def open_recipe(file: RecipeFile, hints: Hints, named: Found | None = None) -> TokenReader | Draft:
     """The reader of a recipe: `Samples`, or `Documents` where it has no `seq_len`; a `Draft` where it has text.
 
     Args:
         file: As parsed.
         hints: What may be given up, and how many threads open sources.
+        named: Its sources, from `named_by`, if they were looked for already.
 
     Raises:
         TokfmtError: A source cannot be opened, or they do not go together.
     """
-    return _opened_recipe(file, hints)[0]
+    return _opened_recipe(file, hints, named)[0]
 
 
-def _opened_recipe(file: RecipeFile, hints: Hints) -> tuple[Samples | Documents | Draft, list[Opened]]:
+def _opened_recipe(
+    file: RecipeFile, hints: Hints, named: Found | None = None
+) -> tuple[Samples | Documents | Draft, list[Opened]]:
     place, under_way = Path(os.path.abspath(file.where)), _UNDER_WAY.get()
     if place in under_way:
         raise _circle(file.where)
@@ -149,7 +156,7 @@ def _opened_recipe(file: RecipeFile, hints: Hints) -> tuple[Samples | Documents 
         handle = _tokenizer(file)
         for entry in file.sources:
             try:
-                source, parts = _opened(file, entry, handle, hints)
+                source, parts = _opened(file, entry, handle, hints, named)
             except TokfmtError as error:
                 error.add_note(f'It is source "{printable(entry.name)}" of {printable(file.where)}')
                 raise
@@ -171,8 +178,8 @@ def _circle(where: Path) -> FormatError:
     return FormatError(where, "includes itself", remedy="A recipe may name others, but not in a circle")
 
 
-def files_named(recipe: Path, above: tuple[Path, ...] = ()) -> Iterator[SourceFiles]:
-    """The files of the datasets that a recipe is computed from, and of those that recipes among them are.
+def named_by(recipe: Path, above: tuple[Path, ...] = ()) -> Found:
+    """The datasets that a recipe names; recipes among them with those that they name.
 
     Raises:
         FormatError: The recipe, or something that it names, cannot be read; or they go in a circle.
@@ -180,12 +187,14 @@ def files_named(recipe: Path, above: tuple[Path, ...] = ()) -> Iterator[SourceFi
     place = recipe.resolve()
     if place in above:
         raise _circle(recipe)
+    found = dict[tuple[Path, str | None], SourceFiles]()
     for entry in read_recipe(recipe).sources:
-        for path in map(Path, expanded([recipe.parent / path for path in entry.path])):
-            format_ = format_of(path, entry.format)
-            yield SourceFiles(path, format_, tuple(files_of(format_, path)))
-            if format_.name == "recipe":
-                yield from files_named(path, (*above, place))
+        request = SourceRequest(expanded([recipe.parent / path for path in entry.path]), entry.format)
+        for path in dataset_paths(request):
+            one = found_at(path, format_of(path, entry.format), request)
+            named = named_by(path, (*above, place)) if one.format.name == "recipe" else None
+            found[path, entry.format] = one._replace(named=named)
+    return found
 
 
 def _tokenizer(file: RecipeFile) -> TokenizerHandle | None:
@@ -198,14 +207,14 @@ def _tokenizer(file: RecipeFile) -> TokenizerHandle | None:
 
 
 def _opened(
-    file: RecipeFile, entry: SourceEntry, handle: TokenizerHandle | None, hints: Hints
+    file: RecipeFile, entry: SourceEntry, handle: TokenizerHandle | None, hints: Hints, named: Found | None
 ) -> tuple[Source | TextSource, list[Opened]]:
     """One source: all that its paths name, one after the other."""
     paths = expanded([file.where.parent / path for path in entry.path])
     request = SourceRequest(
         tuple(paths), entry.format, file.eos, given_options(entry.options), entry.text, entry.split, hints.drop
     )  # fmt: skip
-    places = find_sources(request) if file.pack == "stored" else []
+    places = find_sources(request, named) if file.pack == "stored" else []
     if places:
         request = viewed(request, places[0].format, "samples")
     places_named = [os.path.abspath(path) for path in paths]
@@ -214,7 +223,7 @@ def _opened(
     plain = file.pack != "stored" and handle is None and not entry.filter
     if plain and (known := _recalled(key, entry.name, request, entry.select)):
         return known[0], [known[1]]
-    places = places or find_sources(request)
+    places = places or find_sources(request, named)
     try:
         parts = open_sources(request, handle, hints.jobs, found=places, collect=hints.collect)
     except SeparatorUnknownError as error:  # --eos of a command line changes no recipe
@@ -353,9 +362,9 @@ class Deferred:
     def offsets(self, first: int, last: int) -> Offsets:
         return self.reader.offsets(first, last)
 
-    def restored(self, eos_id: int, *, read: bool = False) -> TokenReader | None:
+    def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
         """See `protocols.Restorable`."""
-        return restored(self.reader, eos_id, read=read)
+        return restored(self.reader, eos_id, read=read, before=before)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """See `protocols.Verbatim`."""

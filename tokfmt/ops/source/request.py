@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from tokfmt import registry
-from tokfmt.core.errors import FormatError, OptionError, printable
+from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import natural_key
 from tokfmt.core.format import Format
 from tokfmt.core.options import choices, nearest, parse_count, parse_options
+from tokfmt.core.text_format import printable
 
 EosChoice = int | Literal["none"] | None
 Options = Iterable[str] | Mapping[str, object]

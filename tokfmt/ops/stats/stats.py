@@ -13,13 +13,14 @@ import numpy as np
 
 from tokfmt.core.axis import Info, Separators, TokenReader, windows
 from tokfmt.core.draws import check_seed
-from tokfmt.core.errors import DetectionError, FormatError, OptionError, printable
+from tokfmt.core.errors import DetectionError, FormatError, OptionError
 from tokfmt.core.format import Decoder, files_of
 from tokfmt.core.private import Scratch
 from tokfmt.core.protocols import Filled, Filling
 from tokfmt.core.protocols import Sampled as WithMasks
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.source.ingest import encoder_for, ingest
 from tokfmt.ops.source.manifest import extent
 from tokfmt.ops.source.opened import (

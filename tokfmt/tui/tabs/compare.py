@@ -12,8 +12,8 @@ from textual.containers import Container, Vertical
 from textual.message import Message
 from textual.widgets import Static
 
-from tokfmt.core.errors import printable
 from tokfmt.core.text_format import counted as amount
+from tokfmt.core.text_format import printable
 from tokfmt.ops.compare.diff import counted
 from tokfmt.tui.layout import Mode, ReaderPosition, TokenStyle
 from tokfmt.tui.pairing import Comparison, First, Marks, Pair, Row, Sessions, common_view, comparable, marks_of, unit_of
@@ -299,16 +299,15 @@ class CompareTab(Tab):
         Binding("escape", "stop", "Stop comparing", show=False),
     ]
 
-    def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
-        super().__init__(id=id)
-        self.sessions: Sessions | None = None
-        self.comparison: Comparison | None = None
-        self.step, self.pair = 0, Pair(None, None, differs=False)
-        self.marks: Marks | Damage | None = None
-        self._arrival = 0
-        self._wanted = False  # the next difference, once the walk has found it
-        self._viewed = False
-        self._stacked: bool | None = None
+    sessions: Sessions | None = None
+    comparison: Comparison | None = None
+    step = 0
+    pair = Pair(None, None, differs=False)
+    marks: Marks | Damage | None = None
+    _arrival = 0
+    _wanted = False  # the next difference, once the walk has found it
+    _viewed = False
+    _stacked: bool | None = None
 
     def compose(self) -> ComposeResult:
         yield StatusLine("verdict")
@@ -478,7 +477,7 @@ class CompareTab(Tab):
         if self._wanted:
             self._wanted = False
         elif self.comparison is None or not self.comparison.stop():
-            self.app.cancel()
+            self.app.action_cancel()
         self.say()
 
     def on_unmount(self) -> None:

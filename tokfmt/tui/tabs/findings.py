@@ -17,10 +17,10 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import DataTable, Static
 
-from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Finding
 from tokfmt.core.protocols import Pointer
-from tokfmt.core.text_format import counted
+from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.check import CheckRequest, Verdict, check, explain
 from tokfmt.tui.dialogs import Page
 from tokfmt.tui.session import Session, Vocabulary, row_at

@@ -1,27 +1,264 @@
-"""The format's own structure: parts of the files and their fields, beside the bytes they are."""
+"""The format's own structure: parts of the files and their fields, beside the bytes they are.
+
+Bytes are read in windows, cached, and shown in hexadecimal and as characters; what cannot be read is `Damage`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import ClassVar
 
+from rich.segment import Segment
 from textual import getters, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
+from textual.message import Message
+from textual.strip import Strip
 from textual.widgets import Static
 
-from tokfmt.core.errors import OptionError, TokfmtError, printable
+from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.options import parse_count
 from tokfmt.core.protocols import Field, Pointer
-from tokfmt.core.text_format import counted
-from tokfmt.ops.look.parts import Raw, sections
+from tokfmt.core.text_format import counted, printable
+from tokfmt.ops.look.parts import ROW, HexRow, Raw, sections
 from tokfmt.ops.source.request import given_to
+from tokfmt.tui.rows import Damage, Lru
 from tokfmt.tui.session import Session, is_small, row_at
 from tokfmt.tui.tabs import Tab
-from tokfmt.tui.widgets.hex_view import Bytes, HexView
 from tokfmt.tui.widgets.outline import Outline, Parts, Row, first_open, sequence_of
+from tokfmt.tui.widgets.row_view import RowView
 from tokfmt.tui.workers import Job
+
+# bytes of a file
+
+_ROWS = 256  # in a window
+_WINDOWS = 64
+
+
+class Bytes:
+    """The bytes of a dataset's files, in rows of 16. `load` and `size` read, and are for a worker."""
+
+    def __init__(self, raw: Raw) -> None:
+        self._raw = raw
+        self._windows: Lru[tuple[Path, int], list[HexRow] | Damage] = Lru(_WINDOWS)
+
+    @property
+    def root(self) -> Path:
+        """The dataset."""
+        return Path(self._raw.path)
+
+    def size(self, path: Path) -> int | Damage:
+        """Bytes of a file."""
+        try:
+            return self._raw.size_of(path)
+        except TokfmtError as error:
+            return Damage(str(error))
+
+    def peek(self, path: Path, row: int) -> HexRow | Damage | None:
+        """A row, if it was loaded."""
+        window = self._windows.get((path, row // _ROWS))
+        if window is None or isinstance(window, Damage):
+            return window
+        within = row % _ROWS
+        return window[within] if within < len(window) else Damage("the file has become shorter")
+
+    def load(self, path: Path, rows: range) -> None:
+        """Read some rows."""
+        for number in range(rows.start // _ROWS, -(-rows.stop // _ROWS)):
+            if self._windows.get((path, number)) is None:
+                try:
+                    found: list[HexRow] | Damage = self._raw.hex_rows(path, number * _ROWS * ROW, _ROWS)
+                except TokfmtError as error:
+                    found = Damage(str(error))
+                self._windows.put((path, number), found)
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """A run of characters of one kind: "offset", "gap", "zero", "print", "other"; whether marked, under the cursor."""
+
+    text: str
+    kind: str
+    marked: bool = False
+    cursor: bool = False
+
+
+def cells_of(row: HexRow, digits: int, cursor: int, marked: range) -> Iterator[Cells]:
+    """A row: its offset, its bytes as hexadecimal digits, and as characters."""
+    yield Cells(f"{row.offset:0{digits}x} ", "offset")
+    known = [(_kind(byte), at in marked, at == cursor, byte) for at, byte in enumerate(row.data, row.offset)]
+    for number in range(ROW):
+        gap = "  " if number == ROW // 2 else " "
+        before = known[number - 1] if 0 < number <= len(known) else None
+        joined = before is not None and number < len(known) and before[1] and known[number][1]
+        yield Cells(gap, "gap", joined)
+        if number < len(known):
+            kind, mark, here, byte = known[number]
+            yield Cells(f"{byte:02x}", kind, mark, here)
+        else:
+            yield Cells("  ", "gap")
+    yield Cells("  ", "gap")
+    for (kind, mark, here), group in groupby(known, lambda one: one[:3]):
+        text = "".join(chr(one[3]) if 32 <= one[3] < 127 else "·" for one in group)
+        yield Cells(text, kind, mark, here)
+
+
+def _kind(byte: int) -> str:
+    return "zero" if not byte else "print" if 32 <= byte < 127 else "other"
+
+
+def numbers_at(data: bytes) -> str:
+    """What the bytes at a place are as little-endian numbers, as far as there are enough."""
+    told = [f"u{8 * width} {int.from_bytes(data[:width], 'little'):,}" for width in (1, 2, 4) if len(data) >= width]
+    return "  ".join(told)
+
+
+_DIGITS = 8
+
+
+class HexView(RowView):
+    """Shows a file; the cursor is on a byte, some bytes are marked."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"hex--{part}" for part in ("offset", "gap", "zero", "print", "other", "marked", "cursor", "blurred", "damage")
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right", "bytes(1)", "Next byte", show=False),
+        Binding("left", "bytes(-1)", "Previous byte", show=False),
+        Binding("enter", "choose", "To the sequence"),
+    ]
+
+    class Chosen(Message):
+        """Somebody wants the token at a byte."""
+
+        def __init__(self, path: Path, offset: int) -> None:
+            super().__init__()
+            self.path, self.offset = path, offset
+
+    def __init__(self) -> None:
+        super().__init__(id="hex")
+        self.bytes: Bytes | None = None
+        self.path: Path | None = None
+        self.file_size, self.column = 0, 0
+        self.marked = range(0)
+        self.damage: Damage | None = None
+
+    @property
+    def count(self) -> int:
+        return -(-self.file_size // ROW)
+
+    @property
+    def at(self) -> int:
+        """The byte under the cursor."""
+        return min(self.cursor * ROW + self.column, max(0, self.file_size - 1))
+
+    def show(self, content: Bytes, path: Path, offset: int, length: int) -> None:
+        """Show a file of a dataset, bytes `offset <= i < offset + length` marked, the cursor on the first."""
+        self.loader.forget()
+        if self.bytes is content and self.path == path and self.damage is None:
+            self._go(offset, length)
+            return
+        self.bytes = content
+        self.loader.ask(lambda: content.size(path), lambda size: self._opened(path, size, offset, length))
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self.loader.forget()
+        self.bytes = self.path = self.damage = None
+        self.file_size, self.marked = 0, range(0)
+        self.goto(0)
+
+    def _opened(self, path: Path, size: int | Damage, offset: int, length: int) -> None:
+        self.path = path
+        self.damage = size if isinstance(size, Damage) else None
+        self.file_size = 0 if isinstance(size, Damage) else size
+        self._go(offset, length)
+
+    def _go(self, offset: int, length: int) -> None:
+        self.marked = range(offset, offset + length)
+        self.goto(offset)
+
+    def goto(self, offset: int) -> None:
+        """Put the cursor on a byte."""
+        offset = max(0, min(offset, self.file_size - 1))
+        self.column = offset % ROW
+        self.point_at(offset // ROW)
+        self._title()
+
+    def fetch(self) -> None:
+        content, path, seen = self.bytes, self.path, self.seen
+        if content is None or path is None or not seen:
+            return
+        if any(content.peek(path, row) is None for row in seen):
+            self.loader.ask(lambda: content.load(path, seen), lambda _: self._loaded())
+
+    def _loaded(self) -> None:
+        self.refresh()
+        self._title()
+
+    def moved(self) -> None:
+        self._title()
+
+    def _title(self) -> None:
+        row = self.bytes.peek(self.path, self.at // ROW) if self.bytes and self.path else None
+        self.border_title = "" if self.path is None else self._named(self.path)
+        data = row.data[self.at % ROW :] if isinstance(row, HexRow) else b""
+        told = f"byte {self.at:,} of {self.file_size:,}   {numbers_at(data)}"
+        self.border_subtitle = told if self.file_size else ""
+
+    def draw(self, line: int) -> list[Segment]:
+        row = self.bytes.peek(self.path, line) if self.bytes and self.path else None
+        digits = max(_DIGITS, len(f"{self.file_size:x}"))
+        if not isinstance(row, HexRow):
+            text = "…" if row is None else f"✗ {row.why}"
+            return [Segment(f"{line * ROW:0{digits}x}  {text}", self.get_component_rich_style("hex--damage"))]
+        segments = []
+        for cells in cells_of(row, digits, self.at, self.marked):
+            names = [f"hex--{cells.kind}", *(["hex--marked"] if cells.marked else [])]
+            if cells.cursor:
+                names.append("hex--cursor" if self.has_focus else "hex--blurred")
+            segments.append(Segment(cells.text, self.get_component_rich_style(*names)))
+        return segments
+
+    def _named(self, path: Path) -> str:
+        """A file: of a dataset that is a directory, by its place in that."""
+        root = self.bytes.root if self.bytes is not None else path
+        return printable(path.relative_to(root) if path != root and path.is_relative_to(root) else path.name)
+
+    def render_line(self, y: int) -> Strip:
+        if self.damage is None:
+            return super().render_line(y)
+        width = max(10, self.columns - 2)
+        part = f"✗ {self.damage.why}"[y * width : (y + 1) * width]
+        return self.strip([Segment(f" {part}", self.get_component_rich_style("hex--damage"))])
+
+    def clicked(self, column: int, times: int) -> None:  # noqa: ARG002 - once is enough
+        within = column - max(_DIGITS, len(f"{self.file_size:x}")) - 2
+        number = (within - (within > ROW * 3 // 2)) // 3
+        characters = within - ROW * 3 - 2
+        if 0 <= number < ROW:
+            self.column = number
+        elif 0 <= characters < ROW:
+            self.column = characters
+        self._title()
+        self.refresh()
+
+    def action_to(self, line: int) -> None:
+        self.goto(line if line >= 0 else self.file_size - 1)
+
+    def action_bytes(self, count: int) -> None:
+        self.goto(self.at + count)
+
+    def action_choose(self) -> None:
+        if self.path is not None and self.file_size:
+            self.post_message(self.Chosen(self.path, self.at))
+
+
+# the tab
 
 WIDE = 134
 """Columns from which the bytes stand beside the parts, not beneath."""
@@ -46,11 +283,8 @@ class IndexTab(Tab):
     hex = getters.query_one(HexView)
     """The bytes."""
     _wish: tuple[Path, int, int] | None = None
-
-    def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
-        super().__init__(id=id)
-        self._counting = 0
-        self._left: Row | None = None  # the line the cursor was on when other bytes were asked for
+    _counting = 0
+    _left: Row | None = None  # the line the cursor was on when other bytes were asked for
 
     def compose(self) -> ComposeResult:
         with Container(id="inside"):

@@ -17,11 +17,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
-from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.errors import TokfmtError
 from tokfmt.core.options import parse_count
 from tokfmt.core.protocols import Place, Pointer
 from tokfmt.core.records import RecordReader
-from tokfmt.core.text_format import counted
+from tokfmt.core.text_format import counted, printable
 from tokfmt.tui.layout import Mode, TokenStyle
 from tokfmt.tui.rows import Damage, Piece, RowSource, Span, View
 from tokfmt.tui.search import Found, SearchJob, SearchScope, meaning, parse_search, search_scope
@@ -42,7 +42,7 @@ _CELLS = 40  # of the words of a bookmark
 
 def list_title(view: View, port: RowSource, split: str) -> str:
     """Over the list: how many rows there are, of which split, if there are several."""
-    count = f"{port.count:,}{'' if view.whole else '…'} {view.name}" if port.count else f"no {view.name}"
+    count = f"{port.count:,}{'' if port.whole else '…'} {view.name}" if port.count else f"no {view.name}"
     return count + (f" of {printable(split)}" if split else "")
 
 
@@ -412,7 +412,7 @@ class SequencesTab(Tab):
         except TokfmtError as error:
             self.notify(str(error), severity="error", markup=False)
             return None
-        if not scope.whole:
+        if not scope.port.whole:
             self._later = partial(again, words)
             self.notify(f"The {scope.singular}s are still being counted: the search begins when that is done.")
             return None
@@ -578,7 +578,7 @@ class SequencesTab(Tab):
             if not other and search not in (None, filtered):
                 self.find(search.words)
             self.origin = None
-        if later is not None and (other or scope.whole):
+        if later is not None and (other or scope.port.whole):
             self._later = None
             if not other:
                 later()
@@ -670,7 +670,7 @@ class SequencesTab(Tab):
             sets["listed"] = self.filtered.results.rows()
         if self.search is not None and self.search.results.hits:
             sets["hits"] = self.search.results.rows()
-        if not self.session.view.whole:
+        if not self.session.port.whole:
             self.notify(f"The {self.session.view.name} are still being counted.", severity="warning")
             return
         what = "listed" if self.filtered is not None else str(self.where[0])

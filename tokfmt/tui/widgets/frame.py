@@ -17,9 +17,9 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
-from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.errors import TokfmtError
 from tokfmt.core.records import RecordReader
-from tokfmt.core.text_format import counted, plural, short
+from tokfmt.core.text_format import counted, plural, printable, short
 from tokfmt.tui.session import Loading, Session
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def summary(session: Session, loading: Loading | None, datasets: int) -> tuple[s
     named = f"{printable(session.path.name)}{more} · {session.format_name or 'unknown format'}"
     if session.refused is not None:
         return f"{named} · cannot be read", ""
-    facts = [f"{short(view.port.count)}{'' if view.whole else '+'} {view.name}"]
+    facts = [f"{short(view.port.count)}{'' if view.port.whole else '+'} {view.name}"]
     if not isinstance(view.reader, RecordReader):
         facts.append(f"{short(view.reader.info.tokens)} tokens")
     return f"{named} · {' · '.join(facts)}", _loading(session, loading)
@@ -73,6 +73,7 @@ class TopBar(Horizontal):
         super().__init__(id="topbar")
         self._tabs = tabs
         self._splits: tuple[Sequence[str], str] = ((), "")
+        self._told: dict[str, str | Content] = {}
 
     def compose(self) -> ComposeResult:
         for name, title, key in self._tabs:
@@ -91,8 +92,10 @@ class TopBar(Horizontal):
     def _tell(self, label: str, words: str | Content) -> None:
         """Words in a label that is not there for none."""
         place = self.query_one(label, Static)
-        place.update(words)
-        place.display = bool(words)
+        if words != self._told.get(label):  # else the whole screen would be laid out anew
+            self._told[label] = words
+            place.update(words)
+            place.display = bool(words)
 
     def say_filter(self, words: str) -> None:
         """What the list is filtered by; "" for nothing."""

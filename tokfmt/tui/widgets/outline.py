@@ -17,10 +17,10 @@ from rich.segment import Segment
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.errors import TokfmtError
 from tokfmt.core.protocols import Field, Pointer, Section
 from tokfmt.core.sections import broken
-from tokfmt.core.text_format import counted
+from tokfmt.core.text_format import counted, printable
 from tokfmt.tui.rows import Lru
 from tokfmt.tui.session import Session, Where, row_at
 from tokfmt.tui.widgets.row_view import RowView
@@ -140,21 +140,7 @@ def sequence_of(session: Session, section: Section, field: Field) -> Where | Non
     return None if target is None else row_at(session, target)
 
 
-CLASSES = {
-    f"parts--{part}"
-    for part in (
-        "section",
-        "count",
-        "offset",
-        "length",
-        "name",
-        "value",
-        "meaning",
-        "wrong",
-        "cursor",
-        "cursor-blurred",
-    )
-}
+_PARTS = ("section", "count", "offset", "length", "name", "value", "meaning", "wrong", "cursor", "cursor-blurred")
 _INDENT, _GAP = 2, 2
 _NAME, _VALUE, _NARROW = 26, 34, 64
 
@@ -196,7 +182,7 @@ def fitted(text: str, cells: int) -> str:
 class Parts(RowView):
     """Lines of an outline."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = CLASSES
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"parts--{part}" for part in _PARTS}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "Open/go to"),
         Binding("right", "open", "Open a part", show=False),
@@ -255,8 +241,8 @@ class Parts(RowView):
 
     def changed(self, row: Row | None) -> None:
         """Sections were opened or closed: the cursor goes to a line, or stays where it was."""
-        line = self.cursor if row is None else self.outline.line(row)
-        self.choose(line)
+        self.point_at(self.cursor if row is None else self.outline.line(row))
+        self.moved()
 
     def moved(self) -> None:
         self.post_message(self.Moved())

@@ -14,15 +14,17 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scrollbar import ScrollBar, ScrollDown, ScrollTo, ScrollUp
 from textual.strip import Strip
 from textual.widgets import Static
 
-from tokfmt.core.errors import TokfmtError, printable
+from tokfmt.core.errors import TokfmtError
 from tokfmt.core.protocols import LocatedRecords, Place
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.tui.layout import (
     UNBOUNDED,
     Kind,
@@ -240,8 +242,8 @@ class Reader(WithLoader, can_focus=True):
         return self.strip([])
 
     def strip(self, segments: list[Segment], left: int = 0) -> Strip:
-        """Segments as a whole line of this widget, from column `left` on."""
-        return Strip(segments).crop(left, left + self.columns).extend_cell_length(self.size.width, self.rich_style)
+        """Segments as a line of this widget, from column `left` on; the rest of it is filled by Textual."""
+        return Strip(segments).crop(left, left + self.columns)
 
     def painted(self, scroll: ReaderPosition, line: Line) -> list[Segment]:
         """The segments of a line."""
@@ -461,8 +463,8 @@ def spelling(token_style: TokenStyle, value: int) -> tuple[bytes | None, str | N
         return piece, "".join(f"⟨{byte:02x}⟩" for byte in piece)
 
 
-NARROW = 90
-"""Cells under which the facts take a line more."""
+NARROW = 88
+"""Cells under which the facts take three lines, not two."""
 
 _BYTES = 12
 _GAP = "   "
@@ -490,8 +492,8 @@ class TokenDetails(Static):
         self._facts, self._unit = facts, unit
         self.refresh()
 
-    def on_resize(self) -> None:
-        self.set_class(self.outer_size.width < NARROW, "narrow")
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's
+        return 3 if width < NARROW else 2
 
     def render(self) -> Content:
         facts, parts = self._facts, []

@@ -177,6 +177,10 @@ class RowView(WithLoader, ScrollView, can_focus=True):
 
     def point_at(self, line: int) -> None:
         """Put the cursor on a line, in view; nobody is told. Also after any change of what there is."""
+        self._place(line)
+        self.refresh()
+
+    def _place(self, line: int) -> None:
         self.virtual_size = Size(0, self.count + self.head)
         self.cursor = max(0, min(line, self.count - 1))
         top, height = self.top, self.height
@@ -186,11 +190,13 @@ class RowView(WithLoader, ScrollView, can_focus=True):
             top = max(top, self.cursor - height + 1)
         self.scroll_to(y=max(0, min(top, self.count - height)), animate=False, force=True)
         self.fetch()
-        self.refresh()
 
     def choose(self, line: int) -> None:
-        """Put the cursor on a line, and tell."""
-        self.point_at(line)
+        """Put the cursor on a line, and tell. Where nothing scrolls only two lines are drawn."""
+        before = self.cursor
+        self._place(line)
+        for changed in (before, self.cursor):
+            self.refresh_line(changed + self.head)
         self.moved()
 
     def action_by(self, count: int) -> None:
@@ -230,8 +236,8 @@ class RowView(WithLoader, ScrollView, can_focus=True):
     # drawing
 
     def strip(self, segments: list[Segment]) -> Strip:
-        """Segments as a whole line of this widget."""
-        return Strip(segments).crop(0, self.columns).extend_cell_length(self.size.width, self.rich_style)
+        """Segments as a line of this widget, the rest of which Textual fills."""
+        return Strip(segments).crop(0, self.columns)
 
     def render_line(self, y: int) -> Strip:
         line = self.top + y - self.head
