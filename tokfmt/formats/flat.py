@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from abc import ABC, abstractmethod
+from abc import ABC
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -313,7 +313,7 @@ class FlatReader:
             extent.file.close()
 
 
-class FlatWriter(ABC):
+class FlatWriter:
     """Writes a flat dataset. A format says what its files are; regions, tokens and copies are the same for all.
 
     Attributes a format states:
@@ -323,6 +323,7 @@ class FlatWriter(ABC):
         begin: Bytes in front of the tokens of a file; see `begins`.
         whole: Files hold whole sequences: each is cut after the last sequence that fits.
         needs_max_id: `dtype` depends on the largest id.
+        widths: Bytes of a token, ascending, that it may have where no option `width` says it.
         limit: Largest id that the format has room for.
         most_bytes: Of a file.
         mask_file: Names the file beside one of tokens that its loss mask goes to, a byte a token: 1 counts, 0 does
@@ -335,6 +336,7 @@ class FlatWriter(ABC):
     begin: int = 0
     whole: bool = False
     needs_max_id: bool = False
+    widths: Sequence[int] = (2, 4)
     limit: int = 2**32 - 1
     most_bytes: int = 2**63 - 1
     mask_file: Callable[[Path], Path] | None = None
@@ -348,9 +350,10 @@ class FlatWriter(ABC):
 
     # what a format says
 
-    @abstractmethod
     def dtype(self, top: int) -> np.dtype[Any]:
         """Of a token in the file, when the largest id (separator included) is `top`; -1 when nobody looked."""
+        fitting = [width for width in self.widths if top < 1 << 8 * width]
+        return np.dtype(f"<u{getattr(self.options, 'width', None) or [*fitting, self.widths[-1]][0]}")
 
     def file_tokens(self) -> int | None:
         """Tokens in a file, after which the next begins; None: all are in one file."""

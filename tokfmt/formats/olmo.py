@@ -30,7 +30,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tokfmt.core.axis import Layout, Separators, TokenReader, smallest, windows
+from tokfmt.core.axis import Layout, Separators, TokenReader, windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, fatal
@@ -65,10 +65,8 @@ class WriteOptions:
 class Writer(FlatWriter):
     """Writes X.npy and X.csv.gz, or part-0-NNNNN of both in a folder; with label masks, named as open-instruct does."""
 
-    separators, suffix, whole, needs_max_id, limit = Separators.TRAILING, ".npy", True, True, 2**63 - 1
-
-    def dtype(self, top: int) -> np.dtype[Any]:
-        return np.dtype(f"<u{self.options.width or max(2, smallest(top).itemsize)}")
+    separators, suffix, whole = Separators.TRAILING, ".npy", True
+    needs_max_id, widths, limit = True, (2, 4, 8), 2**63 - 1
 
     def file_tokens(self) -> int | None:
         return int(self.options.file_tokens) if self.folder else None

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,13 @@ from tokfmt.core.format import Hints, Problem
 from tokfmt.formats.flat import Extent, FlatReader, Laid
 from tokfmt.formats.modalities import (
     LONGEST,
+    MEGATRON,
     Header,
     ReadOptions,
     begins_index,
     headers,
-    is_megatron,
     multimodal,
+    token_dtype,
     twelve,
 )
 from tokfmt.formats.pickled_index import entry_position, read_entries
@@ -91,13 +92,6 @@ class Anatomy:
         )
 
 
-def token_dtype(width: int, *, big: bool) -> np.dtype[Any]:
-    """Of a stored token; numpy has none of 3 bytes."""
-    if width != 3:
-        return np.dtype(f"{'>' if big else '<'}u{width}")
-    return np.dtype([("high", "u1"), ("low", ">u2")] if big else [("low", "<u2"), ("high", "u1")])
-
-
 def _facts(header: Header, width: int) -> dict[str, object]:
     return {"width": width, "byte_order": header.order, "header_bytes": header.size}
 
@@ -133,7 +127,7 @@ def examine(file: File, options: ReadOptions) -> Anatomy:
     if options.layout == "P0":
         return _stream(file, options)
     head = file.read(0, min(file.size, LONGEST))
-    if is_megatron(head):
+    if head.startswith(MEGATRON):
         raise UnsupportedError(
             file.path, "is an index of Megatron-LM (MMIDIDX), not a Modalities pack",
             remedy="Its tokens lie in the .bin file beside it; --from megatron reads both",

@@ -60,7 +60,6 @@ def ingest(
     Args:
         records: Text or ids.
         encoder: None for ids.
-        workers: Where to run.
         first, last: Record numbers; None means to the end.
         name: Of the source, for its directory within scratch and the journal.
         progress: Called with each finished shard.
@@ -317,11 +316,8 @@ def token_axis(
     """All sources as one token axis without separators.
 
     Args:
-        sources: In order.
         tokenizer: For text.
         selection: Sequence numbers `A:B`, or None.
-        workers: Where to run.
-        progress: Told how far it is.
         refused: Whether what a source leaves out will be refused; text is no longer encoded then.
         stored_eos: The separator that the target stores after each sequence: not a second time where it is already.
         rejects: A file for what filters of recipes leave out.
