@@ -17,7 +17,7 @@ from tokfmt.core.errors import Loss
 from tokfmt.core.protocols import Piece, pieces_of, read_scattered, restored
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, gathered, offsets_of, reordered
 from tokfmt.core.text_format import counted
-from tokfmt.views.view import View
+from tokfmt.views.view import Indexed, View
 
 
 class Slice(View):
@@ -55,7 +55,7 @@ class Slice(View):
         return pieces_of(self.source, start + self._start, stop + self._start)
 
 
-class NonEmpty(View):
+class NonEmpty(Indexed):
     """A source without its empty sequences; the token axis stays as it is. Keeps 8 bytes a sequence."""
 
     def __init__(self, source: TokenReader) -> None:
@@ -65,10 +65,6 @@ class NonEmpty(View):
             parts.append(offsets[:-1][np.diff(offsets) > 0])
         self._offsets = np.concatenate([*parts, [source.info.tokens]])
         super().__init__(source, replace(source.info, sequences=len(self._offsets) - 1))
-
-    def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, len(self._offsets) - 1, "sequences")
-        return self._offsets[first : last + 1]
 
 
 def empty_sequences(source: TokenReader) -> tuple[int, int]:
@@ -113,7 +109,7 @@ _MANY = 1 << 16  # sequences looked at at once
 Mask = Callable[[int, int], NDArray[np.bool_]]
 
 
-class Chosen(View):
+class Chosen(Indexed):
     """The sequences of a source that a mask chooses, in order.
 
     Keeps 8 bytes a chosen sequence, and 16 a run of chosen ones that follow one another. `Info.max_id` stays that of
@@ -149,10 +145,6 @@ class Chosen(View):
             self._at[runs : runs + len(begins)] = offsets[begins]
             self._shift[runs : runs + len(begins)] = bounds[numbers[begins]] - offsets[begins]
             count, runs, before = count + len(numbers), runs + len(begins), bool(chosen[-1])
-
-    def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
-        return self._offsets[first : last + 1]
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._info.tokens)
@@ -199,7 +191,7 @@ class Chosen(View):
         return self.source, position + int(self._shift[run])
 
 
-class Intervals(View):
+class Intervals(Indexed):
     """Intervals of a source as sequences, in the order given; any may overlap, or come again.
 
     Keeps 16 bytes an interval. `Info.max_id` stays that of the whole source: a bound.
@@ -214,10 +206,6 @@ class Intervals(View):
         """
         self._starts, self._offsets = starts, offsets_of(lengths)
         super().__init__(source, replace(source.info, sequences=len(starts), tokens=int(self._offsets[-1])))
-
-    def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
-        return self._offsets[first : last + 1]
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._info.tokens)

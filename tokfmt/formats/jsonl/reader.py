@@ -27,7 +27,6 @@ from tokfmt.formats.jsonl.parse import (
     Kind,
     Parsed,
     Parser,
-    Problem,
     dotted,
     line_error,
     load,
@@ -247,7 +246,7 @@ class JsonlReader:
                 if ids is not None:
                     return "ids", ()
                 if "invalid-lines" not in self.drop and isinstance(text, Fault) and not faults:
-                    faults.append(_error(lines, index, text))
+                    faults.append(line_error(lines, index, text))
                     if not self.collect:
                         break
                 nothing = "text"
@@ -361,7 +360,7 @@ class JsonlReader:
     def _invalid(self, file: int, lines: Lines, parsed: Parsed) -> Aside:
         if not parsed.problems:
             return Aside(blank=lines.blank) if lines.blank else Aside()
-        spots = tuple((file, lines.offset + int(lines.starts[index])) for index, _ in parsed.problems[:5])
+        spots = tuple((file, lines.begin(index)) for index, _ in parsed.problems[:5])
         return Aside(len(parsed.problems), spots, blank=lines.blank)
 
     def _window(self, block: Block) -> tuple[int, int]:
@@ -373,7 +372,7 @@ class JsonlReader:
     def _raise(self, lines: Lines, parsed: Parsed) -> None:
         for index, problem in parsed.problems:
             if not (self.collect or "invalid-lines" in self.drop) or not isinstance(problem, Fault):
-                raise _error(lines, index, problem)
+                raise line_error(lines, index, problem)
 
     def record(self, index: int) -> str | list[int]:
         block = self.blocks(1, index, index + 1)[0]
@@ -391,7 +390,7 @@ class JsonlReader:
                 problem = parser.one(lines[index])
                 if isinstance(problem, (str, list)):
                     break
-                return _error(lines, index, problem)
+                return line_error(lines, index, problem)
         return SourceChangedError(
             part.text.path, "changed while it was being read", remedy="Run again when it is still"
         )
@@ -453,12 +452,8 @@ def _fields(file: int, lines: Lines, parsed: Parsed, parser: Parser) -> Aside:
         if names:
             counts.update(names)
             others += 1
-            first = first or (file, lines.offset + int(lines.starts[index]))
+            first = first or (file, lines.begin(index))
     return Aside(others=others, first=first, fields=dict(counts))
-
-
-def _error(lines: Lines, index: int, problem: Problem) -> TokfmtError:
-    return line_error(lines.text, lines.offset + int(lines.starts[index]), problem)
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
