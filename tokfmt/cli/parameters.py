@@ -220,7 +220,6 @@ def requested(paths: Iterable[Any], given: Mapping[str, Any], **other: Any) -> S
     """What the options of `reading` say of some paths.
 
     Args:
-        paths: Files and directories.
         given: The options' values by name; others may be among them.
         other: What is said otherwise.
     """

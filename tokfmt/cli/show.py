@@ -239,8 +239,6 @@ def _visible_part(shown: Shown, style: _Style, fits: int) -> _Span:
     """The part of a sequence that is read: all, or its beginning, or what is around what was found.
 
     Args:
-        shown: The sequence.
-        style: How it is printed.
         fits: Units that fit for sure.
     """
     if not style.short:

@@ -92,8 +92,6 @@ class Run:
         """Prepare for it.
 
         Args:
-            request: What is asked for.
-            progress: Told how far it is.
             prove: Looks at what was built, right before it is published; see `Proof`.
             given: Sources that are open already, and the axis over them that is written instead of all they hold.
         """

@@ -70,7 +70,6 @@ def find(
     """Find what a query asks for in sequences `first <= i < last`, in order, as it is found.
 
     Args:
-        reader: Where to look.
         query: See `ops.look.query`.
         decoder: A `text.decoding.TextDecoder`; needed by queries of text.
         first, last: Sequence numbers; None for the end.
@@ -99,7 +98,6 @@ def find_many(
 
     Args:
         reader, query, decoder, first, last: As for `find`.
-        search: How.
 
     Raises:
         As `find` does.

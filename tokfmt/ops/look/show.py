@@ -157,7 +157,7 @@ def show_origins(path: str | os.PathLike[str], selection: str | None = None, **g
         raise FormatError(place, "has no ledger beside it", remedy="A recipe that is converted with --ledger gets one")
     if ledger.unit == "samples":
         options = dict(viewed(SourceRequest((path,), options=options), format_, "samples").options)
-    preview = show(path, selection, **{**given, "from_options": options})
+    preview = show(path, selection, **{**given, "from_format": format_.name, "from_options": options})
     if preview.sequences not in (None, ledger.sequences):
         raise CorruptError(
             place, "is read otherwise than it was written, and its ledger does not tell of these sequences",
@@ -460,7 +460,6 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     """Open a dataset of samples and read the rows selected.
 
     Args:
-        source: Where it is, and how to read it.
         selection: `5`, `0:10`, `-3:`; the first two by default.
         tokenizer: Name, directory or tokenizer.json: says what ids stand for.
 

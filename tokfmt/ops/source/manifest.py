@@ -249,7 +249,6 @@ def manifests(
     """The manifest of each destination.
 
     Args:
-        done: What was converted.
         sources: What from; of a recipe what it names as well.
         stagings: The destinations, not yet published.
         given: What the user asked for: options, selection, shares.
@@ -277,7 +276,6 @@ def _described(sources: Sequence[SourceFiles], progress: Progress, jobs: int) ->
     """Path, format, size and checksum of each source; of those beyond the first 20,000 only what they sum to.
 
     Args:
-        sources: In order.
         progress: Told how many are done.
         jobs: Files read at a time for checksums; 0: there are none.
     """

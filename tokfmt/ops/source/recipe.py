@@ -134,7 +134,6 @@ def open_recipe(file: RecipeFile, hints: Hints, named: Found | None = None) -> T
     """The reader of a recipe: `Samples`, or `Documents` where it has no `seq_len`; a `Draft` where it has text.
 
     Args:
-        file: As parsed.
         hints: What may be given up, and how many threads open sources.
         named: Its sources, from `named_by`, if they were looked for already.
 
@@ -406,7 +405,6 @@ def _recalled(key: str, name: str, request: SourceRequest, select: str | None) -
 
     Args:
         key: Of what is read, and how; from `recipes.cache.key_of`.
-        name: In the recipe.
         request: What opens it; select: which of its sequences.
     """
     try:
