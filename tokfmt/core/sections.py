@@ -111,7 +111,6 @@ def shown(value: object) -> str:
 
 # what lies in flat files
 
-_ROW = 8  # tokens in a field of --raw
 _LOOKED_AT = 1 << 15  # tokens at the end, which may be zeros ...
 _ZEROS = 64  # ... of which so many are taken for space that was never written
 
@@ -340,19 +339,19 @@ def mask_bytes(mask: Extent, start: int, stop: int) -> NDArray[np.uint8]:
 
 
 class StoredIds:
-    """The tokens of an extent, eight a field."""
+    """The tokens of an extent, `row` a field."""
 
-    def __init__(self, extent: Extent) -> None:
-        self.extent, self.path = extent, extent.file.path
+    def __init__(self, extent: Extent, row: int = 8) -> None:
+        self.extent, self.path, self.row = extent, extent.file.path, row
         self.title = f"tokens of {printable(extent.file.path.name)}"
-        self.count = -(-extent.tokens // _ROW)
+        self.count = -(-extent.tokens // row)
 
     def fields(self, first: int, last: int) -> list[Field]:
         return [self._row(number) for number in range(max(0, first), min(last, self.count))]
 
     def _row(self, number: int) -> Field:
-        extent, start = self.extent, number * _ROW
-        count = min(_ROW, extent.tokens - start)
+        extent, start = self.extent, number * self.row
+        count = min(self.row, extent.tokens - start)
         width = extent.dtype.itemsize
         at = extent.begin + start * width
         try:

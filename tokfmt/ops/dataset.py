@@ -111,7 +111,10 @@ class Dataset:
             ValueError: The dataset is closed.
         """
         if type(index) is int:  # the most frequent
-            return self._one(index) if 0 <= index < self._ready else self._sequence(index)
+            if 0 <= index < self._ready:
+                one = self._one  # called as a method it would be looked up in the class first
+                return one(index)
+            return self._sequence(index)
         if isinstance(index, slice):
             first, last, step = index.indices(len(self))
             if step == 1:

@@ -21,14 +21,15 @@ from tokfmt.core.axis import (
     U8,
     Info,
     Layout,
+    Passed,
     Separators,
     TokenReader,
+    between_offsets,
     check_interval,
     check_position,
     closed_reader,
     largest_id,
     sequence_at,
-    short_reader,
     smallest,
     windows,
 )
@@ -259,9 +260,14 @@ class WithoutTrailing(View):
 
     def sequence_reader(self) -> Callable[[int], Tokens]:
         """See `axis.sequence_reader`."""
-        return closed_reader(
-            self.source, self.eos_id, lambda number: self._without(*self.source.offsets(number, number + 1).tolist())
-        )
+
+        def sequence(number: int) -> Tokens:
+            found = between_offsets(self.source, number)
+            if len(found) and found.item(-1) == self.eos_id:
+                return found[:-1]
+            return self._without(*self.source.offsets(number, number + 1).tolist())
+
+        return closed_reader(self.source, self.eos_id, sequence)
 
     def _without(self, start: int, stop: int) -> Tokens:
         tokens, ends = self.looked_at(start, stop)
@@ -392,17 +398,11 @@ class SplitAt(Indexed):
 
     def sequence_reader(self) -> Callable[[int], Tokens]:
         """See `axis.sequence_reader`. Behind each sequence but the last stands a separator, whatever it means."""
-        read, offsets = short_reader(self.source, self.eos_id), self._offsets.data
         at, surplus = self._step_at.data, np.concatenate((np.zeros(1, np.int64), self._step_to)).data
-        last = self._info.sequences - 1
-
-        def sequence(number: int) -> Tokens:
-            start, stop = offsets[number], offsets[number + 1]
-            before = number + surplus[bisect_right(at, number)]
-            found = read(start + before, stop + before + 1) if number < last else None
-            return self._sequence(number) if found is None else found
-
-        return sequence
+        passed: Passed = lambda number: number + surplus[bisect_right(at, number)]  # noqa: E731
+        if not len(at) or (len(at) == 1 and not at[0]):  # the same in front of all
+            passed = surplus[-1]
+        return closed_reader(self.source, self.eos_id, self._sequence, self._offsets[:-1], passed)
 
     def _sequence(self, number: int) -> Tokens:
         """One sequence, after a look at it and at the separator behind it."""
