@@ -113,7 +113,7 @@ def command(path: str, selection: str | None, **given: Any) -> None:
         show_samples(path, given, selection=selection, full=full, as_json=as_json, quiet=quiet)
         return
     if only_text and not given["tokenizer"] and not _may_be_text(path):
-        from tokfmt.ops.source.opened import local_tokenizer
+        from tokfmt.ops.source.manifest import local_tokenizer
 
         given["tokenizer"] = None if given["ignore_manifest"] else local_tokenizer(Path(path))
         if not given["tokenizer"]:

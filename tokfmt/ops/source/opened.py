@@ -135,26 +135,6 @@ class Source(NamedTuple):
     left_out: tuple[str, ...] = ()
 
 
-def local_tokenizer(path: Path) -> str | None:
-    """The tokenizer that made a dataset, by its manifest, where this machine has it: its directory or file.
-
-    Nobody asks the network for what a file names. Whether it is still the same is compared when the dataset is opened.
-    """
-    told = read_manifest(path).tokenizer
-    name = told.get("name") if told is not None else None
-    if not isinstance(name, str) or not name or "\0" in name:
-        return None
-    from tokfmt.text.hub import TokenizerError, snapshot
-
-    for place in (Path(name), path.parent / name):  # as it was from where it was converted, or beside the dataset
-        if place.exists():
-            return str(place)
-    try:
-        return snapshot(name, local=True)
-    except TokenizerError:
-        return None
-
-
 def tokenizer_of(name: str | None, **how: Any) -> TokenizerHandle | None:
     """The tokenizer of that name, directory or file, if there is one; `how` as for `load_tokenizer`.
 
