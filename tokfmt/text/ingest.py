@@ -266,7 +266,8 @@ def _rationed(sieve: Sieve, encoder: Encoder, file: BinaryIO, ration: Ration, ba
         tokens.append(ragged.tokens)
         ration.add(entries[a:b])
     file.write(entries.data)
-    return Ragged(np.concatenate(tokens), offsets_of(np.maximum(entries["tokens"][entries["rule"] == 0], 0)))
+    together = tokens[1] if len(tokens) == 2 else np.concatenate(tokens)  # most often all were few enough
+    return Ragged(together, offsets_of(np.maximum(entries["tokens"][entries["rule"] == 0], 0)))
 
 
 def _sifted(sieve: Sieve, encoder: Encoder, texts: Sequence[str]) -> tuple[NDArray[np.void], Ragged]:
