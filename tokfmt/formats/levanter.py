@@ -236,8 +236,7 @@ def _ends(shard: Shard, store: Directory, leaf: str, *, fill: bool) -> Offsets:
     ends = array.read(1, rows + 1).view(np.int64)
     if (falls := np.flatnonzero(np.diff(ends, prepend=0) < 0)).size:
         raise CorruptError(array.path, f"decreases at row {int(falls[0]):,}", remedy="Copy or build it again")
-    end = int(ends[-1]) if rows else 0
-    if shard.elements is not None and shard.elements != end:
+    if shard.elements not in (None, end := int(ends[-1:].sum())):
         raise CorruptError(array.path, f"elements of {leaf}", expected=shard.elements, found=end)
     return ends
 
