@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import check_interval
-from tokfmt.core.errors import CorruptError, FormatError, OptionError, TokfmtError, UnsafeError
+from tokfmt.core.errors import CorruptError, FormatError, OptionError, SourceChangedError, TokfmtError, UnsafeError
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, TokenWriter, titled
 from tokfmt.core.options import option
@@ -133,17 +133,28 @@ class TextReader(TextRecords):
         for number, (base, end) in enumerate(itertools.pairwise(self.firsts.tolist())):
             a, b, starts = max(first, base) - base, min(last, end) - base, self._starts[number]
             while a < b:
-                if TextFile(self.files[number]).compression is not None:
+                if self._text(number).compression is not None:
                     yield Block(number, 0, self._sizes[number], a, b - a)
                     break
                 stop = min(b, max(a + 1, int(np.searchsorted(starts, starts[a] + size))))
                 yield Block(number, int(starts[a]), int(starts[stop]), 0, stop - a)
                 a = stop
 
+    def _text(self, number: int) -> TextFile:
+        """A file, as large as it was.
+
+        Raises:
+            SourceChangedError: It is not; blocks were cut by the size that it had.
+        """
+        text = TextFile(self.files[number])
+        if text.size != self._sizes[number]:
+            raise SourceChangedError(text.path, "changed while it was being read", remedy="Run again when it is still")
+        return text
+
     def _cut(self, number: int, size: int) -> Iterator[Block]:
         """A file from end to end; a plain one in parts that begin with a document."""
         start, end = 0, self._sizes[number]
-        text = TextFile(self.files[number])
+        text = self._text(number)
         while start < end:
             stop = end if text.compression is not None else min(end, self._border(text, start + max(1, size)))
             yield Block(number, start, stop, 0, -1)
@@ -195,9 +206,9 @@ class TextReader(TextRecords):
         Raises:
             UnsafeError: One is longer than is accepted.
         """
-        path = self.files[number]
+        text = self._text(number)
         held, base, at, looked = bytearray(), start, 0, 0
-        for piece in TextFile(path).pieces(start, stop):
+        for piece in text.pieces(start, stop):
             held += piece
             if not base and held.startswith(BOM):
                 held[:3], base = b"", 3
@@ -209,7 +220,7 @@ class TextReader(TextRecords):
             if len(held) > self._most:
                 what = f"a document is longer than {self._most:,} bytes"
                 remedy = "--from-opt max_document=BYTES accepts longer ones; they are held in memory whole"
-                raise UnsafeError(path, what, offset=base, remedy=remedy)
+                raise UnsafeError(text.path, what, offset=base, remedy=remedy)
         if self._mark and (found := self._separator(held, looked, ends=True)):
             yield base, bytes(held[: found[0]])
         elif held or not self._mark:
@@ -251,7 +262,7 @@ class TextReader(TextRecords):
         """The file of a document, and where it begins in the text."""
         check_interval(index, index + 1, self.count(), "records")
         number = int(np.searchsorted(self.firsts, index, side="right")) - 1
-        text = TextFile(self.files[number])
+        text = self._text(number)
         return text, int(self._starts[number][index - int(self.firsts[number])]) if self._mark else 0
 
     def record_line(self, index: int) -> Line:

@@ -238,9 +238,8 @@ class JsonlReader:
             for index, line in enumerate(lines.tolist()):
                 ids, text = _at(load(line), self._keys["ids"]), parser.one(line)
                 if isinstance(ids, list) and all(type(token) is int for token in ids):
-                    return "ids", (_BOTH.format(*map(shown_path, self._keys.values())),) if isinstance(
-                        text, str
-                    ) else ()
+                    both = _BOTH.format(*map(shown_path, self._keys.values()))
+                    return "ids", (both,) if isinstance(text, str) else ()
                 if isinstance(text, str):
                     return "text", ()
                 if ids is not None:
@@ -291,30 +290,23 @@ class JsonlReader:
             records = part.records(last - base)
             low, high = max(first, base), min(last, base + records)
             if low < high:
-                found += self._cut_some(number, size, base, (low, high))
+                found += self._cut(number, size, (low - base, high - base), base)
             base += records
             if base >= last:
                 break
         check_interval(first, last, base, "records")
         return found
 
-    def _cut(self, number: int, size: int) -> Iterator[Block]:
-        part = self.parts[number]
-        if part.text.compression is not None:
-            yield Block(number, 0, part.text.size)
+    def _cut(self, number: int, size: int, some: tuple[int, int] | None = None, base: int = 0) -> Iterator[Block]:
+        """Blocks of a file: all of it, or some of its records; `base`: the number of its first in the dataset."""
+        text, start, stop = self.parts[number].text, 0, self.parts[number].text.size
+        if text.compression is not None:
+            yield Block(number, 0, stop, *((base + some[0], some[1] - some[0]) if some else ()))
             return
-        yield from self._between(number, size, 0, part.text.size)
-
-    def _cut_some(self, number: int, size: int, base: int, wanted: tuple[int, int]) -> Iterator[Block]:
-        part, (first, last) = self.parts[number], wanted
-        if part.text.compression is not None:
-            yield Block(number, 0, part.text.size, first, last - first)
-            return
-        yield from self._between(number, size, *part.span(first - base, last - base))
-
-    def _between(self, number: int, size: int, start: int, stop: int) -> Iterator[Block]:
+        if some is not None:
+            start, stop = self.parts[number].span(*some)
         while start < stop:
-            end = min(stop, border(self.parts[number].text, start + max(1, size), self.options.max_line))
+            end = min(stop, border(text, start + max(1, size), self.options.max_line))
             yield Block(number, start, end)
             start = end
 

@@ -106,7 +106,7 @@ def glimpse(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatRe
         head = file.read(0, min(file.size, LONGEST))
         for header in headers(head, options.layout):
             width = header.width or options.width
-            if width and _announces(file, header):
+            if width and announces(file, header):
                 extent = Extent(file, header.size, header.length // width, token_dtype(width, big=header.big))
                 return FlatReader(Laid(extents=[extent], separators=Separators.BETWEEN, extras=_facts(header, width)))
     file.close()
@@ -168,7 +168,7 @@ def _assembled(file: File, head: bytes, layout: str) -> tuple[Header, Index]:
     if found:
         return found
     other = multimodal(head)
-    if other and _announces(file, other):
+    if other and announces(file, other):
         raise UnsupportedError(
             file.path, "is a multimodal pack of a Modalities development version, with several kinds of items a sample",
             remedy="tokfmt reads packs of tokens only",
@@ -186,7 +186,7 @@ def _announced(file: File, head: bytes, layout: str) -> tuple[Header, Index] | N
     """The first header that points at an index whose lengths agree with it."""
     failure: FormatError | None = None
     for header in headers(head, layout):
-        if not _announces(file, header):
+        if not announces(file, header):
             continue
         try:
             index = read_index(file, header.index_start)
@@ -203,7 +203,8 @@ def _announced(file: File, head: bytes, layout: str) -> tuple[Header, Index] | N
     return None
 
 
-def _announces(file: File, header: Header) -> bool:
+def announces(file: File, header: Header) -> bool:
+    """Whether what begins like an index stands where a header says that it does."""
     at = header.index_start
     return begins_index(file.read(at, min(12, file.size - at))) if at < file.size else False
 

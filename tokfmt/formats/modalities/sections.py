@@ -13,8 +13,8 @@ from tokfmt.core.errors import FormatError
 from tokfmt.core.files import File
 from tokfmt.core.protocols import Field, Pointer, Section
 from tokfmt.core.sections import Extent, Part, StoredIds, broken
-from tokfmt.formats.modalities import LONGEST, Header, ReadOptions, begins_index, headers, token_dtype, twelve
-from tokfmt.formats.modalities.anatomy import SHIFT, examine
+from tokfmt.formats.modalities import LONGEST, Header, ReadOptions, headers, token_dtype, twelve
+from tokfmt.formats.modalities.anatomy import SHIFT, announces, examine
 from tokfmt.formats.pickled_index import EntryTable, start_fields
 
 _BASES = {12: (0, SHIFT), 8: (8,), 4: (1, 4), 0: (0,)}
@@ -59,11 +59,7 @@ class _Pack:
         """The header that points at what begins like an index."""
         if self.options.layout == "P0":
             return Header(0, big=True, length=self.file.size)
-        for header in headers(self.head, self.options.layout):
-            at = header.index_start
-            if at < self.file.size and begins_index(self.file.read(at, min(12, self.file.size - at))):
-                return header
-        return None
+        return next((one for one in headers(self.head, self.options.layout) if announces(self.file, one)), None)
 
     @property
     def found(self) -> tuple[Header, int]:
