@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tokfmt.ops.compare.diff import Report as DiffReport
     from tokfmt.ops.dataset import Dataset
     from tokfmt.ops.prepare.draft import Draft
-    from tokfmt.ops.source.request import EosChoice, Options, SourceRequest
+    from tokfmt.ops.source.request import EosChoice, Options
     from tokfmt.ops.stats.report import Report as StatsReport
 
 P = ParamSpec("P")
@@ -143,8 +143,9 @@ def open(  # noqa: A001 - the verb that users expect
     from tokfmt.core.records import RecordReader
     from tokfmt.ops.dataset import Dataset
     from tokfmt.ops.source.opened import open_sources, tokenizer_of
+    from tokfmt.ops.source.request import SourceRequest
 
-    request = _requested(path, format, options, text_field, None, eos, drop)
+    request = SourceRequest.of(path, format, eos, options, text_field, None, drop)
     handle = tokenizer_of(tokenizer)
     wanted = replace(request, drop=request.drop | {"fields"}, ignore_manifest=ignore_manifest)
     (source,) = open_sources(wanted, handle)
@@ -204,10 +205,11 @@ def stats(
     Raises:
         TokfmtError: One of its kinds; see `tokfmt.core.errors`.
     """
+    from tokfmt.ops.source.request import SourceRequest
     from tokfmt.ops.stats import StatsRequest
     from tokfmt.ops.stats import stats as count
 
-    source = _requested(paths, format, options, text_field, split, eos, drop)
+    source = SourceRequest.of(paths, format, eos, options, text_field, split, drop)
     return count(
         StatsRequest(
             source, tokenizer=tokenizer, vocab_size=vocab_size, seq_len=seq_len, duplicates=duplicates, sample=sample,
@@ -250,8 +252,9 @@ def check(
     """
     from tokfmt.ops.check import CheckRequest
     from tokfmt.ops.check import check as look
+    from tokfmt.ops.source.request import SourceRequest
 
-    source = _requested(paths, format, options, text_field, split, eos, drop)
+    source = SourceRequest.of(paths, format, eos, options, text_field, split, drop)
     request = CheckRequest(
         source, deep=deep, tokenizer=tokenizer, against=against, ignore_order=ignore_order, jobs=jobs
     )
@@ -299,11 +302,12 @@ def diff(
         TokfmtError: One of its kinds; see `tokfmt.core.errors`.
     """
     from tokfmt.ops.compare.diff import diff as compare
+    from tokfmt.ops.source.request import SourceRequest
 
     format_a, format_b = format if isinstance(format, tuple) else (format, format)
     return compare(
-        _requested(a, format_a, options, text_field, split, eos, drop),
-        _requested(b, format_b, options, text_field, split, eos, drop),
+        SourceRequest.of(a, format_a, eos, options, text_field, split, drop),
+        SourceRequest.of(b, format_b, eos, options, text_field, split, drop),
         tokenizer=tokenizer, samples=samples, ignore_order=ignore_order, limit=limit, jobs=jobs,
     )  # fmt: skip
 
@@ -320,18 +324,3 @@ def _reworded(result: object, renamed: Mapping[str, str]) -> object:
     elif isinstance(result, Conversion):
         return replace(result, notes=[in_python(note, renamed) for note in result.notes])
     return result
-
-
-def _requested(
-    paths: PathLike | Sequence[PathLike],
-    format: str | None,  # noqa: A002
-    options: Options,
-    text_field: str | None,
-    split: str | None,
-    eos: EosChoice,
-    drop: str | Iterable[str],
-) -> SourceRequest:
-    from tokfmt.core.options import given_options
-    from tokfmt.ops.source.request import SourceRequest, check_drops, several
-
-    return SourceRequest(several(paths), format, eos, given_options(options), text_field, split, check_drops(drop))

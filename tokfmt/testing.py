@@ -34,7 +34,7 @@ from hypothesis import strategies as st
 
 from tokfmt.core.axis import TokenReader, batches, sequence_reader
 from tokfmt.core.errors import OptionError, TokfmtError
-from tokfmt.core.format import REGION, Format, Hints, Target, files_of, look, strangers
+from tokfmt.core.format import REGION, Format, Hints, Target, TokenWriter, files_of, look, strangers
 from tokfmt.core.options import parse_options
 from tokfmt.core.protocols import Explained, pieces_of
 from tokfmt.core.ragged import Ragged
@@ -44,7 +44,7 @@ from tokfmt.ops.source.ingest import tokenized
 from tokfmt.ops.source.opened import found_at, open_found
 from tokfmt.ops.source.request import EosChoice, SourceRequest
 from tokfmt.run.execute import SerialExecutor, make_executor
-from tokfmt.run.plan import Plan, Workers, commit, plan, run
+from tokfmt.run.plan import Workers, commit, plan, run
 from tokfmt.views.view import place_of, position_of
 
 _QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -72,22 +72,6 @@ def write(
     writer = format_.writer(path, parsed, target(eos_id))
     for _ in run(plan(source, writer, size), Workers(executor or SerialExecutor(), jobs, scratch)):
         pass
-    return path
-
-
-def write_shuffled(
-    format_: Format, path: Path, data: Ragged, *, eos_id: EosChoice, options: Values, size: int, seed: int
-) -> Path:
-    """Write a dataset with its tasks in random order, some of them twice."""
-    source = MemoryReader(data)
-    parsed: Any = parse_options(format_.write_options, options, format_.name)
-    writer = format_.writer(path, parsed, target(eos_id))
-    job: Plan = plan(source, writer, size)
-    order = list(job.regions) + list(job.regions)[::2]
-    random.Random(seed).shuffle(order)
-    writer.create(source)
-    receipts = [writer.write(region, source) for region in order]
-    commit(job, receipts)
     return path
 
 
@@ -186,6 +170,10 @@ class FormatContract:
     def _write(self, path: Path, data: Ragged, options: Mapping[str, object], **how: Any) -> Path:
         return write(self.format, path, data, eos_id=self.eos_id, options=options, **how)
 
+    def _writer(self, path: Path, options: Mapping[str, object], *, keep_parts: bool = False) -> TokenWriter:
+        parsed: Any = parse_options(self.format.write_options, options, self.format.name)
+        return self.format.writer(path, parsed, target(self.eos_id)._replace(keep_parts=keep_parts))
+
     def _read(self, path: Path, options: Mapping[str, object]) -> TokenReader:
         return read(self.format, path, eos_id=self.eos_id, options=self.read_options(options))
 
@@ -244,9 +232,11 @@ class FormatContract:
             expected = tree(self._write(path, dataset, options))
             shuffled = path.parent / "shuffled" / path.name
             shuffled.parent.mkdir()
-            write_shuffled(
-                self.format, shuffled, dataset, eos_id=self.eos_id, options=options, size=self.region, seed=7
-            )
+            job = plan(MemoryReader(dataset), self._writer(shuffled, options), self.region)
+            order = [*job.regions, *job.regions[::2]]  # some twice
+            random.Random(7).shuffle(order)
+            job.writer.create(job.source)
+            commit(job, [job.writer.write(region, job.source) for region in order])
             assert tree(shuffled) == expected
             with ThreadPoolExecutor(2) as pool:
                 threaded = path.parent / "threaded" / path.name
@@ -308,8 +298,7 @@ class FormatContract:
         dataset = Ragged.of([[1, 2, 3], [4], [], [5, 6]])
         source = MemoryReader(dataset)
         for options in self.write_variants:
-            parsed: Any = parse_options(self.format.write_options, options, self.format.name)
-            writer = self.format.writer(tmp_path / self.filename, parsed, target(self.eos_id))
+            writer = self._writer(tmp_path / self.filename, options)
             assert ("empty-sequences" in [loss.name for loss in writer.lost(source)]) is not self.empty
             full = source if self.empty else MemoryReader(Ragged.of([s for s in dataset.tolist() if s]))
             for size in (1, 2, self.region, 1 << 24):
@@ -324,8 +313,7 @@ class FormatContract:
             path = tmp_path / f"{number}" / "again" / self.filename
             path.parent.mkdir()
             source = MemoryReader(dataset)
-            again = target(self.eos_id)._replace(keep_parts=True)
-            writer = self.format.writer(path, parse_options(self.format.write_options, options, ""), again)
+            writer = self._writer(path, options, keep_parts=True)
             regions = writer.regions(source, self.region)
             writer.create(source)
             receipts = [writer.write(region, source) for region in regions]

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 import tokfmt
 from tokfmt import registry
-from tokfmt.core.errors import CorruptError, DetectionError, FormatError, OptionError, UnsafeError
+from tokfmt.core.errors import CorruptError, DetectionError, FormatError, OptionError, SourceChangedError, UnsafeError
 from tokfmt.core.format import Hints
 from tokfmt.formats.text import ReadOptions, TextReader
 from tokfmt.ops.convert.convert import finish
@@ -165,6 +165,17 @@ def test_what_is_looked_at(home):
     with tokfmt.open(place / "all.txt", tokenizer=str(TOKENIZER), options={"separator": MARK}) as dataset:
         assert len(dataset) == 30
         assert dataset[17].tolist() == ids(texts[17])
+
+
+@pytest.mark.parametrize("size", [7, 400])
+def test_a_file_that_shrinks_is_noticed(tmp_path, size):
+    """Its blocks are cut by the size that it had: once that went round in circles."""
+    path = tmp_path / "x.txt"
+    path.write_text("a line\n---\n" * 90)
+    reader = TextReader([path], ReadOptions(separator="---"), Hints())
+    path.write_text("a line\n---\n" * 20)
+    with pytest.raises(SourceChangedError, match=r"x\.txt: changed while it was being read"):
+        texts_of(reader, size)
 
 
 def test_the_parts_of_files(home):

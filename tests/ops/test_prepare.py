@@ -23,8 +23,9 @@ from tokfmt.core.errors import ConversionError, DestinationExistsError, OptionEr
 from tokfmt.core.files import File
 from tokfmt.formats.jsonl.index import index_path, write_index
 from tokfmt.ops.prepare.draw import Kept, draw, in_order
+from tokfmt.ops.prepare.prepare import Preparation
 from tokfmt.ops.source import ingest
-from tokfmt.text.filters import ENTRY
+from tokfmt.text.filters import ENTRY, Sieve
 
 EOS = 4095
 GARBAGE = {
@@ -428,6 +429,48 @@ def test_of_a_compressed_source_that_is_tokenised_which_may_be_drawn(
     assert held[0].info.sequences > 1_700
     assert len(held) == (2 if again and dedup else 1)
     assert not (again and dedup) or held[-1].info.tokens > 200_000
+
+
+@pytest.mark.parametrize(
+    ("files", "misled", "dedup", "jobs"), [(1, False, False, 1), (3, False, True, 2), (3, False, False, 2), (1, True, False, 2)]
+)  # fmt: skip
+def test_of_a_plain_source_that_is_tokenised_which_is_going_to_be_drawn(
+    tmp_path, monkeypatch, files, misled, dedup, jobs
+):
+    """In parts, each of which knows the numbers of its records; where a survey saw too much, all is read after all."""
+    monkeypatch.setattr("tokfmt.ops.prepare.prepare._SURVEYED", 1)
+    monkeypatch.setattr("tokfmt.ops.prepare.prepare._TEXTS", 16)
+    monkeypatch.setattr("tokfmt.text.ingest._SMALLEST", 1 << 16)
+    if misled:
+        monkeypatch.setattr(Preparation, "_least_tokens", lambda *_: 1_000.0)
+    draw_, held, judged, lines = random.Random(6), [], [], []
+    for number in range(3_200):
+        text = " ".join(draw_.choice(WORDS) for _ in range(draw_.randrange(100, 200)))
+        lines.append(json.dumps({"text": "!" * 1_000 if number % 5 == 4 else text}) + "\n")
+    for name, part in zip("abc", np.array_split(np.array(lines, object), files), strict=False):
+        (tmp_path / f"{name}.jsonl").write_text("".join(part))
+    sources = {"web": (60_000, GARBAGE, 1)}
+    recipe = written(tmp_path, sources, seed=1, **({"dedup": '"exact"'} if dedup else {}))
+    recipe.write_text(recipe.read_text().replace("web.jsonl", "?.jsonl"))
+    whole, entries = ingest.ShardReader, Sieve.entries
+
+    def judging(self, texts):
+        judged.append(len(texts))
+        return entries(self, texts)
+
+    def noting(*given):
+        held.append(whole(*given))
+        return held[-1]
+
+    monkeypatch.setattr(ingest, "ShardReader", noting)
+    monkeypatch.setattr(Sieve, "entries", judging)
+    tokfmt.convert(recipe, tmp_path / "out.pbin", manifest=False, jobs=jobs, executor="threads")
+    texts = [json.loads(line)["text"] for line in lines]
+    assert documents_of(tmp_path / "out.pbin") == expected({"web": texts}, sources, seed=1, dedup=dedup)[0]
+    assert len(held) == 1 + misled
+    assert len(held[0].shards) > 7
+    assert held[0].info.tokens < (1 + dedup) * 60_000 * 1.6
+    assert misled or sum(judged) < len(lines) * 0.55
 
 
 @pytest.mark.slow

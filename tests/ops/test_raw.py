@@ -14,7 +14,7 @@ from paths import FIXTURES
 from tokfmt.core.errors import FormatError, UnsafeError
 from tokfmt.core.protocols import Annotated
 from tokfmt.formats.hdf5 import FORMAT as HDF5
-from tokfmt.ops.look.parts import hex_rows, sections
+from tokfmt.ops.look.parts import Raw, sections
 
 FORMATS = ("modalities", "stage1", "hdf5", "flat-tokens", "jsonl")
 SIDE = {".py", ".json", ".md", ".idx"}
@@ -242,6 +242,10 @@ def test_a_format_that_names_no_parts(tmp_path, monkeypatch):
     monkeypatch.setattr("tokfmt.registry.get", lambda name: Plain())
     raw = sections(FIXTURES / "stage1" / "in.bin", format="plain")
     assert [f.name for f in raw.sections[0].fields(0, 9)] == ["size", "first bytes", "last bytes"]
+
+
+def hex_rows(path, offset, count, dataset=None):
+    return Raw(dataset or path, None, (), ()).hex_rows(path, offset, count)
 
 
 def test_hex_rows(tmp_path):

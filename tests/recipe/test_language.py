@@ -8,8 +8,7 @@ import pytest
 
 import tokfmt
 from tokfmt.core.errors import ConversionError, FormatError, TokfmtError
-from tokfmt.recipes.language import is_recipe, parse_recipe, read_recipe, written
-from tokfmt.recipes.words import entries_of
+from tokfmt.recipes.language import entries_of, is_recipe, parse_recipe, read_recipe, written
 
 BASE = {"source": [{"path": "a.pbin"}]}
 

@@ -236,6 +236,6 @@ def test_best_fit_in_groups_is_best_fit_of_each_group(found, width, group):
     for at in range(0, len(pieces), group):
         rows, _ = oracle.bestfit([[item for item, _ in piece] for piece in pieces[at : at + group]], width, "same")
         wanted += rows
-    with mock.patch("tokfmt.recipes.bestfit.GROUP", group):
+    with mock.patch("tokfmt.recipes.packing.GROUP", group):
         view = opened(found, pack="bestfit", seq_len=width, labels="same", eos="none")
     assert [view.spans(k) for k in range(len(view))] == [oracle.spans_of(rows, "same", None) for rows in wanted]

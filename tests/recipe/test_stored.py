@@ -133,6 +133,8 @@ def test_packed_rows_of_samples_predict_the_same(mix, tmp_path, words, name):
     view = tokfmt.open(path)
     assert (done.sequences, done.dropped, done.recipe) == (len(view), {}, view.fingerprint)
     assert not [note for note in done.notes if "not stored" in note]
+    report = tokfmt.diff(path, tmp_path / name)
+    assert report.identical, report
     rows = {"from_options": {"view": "samples"}}
     tokfmt.convert(tmp_path / name, tmp_path / "again.parquet", verify=True, **rows)
     assert_same_rows(pq.read_table(tmp_path / "again.parquet").to_pylist(), view)
@@ -148,6 +150,18 @@ def test_packed_rows_of_stored_samples_keep_their_masks(tmp_path):
     found = pq.read_table(tmp_path / "x.parquet").to_pylist()
     assert [row["loss_mask"] for row in found] == [[0, 1, 1, 0], [1, 1, 0, 0], [1, 0, 1, 0]]
     assert_same_rows(found, tokfmt.open(tmp_path / "x.toml"))
+
+
+def test_diff_of_packed_rows_sees_their_masks(mix, tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = mix('pack = "bestfit"')
+    tokfmt.convert(path, tmp_path / "x.parquet", to_options={"pack_size": 32})
+    table = pq.read_table(tmp_path / "x.parquet")
+    rows = table.to_pylist()
+    rows[3]["loss_mask"][0] ^= 1
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), tmp_path / "y.parquet")
+    report = tokfmt.diff(path, tmp_path / "y.parquet")
+    assert not report.identical and (report.first.what, report.first.a.sequence) == ("loss mask", 3)
 
 
 def test_packed_rows_refuse_labels_that_are_not_moved(mix, tmp_path):

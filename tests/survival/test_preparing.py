@@ -1,5 +1,6 @@
 """Recipes of text while they are prepared: failed at their operations, on full disks, over sources that change."""
 
+import gzip
 import json
 import shutil
 import signal
@@ -29,6 +30,18 @@ tokens = 1_500
 [[source]]
 path = "news.jsonl"
 """
+TEXTS = """tokfmt = 1
+tokenizer = "tokenizer"
+dedup = "exact"
+shuffle = "documents"
+[[source]]
+path = "letters"
+filter = "garbage"
+tokens = 1_500
+[[source]]
+path = "news.txt"
+options = { separator = "---" }
+"""
 SERIAL = ["--executor", "serial", "--no-manifest"]
 KEPT = [".out.pbin.tokfmt-resume"]
 
@@ -48,13 +61,38 @@ def corpus(tmp_path_factory):
     return home
 
 
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory, corpus):
+    """The same of text files: a directory of a file a document, some compressed; one that is split at lines."""
+    home = tmp_path_factory.mktemp("made") / "corpus"
+    (home / "letters").mkdir(parents=True)
+    found = {
+        name: [json.loads(line)["text"] for line in (corpus / f"{name}.jsonl").read_bytes().splitlines()]
+        for name in ("web", "news")
+    }
+    for k, text in enumerate(found["web"][:60]):
+        content, suffix = (gzip.compress(text.encode(), mtime=0), ".gz") if k % 9 == 4 else (text.encode(), "")
+        (home / "letters" / f"{k}.txt{suffix}").write_bytes(content)
+    (home / "news.txt").write_text("\n---\n".join(found["news"]) + "\n---\n")
+    shutil.copytree(TOKENIZER, home / "tokenizer")
+    (home / "mix.toml").write_text(TEXTS)
+    return home
+
+
+@pytest.fixture(params=["corpus", "texts"])
+def either(request):
+    """Both, one after the other."""
+    return request.getfixturevalue(request.param)
+
+
 def place_for(tmp_path, corpus, *words):
     return Place(tmp_path / "home", ["corpus/mix.toml", "out.pbin", *SERIAL, *words], corpus)
 
 
-def test_each_operation(tmp_path, stage, corpus):
+def test_each_operation(tmp_path, stage, either):
     """A signal, or an error of the file system, at any of them."""
-    sweep(place_for(tmp_path, corpus), stage, stride=1 if EVERY else 19)
+    seldom = 61 if (either / "letters").exists() else 19  # many files are many operations
+    sweep(place_for(tmp_path, either), stage, stride=1 if EVERY else seldom)
 
 
 def test_files_may_not_grow(tmp_path, stage, corpus):
@@ -75,17 +113,17 @@ def test_files_may_not_grow(tmp_path, stage, corpus):
     assert codes[-1] == 0
 
 
-def test_a_full_disk_and_then_more_room(tmp_path, stage, corpus):
+def test_a_full_disk_and_then_more_room(tmp_path, stage, either):
     """What was done is kept with --resume, and nothing without."""
-    place = place_for(tmp_path, corpus)
+    place = place_for(tmp_path, either)
     place.learn(stage)
-    needed = sum(path.stat().st_size for path in corpus.rglob("*") if path.is_file())
+    needed = sum(-(-path.stat().st_size // 4096) * 4096 for path in either.rglob("*") if path.is_file())
     place.home = tmp_path / "disk"
     place.home.mkdir()
     with small_disk(place.home, needed + 400 * 4096) as why:
         if why:
             pytest.skip(f"a small disk needs the right to mount: {why}")
-        shutil.copytree(corpus, place.home / "corpus")
+        shutil.copytree(either, place.home / "corpus")
         (place.home / "ballast").write_bytes(bytes(385 * 4096))
         for words, left in (([], []), (["--resume"], KEPT)):
             ended = stage.run(place.home, *place.words, *words)
@@ -153,14 +191,14 @@ def test_what_changed_before_it_goes_on(tmp_path, stage, corpus, change):
 
 
 @pytest.mark.parametrize("how", ["shrinks", "grows", "goes"])
-def test_a_source_that_changes_while_it_is_read(tmp_path, stage, corpus, how):
-    place = place_for(tmp_path, corpus)
+def test_a_source_that_changes_while_it_is_read(tmp_path, stage, either, how):
+    place = place_for(tmp_path, either)
     operations = place.learn(stage).operations
-    reads = [k for k, name in enumerate(operations) if name.endswith("news.jsonl")]
+    (file,) = (place.home / "corpus").glob("news.*")
+    reads = [k for k, name in enumerate(operations) if name.endswith(file.name)]
     begun = next(k for k, name in enumerate(operations) if "scratch" in name)
     original = tmp_path / "original"
-    shutil.copy(place.home / "corpus/news.jsonl", original)
-    file = place.home / "corpus/news.jsonl"
+    shutil.copy(file, original)
     writes = next(k for k, name in enumerate(operations) if name.startswith("pwrite") and "build" in name)
     for at in [*[k for k in reads if k > begun][:: 1 if EVERY else 2], writes]:
         place.reset()
@@ -169,7 +207,7 @@ def test_a_source_that_changes_while_it_is_read(tmp_path, stage, corpus, how):
         shutil.copy(original, file)
         assert check(place, ended) == "absent", operations[at]
         assert ended.code == 3, (operations[at], ended.stderr)
-        assert "news.jsonl" in ended.error()
+        assert file.name in ended.error()
         assert place.hidden() == []
     check_again(place, stage, "absent")
 
@@ -189,3 +227,54 @@ def test_text_that_is_no_utf_8(tmp_path, stage, corpus):
     done = stage.run(place.home, *place.words)
     assert (done.code, place.state(), place.hidden()) == (0, "new", []), done.stderr
     assert "what is tokenized stays" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["letters/7.txt", "news.txt"])
+def test_a_text_file_that_is_no_utf_8(tmp_path, stage, texts, name):
+    """Which of all, and at which byte; once it is mended, the same command does it: this is seen before any work."""
+    place = place_for(tmp_path, texts, "--resume")
+    place.learn(stage)
+    place.reset()
+    file = place.home / "corpus" / name
+    good = file.read_bytes()
+    file.write_bytes(good + b"caf\xe9")
+    ended = stage.run(place.home, *place.words)
+    assert (check(place, ended), ended.code) == ("absent", 3)
+    assert f"{name}: is not UTF-8 at byte {len(good) + 3:,}" in ended.error()
+    file.write_bytes(good)
+    done = stage.run(place.home, *place.words)
+    assert (done.code, place.state(), place.hidden()) == (0, "new", []), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "new", "code", "message"),
+    [
+        ("letters/7.txt", None, 4, "corpus/letters/7.txt is gone"),
+        ("letters/7.txt", b"x" * 50, 4, "letters/7.txt has changed since"),
+        ("letters/more.txt", b"one more", 4, "corpus/letters/more.txt is new"),
+        ("news.txt", None, 3, "corpus/news.txt: no such file"),
+    ],
+)
+def test_what_text_files_were_before_it_goes_on(tmp_path, stage, texts, name, new, code, message):
+    """One gone, changed, or added to a directory is named; as it was before, what was done is still of use."""
+    place = place_for(tmp_path, texts, "--resume")
+    operations = place.learn(stage).operations
+    at = next(k for k, told in enumerate(operations) if "done-source-0-1-0" in told)
+    place.reset()
+    assert stage.run(place.home, *place.words, at=at, signal=int(signal.SIGKILL)).code == -signal.SIGKILL
+    path, aside = place.home / "corpus" / name, place.home.parent / "aside"
+    if path.exists():
+        path.rename(aside)
+    if new is not None:
+        path.write_bytes(new)
+    ended = stage.run(place.home, *place.words)
+    assert (check(place, ended), ended.code) == ("absent", code), ended.stderr
+    assert message in ended.error()
+    assert place.hidden() == KEPT
+    path.unlink(missing_ok=True)
+    if aside.exists():
+        aside.rename(path)
+    done = stage.run(place.home, *place.words)
+    assert done.code == 0, done.stderr
+    assert "continuing what is in" in done.stderr
+    assert place.state() == "new"

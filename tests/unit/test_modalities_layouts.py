@@ -17,8 +17,7 @@ from tokfmt.core.axis import Layout, Separators
 from tokfmt.core.errors import CorruptError, FormatError, TokenRangeError, TokfmtError
 from tokfmt.core.format import Confidence, Hints, look
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.modalities import FORMAT, ReadOptions
-from tokfmt.formats.modalities.writer import WithMissingSeparators, closed_offsets
+from tokfmt.formats.modalities import FORMAT, ReadOptions, WithMissingSeparators, closed_offsets
 from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.source.opened import open_source
 from tokfmt.testing import sequences, write

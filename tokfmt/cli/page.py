@@ -341,7 +341,6 @@ def duplicates_table(duplicates: Duplicates, unit: str) -> Markup:
     """The largest groups of equal sequences; where they are of several datasets, with the first one's.
 
     Args:
-        duplicates: What repeats.
         unit: "tokens" or "characters".
     """
     several = any(group.path is not None for group in duplicates.largest)
@@ -428,7 +427,6 @@ def lengths_figure(lengths: Lengths, counted: str) -> Markup:
     Drawn twice, the second time with a logarithmic scale; a switch shows the one or the other.
 
     Args:
-        lengths: Of what.
         counted: What has these lengths: "sequences" or "documents".
     """
     top = max(lengths.histogram.counts, default=0) or 1

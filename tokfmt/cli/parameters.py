@@ -220,20 +220,14 @@ def requested(paths: Iterable[Any], given: Mapping[str, Any], **other: Any) -> S
     """What the options of `reading` say of some paths.
 
     Args:
-        paths: Files and directories.
         given: The options' values by name; others may be among them.
         other: What is said otherwise.
     """
-    from tokfmt.core.options import given_options
-    from tokfmt.ops.source.request import SourceRequest, check_drops
+    from tokfmt.ops.source.request import SourceRequest
 
-    said = {
-        "format": given["from_format"],
-        "options": given_options(given["from_options"]),
-        "drop": check_drops(given["drop"]),
-        **{name: given[name] for name in ("eos", "text_field", "split", "recursive", "ignore_manifest")},
-    }
-    return SourceRequest(tuple(paths), **{**said, **other})
+    names = ("eos", "text_field", "split", "drop", "recursive", "ignore_manifest")
+    said = {"format": given["from_format"], "options": given["from_options"], **{name: given[name] for name in names}}
+    return SourceRequest.of(tuple(paths), **{**said, **other})
 
 
 def reading(function: F) -> F:

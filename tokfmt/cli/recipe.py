@@ -85,8 +85,7 @@ def command(
 def _file(words: Sequence[str], output: str | None, keys: dict[str, Any]) -> tuple[RecipeFile, bool]:
     """The recipe that words mean, and whether it is a file that was there."""
     from tokfmt.core.files import File
-    from tokfmt.recipes.language import is_recipe, parse_recipe, read_recipe
-    from tokfmt.recipes.words import entries_of, read_blend
+    from tokfmt.recipes.language import entries_of, is_recipe, parse_recipe, read_blend, read_recipe
 
     where = Path(output or "recipe")
     if len(words) == 1 and Path(words[0]).suffix in (".toml", ".txt", ".blend", "") and Path(words[0]).is_file():

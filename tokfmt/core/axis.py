@@ -208,25 +208,28 @@ def sequence_reader(reader: TokenReader) -> Callable[[int], Tokens]:
     return own() if own else functools.partial(between_offsets, reader)
 
 
-def closed_reader(reader: TokenReader, closing: int, otherwise: Callable[[int], Tokens]) -> Callable[[int], Tokens]:
-    """The same without the id `closing` that ends each; `otherwise` reads a sequence that ends with something else."""
+Passed = Callable[[int], int] | int
+"""Separators in front of a sequence that offsets do not count: so many in front of i, or so many and i more."""
 
-    def slowly(number: int) -> Tokens:
-        found = between_offsets(reader, number)
-        return found[:-1] if len(found) and found.item(-1) == closing else otherwise(number)
 
+def closed_reader(
+    reader: TokenReader,
+    closing: int,
+    otherwise: Callable[[int], Tokens],
+    starts: Offsets | None = None,
+    passed: Passed | None = None,
+) -> Callable[[int], Tokens]:
+    """The same without the id `closing` that ends each, where the reader has a method of this name.
+
+    Args:
+        reader: A stored axis.
+        closing: The id.
+        otherwise: Reads a sequence that ends with something else, or for which more has to be done.
+        starts: Where sequences begin and the last ends, if the reader itself does not tell: separators not counted.
+        passed: Given with these.
+    """
     own: Callable[..., Callable[[int], Tokens]] | None = getattr(reader, "closed_reader", None)
-    return own(closing, slowly) if own else slowly
-
-
-ShortReader = Callable[[int, int], Tokens | None]
-"""What reads tokens `start <= p < stop` in the fewest steps, or gives None where `tokens` has to be asked."""
-
-
-def short_reader(reader: TokenReader, closing: int) -> ShortReader:
-    """What reads intervals that end with the id `closing`, without it; None of one that does not, too."""
-    own: Callable[[int], ShortReader] | None = getattr(reader, "short_reader", None)
-    return own(closing) if own else lambda start, stop: None
+    return own(closing, otherwise, starts, passed) if own else otherwise
 
 
 def between_offsets(reader: TokenReader, number: int) -> Tokens:

@@ -14,7 +14,7 @@ import re
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import ShortReader
+from tokfmt.core.axis import Passed
 from tokfmt.core.errors import CorruptError, FormatError, OutageError, SourceChangedError, TruncatedError
 from tokfmt.core.memory import keep_freed_memory
 from tokfmt.core.text_format import printable
@@ -186,36 +186,53 @@ class File:
             raise CorruptError(self.path, "has a negative id", offset=place, expected="0 or more", found=int(ids[at]))
         return ids.view(f"u{ids.itemsize}")
 
-    def short_reader(self, begin: int, dtype: np.dtype[Any], closing: int | None) -> ShortReader:
-        """What reads ids `start <= i < stop` behind byte `begin` in the fewest steps; see `axis.ShortReader`.
-
-        It gives None where `ids` has to do it: of a file that is not open, of what is long, wrong, or nothing.
+    def sequence_reader(
+        self,
+        begin: int,
+        dtype: np.dtype[Any],
+        starts: memoryview[int],
+        closing: int | None,
+        otherwise: Callable[[int], NDArray[np.unsignedinteger]],
+        passed: Passed | None,
+    ) -> Callable[[int], NDArray[np.unsignedinteger]]:
+        """What reads a sequence in the fewest steps, all in one function; see `axis.sequence_reader`.
 
         Args:
             begin, dtype: As for `ids`.
-            closing: What the last of them has to be, which is left out; None: they are all there, whatever they are.
+            starts: Which ids behind `begin` sequence i is made of: from starts[i] to starts[i + 1].
+            closing: What stands at the end of each and is left out; None: nothing is left out.
+            otherwise: Reads what this cannot: of a file that is not open, what is long, or what is wrong.
+            passed: See `axis.Passed`; None: starts count what is left out, too.
         """
-        width, signed, pread, view = dtype.itemsize, dtype.kind == "i", os.pread, np.frombuffer
-        otherwise = not self.plain or dtype.names or not dtype.isnative
-        if otherwise or (closing is not None and closing >> 8 * width - signed):
-            return lambda start, stop: None
-        native, most, beyond = np.dtype(f"u{width}"), _SMALL // width, closing is not None
-        high = width - 1 if sys.byteorder == "little" else 0
-        ending = closing.to_bytes(width, sys.byteorder) if closing is not None else b""
+        width, signed, pread, array = dtype.itemsize, dtype.kind == "i", os.pread, np.ndarray
+        if not self.plain or dtype.names or not dtype.isnative or (closing or 0) >> 8 * width - signed:
+            return otherwise
+        ending = b"" if closing is None else closing.to_bytes(width, sys.byteorder)
+        behind, within = len(ending), closing is not None and passed is None
+        native, most, sign, empty = np.dtype(f"u{width}"), _SMALL // width, 8 * width - 1, bytearray()
+        counted = passed if callable(passed) else None
+        uncounted = isinstance(passed, int)
+        if isinstance(passed, int):
+            begin += passed * width
 
-        def read(start: int, stop: int) -> NDArray[np.unsignedinteger] | None:
-            fd, count = self._fd, stop - start
-            if fd is None or not 0 < count <= most:
-                return None
+        def read(number: int) -> NDArray[np.unsignedinteger]:
             try:
-                raw = pread(fd, count * width, begin + start * width)
-            except OSError:  # it comes up again, and is worded then
-                return None
-            if len(raw) != count * width or not raw.endswith(ending):
-                return None
-            if signed and not raw[high::width].isascii():  # a sign is set; to look for the least takes 1.5 µs
-                return None
-            return view(bytearray(raw), native, count - beyond)  # as all arrays that are read, may be written to
+                start = starts[number]
+                count = starts[number + 1] - start - within
+                if uncounted:
+                    start += number
+                elif counted:
+                    start += counted(number)
+                if count <= most:
+                    size = count * width
+                    raw = pread(self._fd, size + behind, begin + start * width)  # type: ignore[arg-type]
+                    if raw[size:] == ending:
+                        found = array(count, native, empty + raw)  # of a bytearray, as it may be written to
+                        if not (signed and count and found.item(found.argmax()) >> sign):
+                            return found
+            except (OSError, TypeError, IndexError):  # no descriptor, a short read, no such start: worded otherwise
+                pass
+            return otherwise(number)
 
         return read
 

@@ -157,7 +157,7 @@ def choices(kind: type, name: str) -> tuple[str, ...]:
 
 def described(kind: type) -> list[dict[str, str]]:
     """Name, type, default and help of each option, for `tokfmt formats NAME`."""
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     return [
         {
             "name": f.name,

@@ -61,7 +61,7 @@ def in_turn(function: Callable[[I], R], items: Iterable[I]) -> Iterator[R]:
     return map(function, items)
 
 
-def _ignore(amount: int) -> None:
+def ignore(amount: int) -> None:
     """Nobody is watching."""
 
 
@@ -79,7 +79,7 @@ class Audit:
     deep: bool = False
     eos_id: int | None = None
     spread: Spread = in_turn
-    advance: Callable[[int], None] = _ignore
+    advance: Callable[[int], None] = ignore
 
 
 @runtime_checkable
@@ -198,19 +198,13 @@ class Field(NamedTuple):
     target: Pointer | None = None
 
 
-class Section(Protocol):
-    """A part of a dataset with any number of fields, read as they are asked for.
+class Fields(Protocol):
+    """Any number of fields, read as they are asked for.
 
     Attributes:
-        title: "header", "index", "chunks of encoded_tokens", ...
-        path: The file that `Field.offset` counts in.
-        count: Number of fields; may be 10^8. The first time it is asked for, a long index is read to its end once.
+        count: How many; may be 10^8. The first time it is asked for, a long index is read to its end once.
     """
 
-    @property
-    def title(self) -> str: ...
-    @property
-    def path(self) -> Path: ...
     @property
     def count(self) -> int: ...
 
@@ -219,6 +213,20 @@ class Section(Protocol):
 
         Reads as far as `last`, and O(last - first) where it was read before. What is damaged is a field with `wrong`.
         """
+
+
+class Section(Fields, Protocol):
+    """The fields of a part of a dataset.
+
+    Attributes:
+        title: "header", "index", "chunks of encoded_tokens", ...
+        path: The file that `Field.offset` counts in.
+    """
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def path(self) -> Path: ...
 
 
 @runtime_checkable

@@ -8,12 +8,16 @@ readers themselves; nothing downstream knows the difference.
 from __future__ import annotations
 
 import dataclasses
+import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
+
 from tokfmt.core.axis import Structural
-from tokfmt.core.ragged import Ragged
+from tokfmt.core.ragged import Offsets, Ragged
 
 
 class Block(NamedTuple):
@@ -177,3 +181,41 @@ class RecordReader(Protocol, metaclass=Structural):
         """One record: its text, or its ids."""
 
     def close(self) -> None: ...
+
+
+class TextRecords(ABC):
+    """What readers of text share whose records are no lines of JSON."""
+
+    @property
+    @abstractmethod
+    def firsts(self) -> Offsets:
+        """int64[files + 1], the number of the first record of each file, and of all."""
+
+    @abstractmethod
+    def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
+        """See `RecordReader`."""
+
+    @abstractmethod
+    def texts(self, block: Block) -> Iterator[RecordBatch]:
+        """See `RecordReader`."""
+
+    def count(self) -> int:
+        return int(self.firsts[-1])
+
+    def file_counts(self) -> Sequence[int]:
+        return [int(count) for count in np.diff(self.firsts)]
+
+    def ids(self, block: Block) -> Iterator[RecordBatch]:
+        """There are none."""
+        del block
+        yield RecordBatch(ragged=Ragged.of([]))
+
+    def lines(self, block: Block) -> Iterator[RecordBatch]:
+        for batch in self.texts(block):
+            yield RecordBatch(lines=[json.dumps({"text": text}, ensure_ascii=False).encode() for text in batch.texts])
+
+    def record(self, index: int) -> str:
+        for block in self.blocks(1, index, index + 1):
+            for batch in self.texts(block):
+                return batch.texts[0]
+        raise IndexError(f"record {index}")

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from tokfmt.core.axis import U8, U16, U32, U64
 from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Problem, fatal
-from tokfmt.core.protocols import Field, Section
+from tokfmt.core.protocols import Field, Fields, Section
 from tokfmt.core.text_format import printable, shortened
 
 SHOWN = 96
@@ -30,15 +30,6 @@ _NUMPY = re.compile(
     rb"\{'descr': '([<>|][iu][1248])', 'fortran_order': (?:False|True), 'shape': \((\d{1,18}),\), \}\s*"
 )
 _TOGETHER, _MANY = 4, 4096  # fields that fail together, and more than which are not tried in halves
-
-
-class Fields(Protocol):
-    """The fields of a section, however they are come by."""
-
-    @property
-    def count(self) -> int: ...
-
-    def fields(self, first: int, last: int) -> Sequence[Field]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +44,17 @@ class Listed:
 
     def fields(self, first: int, last: int) -> Sequence[Field]:
         return self.held[max(0, first) : max(0, last)]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """So many fields, each made of its number when it is asked for."""
+
+    count: int
+    field: Callable[[int], Field]
+
+    def fields(self, first: int, last: int) -> Sequence[Field]:
+        return [self.field(number) for number in range(max(0, first), min(last, self.count))]
 
 
 @dataclass(slots=True)
@@ -103,14 +105,11 @@ def broken(error: TokfmtError) -> Field:
     """What cannot be read, as a field."""
     if not isinstance(error, FormatError):
         return Field("unreadable", None, 0, shown(error), wrong=True)
-    contrast = [f"{word} {shown(value)}" for word, value in _contrast(error) if value is not None]
+    both = ("expected", error.expected), ("found", error.found)
+    contrast = [f"{word} {shown(value)}" for word, value in both if value is not None]
     value = f"{printable(error.what)}{': ' if contrast else ''}{', '.join(contrast)}"
     path = None if error.offset is None else Path(error.path)
     return Field("unreadable", error.offset, 0, value, error.remedy or "", wrong=True, path=path)
-
-
-def _contrast(error: FormatError) -> Sequence[tuple[str, object]]:
-    return ("expected", error.expected), ("found", error.found)
 
 
 def shown(value: object) -> str:
@@ -123,7 +122,6 @@ def shown(value: object) -> str:
 
 # what lies in flat files
 
-_ROW = 8  # tokens in a field of --raw
 _LOOKED_AT = 1 << 15  # tokens at the end, which may be zeros ...
 _ZEROS = 64  # ... of which so many are taken for space that was never written
 
@@ -352,19 +350,19 @@ def mask_bytes(mask: Extent, start: int, stop: int) -> NDArray[np.uint8]:
 
 
 class StoredIds:
-    """The tokens of an extent, eight a field."""
+    """The tokens of an extent, `row` a field."""
 
-    def __init__(self, extent: Extent) -> None:
-        self.extent, self.path = extent, extent.file.path
+    def __init__(self, extent: Extent, row: int = 8) -> None:
+        self.extent, self.path, self.row = extent, extent.file.path, row
         self.title = f"tokens of {printable(extent.file.path.name)}"
-        self.count = -(-extent.tokens // _ROW)
+        self.count = -(-extent.tokens // row)
 
     def fields(self, first: int, last: int) -> list[Field]:
         return [self._row(number) for number in range(max(0, first), min(last, self.count))]
 
     def _row(self, number: int) -> Field:
-        extent, start = self.extent, number * _ROW
-        count = min(_ROW, extent.tokens - start)
+        extent, start = self.extent, number * self.row
+        count = min(self.row, extent.tokens - start)
         width = extent.dtype.itemsize
         at = extent.begin + start * width
         try:

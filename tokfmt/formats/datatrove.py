@@ -57,9 +57,6 @@ class Writer(FlatWriter):
 
     separators, suffix, needs_max_id = Separators.TRAILING, ".ds", True
 
-    def dtype(self, top: int) -> np.dtype[Any]:
-        return np.dtype(f"<u{self.options.width or (2 if top < 1 << 16 else 4)}")
-
     def member(self, number: int) -> str:
         return f"{number:05d}_unshuffled.ds"
 
@@ -128,8 +125,14 @@ class Datatrove(FlatFormat):
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:  # noqa: ARG002
         index, metadata = (beside(file.path, suffix) for suffix in (".index", ".metadata"))
         tokenizer, said = _said(metadata) if metadata.is_file() else ("", None)
-        tokens = _indexed if index.is_file() else _stream
-        laid = tokens(file, options.width, said, (index, metadata))
+        if index.is_file():
+            laid = _indexed(file, options.width, said, index, metadata)
+        elif width := options.width or said:
+            extent, problems = whole_tokens(file, np.dtype(f"<u{width}"), "TF723")
+            laid = Laid(extents=[extent], separators=Separators.AFTER, problems=problems)
+        else:
+            remedy = "--from-opt width=2 (or 4) reads it as one stream"
+            raise UnsupportedError(file.path, "has neither .index nor .metadata to tell its width", remedy=remedy)
         if (mask := beside(file.path, ".loss")).is_file():
             whole, wrong = loss_mask(mask, laid.extents[0].tokens, "TF725")
             laid = replace(laid, masks=[whole], problems=[*laid.problems, *wrong])
@@ -156,18 +159,9 @@ def _said(metadata: Path) -> tuple[str, int | None]:
     return (tokenizer, int(size)) if size in ("2", "4") and tokenizer else (line, None)
 
 
-def _stream(file: File, width: int | None, said: int | None, beside: tuple[Path, Path]) -> Laid:  # noqa: ARG001
-    """Of tokens without an index."""
-    if (width or said) is None:
-        remedy = "--from-opt width=2 (or 4) reads it as one stream"
-        raise UnsupportedError(file.path, "has neither .index nor .metadata to tell its width", remedy=remedy)
-    extent, problems = whole_tokens(file, np.dtype(f"<u{width or said}"), "TF723")
-    return Laid(extents=[extent], separators=Separators.AFTER, problems=problems)
-
-
-def _indexed(file: File, width: int | None, said: int | None, beside: tuple[Path, Path]) -> Laid:
+def _indexed(file: File, width: int | None, said: int | None, ends_file: Path, metadata: Path) -> Laid:
     """Of tokens with an index of where documents end, and what the metadata say of their width."""
-    index, problems = File(beside[0]), list[Problem]()
+    index, problems = File(ends_file), list[Problem]()
     ends = index.array(0, index.size // 8, "<u8").astype(np.int64)
     falls = np.flatnonzero(np.diff(ends, prepend=0) < 0)
     if index.size % 8 or len(falls):
@@ -178,8 +172,8 @@ def _indexed(file: File, width: int | None, said: int | None, beside: tuple[Path
     end = int(ends[-1]) if len(ends) else 0
     fitting = [w for w in (said, 2, 4) if w and end * w == file.size]
     if said and fitting and said not in fitting:
-        error = CorruptError(beside[1], "width", expected=fitting[0], found=said)
-        note = f"{beside[1].name} says {said}-byte tokens; {fitting[0]}, by the index, were read"
+        error = CorruptError(metadata, "width", expected=fitting[0], found=said)
+        note = f"{metadata.name} says {said}-byte tokens; {fitting[0]}, by the index, were read"
         problems.append(noted("TF724", error, note))
     extent, sizes = told_tokens(file, np.dtype(f"<u{width or (fitting or [said or 2])[0]}"), end, "TF723")
     return Laid(

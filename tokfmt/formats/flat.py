@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from abc import ABC, abstractmethod
+from abc import ABC
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,8 +29,8 @@ from tokfmt.core.axis import (
     U16,
     Info,
     Layout,
+    Passed,
     Separators,
-    ShortReader,
     TokenReader,
     between_offsets,
     check_ids,
@@ -222,34 +222,29 @@ class FlatReader:
         tokens: Tokens = found[0] if len(found) == 1 else np.concatenate([np.empty(0, self._info.dtype), *found])
         return tokens.astype(self._info.dtype, copy=False)
 
-    def short_reader(self, closing: int | None) -> ShortReader:
-        """See `axis.short_reader`; with a `closing` of None all tokens are given."""
-        begins, dtype = self._begins, self._info.dtype
-        if any(NATIVE[extent.dtype.itemsize] != dtype for extent in self.extents):
-            return lambda start, stop: None
-        readers = [extent.file.short_reader(extent.begin, extent.dtype, closing) for extent in self.extents]
-        if len(readers) == 1:
-            return readers[0]
-
-        def read(start: int, stop: int) -> Tokens | None:
-            k = bisect_right(begins, start) - 1
-            if start < stop <= begins[k + 1]:
-                return readers[k](start - begins[k], stop - begins[k])
-            return None
-
-        return read
-
-    def closed_reader(self, closing: int | None, otherwise: Callable[[int], Tokens]) -> Callable[[int], Tokens]:
-        """See `axis.closed_reader`."""
-        if self._starts is None:
+    def closed_reader(
+        self,
+        closing: int | None,
+        otherwise: Callable[[int], Tokens],
+        starts: Offsets | None = None,
+        passed: Passed | None = None,
+    ) -> Callable[[int], Tokens]:
+        """See `axis.closed_reader`; with a `closing` of None all tokens are given."""
+        starts = self._starts if starts is None else starts
+        if starts is None or any(NATIVE[extent.dtype.itemsize] != self._info.dtype for extent in self.extents):
             return otherwise
-        read, starts = self.short_reader(closing), self._starts.data
-
-        def sequence(number: int) -> Tokens:
-            found = read(starts[number], starts[number + 1])
-            return otherwise(number) if found is None else found
-
-        return sequence
+        cells, numbers = starts.data, range(len(starts) - 1)
+        cuts, readers = list[int](), list[Callable[[int], Tokens]]()
+        before = passed if callable(passed) else lambda number: 0 if passed is None else passed + number
+        for extent, base, end in zip(self.extents, self._begins, self._begins[1:], strict=False):
+            begin = extent.begin - base * extent.dtype.itemsize
+            readers.append(extent.file.sequence_reader(begin, extent.dtype, cells, closing, otherwise, passed))
+            if len(self.extents) == 1:
+                return readers[0]
+            readers.append(otherwise)  # what lies in two files
+            cuts.append(bisect_left(numbers, base, key=lambda i: cells[i] + before(i)))
+            cuts.append(bisect_left(numbers, end + (passed is None), key=lambda i: cells[i + 1] + before(i)))
+        return lambda number: readers[bisect_right(cuts, number) - 1](number)
 
     def sequence_reader(self) -> Callable[[int], Tokens]:
         """See `axis.sequence_reader`."""
@@ -318,7 +313,7 @@ class FlatReader:
             extent.file.close()
 
 
-class FlatWriter(ABC):
+class FlatWriter:
     """Writes a flat dataset. A format says what its files are; regions, tokens and copies are the same for all.
 
     Attributes a format states:
@@ -328,6 +323,7 @@ class FlatWriter(ABC):
         begin: Bytes in front of the tokens of a file; see `begins`.
         whole: Files hold whole sequences: each is cut after the last sequence that fits.
         needs_max_id: `dtype` depends on the largest id.
+        widths: Bytes of a token, ascending, that it may have where no option `width` says it.
         limit: Largest id that the format has room for.
         most_bytes: Of a file.
         mask_file: Names the file beside one of tokens that its loss mask goes to, a byte a token: 1 counts, 0 does
@@ -340,6 +336,7 @@ class FlatWriter(ABC):
     begin: int = 0
     whole: bool = False
     needs_max_id: bool = False
+    widths: Sequence[int] = (2, 4)
     limit: int = 2**32 - 1
     most_bytes: int = 2**63 - 1
     mask_file: Callable[[Path], Path] | None = None
@@ -353,9 +350,10 @@ class FlatWriter(ABC):
 
     # what a format says
 
-    @abstractmethod
     def dtype(self, top: int) -> np.dtype[Any]:
         """Of a token in the file, when the largest id (separator included) is `top`; -1 when nobody looked."""
+        fitting = [width for width in self.widths if top < 1 << 8 * width]
+        return np.dtype(f"<u{getattr(self.options, 'width', None) or [*fitting, self.widths[-1]][0]}")
 
     def file_tokens(self) -> int | None:
         """Tokens in a file, after which the next begins; None: all are in one file."""

@@ -58,6 +58,7 @@ class Cells(File):
     def __init__(self, array: Array, width: int) -> None:
         self.array_, self.width = array, width
         super().__init__(array.layout.where)
+        self.path = self.path.parent  # the array, not its metadata
         self.close()
 
     def __getstate__(self) -> dict[str, object]:

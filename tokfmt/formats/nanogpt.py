@@ -53,9 +53,6 @@ class Writer(FlatWriter):
 
     separators = Separators.AFTER
 
-    def dtype(self, top: int) -> np.dtype[Any]:  # noqa: ARG002 - nothing in the file would tell another
-        return np.dtype(f"<u{self.options.width}")
-
     def member(self, number: int) -> str:  # noqa: ARG002 - one a split
         return f"{self.options.split}.bin"
 

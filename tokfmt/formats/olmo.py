@@ -24,20 +24,20 @@ import io
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
-from tokfmt.core.axis import Layout, Separators, TokenReader, smallest, windows
+from tokfmt.core.axis import Layout, Separators, TokenReader, windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, fatal
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Audit, Code
 from tokfmt.core.ragged import Offsets, offsets_of
-from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, loss_mask
+from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, joined, loss_mask
 
 _ROWS = 1 << 20  # written at once
 _LOOKED_AT = 1 << 16  # bytes of a mask, or of a tail, that opening looks at
@@ -65,10 +65,8 @@ class WriteOptions:
 class Writer(FlatWriter):
     """Writes X.npy and X.csv.gz, or part-0-NNNNN of both in a folder; with label masks, named as open-instruct does."""
 
-    separators, suffix, whole, needs_max_id, limit = Separators.TRAILING, ".npy", True, True, 2**63 - 1
-
-    def dtype(self, top: int) -> np.dtype[Any]:
-        return np.dtype(f"<u{self.options.width or max(2, smallest(top).itemsize)}")
+    separators, suffix, whole = Separators.TRAILING, ".npy", True
+    needs_max_id, widths, limit = True, (2, 4, 8), 2**63 - 1
 
     def file_tokens(self) -> int | None:
         return int(self.options.file_tokens) if self.folder else None
@@ -88,15 +86,6 @@ class Writer(FlatWriter):
                 member = gzip.compress(rows.encode(), mtime=0)
                 yield path, at, member
                 at += len(member)
-
-
-class Look(NamedTuple):
-    """What one file holds: runs of its tokens that rows cover, where documents begin among them, and its mask."""
-
-    extents: list[Extent]
-    begins: Offsets
-    problems: list[Problem]
-    masks: list[Extent]
 
 
 class Olmo(FlatFormat):
@@ -163,21 +152,15 @@ class Olmo(FlatFormat):
             raise CorruptError(rows_of(tokens[rows.index(False)]), "is missing", remedy="Copy it again")
         beside: list[Path | None] = [*masks] if len(masks) == len(tokens) else [None] * len(tokens)
         looks = [_look(File(file), beside[k], options.width, rows=rows[k]) for k, file in enumerate(tokens)]
-        problems = [problem for look in looks for problem in look.problems]
+        laid, problems = joined(looks), list[Problem]()
         if len(masks) not in (0, len(tokens)):
             what = "label masks and token files differ in number"
             problems.append(fatal("TF706", CorruptError(masks[0], what, expected=len(tokens), found=len(masks))))
-        starts, notes = _joined(looks, hints.eos_id) if all(rows) else (None, ())
-        return Laid(
-            extents=[extent for look in looks for extent in look.extents],
-            masks=[mask for look in looks for mask in look.masks],
-            starts=starts,
-            separators=Separators.TRAILING if all(rows) else Separators.AFTER,
-            problems=problems,
-            notes=notes,
-            loss_masks=f"label masks of {len(masks):,} files" if masks else "",
-            extras={"files": len(tokens)},
-        )
+        starts, notes = _run_on(looks, hints.eos_id) if all(rows) else (None, ())
+        said = f"label masks of {len(masks):,} files" if masks else ""
+        problems = [*laid.problems, *problems]
+        extras = {"files": len(tokens)}
+        return replace(laid, starts=starts, problems=problems, notes=notes, loss_masks=said, extras=extras)
 
     def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
         """See `FlatFormat.audit`; looked at wholly, also what a scan for the separator would find."""
@@ -203,7 +186,8 @@ def _numpy(head: bytes) -> bool:
     return head.startswith(b"\x93NUMPY") and b"{" in (head[10:11], head[12:13])
 
 
-def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> Look:
+def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> Laid:
+    """What one file holds: runs of its tokens that rows cover, where documents begin among them, and its mask."""
     head = file.read(0, min(16, file.size))
     if _numpy(head) or file.path.name.startswith("labels_mask"):
         found = "a numpy array" if _numpy(head) else "a label mask"
@@ -227,7 +211,7 @@ def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> Lo
     for k in np.flatnonzero(wrong)[:1].tolist():
         what, expected = f"row {k + 1:,}", f"from {before[k]:,} on, up to {count:,}"
         error = CorruptError(path, what, expected=expected, found=f"{spans[k, 0]:,} to {spans[k, 1]:,}")
-        return Look([], offsets_of([]), [fatal("TF702", error)], [])
+        return Laid(extents=(), starts=offsets_of([]), problems=[fatal("TF702", error)])
     gaps = np.flatnonzero(spans[:, 0] > before)
     for k in gaps[:1].tolist():
         error = CorruptError(path, f"row {k + 1:,} begins", expected=int(before[k]), found=int(spans[k, 0]),
@@ -249,7 +233,9 @@ def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> Lo
         problems += wrong_mask
     dtype = np.dtype(f"<u{width}")
     extents = [Extent(file, at * width, many, dtype) for at, many in covered]
-    return Look(extents, offsets_of(spans[:, 1] - spans[:, 0]), problems, masks)
+    stored = Separators.TRAILING if rows else Separators.AFTER
+    starts = offsets_of(spans[:, 1] - spans[:, 0])
+    return Laid(extents=extents, starts=starts, masks=masks, problems=problems, separators=stored)
 
 
 def _zeros(file: File, at: int) -> bool:
@@ -278,21 +264,21 @@ def _rows(path: Path, most: int) -> Offsets:
     return found
 
 
-def _joined(looks: Sequence[Look], eos_id: int | None) -> tuple[Offsets, tuple[str, ...]]:
+def _run_on(looks: Sequence[Laid], eos_id: int | None) -> tuple[Offsets, tuple[str, ...]]:
     """Where documents begin: one that does not end with its file goes on in the next, if the file is full."""
-    readers = [FlatReader(Laid(extents=look.extents, starts=look.begins)) for look in looks]
-    ends = [int(reader.tokens(at - 1, at)[0]) for look, reader in zip(looks, readers, strict=True)
-            for at in look.begins[1:_ENDS].tolist() if at]  # fmt: skip
+    readers = [FlatReader(replace(look, problems=())) for look in looks]
+    ends = [int(reader.tokens(at - 1, at)[0]) for reader in readers
+            for at in reader.offsets(0, min(reader.info.sequences, _ENDS - 1))[1:].tolist() if at]  # fmt: skip
     common = max(set(ends), key=ends.count, default=-1)
     eos_id = common if eos_id is None and 2 * ends.count(common) > len(ends) else eos_id
-    starts, notes, base, joined = list[Offsets](), list[str](), 0, False
+    starts, notes, base, goes_on = list[Offsets](), list[str](), 0, False
     for number, reader in enumerate(readers):
-        total, begins = reader.info.tokens, looks[number].begins
-        starts.append(begins[joined:-1] + base)
-        base, joined = base + total, False
+        total, begins = reader.info.tokens, reader.offsets(0, reader.info.sequences)
+        starts.append(begins[goes_on:-1] + base)
+        base, goes_on = base + total, False
         if number + 1 < len(readers) and total and eos_id not in (None, int(reader.tokens(total - 1, total)[0])):
-            joined = total == readers[0].info.tokens and readers[number + 1].info.tokens > 0
-            said = "goes on in the next file" if joined else "was kept by itself: its file is not full"
+            goes_on = total == readers[0].info.tokens and readers[number + 1].info.tokens > 0
+            said = "goes on in the next file" if goes_on else "was kept by itself: its file is not full"
             notes.append(f"{reader.extents[-1].file.path.name} ends without {eos_id}; its last document {said}")
     return np.concatenate([*starts, [base]]).astype(np.int64), tuple(notes)
 

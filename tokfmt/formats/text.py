@@ -16,7 +16,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,13 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import check_interval
-from tokfmt.core.errors import CorruptError, FormatError, OptionError, TokfmtError, UnsafeError
+from tokfmt.core.errors import CorruptError, FormatError, OptionError, SourceChangedError, TokfmtError, UnsafeError
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, TokenWriter, titled
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Code, Field, Line, Place, Section
-from tokfmt.core.ragged import Ragged, offsets_of
-from tokfmt.core.records import Block, RecordBatch, RecordInfo
+from tokfmt.core.ragged import offsets_of
+from tokfmt.core.records import Block, RecordBatch, RecordInfo, TextRecords
 from tokfmt.core.sections import SHOWN, Part, broken, shown
 from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.lines import BOM, TextFile, line_number
@@ -59,7 +58,7 @@ class WriteOptions:
     """Text files are not written."""
 
 
-class TextReader:
+class TextReader(TextRecords):
     """Documents of text files. Keeps 8 bytes a document where they are asked for by number."""
 
     def __init__(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> None:
@@ -107,17 +106,11 @@ class TextReader:
         return found
 
     @cached_property
-    def _firsts(self) -> NDArray[np.int64]:
+    def firsts(self) -> NDArray[np.int64]:
         """int64[files + 1], the number of the first document of each file, and of all."""
         if not self._mark:
             return np.arange(len(self.files) + 1)
         return offsets_of([len(starts) - 1 for starts in self._starts])
-
-    def count(self) -> int:
-        return int(self._firsts[-1])
-
-    def file_counts(self) -> Sequence[int]:
-        return [int(count) for count in np.diff(self._firsts)]
 
     def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
         if self._mark and first == 0 and last is None:
@@ -137,20 +130,31 @@ class TextReader:
 
     def _some(self, size: int, first: int, last: int) -> Iterator[Block]:
         """Some documents, of each file that has them."""
-        for number, (base, end) in enumerate(itertools.pairwise(self._firsts.tolist())):
+        for number, (base, end) in enumerate(itertools.pairwise(self.firsts.tolist())):
             a, b, starts = max(first, base) - base, min(last, end) - base, self._starts[number]
             while a < b:
-                if TextFile(self.files[number]).compression is not None:
+                if self._text(number).compression is not None:
                     yield Block(number, 0, self._sizes[number], a, b - a)
                     break
                 stop = min(b, max(a + 1, int(np.searchsorted(starts, starts[a] + size))))
                 yield Block(number, int(starts[a]), int(starts[stop]), 0, stop - a)
                 a = stop
 
+    def _text(self, number: int) -> TextFile:
+        """A file, as large as it was.
+
+        Raises:
+            SourceChangedError: It is not; blocks were cut by the size that it had.
+        """
+        text = TextFile(self.files[number])
+        if text.size != self._sizes[number]:
+            raise SourceChangedError(text.path, "changed while it was being read", remedy="Run again when it is still")
+        return text
+
     def _cut(self, number: int, size: int) -> Iterator[Block]:
         """A file from end to end; a plain one in parts that begin with a document."""
         start, end = 0, self._sizes[number]
-        text = TextFile(self.files[number])
+        text = self._text(number)
         while start < end:
             stop = end if text.compression is not None else min(end, self._border(text, start + max(1, size)))
             yield Block(number, start, stop, 0, -1)
@@ -202,9 +206,9 @@ class TextReader:
         Raises:
             UnsafeError: One is longer than is accepted.
         """
-        path = self.files[number]
+        text = self._text(number)
         held, base, at, looked = bytearray(), start, 0, 0
-        for piece in TextFile(path).pieces(start, stop):
+        for piece in text.pieces(start, stop):
             held += piece
             if not base and held.startswith(BOM):
                 held[:3], base = b"", 3
@@ -216,7 +220,7 @@ class TextReader:
             if len(held) > self._most:
                 what = f"a document is longer than {self._most:,} bytes"
                 remedy = "--from-opt max_document=BYTES accepts longer ones; they are held in memory whole"
-                raise UnsafeError(path, what, offset=base, remedy=remedy)
+                raise UnsafeError(text.path, what, offset=base, remedy=remedy)
         if self._mark and (found := self._separator(held, looked, ends=True)):
             yield base, bytes(held[: found[0]])
         elif held or not self._mark:
@@ -254,27 +258,12 @@ class TextReader:
                 batch, held = [], 0
         yield RecordBatch(batch)
 
-    def ids(self, block: Block) -> Iterator[RecordBatch]:
-        """There are none."""
-        del block
-        yield RecordBatch(ragged=Ragged.of([]))
-
-    def lines(self, block: Block) -> Iterator[RecordBatch]:
-        for batch in self.texts(block):
-            yield RecordBatch(lines=[json.dumps({"text": text}, ensure_ascii=False).encode() for text in batch.texts])
-
-    def record(self, index: int) -> str:
-        for block in self.blocks(1, index, index + 1):
-            for text in self._texts(block):
-                return text
-        raise IndexError(f"record {index}")
-
     def _begin(self, index: int) -> tuple[TextFile, int]:
         """The file of a document, and where it begins in the text."""
         check_interval(index, index + 1, self.count(), "records")
-        number = int(np.searchsorted(self._firsts, index, side="right")) - 1
-        text = TextFile(self.files[number])
-        return text, int(self._starts[number][index - int(self._firsts[number])]) if self._mark else 0
+        number = int(np.searchsorted(self.firsts, index, side="right")) - 1
+        text = self._text(number)
+        return text, int(self._starts[number][index - int(self.firsts[number])]) if self._mark else 0
 
     def record_line(self, index: int) -> Line:
         text, begin = self._begin(index)
@@ -293,7 +282,7 @@ class TextReader:
         starts = self._starts[number]
         if TextFile(path).compression is not None or len(starts) < 2 or not starts[0] <= offset < starts[-1]:
             return None
-        return int(self._firsts[number] + np.searchsorted(starts, offset, side="right")) - 1
+        return int(self.firsts[number] + np.searchsorted(starts, offset, side="right")) - 1
 
     def close(self) -> None:
         """Nothing stays open."""

@@ -26,8 +26,7 @@ from tokfmt.core.axis import (
 from tokfmt.core.draws import check_seed
 from tokfmt.core.errors import MissingDependencyError
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
-from tokfmt.views.concat import Concat
-from tokfmt.views.select import Picked, Shuffled, Slice
+from tokfmt.views.select import Concat, Picked, Shuffled, Slice
 
 if TYPE_CHECKING:
     from tokfmt.ops.convert.request import Conversion
@@ -111,7 +110,10 @@ class Dataset:
             ValueError: The dataset is closed.
         """
         if type(index) is int:  # the most frequent
-            return self._one(index) if 0 <= index < self._ready else self._sequence(index)
+            if 0 <= index < self._ready:
+                one = self._one  # called as a method it would be looked up in the class first
+                return one(index)
+            return self._sequence(index)
         if isinstance(index, slice):
             first, last, step = index.indices(len(self))
             if step == 1:

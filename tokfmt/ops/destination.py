@@ -66,7 +66,6 @@ def guard(destination: Path, paths: Iterable[str | os.PathLike[str]], found: Ite
     """Refuse a destination that is a source, lies in one or around one, or whose manifest would replace one.
 
     Args:
-        destination: As given.
         paths: Of the sources, as given.
         found: The same with every file of theirs, which are all guarded.
 

@@ -5,12 +5,16 @@
     [[source]]            name, path, from, options, split, text, select, weight, epochs, tokens, filter
     [filter.NAME]         rules on text
 
+On a command line sources are words, `web=web.pbin:0.7`, or a blend list of Megatron-LM (`entries_of`).
+
 Unknown keys, words and numbers out of bounds are errors that name the nearest word. `pack` and what goes with it need
 `seq_len`; without it the recipe is of documents.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import re
 import tomllib
 import typing
@@ -22,7 +26,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tokfmt.core.axis import INT32_MAX
-from tokfmt.core.errors import FormatError
+from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import File
 from tokfmt.core.options import nearest
 from tokfmt.core.text_format import printable
@@ -37,6 +41,7 @@ _KEY = re.compile(rb"(\xef\xbb\xbf)?([ \t\r]*(#[^\n]*)?\n)*[ \t]*([\w\"'.-]+[ \t
 _LONG_KEY = re.compile(
     rb"""(?<![\w"'-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){64}"""
 )  # tomllib takes their square
+_WORD = re.compile(r"(?:(?P<name>[\w.-]+)=)?(?P<path>.+?)(?::(?P<weight>[0-9][0-9_.eE+-]*))?", re.DOTALL)
 _SOURCE = re.compile(rb"^[ \t]*\[\[[ \t]*source[ \t]*\]\]", re.MULTILINE)
 
 
@@ -414,3 +419,83 @@ def _toml(value: Any) -> str:
         return f"{value:_}" if abs(value) >= 10**6 else str(value)
     text = "".join(f"\\u{ord(c):04X}" if ord(c) < 32 or ord(c) == 127 else c for c in str(value).replace("\\", "\\\\"))
     return '"' + text.replace('"', '\\"') + '"'
+
+
+def entries_of(words: Sequence[str], directory: Path) -> list[dict[str, Any]]:
+    """The `[[source]]` tables that words mean, with paths as seen from a directory.
+
+    A blend list is weights and prefixes in turn, as Megatron-LM takes them: `--data-path` on the command line, or
+    `--data-args-path` in a file (`0.7 web_text_document 0.3 code_text_document`). Source: NVIDIA/Megatron-LM,
+    megatron/training/arguments.py and core/datasets/utils.py (`get_blend_from_list`): prefixes alone are read as well,
+    and mean sources without weights.
+
+    Args:
+        words: `NAME=PATH:WEIGHT` (name and weight may be left out), or a blend list, or one file that holds such.
+        directory: Where the recipe will stand.
+
+    Raises:
+        OptionError: A word that is none.
+    """
+    if len(words) > 1 and _number(words[0]) is not None:
+        return _blend(words, directory, words[0])
+    return [_typed_entry(word, directory) for word in words]
+
+
+def read_blend(path: Path) -> list[str]:
+    """The words of a blend list.
+
+    Raises:
+        FormatError: The file cannot be read, or is no such list.
+    """
+    file = File(path)
+    try:
+        words = file.read(0, min(file.size, _LARGEST_FILE)).decode("utf-8", "replace").split()
+    finally:
+        file.close()
+    if len(words) < 2 or _number(words[0]) is None or "\0" in words[0]:
+        raise FormatError(
+            path, "is neither a recipe nor a blend list", expected="weights and prefixes in turn",
+            remedy="tokfmt recipe NAME=PATH:WEIGHT ... writes a recipe",
+        )  # fmt: skip
+    return words
+
+
+def _blend(words: Sequence[str], directory: Path, first: str) -> list[dict[str, Any]]:
+    if len(words) % 2:
+        raise OptionError(f"{printable(first)} ...: a blend list is weights and prefixes in turn: their number is odd")
+    found = []
+    for weight, path in zip(words[::2], words[1::2], strict=True):
+        number = _number(weight)
+        if number is None:
+            raise OptionError(f"{printable(weight)}: a weight is expected here, before {printable(path)}")
+        found.append({"path": _seen_from(directory, path), "weight": number})
+    return found
+
+
+def _typed_entry(word: str, directory: Path) -> dict[str, Any]:
+    match = _WORD.fullmatch(word)
+    if match is None:
+        raise OptionError(f"{printable(word)!r} is not of the form NAME=PATH:WEIGHT")
+    found: dict[str, Any] = {"path": _seen_from(directory, match["path"])}
+    if match["name"]:
+        found["name"] = match["name"]
+    if match["weight"] is not None:
+        weight = _number(match["weight"])
+        if weight is None:
+            raise OptionError(f"{printable(word)}: {match['weight']} is no weight")
+        found["weight"] = weight
+    return found
+
+
+def _seen_from(directory: Path, path: str) -> str:
+    return path if os.path.isabs(path) else os.path.relpath(path, directory)
+
+
+def _number(word: str) -> int | float | None:
+    try:
+        value = float(word)
+    except ValueError:
+        return None
+    if not math.isfinite(value):
+        return None
+    return int(value) if value == int(value) and "." not in word else value

@@ -44,6 +44,7 @@ from tokfmt.core.files import File
 from tokfmt.core.format import REGION
 from tokfmt.core.memory import share
 from tokfmt.core.output import Output, preallocate
+from tokfmt.core.protocols import ignore
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of, reordered
 from tokfmt.run.plan import Kind, Workers, journaled, of_part
 
@@ -189,10 +190,6 @@ _LARGEST, _SMALLEST = 1 << 24, 1 << 21  # bytes of one, about, while it is sorte
 _SORTING = 4 * ENTRY.itemsize  # bytes a sequence takes meanwhile: its entry, twice, its places before and after
 
 
-def _ignore(amount: int) -> None:
-    """Nobody is watching."""
-
-
 @contextmanager
 def shuffled(
     source: TokenReader,
@@ -201,7 +198,7 @@ def shuffled(
     *,
     part: str = "",
     bucket: int | None = None,
-    progress: Callable[[int], None] = _ignore,
+    progress: Callable[[int], None] = ignore,
 ) -> Iterator[Shuffled]:
     """The sequences of `source` in the order that `seed` draws; its files in scratch go at the end.
 

@@ -11,6 +11,7 @@ Shards live in a scratch directory for the time of one conversion; they are no f
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import U32, Info, Layout, check_interval, largest_id, windows
 from tokfmt.core.draws import DRAWN, draws
-from tokfmt.core.files import File
+from tokfmt.core.files import File, reading_error
 from tokfmt.core.format import Encoder
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 _SMALLEST, _LARGEST = 1 << 22, 1 << 26
 _JUDGED = 1 << 20  # code points
-_RATIONED, _TRIMMED = 256, 1 << 12  # records at a time
+_RATIONED, _TRIMMED = 1 << 10, 1 << 12  # records at a time
 
 
 def block_size(total: int, jobs: int) -> int:
@@ -58,6 +59,7 @@ def encoded_batches(records: RecordReader, encoder: Encoder | None, block: Block
         yield from (batch.ragged for batch in records.ids(block) if batch.ragged is not None)
 
 
+_ANY = (1 << 64) - 1  # the largest key there is
 UNREAD = -1
 """Tokens in the entry of a record that was passed over: it cannot be drawn (`Ration`)."""
 
@@ -79,14 +81,19 @@ class Ration:
     seed: int
     quota: int
     first: int = 0
-    most: int = (1 << 64) - 1
-    _trimmed: int = (1 << 64) - 1
+    most: int = _ANY
+    _trimmed: int = _ANY
     _keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     _tokens: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
-    def copy(self) -> Ration:
-        """One that goes on from here by itself, for a task."""
-        return Ration(self.seed, self.quota, self.first, self.most)
+    @property
+    def bounded(self) -> bool:
+        """Whether some records cannot be drawn."""
+        return self.most < _ANY
+
+    def copy(self, first: int) -> Ration:
+        """One that goes on by itself from a record, for a task."""
+        return Ration(self.seed, self.quota, first, self.most)
 
     def near(self, count: int) -> NDArray[np.intp]:
         """Which of the next records may be drawn."""
@@ -178,7 +185,8 @@ class Ingestion:
         scratch: Where shards go.
         sieve: Only texts that pass are encoded, and `shard-000000.entries` tells of all; see `filters.ENTRY`.
         ration: With a sieve, only texts that may be drawn are looked at; the others count as texts that pass, of no
-            token here, and of `UNREAD` tokens in their entry. Then the records are one block.
+            token here, and of `UNREAD` tokens in their entry.
+        firsts: With a ration, the number in the source of the first record of each block.
     """
 
     records: RecordReader
@@ -186,6 +194,7 @@ class Ingestion:
     scratch: Path
     sieve: Sieve | None = None
     ration: Ration | None = None
+    firsts: Sequence[int] = ()
 
 
 def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
@@ -196,7 +205,7 @@ def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
     with (
         whole(Path(f"{path}.tokens")) as tokens,
         whole(Path(f"{path}.lengths")) as lengths,
-        _reading(job, path) as ids_of,
+        _reading(job, number, path) as ids_of,
     ):
         for batch in _batches(job, block):
             ragged = ids_of(batch)
@@ -226,7 +235,7 @@ def _batches(job: Ingestion, block: Block) -> Iterator[RecordBatch]:
 
 
 @contextmanager
-def _reading(job: Ingestion, path: Path) -> Iterator[Callable[[RecordBatch], Ragged]]:
+def _reading(job: Ingestion, number: int, path: Path) -> Iterator[Callable[[RecordBatch], Ragged]]:
     """What makes the ids of a batch; with a sieve a file of entries, which has its name before the other two have."""
     if job.sieve is None or job.encoder is None:
         yield partial(_ids, job)
@@ -235,7 +244,7 @@ def _reading(job: Ingestion, path: Path) -> Iterator[Callable[[RecordBatch], Rag
         if job.ration is None:
             yield partial(_passed, job.sieve, job.encoder, file)
         else:
-            yield partial(_rationed, job.sieve, job.encoder, file, job.ration.copy())
+            yield partial(_rationed, job.sieve, job.encoder, file, job.ration.copy(job.firsts[number]))
 
 
 def _passed(sieve: Sieve, encoder: Encoder, file: BinaryIO, batch: RecordBatch) -> Ragged:
@@ -257,7 +266,8 @@ def _rationed(sieve: Sieve, encoder: Encoder, file: BinaryIO, ration: Ration, ba
         tokens.append(ragged.tokens)
         ration.add(entries[a:b])
     file.write(entries.data)
-    return Ragged(np.concatenate(tokens), offsets_of(np.maximum(entries["tokens"][entries["rule"] == 0], 0)))
+    together = tokens[1] if len(tokens) == 2 else np.concatenate(tokens)  # most often all were few enough
+    return Ragged(together, offsets_of(np.maximum(entries["tokens"][entries["rule"] == 0], 0)))
 
 
 def _sifted(sieve: Sieve, encoder: Encoder, texts: Sequence[str]) -> tuple[NDArray[np.void], Ragged]:
@@ -358,10 +368,17 @@ class ShardReader:
     def scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
         """See `protocols.Scattered`."""
         shards = self._starts.searchsorted(begins, side="right") - 1
-        room = out.view(np.uint8).data
-        bytes_ = 4 * np.stack((begins - self._starts[shards], places, places + lengths), axis=1)
-        for shard, (at, a, b) in zip(shards.tolist(), bytes_.tolist(), strict=True):
-            self._files[shard].read_into(at, room[a:b])
+        room, preadv = out.view(np.uint8).data, os.preadv
+        offsets, starts, ends = 4 * (begins - self._starts[shards]), 4 * places, 4 * (places + lengths)
+        for shard in np.unique(shards).tolist():
+            of, file = np.flatnonzero(shards == shard), self._files[shard]
+            with file.descriptor() as descriptor:
+                try:
+                    for at, a, b in zip(offsets[of].tolist(), starts[of].tolist(), ends[of].tolist(), strict=True):
+                        if preadv(descriptor, (room[a:b],), at) != b - a:  # half the time of `read_into`
+                            file.read_into(at, room[a:b])
+                except OSError as error:
+                    raise reading_error(file.path, error) from error
 
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self._info.sequences, "sequences")

@@ -21,19 +21,20 @@ from tokfmt.core.axis import (
     U8,
     Info,
     Layout,
+    Passed,
     Separators,
     TokenReader,
+    between_offsets,
     check_interval,
     check_position,
     closed_reader,
     largest_id,
     sequence_at,
-    short_reader,
     smallest,
     windows,
 )
 from tokfmt.core.errors import ConversionError, CorruptError, IncompleteWriteError
-from tokfmt.core.protocols import Located, Piece, Place, Underlying, marks_of, pieces_of, restored
+from tokfmt.core.protocols import Located, Piece, Place, Underlying, ignore, marks_of, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 
 
@@ -94,6 +95,16 @@ class View:
 
     def close(self) -> None:
         self.source.close()
+
+
+class Indexed(View):
+    """A view that holds where its sequences begin, and the end of the last: `_offsets`, int64[sequences + 1]."""
+
+    _offsets: Offsets
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self._info.sequences, "sequences")
+        return self._offsets[first : last + 1]
 
 
 def place_of(reader: TokenReader, position: int) -> Place | None:
@@ -249,9 +260,14 @@ class WithoutTrailing(View):
 
     def sequence_reader(self) -> Callable[[int], Tokens]:
         """See `axis.sequence_reader`."""
-        return closed_reader(
-            self.source, self.eos_id, lambda number: self._without(*self.source.offsets(number, number + 1).tolist())
-        )
+
+        def sequence(number: int) -> Tokens:
+            found = between_offsets(self.source, number)
+            if len(found) and found.item(-1) == self.eos_id:
+                return found[:-1]
+            return self._without(*self.source.offsets(number, number + 1).tolist())
+
+        return closed_reader(self.source, self.eos_id, sequence)
 
     def _without(self, start: int, stop: int) -> Tokens:
         tokens, ends = self.looked_at(start, stop)
@@ -305,11 +321,7 @@ _SCAN = 1 << 22
 _CHANGED = "the stream changed since its separators were counted. Run again"
 
 
-def _ignore(amount: int) -> None:
-    """Nobody is watching."""
-
-
-class SplitAt(View):
+class SplitAt(Indexed):
     """The documents of a stored stream: its tokens without `eos_id`, cut where it stood.
 
     What the separator means stands in `stored.info.separators`. BETWEEN: empty pieces (runs of separators, one at the
@@ -328,7 +340,7 @@ class SplitAt(View):
         *,
         where: Separators | None = None,
         jobs: int | None = None,
-        scanned: Callable[[int], None] = _ignore,
+        scanned: Callable[[int], None] = ignore,
     ) -> None:
         """Scan the stream.
 
@@ -355,10 +367,6 @@ class SplitAt(View):
             free_of=eos_id,
         )
         super().__init__(stored, info)
-
-    def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
-        return self._offsets[first : last + 1]
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._info.tokens)
@@ -390,17 +398,11 @@ class SplitAt(View):
 
     def sequence_reader(self) -> Callable[[int], Tokens]:
         """See `axis.sequence_reader`. Behind each sequence but the last stands a separator, whatever it means."""
-        read, offsets = short_reader(self.source, self.eos_id), self._offsets.data
         at, surplus = self._step_at.data, np.concatenate((np.zeros(1, np.int64), self._step_to)).data
-        last = self._info.sequences - 1
-
-        def sequence(number: int) -> Tokens:
-            start, stop = offsets[number], offsets[number + 1]
-            before = number + surplus[bisect_right(at, number)]
-            found = read(start + before, stop + before + 1) if number < last else None
-            return self._sequence(number) if found is None else found
-
-        return sequence
+        passed: Passed = lambda number: number + surplus[bisect_right(at, number)]  # noqa: E731
+        if not len(at) or (len(at) == 1 and not at[0]):  # the same in front of all
+            passed = surplus[-1]
+        return closed_reader(self.source, self.eos_id, self._sequence, self._offsets[:-1], passed)
 
     def _sequence(self, number: int) -> Tokens:
         """One sequence, after a look at it and at the separator behind it."""
@@ -437,7 +439,7 @@ class SplitAt(View):
         return sequence + (int(self._step_to[step]) if step >= 0 else 0)
 
 
-class Beginning(View):
+class Beginning(Indexed):
     """The first tokens of a stored stream: as many as hold so many documents."""
 
     def __init__(self, stored: TokenReader, eos_id: int, documents: int) -> None:
@@ -450,7 +452,8 @@ class Beginning(View):
                 tokens = a + int(ends[documents - found - 1]) + 1
                 break
             found, inside = found + len(ends), bool(token[-1])
-        super().__init__(stored, replace(stored.info, tokens=tokens, sequences=min(1, tokens)))
+        self._offsets = np.array([0, tokens][: 1 + bool(tokens)], np.int64)
+        super().__init__(stored, replace(stored.info, tokens=tokens, sequences=len(self._offsets) - 1))
 
     @property
     def whole(self) -> bool:
@@ -460,10 +463,6 @@ class Beginning(View):
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._info.tokens)
         return self.source.tokens(start, stop)
-
-    def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
-        return np.array([0, self._info.tokens], np.int64)[first : last + 1]
 
 
 class _Closed(View):

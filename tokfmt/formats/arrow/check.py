@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,10 +13,17 @@ from tokfmt.core.errors import FormatError, UnsafeError, UnsupportedError
 from tokfmt.core.format import Finding, Hints, Problem
 from tokfmt.core.protocols import Audit, Code, Field, Section
 from tokfmt.core.sections import Part, broken, shown
-from tokfmt.formats.arrow.columns import chosen, open_containers
-from tokfmt.formats.arrow.container import ArrowContainer, Container, Group, ParquetContainer, arrow, worded
-from tokfmt.formats.arrow.reader import Rows, open_reader
-from tokfmt.formats.arrow.text import NotTextError, NullRowError, TextReader
+from tokfmt.formats.arrow.container import (
+    ArrowContainer,
+    Container,
+    Group,
+    ParquetContainer,
+    arrow,
+    chosen,
+    open_containers,
+    worded,
+)
+from tokfmt.formats.arrow.reader import NotTextError, NullRowError, Rows, TextReader, open_reader
 
 if TYPE_CHECKING:
     from tokfmt.formats.arrow import Columnar, ReadOptions
@@ -102,19 +111,18 @@ def _texts(format_: Columnar, path: Path, options: ReadOptions, how: Audit) -> I
 
 def sections(format_: Columnar, path: Path, options: ReadOptions) -> Sequence[Section]:
     """Of each file: its columns, its row groups with their pages, or its messages."""
+    found: list[Section] = []
     try:
         files = format_.find(path, options.split).files
     except FormatError as error:
         failed = broken(error)
         return [Part("files", path, lambda: (failed,))]
-    found: list[Section] = []
     for file in files:
         try:
             (container,) = open_containers(format_, [file], tail=True)
             found += _parts(container, file)
         except FormatError as error:
-            failed = broken(error)
-            found.append(Part(shown(file.name), file, functools.partial(tuple[Field], (failed,))))
+            found.append(Part(shown(file.name), file, functools.partial(tuple[Field], (broken(error),))))
     return found
 
 
@@ -134,12 +142,12 @@ def _parts(container: Container, path: Path) -> Iterator[Section]:
 
 
 def _messages(container: ArrowContainer) -> list[Field]:
-    kinds = {1: "schema", 2: "dictionary", 3: "record batch"}
-    found = [
-        Field(f"{kinds[m.kind]} {k:,}", m.begin, m.head + m.body, f"{m.rows:,} rows" if m.kind == 3 else "",
-              f"metadata {m.head:,} bytes, body {m.body:,}")
-        for k, m in enumerate(container.messages)
-    ]  # fmt: skip
+    kinds, found = {1: "schema", 2: "dictionary", 3: "record batch"}, list[Field]()
+    numbers: defaultdict[int, Iterator[int]] = defaultdict(itertools.count)
+    for m in container.messages:
+        name = f"{kinds[m.kind]} {next(numbers[m.kind]):,}" if m.kind > 1 else kinds[m.kind]
+        rows, parts = f"{m.rows:,} rows" if m.kind == 3 else "", f"metadata {m.head:,} bytes, body {m.body:,}"
+        found.append(Field(name, m.begin, m.head + m.body, rows, parts))
     ended = container.ended
     return [*found, Field("end marker", container.end, 8 * ended, "there" if ended else "missing", wrong=not ended)]
 

@@ -1,4 +1,4 @@
-"""Reading columns of ids: what their rows say, and the token axis that they are.
+"""Reading columns: of ids what their rows say, and the token axis that they are; of text a document each row.
 
 Where Arrow's own statistics say how many ids a row group has, opening reads no row; else every row is decoded once, on
 several threads. Lengths of what was decoded are kept, 8 bytes a sequence; of the ids the last few pieces.
@@ -6,10 +6,12 @@ several threads. Lengths of what was decoded are kept, 8 bytes a sequence; of th
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,11 +24,16 @@ from tokfmt.core.format import Hints, Problem, fatal, raise_fatal
 from tokfmt.core.marks import BEGINS, IGNORED, TARGET, other_label
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
-from tokfmt.core.text_format import printable
-from tokfmt.formats.arrow.columns import (
+from tokfmt.core.records import Block, RecordBatch, RecordInfo, TextRecords
+from tokfmt.core.text_format import counted, printable
+from tokfmt.formats.arrow.container import (
     PACKED,
     TEXT,
     Column,
+    Container,
+    Group,
+    ParquetContainer,
+    arrow,
     chosen,
     kind_of,
     open_containers,
@@ -34,14 +41,14 @@ from tokfmt.formats.arrow.columns import (
     typed,
     unread,
     values_of,
+    worded,
 )
-from tokfmt.formats.arrow.container import Container, Group, ParquetContainer, arrow, worded
-from tokfmt.formats.arrow.text import TextReader
 
 if TYPE_CHECKING:
     from tokfmt.formats.arrow import Columnar, Found, ReadOptions
 
 _OTHER = 8
+_NULLS = "--drop null-rows reads NULL as empty"
 _HELD = 3 << 20  # tokens and rows that each thread keeps: those of the sequences that were looked up last
 
 
@@ -54,6 +61,7 @@ class Decoded(NamedTuple):
         mask, labels, begins: Beside the ids, where a column says so.
         marks: The same as `core.marks` says it; OTHER where a label is another id.
         odd: How many sequences have a mask that leaves something out, and the first of them.
+        first, start: Their place on the axis: the first sequence, and the first token.
     """
 
     tokens: Tokens
@@ -63,20 +71,14 @@ class Decoded(NamedTuple):
     begins: NDArray[np.bool_] | None = None
     marks: NDArray[np.uint8] | None = None
     odd: tuple[int, int] = (0, -1)
-
-
-class Piece(NamedTuple):
-    """Decoded rows, with their place on the axis: the first sequence, and the first token."""
-
-    first: int
-    start: int
-    rows: Decoded
+    first: int = 0
+    start: int = 0
 
     def span(self, *, rows: bool) -> tuple[int, int]:
         """The sequences, or the tokens, that they are."""
         if rows:
-            return self.first, self.first + len(self.rows.offsets) - 1
-        return self.start, self.start + len(self.rows.tokens)
+            return self.first, self.first + len(self.offsets) - 1
+        return self.start, self.start + len(self.tokens)
 
 
 def open_reader(
@@ -178,13 +180,9 @@ def _labelled(rows: Decoded, labels: tuple[Any, Offsets], wrong: Any) -> Decoded
     """Labels of Hugging Face, which stand at the token itself: moved to the one before, which predicts it."""
     found, bounds = labels
     if not np.array_equal(bounds, rows.offsets) or found.null_count:
-        at = int(np.argmax(bounds != rows.offsets)) - 1
-        wrong(
-            5,
-            max(at, 0),
-            "has labels of another length",
-            *(int(np.diff(b)[max(at, 0)]) for b in (rows.offsets, bounds)),
-        )
+        at = max(int(np.argmax(bounds != rows.offsets)) - 1, 0)
+        expected, there = (int(np.diff(some)[at]) for some in (rows.offsets, bounds))
+        wrong(5, at, "has labels of another length", expected, there)
         return rows
     moved = np.full(len(rows.tokens), IGNORED, np.int64)
     own = found.to_numpy(zero_copy_only=False)
@@ -326,11 +324,11 @@ class ColumnReader:
     def info(self) -> Info:
         return self._info
 
-    def _pieces(self, number: int) -> Iterator[Piece]:
+    def _pieces(self, number: int) -> Iterator[Decoded]:
         """The rows of a group; what was found once has to be found again."""
         first, start, lengths = int(self._firsts[number]), int(self._starts[number]), [np.zeros(0, np.int64)]
         for rows in self._decode(number):
-            yield Piece(first, start, rows)
+            yield rows._replace(first=first, start=start)
             lengths.append(np.diff(rows.offsets))
             first, start = first + len(rows.offsets) - 1, start + len(rows.tokens)
         if (first, start) != (int(self._firsts[number + 1]), int(self._starts[number + 1])):
@@ -340,7 +338,7 @@ class ColumnReader:
             raise CorruptError(container.path, what, expected=claimed, found=there)
         self._known.setdefault(number, offsets_of(np.concatenate(lengths)))
 
-    def _piece(self, number: int, at: int, *, rows: bool = False) -> Piece:
+    def _piece(self, number: int, at: int, *, rows: bool = False) -> Decoded:
         """The decoded rows of a group that hold a position, or a sequence; each thread goes on where it was.
 
         The last few are kept, for sequences are looked up before their tokens are.
@@ -353,7 +351,7 @@ class ColumnReader:
         local = self._local
         if not self._follows(number, at, rows=rows):
             local.number, local.reached, local.walk = number, (0, 0), self._pieces(number)
-        walk: Iterator[Piece] = local.walk
+        walk: Iterator[Decoded] = local.walk
         for piece in walk:
             self._hold(piece)
             local.reached = (piece.span(rows=False)[1], piece.span(rows=True)[1])
@@ -363,17 +361,17 @@ class ColumnReader:
         raise CorruptError(container.path, f"ids of {container.unit} {group.number:,}", found="fewer than it says")
 
     @property
-    def _held(self) -> deque[Piece]:
-        found: deque[Piece] = self._local.__dict__.setdefault("held", deque())
+    def _held(self) -> deque[Decoded]:
+        found: deque[Decoded] = self._local.__dict__.setdefault("held", deque())
         return found
 
-    def _hold(self, piece: Piece) -> None:
+    def _hold(self, piece: Decoded) -> None:
         held, local = self._held, self._local
         held.append(piece)
-        local.size = getattr(local, "size", 0) + len(piece.rows.tokens) + len(piece.rows.offsets)
+        local.size = getattr(local, "size", 0) + len(piece.tokens) + len(piece.offsets)
         while len(held) > 1 and local.size > _HELD:
             gone = held.popleft()
-            local.size -= len(gone.rows.tokens) + len(gone.rows.offsets)
+            local.size -= len(gone.tokens) + len(gone.offsets)
 
     def _follows(self, number: int, at: int, *, rows: bool) -> bool:
         """Whether a position (a sequence) of a group is ahead of where this thread is in that group."""
@@ -384,7 +382,7 @@ class ColumnReader:
         found = []
         while start < stop:
             piece = self._piece(int(np.searchsorted(self._starts, start, side="right")) - 1, start)
-            values = getattr(piece.rows, part)[start - piece.start : stop - piece.start]
+            values = getattr(piece, part)[start - piece.start : stop - piece.start]
             found.append(values)
             start += len(values)
         return found
@@ -413,17 +411,14 @@ class ColumnReader:
         if first == last == 0:
             return np.array([start])
         held = any(piece.first <= base + first < piece.span(rows=True)[1] for piece in self._held)
-        if (
-            number not in self._known
-            and first < last
-            and (not first or held or self._follows(number, base + first, rows=True))
-        ):
+        near = not first or held or self._follows(number, base + first, rows=True)
+        if number not in self._known and first < last and near:
             found, at, stop, end = list[Offsets](), base + first, base + last, 0
             while at < stop:  # one after the other: each piece is decoded once, for lengths and for ids
                 piece = self._piece(number, at, rows=True)
                 upto = min(stop, piece.span(rows=True)[1])
-                found.append(piece.start + piece.rows.offsets[at - piece.first : upto - piece.first])
-                at, end = upto, piece.start + int(piece.rows.offsets[upto - piece.first])
+                found.append(piece.start + piece.offsets[at - piece.first : upto - piece.first])
+                at, end = upto, piece.start + int(piece.offsets[upto - piece.first])
             return np.append(np.concatenate(found), end)
         if number not in self._known:
             for piece in self._pieces(number):
@@ -484,3 +479,159 @@ class PackedReader(MaskedReader):
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
         """See `protocols.Segmented`."""
         return np.concatenate([np.empty(0, np.bool_), *self._window(start, stop, "begins")])
+
+
+class NullRowError(CorruptError):
+    """A text is NULL."""
+
+
+class NotTextError(CorruptError):
+    """A text is not UTF-8."""
+
+
+class TextReader(TextRecords):
+    """The texts of a column, one record a row. Row groups are its blocks."""
+
+    def __init__(self, containers: Sequence[Container], column: Column, hints: Hints, found: Found) -> None:
+        self.containers, self.column, self.drop = containers, column, hints.drop
+        self._firsts = offsets_of([sum(group.rows for group in one.groups) for one in containers])
+        sizes = [sum(one.text_bytes(group, column.name) for group in one.groups) for one in containers]
+        if "null-rows" not in hints.drop:
+            self._refuse_nulls()
+        notes = unread(containers, column, nulls="null-rows" in hints.drop)
+        self._info = RecordInfo(
+            TEXT, sum(sizes), int(self._firsts[-1]), random_access=True, notes=notes,
+            field=column.name, split=found.split, other_splits=found.others, extras={"files": len(containers)},
+        )  # fmt: skip
+
+    def _refuse_nulls(self) -> None:
+        """NULL that the footer knows of is refused before anything is read."""
+        for container in self.containers:
+            for group in container.groups:
+                if nulls := container.facts(group, self.column.name).nulls:
+                    what = f"{container.unit} {group.number:,} has {counted(nulls, 'row')} of NULL"
+                    raise NullRowError(container.path, what, remedy=_NULLS)
+
+    @property
+    def info(self) -> RecordInfo:
+        return self._info
+
+    @property
+    def firsts(self) -> Offsets:
+        return self._firsts
+
+    def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
+        last = self.count() if last is None else last
+        check_interval(first, last, self.count(), "records")
+        found = list[Block]()
+        for number, container in enumerate(self.containers):
+            at, record, begin, byte, held = int(self._firsts[number]), -1, 0, 0, 0
+            for group in container.groups:
+                a, b = max(at, first), min(at + group.rows, last)
+                byte += container.text_bytes(group, self.column.name)
+                at += group.rows
+                if a < b:
+                    record, held = (a if record < 0 else record), held + b - a
+                if held and byte - begin >= size:
+                    found.append(Block(number, begin, byte, record, held))
+                    record, begin, held = -1, byte, 0
+            if held:
+                found.append(Block(number, begin, byte, record, held))
+        return found
+
+    def texts(self, block: Block) -> Iterator[RecordBatch]:
+        for batch, where in self._rows(block, [self.column.name]):
+            for texts in self._texts(values_of(batch, self.column.name), where):
+                yield RecordBatch(texts=texts)
+
+    def records(self, block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The text of each row, and what else its columns hold, as Python has it."""
+        above, _, name = self.column.name.rpartition(".")
+        for batch, where in self._rows(block, self.containers[block.file].schema.names):
+            texts = itertools.chain.from_iterable(self._texts(values_of(batch, self.column.name), where))
+            with worded(where[0].path, f"{where[0].unit} {where[1].number:,} cannot be read"):
+                rows = batch.to_pylist()
+            for text, row in zip(texts, rows, strict=True):
+                holder = row
+                for word in above.split(".") if above else ():
+                    holder = holder.get(word) or {}  # a struct may be NULL
+                holder.pop(name, None)
+                yield text, row
+
+    def _rows(self, block: Block, columns: Sequence[str]) -> Iterator[tuple[Any, tuple[Container, Group, int]]]:
+        """The rows of a block, a batch of some columns at a time, and which row of which group each begins with."""
+        container, at = self.containers[block.file], int(self._firsts[block.file])
+        for group in container.groups:
+            row, at = at, at + group.rows
+            if at <= block.first or row >= block.first + block.records:
+                continue
+            for batch in container.batches(group, columns):
+                a, b = max(block.first - row, 0), min(block.first + block.records - row, batch.num_rows)
+                if a < b:
+                    yield batch.slice(a, b - a), (container, group, row - (at - group.rows) + a)
+                row += batch.num_rows
+            if row != at:
+                what = f"rows of {container.unit} {group.number:,}"
+                raise CorruptError(container.path, what, expected=group.rows, found=group.rows - (at - row))
+
+    def _texts(self, array: Any, where: tuple[Container, Group, int]) -> Iterator[list[str]]:
+        container, group, row = where
+        with worded(container.path, f"{container.unit} {group.number:,} cannot be read"):
+            if array.null_count and "null-rows" not in self.drop:
+                at = row + int(np.argmax(array.is_null().to_numpy(zero_copy_only=False)))
+                raise NullRowError(
+                    container.path, f"row {at:,} of {container.unit} {group.number:,} is NULL", remedy=_NULLS
+                )
+            words = None
+            if arrow().types.is_dictionary(array.type):  # a text may stand for any number of rows: it is held once
+                words = self._decoded(array.dictionary, container, group, None)
+                array = array.indices
+            found = self._decoded(array, container, group, row) if words is None else array.to_pylist()
+        yield [(one if words is None else words[one]) if one is not None else "" for one in found]
+
+    def _decoded(self, array: Any, container: Container, group: Group, row: int | None) -> list[Any]:
+        """Texts as they stand; bytes have to be UTF-8."""
+        if "string" in str(array.type):
+            with suppress(UnicodeDecodeError):  # whose row is found below
+                decoded: list[Any] = array.to_pylist()
+                return decoded
+        found = list[Any]()
+        for k, one in enumerate(array.cast(arrow().large_binary()).to_pylist()):
+            try:
+                found.append(None if one is None else one.decode())
+            except UnicodeDecodeError as error:
+                place = "of its dictionary" if row is None else f"row {row + k:,} of"
+                what = f"{place} {container.unit} {group.number:,} is not UTF-8 at byte {error.start:,} of its text"
+                raise NotTextError(container.path, what, expected="UTF-8", found=f"{one[error.start]:#x}") from error
+        return found
+
+    @property
+    def files(self) -> Sequence[Path]:
+        return [container.path for container in self.containers]
+
+    def record_line(self, index: int) -> None:  # noqa: ARG002 - a row is no line
+        return None
+
+    def record_place(self, index: int) -> Place:
+        """See `protocols.LocatedRecords`: the group that a row is in."""
+        check_interval(index, index + 1, self.count(), "records")
+        number = int(np.searchsorted(self._firsts, index, side="right")) - 1
+        container, row = self.containers[number], index - int(self._firsts[number])
+        for group in container.groups:
+            if row < group.rows:
+                break
+            row -= group.rows
+        return Place(container.path, group.begin, None, f"row {row:,} of {container.unit} {group.number:,}")
+
+    def record_at(self, path: Path, offset: int) -> int | None:
+        """The first row of the group that holds a byte."""
+        for container, first in zip(self.containers, self._firsts.tolist(), strict=False):
+            for group in container.groups if container.path == path else ():
+                if 0 <= offset - group.begin < group.size:
+                    return first if group.rows else None
+                first += group.rows  # noqa: PLW2901 - of the next group
+        return None
+
+    def close(self) -> None:
+        for container in self.containers:
+            container.file.close()

@@ -19,6 +19,7 @@ from tokfmt.core.files import File
 from tokfmt.core.format import Finding, Hints
 from tokfmt.core.protocols import Audit, Code, Field, Pointer, Repair, Section
 from tokfmt.core.sections import Part, broken, shown
+from tokfmt.core.text_format import counted
 from tokfmt.formats.jsonl import ReadOptions
 from tokfmt.formats.jsonl.index import IndexAudit, has_index, index_path, misplaced, out_of_order, unreadable
 from tokfmt.formats.jsonl.lines import BOM, Lines, TextFile, border, lines_of, walk
@@ -148,9 +149,6 @@ REPAIRS: Mapping[str, Repair] = {
 }
 
 
-_TOLERANT = Hints(drop=frozenset({"invalid-lines"}))
-
-
 _LOOK = 1 << 22  # bytes
 _SPECIAL = b"<|endoftext|>"
 
@@ -158,7 +156,7 @@ _SPECIAL = b"<|endoftext|>"
 def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     """Every violation found in a file or a directory of lines."""
     try:
-        reader = JsonlReader([path], replace(options, index="none"), _TOLERANT)
+        reader = _reader(path, options)
     except FormatError as error:
         yield unreadable("TF502", error)
         return
@@ -166,6 +164,11 @@ def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
         parser = reader.parser(others=True)
         yield from _Look(part.text, parser, how, index=options.index).findings(options.max_line)
     reader.close()
+
+
+def _reader(path: Path, options: ReadOptions) -> JsonlReader:
+    """A reader of all lines, whatever an index says and whatever is wrong with some."""
+    return JsonlReader([path], replace(options, index="none"), Hints(drop=frozenset({"invalid-lines"})))
 
 
 class _Look:
@@ -217,7 +220,7 @@ class _Look:
         """A line in words: by number where all lines before it were counted."""
         if self.from_start:
             return f"line {self.lines + index + 1:,}"
-        return f"the line at byte {lines.offset + int(lines.starts[index]):,}"
+        return f"the line at byte {lines.begin(index):,}"
 
     def _records(self, lines: Lines, parsed: Parsed) -> Iterator[Finding]:
         for index, problem in parsed.problems:
@@ -225,7 +228,7 @@ class _Look:
                 self.first_blank = self.first_blank or self._named(lines, index)
                 self.blank += 1
                 continue
-            named, offset = self._named(lines, index), lines.offset + int(lines.starts[index])
+            named, offset = self._named(lines, index), lines.begin(index)
             if isinstance(problem, Fault):
                 yield Finding(
                     problem.code, "error", self.path, f"{named} {problem.words}", problem.remedy, offset + problem.at
@@ -239,7 +242,7 @@ class _Look:
             for index, line in enumerate(lines.tolist()):
                 if line.count(name) > 1 and _repeats(line, self.parser.path):
                     message = f'{self._named(lines, index)} has the field "{shown_path(self.parser.path)}" twice'
-                    offset = lines.offset + int(lines.starts[index])
+                    offset = lines.begin(index)
                     yield Finding("TF510", "warning", self.path, message, "The last one is read", offset)
 
     def _count(self, lines: Lines, parsed: Parsed) -> None:
@@ -272,25 +275,24 @@ class _Look:
             yield Finding("TF508", "warning", self.path, message, "Convert the line ends with dos2unix")
         if self.empty:
             what = "text" if self.parser.kind == "text" else "sequence"
-            count = f"{self.empty:,} {what}s are empty" if self.empty > 1 else f"1 {what} is empty"
-            count += "" if self.whole else " where they were looked at"
-            message = f"{count} (first: {self.first_empty})"
+            where = "" if self.whole else " where they were looked at"
+            message = f"{_are(self.empty, what)} empty{where} (first: {self.first_empty})"
             remedy = "Modalities' packer drops everything after an empty text; remove these lines for it"
             yield Finding("TF509", "warning", self.path, message, remedy if self.parser.kind == "text" else "")
         if self.blank:
-            count = f"{self.blank:,} lines are blank" if self.blank > 1 else "1 line is blank"
-            message = f"{count} (first: {self.first_blank}): no documents"
+            message = f"{_are(self.blank, 'line')} blank (first: {self.first_blank}): no documents"
             yield Finding("TF519", "info", self.path, message, "Modalities' index stops at them; remove them for it")
         if self.special:
-            count = f"{self.special:,} lines spell" if self.special > 1 else "1 line spells"
-            message = f"{count} the special token {_SPECIAL.decode()} (first: {self.first_special})"
-            yield Finding(
-                "TF517",
-                "info",
-                self.path,
-                message,
-                "tokfmt takes it as text (--special-tokens parse: as the token); other packers make a separator of it",
+            spell = f"{counted(self.special, 'line')} spell{'s' * (self.special == 1)}"
+            message = f"{spell} the special token {_SPECIAL.decode()} (first: {self.first_special})"
+            remedy = (
+                "tokfmt takes it as text (--special-tokens parse: as the token); other packers make a separator of it"
             )
+            yield Finding("TF517", "info", self.path, message, remedy)
+
+
+def _are(number: int, word: str) -> str:
+    return f"{counted(number, word)} {'is' if number == 1 else 'are'}"
 
 
 def _repeats(line: bytes, path: tuple[str, ...]) -> bool:
@@ -370,8 +372,7 @@ class _Lines:
         self.parser: Parser | None = None
         self.error: FormatError | None = None
         try:
-            reader = JsonlReader([path], replace(options, index="none"), _TOLERANT)
-            self.parser = reader.parser(others=True)
+            self.parser = _reader(path, options).parser(others=True)
         except FormatError as error:
             self.error = error
         self._offsets, self._firsts = [0], [0]
@@ -430,7 +431,7 @@ class _Lines:
         plain = self.text.compression is None
         for k, line in enumerate(lines.tolist()):
             said, wrong = self._said(line)
-            at = lines.offset + int(lines.starts[k]) if plain else None
+            at = lines.begin(k) if plain else None
             text = shown(line[:256].decode("utf-8", "backslashreplace"))
             yield Field(f"line {number + k + 1:,}", at, len(line) if plain else 0, text, said, wrong)
 

@@ -526,7 +526,7 @@ def _looked_at(
         if faults and not drop_invalid:
             index, fault = faults[0]
             remedy = fault.remedy.partition(";")[0]
-            raise line_error(text, lines.offset + int(lines.starts[index]), replace(fault, remedy=f"{remedy}; {_DROP}"))
+            raise line_error(lines, index, replace(fault, remedy=f"{remedy}; {_DROP}"))
         pairs = _pairs(*lines.stretches())
         yield np.delete(pairs, [index for index, _ in faults], axis=0) if faults else pairs, len(pairs)
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -89,12 +90,10 @@ class TextFile:
             TruncatedError, CorruptError: The compressed stream ends early, or is damaged.
             MissingDependencyError: It is zstandard, and the package is not installed.
         """
-        if self.compression == "gzip":
-            yield from _coalesced(self._gzip())
-        elif self.compression == "zstandard":
-            yield from _coalesced(self._zstandard())
-        else:
+        if self.compression is None:
             yield from map(bytes, self.passing(start, stop))
+        else:
+            yield from _coalesced(self._decompressed(self.compression))
 
     def passing(self, start: int = 0, stop: int | None = None) -> Iterator[bytearray]:
         """The same of plain text; a piece holds until the next is asked for, which is three times as fast."""
@@ -105,58 +104,49 @@ class TextFile:
             self.file.read_into(at, memoryview(buffer))
             yield buffer
 
-    def _compressed(self, size: int) -> Iterator[tuple[int, bytes]]:
-        for at in range(0, self.size, size):
-            yield at, self.file.read(at, min(size, self.size - at))
-
-    def _gzip(self) -> Iterator[bytes]:
-        from isal import isal_zlib
-
-        damaged: Any = isal_zlib.error
+    def _decompressed(self, what: Compression) -> Iterator[bytes]:
+        """What the members of gzip or the frames of zstandard hold, in pieces of no more than 32 MiB."""
+        begin, damage, size, most = _decompressor(what, self.path)
         member: Any = None
-        for at, data in self._compressed(_GZIP_INPUT):
-            rest = data
+        for at in range(0, self.size, size):
+            data = rest = self.file.read(at, min(size, self.size - at))
             while rest:
-                if member is None:
+                if member is None and what == "gzip":
                     rest = rest.lstrip(b"\0")  # gzip(1) takes the zeros that a tape pads its last block with
                     if not rest:
                         break
                     if not rest.startswith(_MAGIC["gzip"][: len(rest)]):
-                        raise self._damaged("gzip", at + len(data) - len(rest))
-                    member = isal_zlib.decompressobj(wbits=31)
+                        raise self._damaged(what, at + len(data) - len(rest))
+                member = begin() if member is None else member
                 try:
-                    yield member.decompress(rest, PIECE)
-                except damaged as error:
-                    raise self._damaged("gzip", at) from error
+                    yield member.decompress(rest, *most)
+                except damage as error:
+                    raise self._damaged(what, at) from error
                 rest = member.unused_data if member.eof else member.unconsumed_tail
                 member = None if member.eof else member
         if member is not None:
-            raise self._cut("gzip")
+            raise TruncatedError(self.path, f"the {what} data ends too early", offset=self.size, remedy=_COPY_AGAIN)
 
-    def _zstandard(self) -> Iterator[bytes]:
-        try:
-            import zstandard
-        except ImportError as error:
-            raise MissingDependencyError("zstandard", "zstd", f"reading {self.path.name}") from error
-        frame: Any = None
-        for at, data in self._compressed(_ZSTD_INPUT):
-            rest = data
-            while rest:
-                frame = zstandard.ZstdDecompressor().decompressobj() if frame is None else frame
-                try:
-                    yield frame.decompress(rest)
-                except zstandard.ZstdError as error:
-                    raise self._damaged("zstandard", at) from error
-                rest = frame.unused_data if frame.eof else b""
-                frame = None if frame.eof else frame
-        if frame is not None:
-            raise self._cut("zstandard")
-
-    def _damaged(self, what: str, at: int) -> CorruptError:
+    def _damaged(self, what: Compression, at: int) -> CorruptError:
         return CorruptError(self.path, f"the {what} data is damaged at or after byte {at:,}", remedy=_COPY_AGAIN)
 
-    def _cut(self, what: str) -> TruncatedError:
-        return TruncatedError(self.path, f"the {what} data ends too early", offset=self.size, remedy=_COPY_AGAIN)
+
+def _decompressor(what: Compression, path: Path) -> tuple[Callable[[], Any], Any, int, tuple[int, ...]]:
+    """What makes the decoder of a member, its errors, how many bytes it is given at once, how many it may return."""
+    if what == "gzip":
+        from isal import isal_zlib
+
+        return lambda: isal_zlib.decompressobj(wbits=31), isal_zlib.error, _GZIP_INPUT, (PIECE,)
+    zstandard = _zstandard(f"reading {path.name}")
+    return lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError, _ZSTD_INPUT, ()
+
+
+def _zstandard(purpose: str) -> ModuleType:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise MissingDependencyError("zstandard", "zstd", purpose) from error
+    return zstandard
 
 
 def _coalesced(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -231,10 +221,7 @@ def _compressor(compression: Compression, destination: Path) -> Callable[[bytes]
             return bytes(stream.compress(text)) + bytes(stream.flush())
 
         return member
-    try:
-        import zstandard
-    except ImportError as error:
-        raise MissingDependencyError("zstandard", "zstd", f"writing {destination.name}") from error
+    zstandard = _zstandard(f"writing {destination.name}")
     return lambda text: bytes(zstandard.ZstdCompressor(level=level).compress(text))
 
 
@@ -270,6 +257,10 @@ class Lines:
 
     def __getitem__(self, index: int) -> bytes:
         return self.data[int(self.starts[index]) : int(self.ends[index])]
+
+    def begin(self, index: int) -> int:
+        """Where a line begins in the file."""
+        return self.offset + int(self.starts[index])
 
     def take(self, chosen: NDArray[np.bool_] | Positions | slice) -> Lines:
         """Some of the lines."""
@@ -397,7 +388,7 @@ def walk(text: TextFile, start: int, stop: int | None, longest: int) -> Iterator
 def _bounded(lines: Lines, longest: int) -> Lines:
     long = lines.ends - lines.starts > longest
     if long.any():
-        raise _too_long(lines.text, lines.offset + int(lines.starts[np.argmax(long)]), longest)
+        raise _too_long(lines.text, lines.begin(int(np.argmax(long))), longest)
     return lines
 
 

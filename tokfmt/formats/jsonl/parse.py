@@ -34,7 +34,7 @@ from tokfmt.core.errors import (
     UnsafeError,
 )
 from tokfmt.core.records import CHATS, are_chats
-from tokfmt.formats.jsonl.lines import BOM, Lines, TextFile, line_number
+from tokfmt.formats.jsonl.lines import BOM, Lines, line_number
 
 LARGEST_ID = (1 << 32) - 1
 DROP = "--drop invalid-lines leaves such lines out"
@@ -84,8 +84,9 @@ class IdTooLarge:
 Problem = Fault | OtherFields | IdTooLarge
 
 
-def line_error(text: TextFile, offset: int, problem: Problem) -> TokfmtError:
-    """The error for the line that begins at byte `offset`. Counts the lines before it."""
+def line_error(lines: Lines, index: int, problem: Problem) -> TokfmtError:
+    """The error for one of some lines. Counts the lines before it."""
+    text, offset = lines.text, lines.begin(index)
     number = line_number(text, offset)
     if isinstance(problem, OtherFields):
         names = ", ".join(f'"{name}"' for name in problem.names)

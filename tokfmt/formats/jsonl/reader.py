@@ -27,7 +27,6 @@ from tokfmt.formats.jsonl.parse import (
     Kind,
     Parsed,
     Parser,
-    Problem,
     dotted,
     line_error,
     load,
@@ -239,15 +238,14 @@ class JsonlReader:
             for index, line in enumerate(lines.tolist()):
                 ids, text = _at(load(line), self._keys["ids"]), parser.one(line)
                 if isinstance(ids, list) and all(type(token) is int for token in ids):
-                    return "ids", (_BOTH.format(*map(shown_path, self._keys.values())),) if isinstance(
-                        text, str
-                    ) else ()
+                    both = _BOTH.format(*map(shown_path, self._keys.values()))
+                    return "ids", (both,) if isinstance(text, str) else ()
                 if isinstance(text, str):
                     return "text", ()
                 if ids is not None:
                     return "ids", ()
                 if "invalid-lines" not in self.drop and isinstance(text, Fault) and not faults:
-                    faults.append(_error(lines, index, text))
+                    faults.append(line_error(lines, index, text))
                     if not self.collect:
                         break
                 nothing = "text"
@@ -292,30 +290,23 @@ class JsonlReader:
             records = part.records(last - base)
             low, high = max(first, base), min(last, base + records)
             if low < high:
-                found += self._cut_some(number, size, base, (low, high))
+                found += self._cut(number, size, (low - base, high - base), base)
             base += records
             if base >= last:
                 break
         check_interval(first, last, base, "records")
         return found
 
-    def _cut(self, number: int, size: int) -> Iterator[Block]:
-        part = self.parts[number]
-        if part.text.compression is not None:
-            yield Block(number, 0, part.text.size)
+    def _cut(self, number: int, size: int, some: tuple[int, int] | None = None, base: int = 0) -> Iterator[Block]:
+        """Blocks of a file: all of it, or some of its records; `base`: the number of its first in the dataset."""
+        text, start, stop = self.parts[number].text, 0, self.parts[number].text.size
+        if text.compression is not None:
+            yield Block(number, 0, stop, *((base + some[0], some[1] - some[0]) if some else ()))
             return
-        yield from self._between(number, size, 0, part.text.size)
-
-    def _cut_some(self, number: int, size: int, base: int, wanted: tuple[int, int]) -> Iterator[Block]:
-        part, (first, last) = self.parts[number], wanted
-        if part.text.compression is not None:
-            yield Block(number, 0, part.text.size, first, last - first)
-            return
-        yield from self._between(number, size, *part.span(first - base, last - base))
-
-    def _between(self, number: int, size: int, start: int, stop: int) -> Iterator[Block]:
+        if some is not None:
+            start, stop = self.parts[number].span(*some)
         while start < stop:
-            end = min(stop, border(self.parts[number].text, start + max(1, size), self.options.max_line))
+            end = min(stop, border(text, start + max(1, size), self.options.max_line))
             yield Block(number, start, end)
             start = end
 
@@ -361,7 +352,7 @@ class JsonlReader:
     def _invalid(self, file: int, lines: Lines, parsed: Parsed) -> Aside:
         if not parsed.problems:
             return Aside(blank=lines.blank) if lines.blank else Aside()
-        spots = tuple((file, lines.offset + int(lines.starts[index])) for index, _ in parsed.problems[:5])
+        spots = tuple((file, lines.begin(index)) for index, _ in parsed.problems[:5])
         return Aside(len(parsed.problems), spots, blank=lines.blank)
 
     def _window(self, block: Block) -> tuple[int, int]:
@@ -373,7 +364,7 @@ class JsonlReader:
     def _raise(self, lines: Lines, parsed: Parsed) -> None:
         for index, problem in parsed.problems:
             if not (self.collect or "invalid-lines" in self.drop) or not isinstance(problem, Fault):
-                raise _error(lines, index, problem)
+                raise line_error(lines, index, problem)
 
     def record(self, index: int) -> str | list[int]:
         block = self.blocks(1, index, index + 1)[0]
@@ -391,7 +382,7 @@ class JsonlReader:
                 problem = parser.one(lines[index])
                 if isinstance(problem, (str, list)):
                     break
-                return _error(lines, index, problem)
+                return line_error(lines, index, problem)
         return SourceChangedError(
             part.text.path, "changed while it was being read", remedy="Run again when it is still"
         )
@@ -453,12 +444,8 @@ def _fields(file: int, lines: Lines, parsed: Parsed, parser: Parser) -> Aside:
         if names:
             counts.update(names)
             others += 1
-            first = first or (file, lines.offset + int(lines.starts[index]))
+            first = first or (file, lines.begin(index))
     return Aside(others=others, first=first, fields=dict(counts))
-
-
-def _error(lines: Lines, index: int, problem: Problem) -> TokfmtError:
-    return line_error(lines.text, lines.offset + int(lines.starts[index]), problem)
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,13 @@ from tokfmt.core.format import Hints, Problem
 from tokfmt.formats.flat import Extent, FlatReader, Laid
 from tokfmt.formats.modalities import (
     LONGEST,
+    MEGATRON,
     Header,
     ReadOptions,
     begins_index,
     headers,
-    is_megatron,
     multimodal,
+    token_dtype,
     twelve,
 )
 from tokfmt.formats.pickled_index import entry_position, read_entries
@@ -91,13 +92,6 @@ class Anatomy:
         )
 
 
-def token_dtype(width: int, *, big: bool) -> np.dtype[Any]:
-    """Of a stored token; numpy has none of 3 bytes."""
-    if width != 3:
-        return np.dtype(f"{'>' if big else '<'}u{width}")
-    return np.dtype([("high", "u1"), ("low", ">u2")] if big else [("low", "<u2"), ("high", "u1")])
-
-
 def _facts(header: Header, width: int) -> dict[str, object]:
     return {"width": width, "byte_order": header.order, "header_bytes": header.size}
 
@@ -112,7 +106,7 @@ def glimpse(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatRe
         head = file.read(0, min(file.size, LONGEST))
         for header in headers(head, options.layout):
             width = header.width or options.width
-            if width and _announces(file, header):
+            if width and announces(file, header):
                 extent = Extent(file, header.size, header.length // width, token_dtype(width, big=header.big))
                 return FlatReader(Laid(extents=[extent], separators=Separators.BETWEEN, extras=_facts(header, width)))
     file.close()
@@ -133,7 +127,7 @@ def examine(file: File, options: ReadOptions) -> Anatomy:
     if options.layout == "P0":
         return _stream(file, options)
     head = file.read(0, min(file.size, LONGEST))
-    if is_megatron(head):
+    if head.startswith(MEGATRON):
         raise UnsupportedError(
             file.path, "is an index of Megatron-LM (MMIDIDX), not a Modalities pack",
             remedy="Its tokens lie in the .bin file beside it; --from megatron reads both",
@@ -174,7 +168,7 @@ def _assembled(file: File, head: bytes, layout: str) -> tuple[Header, Index]:
     if found:
         return found
     other = multimodal(head)
-    if other and _announces(file, other):
+    if other and announces(file, other):
         raise UnsupportedError(
             file.path, "is a multimodal pack of a Modalities development version, with several kinds of items a sample",
             remedy="tokfmt reads packs of tokens only",
@@ -192,7 +186,7 @@ def _announced(file: File, head: bytes, layout: str) -> tuple[Header, Index] | N
     """The first header that points at an index whose lengths agree with it."""
     failure: FormatError | None = None
     for header in headers(head, layout):
-        if not _announces(file, header):
+        if not announces(file, header):
             continue
         try:
             index = read_index(file, header.index_start)
@@ -209,7 +203,8 @@ def _announced(file: File, head: bytes, layout: str) -> tuple[Header, Index] | N
     return None
 
 
-def _announces(file: File, header: Header) -> bool:
+def announces(file: File, header: Header) -> bool:
+    """Whether what begins like an index stands where a header says that it does."""
     at = header.index_start
     return begins_index(file.read(at, min(12, file.size - at))) if at < file.size else False
 

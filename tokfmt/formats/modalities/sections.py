@@ -12,9 +12,9 @@ import numpy as np
 from tokfmt.core.errors import FormatError
 from tokfmt.core.files import File
 from tokfmt.core.protocols import Field, Pointer, Section
-from tokfmt.core.sections import Part, broken
-from tokfmt.formats.modalities import LONGEST, Header, ReadOptions, begins_index, headers, twelve
-from tokfmt.formats.modalities.anatomy import SHIFT, examine
+from tokfmt.core.sections import Extent, Part, StoredIds, broken
+from tokfmt.formats.modalities import LONGEST, Header, ReadOptions, headers, token_dtype, twelve
+from tokfmt.formats.modalities.anatomy import SHIFT, announces, examine
 from tokfmt.formats.pickled_index import EntryTable, start_fields
 
 _BASES = {12: (0, SHIFT), 8: (8,), 4: (1, 4), 0: (0,)}
@@ -33,7 +33,7 @@ _LAYOUTS = {
 def sections(path: Path, options: ReadOptions) -> Sequence[Section]:
     """Header, tokens, start of the index, its entries, the file's end."""
     pack = _Pack(File(path), options)
-    parts = [Part("header", path, pack.header_fields), Part("tokens", path, lambda: _Tokens(pack))]
+    parts = [Part("header", path, pack.header_fields), Part("tokens", path, lambda: _tokens(pack))]
     if options.layout != "P0":
         parts += [
             Part("start of the index", path, pack.start_fields),
@@ -59,11 +59,7 @@ class _Pack:
         """The header that points at what begins like an index."""
         if self.options.layout == "P0":
             return Header(0, big=True, length=self.file.size)
-        for header in headers(self.head, self.options.layout):
-            at = header.index_start
-            if at < self.file.size and begins_index(self.file.read(at, min(12, self.file.size - at))):
-                return header
-        return None
+        return next((one for one in headers(self.head, self.options.layout) if announces(self.file, one)), None)
 
     @property
     def found(self) -> tuple[Header, int]:
@@ -185,28 +181,16 @@ class _Pack:
         ]  # fmt: skip
 
 
-class _Tokens:
+def _tokens(pack: _Pack) -> StoredIds:
     """The data section, token by token."""
-
-    def __init__(self, pack: _Pack) -> None:
-        self.pack, header = pack, pack.header
-        self.begin, self.big = (header.size, header.big) if header else (12, False)
-        try:
-            stop = pack.found[1]
-        except FormatError:
-            stop = min(pack.file.size, header.index_start if header else pack.file.size)
-        self.count = max(0, stop - self.begin) // pack.width
-
-    def fields(self, first: int, last: int) -> list[Field]:
-        width, last = self.pack.width, min(last, self.count)
-        at = self.begin + first * width
-        raw = self.pack.file.read(at, max(0, last - first) * width)
-        order = "big" if self.big else "little"
-        return [
-            Field(f"token {first + k:,}", at + k * width, width,
-                  str(int.from_bytes(raw[k * width : (k + 1) * width], order)))  # type: ignore[arg-type]
-            for k in range(max(0, last - first))
-        ]  # fmt: skip
+    header = pack.header
+    begin, big = (header.size, header.big) if header else (12, False)
+    try:
+        stop = pack.found[1]
+    except FormatError:
+        stop = min(pack.file.size, header.index_start if header else pack.file.size)
+    count = max(0, stop - begin) // pack.width
+    return StoredIds(Extent(pack.file, begin, count, token_dtype(pack.width, big=big)), row=1)
 
 
 class _Index:

@@ -109,8 +109,6 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
     """The ledger that a dataset has, or should have by its manifest; the sources that it names are not looked at.
 
     Args:
-        one: The dataset.
-        asked: How to read it.
         deep: Compare all rows with it; else only sizes.
     """
     said, about = read_manifest(one.path).ledger, ledger_paths(one.path)[1]
@@ -352,10 +350,7 @@ class Corpus:
     """What datasets are compared with: opened at once, read when it is first needed, and only once.
 
     Args:
-        request: Where it is, and how to read it.
         handle: To tokenise its text.
-        jobs: Workers.
-        progress: Told of tokens and bytes.
         ignore_order: Its documents may come in any order.
         processes: Much text is tokenised in processes.
 

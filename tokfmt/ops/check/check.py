@@ -409,11 +409,8 @@ def fix(
     """Write a copy of a checked dataset in which everything is right that can be repaired for certain.
 
     Args:
-        verdict: What `check` has found.
         destination: The copy; appears whole and checked, or not at all.
-        request: What was checked, and how.
         overwrite: Replace an existing destination.
-        progress: Told how far it is.
 
     Raises:
         ConversionError: There is an error that no repair is certain for; nothing was written.

@@ -286,8 +286,6 @@ def align(
     """Align two datasets.
 
     Args:
-        a, b: Both.
-        workers: Who compares and hashes; threads.
         progress: Told how many more tokens of either were passed.
         begun: Told how many sequences at the beginning are alike, before the others are aligned.
 
@@ -413,9 +411,7 @@ def multisets(
     Holds 16 bytes a sequence of either side, in memory up to half of the machine's, else in a file in $TMPDIR.
 
     Args:
-        a, b: Both.
         most: Examples of either.
-        workers: Who hashes.
         progress: Told how many more tokens were hashed.
     """
     prints = [side.fingerprints(0, workers, progress) for side in (a, b)]

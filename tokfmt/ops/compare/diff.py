@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from tokfmt.core.axis import Layout
+from tokfmt.core.axis import Info, Layout, TokenReader
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Encoder, Format
 from tokfmt.core.private import Scratch
-from tokfmt.core.protocols import Sampled
+from tokfmt.core.protocols import Marked, Sampled
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.ops.compare.alignment import Difference, Kind, Surplus, align, first_unlike, multisets
@@ -134,7 +134,8 @@ class Report:
     Attributes:
         identical: No difference at all.
         unit: "tokens", or "bytes" where text was compared as text.
-        compared: "tokens", and "loss mask", "labels" where samples were compared as stored.
+        compared: "tokens", and "loss mask", "labels" where samples were compared as stored; the mask of packed rows is
+            of the token itself, 4 where a piece begins.
         a, b: Both datasets.
         same: Sequences alike; None when the order was ignored.
         counts: Differences by kind; see `alignment.Difference`.
@@ -230,6 +231,7 @@ def open_both(
         if isinstance(source.reader, Draft):
             scratch.append(Scratch())
             sources[k] = source._replace(reader=prepared_in(scratch[-1].path, source.reader, jobs, progress))
+    packed = _pack_samples(sources)
     for source in sources if samples else ():
         if isinstance(source.reader, RecordReader) or source.reader.info.layout is not Layout.SAMPLES:
             name = source.format.name
@@ -249,12 +251,33 @@ def open_both(
                 place = printable(source.paths[0])
                 raise OptionError(f"{place}: holds text, the other token ids: --tokenizer makes them alike")
             return read_records(reader, encoder, jobs, progress, processes=executor == "auto")
-        if masked and isinstance(reader, Sampled):
-            return AxisSide(reader, (reader.tokens, reader.masks, reader.labels))
-        return AxisSide(reader)
+        return AxisSide(reader, _beside(reader, masked=masked, packed=packed))
 
     unit, scale = ("bytes", 4) if all(texts) else ("tokens", 1)
     return Compared(sources[0], sources[1], side(sources[0]), side(sources[1]), decoder, unit, scale, tuple(scratch))
+
+
+def _beside(reader: TokenReader, *, masked: bool, packed: bool) -> Sequence[Any]:
+    """What is compared of each token, read by positions: its id, and what stands beside it."""
+    if packed and isinstance(reader, Marked):
+        return reader.tokens, reader.marks
+    if masked and isinstance(reader, Sampled):
+        return reader.tokens, reader.masks, reader.labels
+    return ()
+
+
+def _pack_samples(sources: list[Source]) -> bool:
+    """Have samples of a recipe compared with packed rows as these hold them: pieces, their marks, no padding."""
+    if all(source.format.name != "recipe" for source in sources):
+        return False
+    from tokfmt.recipes.samples import PackedRows, Samples  # only recipes need what it imports
+
+    for k, (one, other) in enumerate(zip(tuple(sources), sources[::-1], strict=True)):
+        info = other.reader.info
+        if isinstance(one.reader, Samples) and isinstance(info, Info) and info.segmented and info.sample_length is None:
+            sources[k] = one._replace(reader=PackedRows(one.reader, one.reader.seq_len))
+            return True
+    return False
 
 
 def _as_rows(one: SourceRequest, other: SourceRequest, formats: Sequence[Format]) -> SourceRequest:

@@ -192,7 +192,6 @@ def hash_axis(what: Hashing, first: int, out: Fingerprints, workers: Workers, pr
         what: The sequences, and what of them counts.
         first: The first sequence.
         out: uint64[sequences, 2], filled.
-        workers: Who does it.
         progress: Told how many more tokens were hashed.
 
     Raises:
@@ -307,7 +306,6 @@ def hands(jobs: int, text: int = 0) -> Iterator[Workers]:
     """Who compares: `jobs` threads; processes for much text.
 
     Args:
-        jobs: How many.
         text: Bytes of text to be parsed.
     """
     if jobs > 1 and text >= _WORTH:
@@ -426,8 +424,6 @@ def read_records(
     Args:
         records: Text or ids.
         encoder: For text.
-        jobs: Workers.
-        progress: Told of bytes.
         processes: Much text is read in processes.
     """
     text = records.info.kind == "text"

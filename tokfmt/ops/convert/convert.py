@@ -35,11 +35,9 @@ from tokfmt.ops.source.request import (
     Path_,
     Selection,
     SourceRequest,
-    check_drops,
     expanded,
     is_pipe,
     selection_words,
-    several,
 )
 from tokfmt.run.execute import Progress, Silent, is_cluster, worker_count
 from tokfmt.views.select import Shuffled
@@ -118,10 +116,10 @@ def convert(
         TokfmtError: One of its kinds; the destination is then as it was before.
     """
     arrangement = arrangement_of(shuffle, split, seed)
-    source = SourceRequest(
-        several(sources), from_format, eos, given_options(from_options), text_field,
-        None if arrangement.shares else split, check_drops(drop), recursive, ignore_manifest,
-    )  # fmt: skip
+    read = None if arrangement.shares else split
+    source = SourceRequest.of(
+        sources, from_format, eos, from_options, text_field, read, drop, recursive, ignore_manifest
+    )
     request = Request(
         source=source, destination=Path(destination), to=to_format, to_options=given_options(to_options),
         tokenizer=tokenizer, special_tokens=special_tokens, engine=engine, seq_len=seq_len, arrangement=arrangement,
@@ -222,7 +220,7 @@ def save(
     axis, seed = (reader.source, reader.seed) if isinstance(reader, Shuffled) else (reader, None)
     paths = tuple(path for source in dataset.origin for path in source.paths)
     request = Request(
-        source=SourceRequest(paths, eos=eos, drop=check_drops(drop)), destination=Path(destination), to=to_format,
+        source=SourceRequest.of(paths, eos=eos, drop=drop), destination=Path(destination), to=to_format,
         to_options=given_options(to_options), tokenizer=tokenizer, seq_len=seq_len, arrangement=Arrangement(seed),
         jobs=worker_count(jobs), executor=executor, overwrite=overwrite, verify=verify,
         manifest=manifest,

@@ -122,9 +122,6 @@ def known_losses(
     """What the target cannot carry, as far as it is known without reading tokens; masks that are dropped are not kept.
 
     Args:
-        axis: What is written.
-        sources: Where it comes from.
-        writer: Of the target.
         request: What the user said of the sources: what is given up, which split is read.
     """
     drop = request.drop

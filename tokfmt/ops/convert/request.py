@@ -183,9 +183,6 @@ def portions(
     """What is written where: all splits to one destination if its format has splits, else one each.
 
     Args:
-        arrangement: What is asked for.
-        destination: As given.
-        format_: Its format.
         given: The writer's options that were given.
 
     Raises:

@@ -86,7 +86,6 @@ def facts_of(request: Request, resolved: Facts, before: Snapshot) -> dict[str, o
     """All that the output depends on, in words that a message can use.
 
     Args:
-        request: What was asked for.
         resolved: What became of it: formats, separator, tokenizer.
         before: The files of the sources.
     """
@@ -121,7 +120,6 @@ def resumed(
 
     Args:
         place: A new one, or what an earlier run has left.
-        request: What was asked for.
         facts: See `facts_of`.
         note: Told what a person should know.
 

@@ -167,8 +167,6 @@ def verify_records(
         text: Called with `shared` and an item by a worker: the text that belongs there, in pieces, line ends included.
         shared, items: For `text`; items in order.
         path: The destination, compressed or not.
-        workers: Who does it.
-        progress: Told of bytes.
 
     Raises:
         VerificationError: With the first record that differs.

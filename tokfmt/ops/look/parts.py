@@ -58,8 +58,19 @@ class Raw:
         return file.read(one.offset, max(0, min(most, one.length, file.size - one.offset)))
 
     def hex_rows(self, path: Path, offset: int, count: int) -> list[HexRow]:
-        """See the function of the same name."""
-        return _rows(self._file(path), offset, count)
+        """Rows of 16 bytes of one of its files, from the one that holds byte `offset` on; at most 4,096.
+
+        Fewer at the file's end.
+
+        Raises:
+            FormatError: It is no regular file, or cannot be read.
+            UnsafeError: It lies outside of the dataset.
+        """
+        file = self._file(path)
+        start = max(0, offset) // ROW * ROW
+        size = max(0, min(min(count, _MOST_ROWS) * ROW, file.size - start))
+        data = file.read(start, size) if size else b""
+        return [HexRow(start + at, data[at : at + ROW]) for at in range(0, size, ROW)]
 
     def size_of(self, path: Path) -> int:
         """Bytes of one of its files.
@@ -114,31 +125,6 @@ def _facts(probe: Probe) -> Section:
         Field("last bytes", probe.size - some, some, shown(probe.tail[len(probe.tail) - some :].decode("latin-1"))),
     ]
     return Part("file", probe.path, lambda: fields if some else fields[:1])
-
-
-def hex_rows(
-    path: str | os.PathLike[str], offset: int, count: int, *, dataset: str | os.PathLike[str] | None = None
-) -> list[HexRow]:
-    """Rows of 16 bytes of a file, from the one that holds byte `offset` on; at most 4,096, fewer at the file's end.
-
-    Args:
-        path: A file of the dataset.
-        offset: Any byte.
-        count: Rows.
-        dataset: The dataset, when the file is one of several: a link out of it is refused.
-
-    Raises:
-        FormatError: It is no regular file, or cannot be read.
-        UnsafeError: It lies outside of the dataset.
-    """
-    return _rows(_inside(Path(path), Path(path if dataset is None else dataset)), offset, count)
-
-
-def _rows(file: File, offset: int, count: int) -> list[HexRow]:
-    start = max(0, offset) // ROW * ROW
-    size = max(0, min(min(count, _MOST_ROWS) * ROW, file.size - start))
-    data = file.read(start, size) if size else b""
-    return [HexRow(start + at, data[at : at + ROW]) for at in range(0, size, ROW)]
 
 
 def _inside(path: Path, dataset: Path) -> File:

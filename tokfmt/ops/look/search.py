@@ -48,8 +48,7 @@ from tokfmt.ops.look.query import (
     unwatched,
 )
 from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder, VocabularyDecoder
-from tokfmt.views.concat import Concat
-from tokfmt.views.select import Slice
+from tokfmt.views.select import Concat, Slice
 
 MANY = 1 << 16
 """Sequences whose offsets are looked at at once."""
@@ -70,7 +69,6 @@ def find(
     """Find what a query asks for in sequences `first <= i < last`, in order, as it is found.
 
     Args:
-        reader: Where to look.
         query: See `ops.look.query`.
         decoder: A `text.decoding.TextDecoder`; needed by queries of text.
         first, last: Sequence numbers; None for the end.
@@ -99,7 +97,6 @@ def find_many(
 
     Args:
         reader, query, decoder, first, last: As for `find`.
-        search: How.
 
     Raises:
         As `find` does.

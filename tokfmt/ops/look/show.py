@@ -33,7 +33,7 @@ from tokfmt.ops.look.query import Hit, LengthQuery, Query, Search, is_query, par
 from tokfmt.ops.look.search import Spelling, find, find_records
 from tokfmt.ops.source.ingest import encoded, encoder_of, tokenized
 from tokfmt.ops.source.opened import Source, format_of, open_one, tokenizer_of
-from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, check_drops, needed, parse_selection, viewed
+from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, needed, parse_selection, viewed
 from tokfmt.run.execute import Progress, Silent
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
 from tokfmt.views.view import Beginning, SplitAt
@@ -112,10 +112,8 @@ def show(
     query = _query(selection)
     handle = tokenizer_of(tokenizer)
     decoder = handle.decoder() if handle else None
-    request = SourceRequest(
-        (path,), from_format, eos, given_options(from_options), text_field, split, check_drops(drop) | {"fields"},
-        recursive, ignore_manifest,
-    )  # fmt: skip
+    said = SourceRequest.of(path, from_format, eos, from_options, text_field, split, drop, recursive, ignore_manifest)
+    request = replace(said, drop=said.drop | {"fields"})
     most = None if query is not None or _is_random(selection) else needed(selection, DEFAULT)
     source = open_one(request, handle, progress=progress, most=most)
     reader = source.reader
@@ -157,7 +155,7 @@ def show_origins(path: str | os.PathLike[str], selection: str | None = None, **g
         raise FormatError(place, "has no ledger beside it", remedy="A recipe that is converted with --ledger gets one")
     if ledger.unit == "samples":
         options = dict(viewed(SourceRequest((path,), options=options), format_, "samples").options)
-    preview = show(path, selection, **{**given, "from_options": options})
+    preview = show(path, selection, **{**given, "from_format": format_.name, "from_options": options})
     if preview.sequences not in (None, ledger.sequences):
         raise CorruptError(
             place, "is read otherwise than it was written, and its ledger does not tell of these sequences",
@@ -460,7 +458,6 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     """Open a dataset of samples and read the rows selected.
 
     Args:
-        source: Where it is, and how to read it.
         selection: `5`, `0:10`, `-3:`; the first two by default.
         tokenizer: Name, directory or tokenizer.json: says what ids stand for.
 

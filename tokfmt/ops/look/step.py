@@ -14,7 +14,6 @@ import numpy as np
 
 from tokfmt.core.axis import TokenReader, sequence_at
 from tokfmt.core.errors import OptionError
-from tokfmt.core.options import given_options
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.text_format import printable
 from tokfmt.ops.ledger import Ledgers, Origin
@@ -23,13 +22,12 @@ from tokfmt.ops.look.show import Look
 from tokfmt.ops.prepare.draft import Draft
 from tokfmt.ops.source.opened import open_one, tokenizer_of
 from tokfmt.ops.source.recipe import Deferred
-from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, check_drops
+from tokfmt.ops.source.request import EosChoice, Options, SourceRequest
 from tokfmt.recipes.axis import Source, Span
 from tokfmt.recipes.documents import Documents
 from tokfmt.recipes.order import numbers
 from tokfmt.recipes.samples import Samples, Where
-from tokfmt.views.concat import Concat
-from tokfmt.views.select import Chosen, Slice
+from tokfmt.views.select import Chosen, Concat, Slice
 from tokfmt.views.view import place_of
 
 
@@ -139,7 +137,7 @@ def show_step(
         raise OptionError("say which samples: --sample K, or --step S with --batch-size B")
     handle = tokenizer_of(tokenizer)
     decoder = handle.decoder() if handle is not None else None
-    source = open_one(SourceRequest((path,), from_format, eos, given_options(from_options), drop=check_drops(drop)))
+    source = open_one(SourceRequest.of(path, from_format, eos, from_options, drop=drop))
     reader = source.reader
     if isinstance(reader, Draft):
         raise reader.unprepared()

@@ -10,8 +10,10 @@ many again as long as they do not fill it. What is drawn is the same.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import TokenReader, batches, windows
 from tokfmt.core.draws import DRAWN, draws
+from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Encoder
 from tokfmt.core.memory import share
 from tokfmt.core.protocols import LocatedRecords
@@ -41,14 +44,14 @@ from tokfmt.run.execute import Progress, make_executor, run_tasks
 from tokfmt.run.plan import Workers
 from tokfmt.text.filters import ENTRY, Sieve, value_of
 from tokfmt.text.ingest import Ration, Shard, ShardReader
-from tokfmt.views.concat import Concat
-from tokfmt.views.select import Chosen, Picked
+from tokfmt.views.select import Chosen, Concat, Picked
 
 _SHARE = 4  # of the share of memory that an answer may take: for hashes
 _RANGE = 1 << 16  # sequences of ids a task
 _SPARE = 8  # bytes read for each token of a quota at first: text has about four, and some of it is left out
 _FEW = 3  # one part in so many is read record by record; more than that from end to end
 _BLOCK = 1 << 22
+_SURVEYED, _PLACES, _TEXTS = 1 << 25, 16, 64  # bytes of a source that is worth a survey; where, and what of each place
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,16 +238,60 @@ class Preparation:
     def _all(self, number: int, source: TextSource) -> tuple[Read, Drawing]:
         """Read a source of text from end to end."""
         before, self.kept = self.kept, self.kept.branch() if self.kept is not None else None
-        done = self._drawn_of_all(number, source, f"{number}", self._ration(number))
+        done = self._drawn_of_all(number, source, f"{number}", self._ration(number, source))
         if done[1].short:
             self.kept = before
             done = self._drawn_of_all(number, source, f"{number}-whole", None)
         return done
 
-    def _ration(self, number: int) -> Ration | None:
+    def _ration(self, number: int, source: TextSource) -> Ration | None:
         """What of a source is tokenised at most; twice its quota where some may be left out as equal."""
         quota = quota_of(self.draft.file, number)
-        return None if quota is None else Ration(self.draft.file.seed, quota if self.kept is None else 2 * quota)
+        if quota is None:
+            return None
+        ration = Ration(self.draft.file.seed, quota if self.kept is None else 2 * quota)
+        plain = source.entry.select is None and all(records.info.random_access for records in source.readers)
+        if plain and source.size >= _SURVEYED:
+            with contextlib.suppress(TokfmtError):  # whoever reads all of it tells the first error
+                self._foresee(ration, source)
+        return ration
+
+    def _foresee(self, ration: Ration, source: TextSource) -> None:
+        """Pass over records that are not going to be drawn; should they be needed, all is read (`Drawing.short`)."""
+        least = self._least_tokens(source)
+        if least <= 0:
+            return
+        wanted = (
+            ration.quota / least
+        )  # documents; by chance these may have fewer tokens, the more so the fewer they are
+        wanted += 5 * math.sqrt(wanted)
+        ration.most = min(
+            ration.most, int(wanted / max(1, sum(records.count() for records in source.readers)) * (1 << 64))
+        )
+
+    def _least_tokens(self, source: TextSource) -> float:
+        """Tokens that a record of a source has on the average at least, with what filters leave out as none.
+
+        Of some records from places all over it that is their average less three times its standard error; 0 where
+        these are too few to tell.
+        """
+        tokens, records, sieve = list[float](), list[float](), self._sieve(source)
+        for reader in source.readers:
+            for block in reader.blocks(-(-source.size // _PLACES)):
+                texts = next((batch.texts[:_TEXTS] for batch in reader.texts(block) if batch.texts), ())
+                passed = np.flatnonzero(sieve.entries(texts)["rule"] == 0).tolist()
+                found = self.encoder.encode([texts[k] for k in passed]) if self.encoder is not None else ()
+                scale = (block.stop - block.start) / max(
+                    1, sum(map(len, texts))
+                )  # where texts are long there are fewer
+                tokens.append(sum(map(len, found)) * scale)
+                records.append(len(texts) * scale)
+        total, places = sum(records), len(records)
+        if places < _PLACES // 2 or not total:
+            return 0.0
+        mean = sum(tokens) / total
+        beside = sum((a - mean * b) ** 2 for a, b in zip(tokens, records, strict=True))
+        return mean - 3 * math.sqrt(beside * places / (places - 1)) / total
 
     def _drawn_of_all(self, number: int, source: TextSource, name: str, ration: Ration | None) -> tuple[Read, Drawing]:
         shards = self._read(name, source, ration)

@@ -5,12 +5,14 @@ Text is encoded and ids are gathered on an executor, in shards in scratch that o
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tokfmt.core.axis import WINDOW, Info, TokenReader, check_position, sequence_at
+from tokfmt.core.errors import SourceChangedError
 from tokfmt.core.format import Encoder
 from tokfmt.core.private import Scratch
 from tokfmt.core.protocols import LocatedRecords, Place
@@ -23,8 +25,7 @@ from tokfmt.ops.source.request import parse_selection
 from tokfmt.run.execute import Progress, make_executor, run_tasks
 from tokfmt.run.plan import Kind, Workers, journaled
 from tokfmt.text.ingest import Ingestion, Ration, Shard, ShardReader, Unread, block_size, encoded_batches, ingest_block
-from tokfmt.views.concat import Concat
-from tokfmt.views.select import Slice
+from tokfmt.views.select import Concat, Slice
 from tokfmt.views.view import WithoutTrailing
 
 if TYPE_CHECKING:
@@ -60,21 +61,21 @@ def ingest(
     Args:
         records: Text or ids.
         encoder: None for ids.
-        workers: Where to run.
         first, last: Record numbers; None means to the end.
         name: Of the source, for its directory within scratch and the journal.
         progress: Called with each finished shard.
         refused: Whether what was left out will be refused. If so, and nothing is kept for another run, the rest is
             looked at only, which is some ten times as fast.
         sieve: Encode only texts that pass, and tell of all of them beside the shards; see `Ingestion`.
-        ration: With a sieve, what a quota may need: nothing else is kept, or looked at where there is one block only.
+        ration: With a sieve, what a quota may need: nothing else is kept, or looked at where records have numbers.
     """
     home = (workers.texts or workers.scratch) / f"done-{name}"
     home.mkdir(exist_ok=True)
     slots = workers.jobs * workers.shards
     size = workers.journal.once(f"blocks-{name}", lambda: block_size(records.info.size, slots))
     blocks: Sequence[tuple[int, Block]] = list(enumerate(records.blocks(size, first, last)))
-    alone = ration if len(blocks) == 1 else None  # else no task knows the numbers of its records
+    numbers = [] if ration is None else _first_records(records, [block for _, block in blocks], first, ration)
+    job = Ingestion(records, encoder, home, sieve, ration if numbers else None, numbers)
     firsts, recalled = list[int](), workers.journal.done(f"shard of {name}")
     if workers.share is not None:
         blocks = workers.share.of(blocks)
@@ -87,11 +88,15 @@ def ingest(
         facts=lambda shard: shard.facts(),
         recall=lambda number, facts: Shard.recalled(home, number, facts),
     )
-    for shard in journaled(kind, ingest_block, Ingestion(records, encoder, home, sieve, alone), blocks, workers):
+    for shard in journaled(kind, ingest_block, job, blocks, workers):
         shards[shard.number] = shard
         for smaller in ration.trim(shards, firsts, recalled) if ration is not None else ():
             workers.journal.add(kind.name, smaller.number, smaller.facts())
             shards[smaller.number] = smaller
+        if numbers and isinstance(records, LocatedRecords) and firsts != numbers[: len(firsts)]:
+            raise SourceChangedError(
+                records.files[0], "changed while it was being read", remedy="Run again when it is still"
+            )
         aside += shard.aside
         progress(shard)
         if encoder is not None and not workers.journal.keeps and refused(aside):
@@ -102,6 +107,26 @@ def ingest(
         shards[shard.number] = shard
         progress(shard)
     return ShardReader(list(shards.values()), [block for _, block in blocks])
+
+
+def _first_records(records: RecordReader, blocks: Sequence[Block], first: int, ration: Ration) -> list[int]:
+    """The number in a rationed source of the first record of each block; none where it would have to be read for that.
+
+    Args:
+        records, blocks: A part of the source; first: its record that is the next of the ration.
+        ration: As it is before this part is read.
+    """
+    if len(blocks) == 1:
+        return [ration.first]
+    if not ration.bounded or not records.info.random_access or not isinstance(records, LocatedRecords):
+        return []
+    found = [
+        block.first if block.first >= 0 else records.record_at(records.files[block.file], block.start)
+        for block in blocks
+    ]
+    numbers = [ration.first + number - first for number in found if number is not None]
+    known = len(numbers) == len(blocks) and all(a < b for a, b in itertools.pairwise([ration.first - 1, *numbers]))
+    return numbers if known else []
 
 
 class _Temporary(ShardReader):
@@ -317,11 +342,8 @@ def token_axis(
     """All sources as one token axis without separators.
 
     Args:
-        sources: In order.
         tokenizer: For text.
         selection: Sequence numbers `A:B`, or None.
-        workers: Where to run.
-        progress: Told how far it is.
         refused: Whether what a source leaves out will be refused; text is no longer encoded then.
         stored_eos: The separator that the target stores after each sequence: not a second time where it is already.
         rejects: A file for what filters of recipes leave out.

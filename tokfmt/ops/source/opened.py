@@ -594,7 +594,6 @@ def resolve(
     Args:
         known: From `told`.
         tokenizer_eos: What a format that has a convention of its own was told in `Hints`.
-        stored: The source.
         endings: From `ends_of`.
     """
     info = stored.info

@@ -51,8 +51,7 @@ from tokfmt.recipes.cache import key_of, recalled, remember
 from tokfmt.recipes.documents import Documents, quotas
 from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, parse_recipe, read_recipe
 from tokfmt.recipes.samples import Samples, separator_of
-from tokfmt.views.concat import Concat
-from tokfmt.views.select import Slice
+from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -134,7 +133,6 @@ def open_recipe(file: RecipeFile, hints: Hints, named: Found | None = None) -> T
     """The reader of a recipe: `Samples`, or `Documents` where it has no `seq_len`; a `Draft` where it has text.
 
     Args:
-        file: As parsed.
         hints: What may be given up, and how many threads open sources.
         named: Its sources, from `named_by`, if they were looked for already.
 
@@ -406,7 +404,6 @@ def _recalled(key: str, name: str, request: SourceRequest, select: str | None) -
 
     Args:
         key: Of what is read, and how; from `recipes.cache.key_of`.
-        name: In the recipe.
         request: What opens it; select: which of its sequences.
     """
     try:

@@ -14,7 +14,7 @@ from tokfmt import registry
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import natural_key
 from tokfmt.core.format import Format
-from tokfmt.core.options import choices, nearest, parse_count, parse_options
+from tokfmt.core.options import choices, given_options, nearest, parse_count, parse_options
 from tokfmt.core.text_format import printable
 
 EosChoice = int | Literal["none"] | None
@@ -64,6 +64,29 @@ class SourceRequest:
         known = eos is None or eos == "none" or (isinstance(eos, int) and not isinstance(eos, bool) and eos >= 0)
         if not known:
             raise OptionError(f"eos: expected a token id, none, or nothing at all; found {eos!r}", name="eos")
+
+    @staticmethod
+    def of(
+        paths: object,
+        format: str | None = None,  # noqa: A002 - the word users know
+        eos: EosChoice = None,
+        options: Options = (),
+        text_field: str | None = None,
+        split: str | None = None,
+        drop: str | Iterable[str] = (),
+        recursive: bool = False,
+        ignore_manifest: bool = False,
+    ) -> SourceRequest:
+        """As users say it: a path by itself or several, options as words or a mapping, words of --drop.
+
+        Raises:
+            OptionError: A word means nothing.
+            TypeError: Something is no path.
+        """
+        return SourceRequest(
+            several(paths), format, eos, given_options(options), text_field, split, check_drops(drop), recursive,
+            ignore_manifest,
+        )  # fmt: skip
 
     @property
     def one_split(self) -> bool:

@@ -154,7 +154,6 @@ def duplicates_of(
     """What is said of sequences that occur more than once in some datasets; None where they were not looked for.
 
     Args:
-        stores: Of each dataset.
         lengths: Of all sequences; empty ones are no duplicates.
         told: What is said of the largest groups.
     """

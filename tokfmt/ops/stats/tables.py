@@ -298,7 +298,6 @@ def lengths_of(table: Table, unit: str) -> Lengths:
     """All that is said of lengths.
 
     Args:
-        table: Of all sequences.
         unit: "tokens" or "characters".
     """
     if not len(table):

@@ -97,11 +97,8 @@ def measure_texts(
     """Read all records, which must have been opened with `fields` dropped.
 
     Args:
-        records: What to read.
-        workers: Where.
         duplicates: Hash every text, unless that takes too much memory.
         held: Texts that were hashed before these and are still in memory.
-        progress: Told of bytes.
         cancelled: Asked now and then; the pass ends when it says so.
 
     Raises:

@@ -139,7 +139,6 @@ class Tally:
         """Whole sequences.
 
         Args:
-            tokens: A window that holds them.
             starts, stops: int64[n], where each lies in it.
             base: Position of the window on the axis.
         """
@@ -480,11 +479,8 @@ def measure(
     """Walk some axes, one after the other, each on all workers.
 
     Args:
-        axes: What to walk.
-        workers: Where.
         duplicates: Fingerprint every sequence: equal ones are found in different datasets too, whatever their dtypes.
             Not done, and noted, where that takes too much memory.
-        progress: Told of tokens.
         cancelled: Asked now and then; the pass ends when it says so.
 
     Returns:
