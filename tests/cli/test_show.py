@@ -8,12 +8,14 @@ import os
 import pickle
 import pty
 import re
+import shutil
 import signal
 import struct
 import subprocess
 import sys
 import termios
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -301,3 +303,30 @@ def test_origins(tmp_path):
         "--ledger"
         in tokfmt("convert", CORPUS, tmp_path / "b.pbin", "--ledger", "--tokenizer", TOKENIZER, check=2).stderr
     )
+
+
+def test_text_with_the_tokenizer_that_the_manifest_names(tmp_path, monkeypatch):
+    """Where it is on this machine and is the same; nobody asks the network for a name that stands in a file."""
+    path = tmp_path / "x.pbin"
+    tokfmt("convert", CORPUS, path, "--tokenizer", TOKENIZER)
+    told = tokfmt("show", path, "3", "--text")
+    assert told.stdout == tokfmt("show", path, "3", "--text", "--tokenizer", TOKENIZER).stdout
+    assert f"note: tokenizer {TOKENIZER}, by the manifest of x.pbin" in told.stderr
+    assert "by the manifest" not in tokfmt("show", path, "3", "--text", "--quiet").stderr
+    manifest = Path(f"{path}.tokfmt.json")
+    said = json.loads(manifest.read_text())
+
+    def named(name, check):
+        manifest.write_text(json.dumps({**said, "tokenizer": {**said["tokenizer"], "name": name}}))
+        return tokfmt("show", path, "3", "--text", check=check).stderr
+
+    monkeypatch.setattr("tokfmt.text.hub.connect_trouble", lambda host, port: pytest.fail("asks the network"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    for name in ("some/thing", "/no/such/place", "a b c"):
+        assert "--text needs --tokenizer" in named(name, 2)
+    shutil.copytree(TOKENIZER, tmp_path / "beside")
+    named("beside", 0)
+    content = json.loads((TOKENIZER / "tokenizer.json").read_text())
+    content["added_tokens"][0]["content"] = "<other>"
+    (tmp_path / "beside" / "tokenizer.json").write_text(json.dumps(content))
+    assert "was made with another tokenizer, by its manifest" in named("beside", 4)

@@ -17,8 +17,7 @@ from tokfmt.ops.look.query import Hit, LengthQuery, Search, TextQuery, TokenQuer
 from tokfmt.ops.look.search import find, find_records
 from tokfmt.ops.source.opened import open_source
 from tokfmt.text.decoding import ByteLevelDecoder
-from tokfmt.views.concat import Concat
-from tokfmt.views.select import Slice
+from tokfmt.views.select import Concat, Slice
 from tokfmt.views.view import SplitAt, WithoutTrailing
 
 EOS = 9

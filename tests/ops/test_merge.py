@@ -69,7 +69,7 @@ def copied(monkeypatch, scanned):
 
 def the_long_way(monkeypatch):
     """Take separators away, put them in again, decode and encode every token."""
-    for module in ("tokfmt.views.view", "tokfmt.views.select", "tokfmt.views.concat", "tokfmt.ops.convert.losses"):
+    for module in ("tokfmt.views.view", "tokfmt.views.select", "tokfmt.views.select", "tokfmt.ops.convert.losses"):
         monkeypatch.setattr(f"{module}.restored", lambda *view, **how: None)
     for name in ("modalities", "stage1", "hdf5"):
         home = "flat" if name in ("stage1", "modalities") else f"{name}.writer"

@@ -9,8 +9,7 @@ from tokfmt.core.protocols import Located, Place, Underlying
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.dataset import Dataset, MemoryReader
 from tokfmt.testing import datasets
-from tokfmt.views.concat import Concat
-from tokfmt.views.select import Chosen, Known, NonEmpty, Rows, Slice
+from tokfmt.views.select import Chosen, Concat, Known, NonEmpty, Rows, Slice
 from tokfmt.views.view import SplitAt, WithoutTrailing, WithSeparators, place_of, position_of
 
 EOS = 9

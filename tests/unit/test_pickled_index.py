@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.formats.pickled_index import encode as encoder
+from tokfmt.formats import pickled_index as encoder
 from tokfmt.formats.pickled_index import entry_position, read_entries, write_entries
 
 SAFE = {

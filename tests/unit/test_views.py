@@ -13,8 +13,7 @@ from tokfmt.core.errors import CorruptError
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.dataset import MemoryReader
 from tokfmt.testing import datasets, sequences
-from tokfmt.views.concat import Concat
-from tokfmt.views.select import Known, NonEmpty, Slice, empty_sequences
+from tokfmt.views.select import Concat, Known, NonEmpty, Slice, empty_sequences
 from tokfmt.views.view import SplitAt, WithoutTrailing, WithSeparators
 
 EOS = 9

@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -112,7 +113,13 @@ def command(path: str, selection: str | None, **given: Any) -> None:
         show_samples(path, given, selection=selection, full=full, as_json=as_json, quiet=quiet)
         return
     if only_text and not given["tokenizer"] and not _may_be_text(path):
-        raise click.UsageError("--text needs --tokenizer")
+        from tokfmt.ops.source.manifest import local_tokenizer
+
+        given["tokenizer"] = None if given["ignore_manifest"] else local_tokenizer(Path(path))
+        if not given["tokenizer"]:
+            raise click.UsageError("--text needs --tokenizer")
+        if not quiet:
+            note(f"tokenizer {given['tokenizer']}, by the manifest of {Path(path).name}")
     # on a terminal a bar would run into what is printed
     with Watcher(quiet=quiet or _terminal()) as watcher:
         preview = (show_origins if origin else show)(path, selection, progress=watcher, **given)

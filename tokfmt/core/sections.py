@@ -46,6 +46,17 @@ class Listed:
         return self.held[max(0, first) : max(0, last)]
 
 
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """So many fields, each made of its number when it is asked for."""
+
+    count: int
+    field: Callable[[int], Field]
+
+    def fields(self, first: int, last: int) -> Sequence[Field]:
+        return [self.field(number) for number in range(max(0, first), min(last, self.count))]
+
+
 @dataclass(slots=True)
 class Part:
     """A section that is opened when it is first looked at. Never raises for damaged content: it says so in a field.

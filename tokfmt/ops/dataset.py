@@ -26,8 +26,7 @@ from tokfmt.core.axis import (
 from tokfmt.core.draws import check_seed
 from tokfmt.core.errors import MissingDependencyError
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
-from tokfmt.views.concat import Concat
-from tokfmt.views.select import Picked, Shuffled, Slice
+from tokfmt.views.select import Concat, Picked, Shuffled, Slice
 
 if TYPE_CHECKING:
     from tokfmt.ops.convert.request import Conversion

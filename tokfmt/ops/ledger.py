@@ -46,8 +46,7 @@ from tokfmt.recipes.cache import Numbers
 from tokfmt.recipes.documents import Documents
 from tokfmt.recipes.samples import Samples
 from tokfmt.run.execute import Progress
-from tokfmt.views.concat import Concat
-from tokfmt.views.select import Slice
+from tokfmt.views.select import Concat, Slice
 from tokfmt.views.view import place_of
 
 if TYPE_CHECKING:

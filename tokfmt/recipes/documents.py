@@ -22,8 +22,7 @@ from tokfmt.recipes.axis import Source, Span, numbered
 from tokfmt.recipes.cache import Column, Numbers, columns, key_of
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_DOCUMENTS, permutation
-from tokfmt.views.concat import Concat
-from tokfmt.views.select import Chosen
+from tokfmt.views.select import Chosen, Concat
 
 _AT_ONCE = 1 << 18  # sequences
 

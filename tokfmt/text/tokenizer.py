@@ -156,7 +156,7 @@ class JsonMaker:
 
 
 def load_tokenizer(
-    spec: str, *, special_tokens: SpecialTokens = "text", engine: EngineChoice = "auto"
+    spec: str, *, special_tokens: SpecialTokens = "text", engine: EngineChoice = "auto", local: bool = False
 ) -> TokenizerHandle:
     """Find and load a tokenizer.
 
@@ -164,6 +164,7 @@ def load_tokenizer(
         spec: A directory, a tokenizer.json, or a name on the Hugging Face hub; what is there on disk wins.
         special_tokens: "text": a literal `<|endoftext|>` in a text is just text; "parse": it becomes the special id.
         engine: "auto": fastokens where it agrees with tokenizers; else the one named.
+        local: Only what is on this machine.
 
     Raises:
         TokenizerError: There is none, or it cannot be loaded.
@@ -171,7 +172,7 @@ def load_tokenizer(
     """
     if not spec:
         raise TokenizerError(spec, "no tokenizer given. Give a name, a directory or a tokenizer.json")
-    path = Path(spec) if os.path.exists(spec) else Path(snapshot(spec))
+    path = Path(spec) if os.path.exists(spec) else Path(snapshot(spec, local=local))
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.exists():
         return _from_transformers(spec, str(path), special_tokens, engine)

@@ -275,15 +275,15 @@ def _of_params(path: Path) -> str:
     return ""
 
 
-def load(name: str, *, encoding: bool = False) -> Vocabulary:
-    """Load a tokenizer, with its encoder if asked for. Takes from a tenth of a second to several.
+def load(name: str, *, encoding: bool = False, local: bool = False) -> Vocabulary:
+    """Load a tokenizer, with its encoder if asked for; `local`: of this machine. Takes from a tenth of a second on.
 
     Raises:
         TokfmtError: There is none, or it cannot be loaded.
     """
     from tokfmt.text.tokenizer import load_tokenizer
 
-    handle = load_tokenizer(name)
+    handle = load_tokenizer(name, local=local)
     decoder = handle.decoder(lenient=True)
     decoder.pieces([0])  # its tables are built now, not at the first key
     return Vocabulary(handle, decoder, handle.encoder() if encoding else None)
@@ -589,7 +589,8 @@ class Loading:
 
 def _loaded(path: Path, choice: Choice, *, encoding: bool) -> Vocabulary:
     """A tokenizer, remembered for a dataset if somebody named it."""
-    vocabulary = load(choice.name, encoding=encoding)
+    asked = choice.source in ("--tokenizer", "last time")
+    vocabulary = load(choice.name, encoding=encoding, local=not asked)
     if choice.source == "--tokenizer":
         name = os.path.abspath(choice.name) if os.path.exists(choice.name) else choice.name
         remember(path, tokenizer=name)

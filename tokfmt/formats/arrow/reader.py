@@ -61,6 +61,7 @@ class Decoded(NamedTuple):
         mask, labels, begins: Beside the ids, where a column says so.
         marks: The same as `core.marks` says it; OTHER where a label is another id.
         odd: How many sequences have a mask that leaves something out, and the first of them.
+        first, start: Their place on the axis: the first sequence, and the first token.
     """
 
     tokens: Tokens
@@ -70,20 +71,14 @@ class Decoded(NamedTuple):
     begins: NDArray[np.bool_] | None = None
     marks: NDArray[np.uint8] | None = None
     odd: tuple[int, int] = (0, -1)
-
-
-class Piece(NamedTuple):
-    """Decoded rows, with their place on the axis: the first sequence, and the first token."""
-
-    first: int
-    start: int
-    rows: Decoded
+    first: int = 0
+    start: int = 0
 
     def span(self, *, rows: bool) -> tuple[int, int]:
         """The sequences, or the tokens, that they are."""
         if rows:
-            return self.first, self.first + len(self.rows.offsets) - 1
-        return self.start, self.start + len(self.rows.tokens)
+            return self.first, self.first + len(self.offsets) - 1
+        return self.start, self.start + len(self.tokens)
 
 
 def open_reader(
@@ -185,13 +180,9 @@ def _labelled(rows: Decoded, labels: tuple[Any, Offsets], wrong: Any) -> Decoded
     """Labels of Hugging Face, which stand at the token itself: moved to the one before, which predicts it."""
     found, bounds = labels
     if not np.array_equal(bounds, rows.offsets) or found.null_count:
-        at = int(np.argmax(bounds != rows.offsets)) - 1
-        wrong(
-            5,
-            max(at, 0),
-            "has labels of another length",
-            *(int(np.diff(b)[max(at, 0)]) for b in (rows.offsets, bounds)),
-        )
+        at = max(int(np.argmax(bounds != rows.offsets)) - 1, 0)
+        expected, there = (int(np.diff(some)[at]) for some in (rows.offsets, bounds))
+        wrong(5, at, "has labels of another length", expected, there)
         return rows
     moved = np.full(len(rows.tokens), IGNORED, np.int64)
     own = found.to_numpy(zero_copy_only=False)
@@ -333,11 +324,11 @@ class ColumnReader:
     def info(self) -> Info:
         return self._info
 
-    def _pieces(self, number: int) -> Iterator[Piece]:
+    def _pieces(self, number: int) -> Iterator[Decoded]:
         """The rows of a group; what was found once has to be found again."""
         first, start, lengths = int(self._firsts[number]), int(self._starts[number]), [np.zeros(0, np.int64)]
         for rows in self._decode(number):
-            yield Piece(first, start, rows)
+            yield rows._replace(first=first, start=start)
             lengths.append(np.diff(rows.offsets))
             first, start = first + len(rows.offsets) - 1, start + len(rows.tokens)
         if (first, start) != (int(self._firsts[number + 1]), int(self._starts[number + 1])):
@@ -347,7 +338,7 @@ class ColumnReader:
             raise CorruptError(container.path, what, expected=claimed, found=there)
         self._known.setdefault(number, offsets_of(np.concatenate(lengths)))
 
-    def _piece(self, number: int, at: int, *, rows: bool = False) -> Piece:
+    def _piece(self, number: int, at: int, *, rows: bool = False) -> Decoded:
         """The decoded rows of a group that hold a position, or a sequence; each thread goes on where it was.
 
         The last few are kept, for sequences are looked up before their tokens are.
@@ -360,7 +351,7 @@ class ColumnReader:
         local = self._local
         if not self._follows(number, at, rows=rows):
             local.number, local.reached, local.walk = number, (0, 0), self._pieces(number)
-        walk: Iterator[Piece] = local.walk
+        walk: Iterator[Decoded] = local.walk
         for piece in walk:
             self._hold(piece)
             local.reached = (piece.span(rows=False)[1], piece.span(rows=True)[1])
@@ -370,17 +361,17 @@ class ColumnReader:
         raise CorruptError(container.path, f"ids of {container.unit} {group.number:,}", found="fewer than it says")
 
     @property
-    def _held(self) -> deque[Piece]:
-        found: deque[Piece] = self._local.__dict__.setdefault("held", deque())
+    def _held(self) -> deque[Decoded]:
+        found: deque[Decoded] = self._local.__dict__.setdefault("held", deque())
         return found
 
-    def _hold(self, piece: Piece) -> None:
+    def _hold(self, piece: Decoded) -> None:
         held, local = self._held, self._local
         held.append(piece)
-        local.size = getattr(local, "size", 0) + len(piece.rows.tokens) + len(piece.rows.offsets)
+        local.size = getattr(local, "size", 0) + len(piece.tokens) + len(piece.offsets)
         while len(held) > 1 and local.size > _HELD:
             gone = held.popleft()
-            local.size -= len(gone.rows.tokens) + len(gone.rows.offsets)
+            local.size -= len(gone.tokens) + len(gone.offsets)
 
     def _follows(self, number: int, at: int, *, rows: bool) -> bool:
         """Whether a position (a sequence) of a group is ahead of where this thread is in that group."""
@@ -391,7 +382,7 @@ class ColumnReader:
         found = []
         while start < stop:
             piece = self._piece(int(np.searchsorted(self._starts, start, side="right")) - 1, start)
-            values = getattr(piece.rows, part)[start - piece.start : stop - piece.start]
+            values = getattr(piece, part)[start - piece.start : stop - piece.start]
             found.append(values)
             start += len(values)
         return found
@@ -420,17 +411,14 @@ class ColumnReader:
         if first == last == 0:
             return np.array([start])
         held = any(piece.first <= base + first < piece.span(rows=True)[1] for piece in self._held)
-        if (
-            number not in self._known
-            and first < last
-            and (not first or held or self._follows(number, base + first, rows=True))
-        ):
+        near = not first or held or self._follows(number, base + first, rows=True)
+        if number not in self._known and first < last and near:
             found, at, stop, end = list[Offsets](), base + first, base + last, 0
             while at < stop:  # one after the other: each piece is decoded once, for lengths and for ids
                 piece = self._piece(number, at, rows=True)
                 upto = min(stop, piece.span(rows=True)[1])
-                found.append(piece.start + piece.rows.offsets[at - piece.first : upto - piece.first])
-                at, end = upto, piece.start + int(piece.rows.offsets[upto - piece.first])
+                found.append(piece.start + piece.offsets[at - piece.first : upto - piece.first])
+                at, end = upto, piece.start + int(piece.offsets[upto - piece.first])
             return np.append(np.concatenate(found), end)
         if number not in self._known:
             for piece in self._pieces(number):

@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,7 +32,7 @@ from tokfmt.core.options import Late, option
 from tokfmt.core.protocols import Field, Place, Section
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import LARGEST, kind_of, places
-from tokfmt.core.sections import Part
+from tokfmt.core.sections import Numbered, Part
 from tokfmt.core.text_format import counted
 from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, whole_tokens
 
@@ -181,8 +182,11 @@ class Stage1(FlatFormat):
         if not blocks:
             none = Field("blocks", None, 0, "none", f"{self.member} are expected", wrong=True)
             return [Part("blocks", path, lambda: (none,))]
-        named = Part("blocks", path, lambda: _Blocks(blocks, options.seq_len))
-        return [named, *(_samples(block, options.seq_len) for block in blocks)]
+        named = Numbered(len(blocks), partial(_block, blocks, options.seq_len))
+        samples = [
+            Part(f"samples of {block.name}", block, partial(_samples, block, options.seq_len)) for block in blocks
+        ]
+        return [Part("blocks", path, lambda: named), *samples]
 
 
 def problems_of(file: File, seq_len: int) -> Iterator[Problem]:
@@ -243,61 +247,38 @@ def numbering(home: Path, blocks: Sequence[Path], *, gaps_accepted: bool) -> Ite
             yield Problem("TF204", severity, CorruptError(home, what, remedy=remedy), not gaps_accepted, what)
 
 
-def _samples(block: Path, width: int) -> Part:
-    return Part(f"samples of {block.name}", block, lambda: _Samples(File(block), width))
+def _block(blocks: Sequence[Path], seq_len: int, number: int) -> Field:
+    """A file of a dataset."""
+    path = blocks[number]
+    try:
+        file = File(path)
+        order = numbering(path.parent, blocks[max(0, number - 1) : number + 1], gaps_accepted=True)
+        problems = [*order, *problems_of(file, seq_len)]
+        wrong = [*(problem.error.what for problem in problems), *suspicions(file)]
+    except FormatError as error:
+        return Field(path.name, None, 0, error.what, wrong=True, path=path)
+    told = f"{counted(-(-file.size // (4 * seq_len)), 'sample')} of {seq_len:,} tokens of int32, little-endian"
+    value, meaning = f"{file.size // 4:,} tokens", "; ".join(wrong) or told
+    return Field(path.name, 0, file.size, value, meaning, bool(wrong), path=path)
 
 
-@dataclass(frozen=True)
-class _Blocks:
-    """The files of a dataset."""
-
-    blocks: Sequence[Path]
-    width: int
-
-    @property
-    def count(self) -> int:
-        return len(self.blocks)
-
-    def fields(self, first: int, last: int) -> list[Field]:
-        return [self._block(number) for number in range(first, min(last, self.count))]
-
-    def _block(self, number: int) -> Field:
-        path = self.blocks[number]
-        try:
-            file = File(path)
-            order = numbering(path.parent, self.blocks[max(0, number - 1) : number + 1], gaps_accepted=True)
-            problems = [*order, *problems_of(file, self.width)]
-            wrong = [*(problem.error.what for problem in problems), *suspicions(file)]
-        except FormatError as error:
-            return Field(path.name, None, 0, error.what, wrong=True, path=path)
-        samples = -(-file.size // (4 * self.width))
-        told = f"{counted(samples, 'sample')} of {self.width:,} tokens of int32, little-endian"
-        return Field(
-            path.name, 0, file.size, f"{file.size // 4:,} tokens", "; ".join(wrong) or told, bool(wrong), path=path
-        )
+def _samples(block: Path, seq_len: int) -> Numbered:
+    file, size = File(block), 4 * seq_len
+    return Numbered(-(-file.size // size), partial(_sample, file, size))
 
 
-class _Samples:
-    """The samples of one block."""
-
-    def __init__(self, file: File, width: int) -> None:
-        self.file, self.width = file, width
-        self.count = -(-file.size // (4 * width))
-
-    def fields(self, first: int, last: int) -> list[Field]:
-        return [self._sample(number) for number in range(first, min(last, self.count))]
-
-    def _sample(self, number: int) -> Field:
-        at = number * 4 * self.width
-        length = min(4 * self.width, self.file.size - at)
-        ids = self.file.array(at, length // 4, TOKEN)
-        negative = np.flatnonzero(ids < 0)
-        wrong = [f"{len(negative):,} negative ids, the first at byte {at + 4 * int(k):,}" for k in negative[:1]]
-        wrong += ["a partial sample"] * (length < 4 * self.width) + ["ends inside a token"] * (length % 4 > 0)
-        ends = int(np.count_nonzero(ids == GPT2_EOS))
-        told = f"{ends:,} separators ({GPT2_EOS})" if ends else ""
-        value = " ".join(map(str, ids[:_FIRST_IDS].tolist())) + (" …" if len(ids) > _FIRST_IDS else "")
-        return Field(f"sample {number:,}", at, length, value, "; ".join(wrong) or told, bool(wrong))
+def _sample(file: File, size: int, number: int) -> Field:
+    """A sample of a block, of so many bytes."""
+    at = number * size
+    length = min(size, file.size - at)
+    ids = file.array(at, length // 4, TOKEN)
+    negative = np.flatnonzero(ids < 0)
+    wrong = [f"{len(negative):,} negative ids, the first at byte {at + 4 * int(k):,}" for k in negative[:1]]
+    wrong += ["a partial sample"] * (length < size) + ["ends inside a token"] * (length % 4 > 0)
+    ends = int(np.count_nonzero(ids == GPT2_EOS))
+    told = f"{ends:,} separators ({GPT2_EOS})" if ends else ""
+    value = " ".join(map(str, ids[:_FIRST_IDS].tolist())) + (" …" if len(ids) > _FIRST_IDS else "")
+    return Field(f"sample {number:,}", at, length, value, "; ".join(wrong) or told, bool(wrong))
 
 
 FORMAT = Stage1()

@@ -214,12 +214,12 @@ def content_findings(content: Content, *, last: bool) -> Iterator[Finding]:
         return
     if content.zeros == content.looked:
         where = "" if content.looked == total else " where it was looked at"
-        yield Finding("TF209", "error", name, f"holds only zeros{where}: a sparse or failed copy",
-                      "Copy it again", 0)  # fmt: skip
+        yield Finding("TF209", "error", name, f"holds only zeros{where}: a sparse or failed copy", _COPY, 0)
         return
     if content.tail >= min(_TAIL, -(-total // 4)):
-        yield Finding("TF210", "error", name, f"ends in {_at_least(content)}{content.tail:,} zeros: the copy was not "
-                      "finished", "Copy it again", (total - content.tail) * 4)  # fmt: skip
+        least = "at least " * (content.tail == LOOK < total)
+        what = f"ends in {least}{content.tail:,} zeros: the copy was not finished"
+        yield Finding("TF210", "error", name, what, _COPY, (total - content.tail) * 4)
     if content.above_24 > _SHARE * content.looked and content.swapped < 1 << 24:
         yield Finding("TF211", "error", name, "is big-endian: most ids are 2^24 or more as they stand",
                       "Swap the bytes: numpy.fromfile(f, '>i4').astype('<i4')", 0)  # fmt: skip
@@ -238,10 +238,6 @@ def content_findings(content: Content, *, last: bool) -> Iterator[Finding]:
         what = f"holds {run}, which only the end of the last sample should"
         remedy = "Samples were padded one by one, or documents are empty"
         yield Finding("TF218", "warning", name, what, remedy, content.run_at * 4)
-
-
-def _at_least(content: Content) -> str:
-    return "at least " if content.tail == LOOK < content.tokens else ""
 
 
 def stream_findings(path: Path, found: Sequence[Content], eos_id: int) -> Iterator[Finding]:
@@ -268,8 +264,6 @@ def stream_findings(path: Path, found: Sequence[Content], eos_id: int) -> Iterat
         yield Finding("TF214", "warning", str(beyond.path), what, remedy, beyond.first_beyond * 4)
 
 
-_ANEW = "Nothing in a block tells what is missing, so tokfmt does not repair it."
-
 CODES: Mapping[str, Code] = {
     "TF201": Code("no blocks in the directory", "Blocks are named stage1_block_0000.bin, stage1_block_0001.bin and "
                   "so on, directly in the directory. There is none. Name the right directory, or the files "
@@ -285,7 +279,8 @@ CODES: Mapping[str, Code] = {
     "TF205": Code("an empty block", "A block without a byte: an interrupted copy, or a packer that had nothing more "
                   "to write. Copy it again, or remove it if it is the last one."),
     "TF206": Code("a block ends inside a token", "A block is whole int32 tokens, and the size is no multiple of 4: "
-                  f"a copy was cut. {_ANEW} Copy it again; --drop tail reads up to the last whole token."),
+                  "a copy was cut. Nothing in a block tells what is missing, so tokfmt does not repair it. Copy it "
+                  "again; --drop tail reads up to the last whole token."),
     "TF207": Code("a block ends with a partial sample", "A block is whole samples of 8,192 tokens. This one ends "
                   "within one: it was cut at a token border, or its samples have another length (--from-opt "
                   "seq_len=N)."),

@@ -138,25 +138,20 @@ def _v2(where: Path, raw: Json, itemsize: int) -> Layout:
     if raw.get("dimension_separator", ".") not in (".", "/"):
         raise _wrong(where, "dimension_separator", ". or /", raw["dimension_separator"])
     compressor = raw.get("compressor")
-    codecs = () if compressor is None else (_compressor(where, compressor),)
+    name = compressor.get("id") if isinstance(compressor, dict) else compressor
+    if compressor is not None and (not isinstance(name, str) or name not in COMPRESSORS):
+        raise UnsafeError(where, "names a compressor that is not read", expected=_ALLOWED, found=name, remedy=_REWRITE)
     return Layout(
         where,
         length=_length(where, raw),
         chunk=_one(where, "chunks", raw.get("chunks"), least=1),
         itemsize=itemsize,
         big_endian=dtype == f">u{itemsize}",
-        codecs=codecs,
+        codecs=() if compressor is None else (str(name),),
         delta=_filters(where, raw.get("filters"), itemsize),
         fill=_fill(where, raw, itemsize),
         prefix="",
     )
-
-
-def _compressor(where: Path, value: object) -> str:
-    name = value.get("id") if isinstance(value, dict) else value
-    if not isinstance(name, str) or name not in COMPRESSORS:
-        raise UnsafeError(where, "names a compressor that is not read", expected=_ALLOWED, found=name, remedy=_REWRITE)
-    return name
 
 
 def _filters(where: Path, value: object, itemsize: int) -> bool:
@@ -198,11 +193,9 @@ def _v3(where: Path, raw: Json, itemsize: int, *, signed: bool) -> Layout:
         raise _wrong(where, "chunk_grid", "regular", grid)
     size = _one(where, "chunk_shape", settings.get("chunk_shape"), least=1)
     codecs: Sequence[object] = _list(where, "codecs", raw.get("codecs"))
-    shard = None
+    chunk, shard = size, None
     if len(codecs) == 1 and _named(where, "codec", codecs[0])[0] == "sharding_indexed":
         chunk, shard, codecs = _sharding(where, _named(where, "codec", codecs[0])[1], size)
-    else:
-        chunk = size
     big_endian, delta, names = _chain(where, codecs, itemsize)
     return Layout(
         where,
@@ -248,11 +241,10 @@ def _chain(where: Path, codecs: Sequence[object], itemsize: int) -> tuple[bool, 
     endian = chain[0][1].get("endian", "little")
     if endian not in ("little", "big"):
         raise _wrong(where, "endian", "little or big", endian)
-    names = []
-    for name, _ in chain[1:]:
-        if name not in _V3_NAMES:
-            raise _refused(where, name, ", ".join(_V3_NAMES))
-        names.append(_V3_NAMES[name])
+    unknown = [name for name, _ in chain[1:] if name not in _V3_NAMES]
+    if unknown:
+        raise _refused(where, unknown[0], ", ".join(_V3_NAMES))
+    names = [_V3_NAMES[name] for name, _ in chain[1:]]
     if sum(name != "crc32c" for name in names) > 1:
         raise UnsupportedError(
             where, "compresses chunks twice, which is not read", found=", ".join(names), remedy=_PLAIN

@@ -65,8 +65,7 @@ from tokfmt.ops.source.opened import (
 from tokfmt.ops.source.request import EosChoice, option_names, parse_selection, words_of
 from tokfmt.run.execute import Progress, make_executor, may_spawn, slots
 from tokfmt.run.plan import Forgetful, Share, Workers
-from tokfmt.views.concat import Concat
-from tokfmt.views.select import Slice
+from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
     from tokfmt.recipes.samples import PackedRows, Samples

@@ -48,8 +48,7 @@ from tokfmt.ops.look.query import (
     unwatched,
 )
 from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder, VocabularyDecoder
-from tokfmt.views.concat import Concat
-from tokfmt.views.select import Slice
+from tokfmt.views.select import Concat, Slice
 
 MANY = 1 << 16
 """Sequences whose offsets are looked at at once."""

@@ -27,8 +27,7 @@ from tokfmt.recipes.axis import Source, Span
 from tokfmt.recipes.documents import Documents
 from tokfmt.recipes.order import numbers
 from tokfmt.recipes.samples import Samples, Where
-from tokfmt.views.concat import Concat
-from tokfmt.views.select import Chosen, Slice
+from tokfmt.views.select import Chosen, Concat, Slice
 from tokfmt.views.view import place_of
 
 

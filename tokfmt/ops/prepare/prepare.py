@@ -45,8 +45,7 @@ from tokfmt.run.execute import Progress, make_executor, run_tasks
 from tokfmt.run.plan import Workers
 from tokfmt.text.filters import ENTRY, Sieve, value_of
 from tokfmt.text.ingest import Ration, Shard, ShardReader
-from tokfmt.views.concat import Concat
-from tokfmt.views.select import Chosen, Picked
+from tokfmt.views.select import Chosen, Concat, Picked
 
 _SHARE = 4  # of the share of memory that an answer may take: for hashes
 _RANGE = 1 << 16  # sequences of ids a task

@@ -25,8 +25,7 @@ from tokfmt.ops.source.request import parse_selection
 from tokfmt.run.execute import Progress, make_executor, run_tasks
 from tokfmt.run.plan import Kind, Workers, journaled
 from tokfmt.text.ingest import Ingestion, Ration, Shard, ShardReader, Unread, block_size, encoded_batches, ingest_block
-from tokfmt.views.concat import Concat
-from tokfmt.views.select import Slice
+from tokfmt.views.select import Concat, Slice
 from tokfmt.views.view import WithoutTrailing
 
 if TYPE_CHECKING:

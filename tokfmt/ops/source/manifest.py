@@ -123,6 +123,26 @@ def read_manifest(path: Path) -> Manifest:
     return Manifest(content if ours else {}, beside)
 
 
+def local_tokenizer(path: Path) -> str | None:
+    """The tokenizer that made a dataset, by its manifest, where this machine has it: its directory or file.
+
+    Nobody asks the network for what a file names. Whether it is still the same is compared when the dataset is opened.
+    """
+    told = read_manifest(path).tokenizer
+    name = told.get("name") if told is not None else None
+    if not isinstance(name, str) or not name or "\0" in name:
+        return None
+    from tokfmt.text.hub import TokenizerError, snapshot
+
+    for place in (Path(name), path.parent / name):  # as it was from where it was converted, or beside the dataset
+        if place.exists():
+            return str(place)
+    try:
+        return snapshot(name, local=True)
+    except TokenizerError:
+        return None
+
+
 def file_contradiction(one: SourceFiles, manifest: Manifest) -> CorruptError | None:
     """How a manifest contradicts the format, the number and the sizes of the files that it stands beside, if it does.
 

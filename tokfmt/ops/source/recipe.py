@@ -51,8 +51,7 @@ from tokfmt.recipes.cache import key_of, recalled, remember
 from tokfmt.recipes.documents import Documents, quotas
 from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, parse_recipe, read_recipe
 from tokfmt.recipes.samples import Samples, separator_of
-from tokfmt.views.concat import Concat
-from tokfmt.views.select import Slice
+from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
