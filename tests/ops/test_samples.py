@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 from tokfmt.core.errors import FormatError, OptionError
-from tokfmt.ops.look.show import padding_of, samples
+from tokfmt.core.marks import padding_of
+from tokfmt.ops.look.show import samples
 from tokfmt.ops.source.request import SourceRequest
 
 HOME = FIXTURES / "hdf5"

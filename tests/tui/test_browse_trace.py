@@ -15,7 +15,7 @@ from tokfmt.tui.session import open_session
 GOALS = {"open": (40, 18), "find": (20, 12), "down": (10, 6)}
 """Files in all, and of them in `tui`; by the house's rules."""
 
-TODAY = {"open": (27, 11), "find": (19, 10), "down": (13, 6)}
+TODAY = {"open": (26, 11), "find": (19, 10), "down": (12, 6)}
 """As far as it has come."""
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import TokenReader, sequence_at
 from tokfmt.core.errors import ConversionError
 from tokfmt.core.protocols import Sampled, Segmented
+from tokfmt.core.ragged import Tokens
 
 TARGET, MASKED_END, BEGINS = 1, 2, 4
 IGNORED = -100
@@ -103,3 +104,23 @@ def of_next(marks: Marks, begins: Flags) -> NDArray[np.int8]:
     """
     counts = np.append((marks & TARGET != 0) & ~begins, False)
     return counts[1:].astype(np.int8)
+
+
+def padding_of(ids: Tokens, mask: Marks | None, labels: NDArray[np.integer] | None, pad_id: int | None) -> int:
+    """How many tokens at the end of a row only fill it up.
+
+    Padding is one id, that of the row's end (`pad_id`, where that is known), with the same label or none, and does not
+    count in the loss. Without a mask, the first of such a run is taken for the separator of the last document.
+    """
+    fill = int(ids[-1]) if len(ids) else -1
+    if not len(ids) or (pad_id is not None and fill != pad_id):
+        return 0
+    pads = ids == fill
+    if mask is not None:
+        pads &= mask == 0
+    if labels is not None:
+        pads &= (labels == fill) | (labels == IGNORED)
+    run = len(ids) if pads.all() else int(np.argmin(pads[::-1]))
+    if mask is None:
+        return run - 1 if pad_id is not None and run > 1 else 0
+    return run

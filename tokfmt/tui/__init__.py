@@ -16,6 +16,6 @@ With it:
     widgets      what several tabs have: lists, the reader, what frames the tabs
     dialogs      what lies over everything
     export       copies, and rows to a file
-    browse.tcss  every colour
+    browse.tcss  places and colours
     web          the same in a page
 """

@@ -18,11 +18,11 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,8 @@ _REGION, _SPREAD = 1 << 21, 64
 """Tokens of a region at least, and regions at least where they would be smaller: the last ones are gathered when all
 jobs but one are idle, and of three regions two jobs do the third alone."""
 _LIBRARY_VERSIONS = ("earliest", "v110")
+
+_Block: TypeAlias = tuple[int, Tokens, NDArray[np.int32], NDArray[np.bool_]]
 
 
 def write_chunks(out: BinaryIO, packer: Packer, samples: NDArray[np.int32], full: NDArray[np.bool_]) -> list[int]:
@@ -281,25 +283,30 @@ class SampleWriter:
             raise write_error(self.path, error) from error
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
-        stream, length = WithSeparators(source, self.eos_id), self._length(source)
-        packer, masked = Packer(self.options.seq_len, shuffle=self.shuffle), self._masked(source)
-        top, sizes = -1, np.empty(len(region.sequences), np.uint32)
+        packer, cut = Packer(self.options.seq_len, shuffle=self.shuffle), max(1, WINDOW // (3 * self.options.seq_len))
+        cuts = windows(region.sequences.start, region.sequences.stop, cut)
+        top, done, sizes = -1, 0, np.empty(len(region.sequences), np.uint32)
         with whole(self.parts / f"{region.index:06d}") as out:
-            block = max(1, WINDOW // (3 * self.options.seq_len))
-            for first, last in windows(region.sequences.start, region.sequences.stop, block):
-                start, stop = first * self.step, min(length, (last - 1) * self.step + self.options.seq_len + 1)
-                tokens = stream.tokens(start, stop)
+            for start, tokens, samples, plain in self._blocks(source, cuts):
                 top = max(top, check_ids(tokens, INT32_MAX, start, "hdf5"))
-                samples, full = self._samples(tokens, last - first)
-                plain = np.arange(last - first) < full
-                if masked and (marks := marks_of(stream, start, stop)) is not None:
-                    samples[:, 1] = self._windows(marks & TARGET, last - first, 0)[:, 1:]
-                    plain &= samples[:, 1].all(1)
-                stored = write_chunks(out, packer, samples, plain)
-                sizes[first - region.sequences.start : last - region.sequences.start] = stored
+                sizes[done : done + len(samples)] = write_chunks(out, packer, samples, plain)
+                done += len(samples)
             out.write(sizes.data)
             written = out.tell()
         return Receipt(region.index, top, written, len(region.sequences))
+
+    def _blocks(self, source: TokenReader, cuts: Iterable[tuple[int, int]]) -> Iterator[_Block]:
+        """Samples: position of the tokens they are made of, these, <i4[n, 3, seq_len], which of them are plain."""
+        stream, length, masked = WithSeparators(source, self.eos_id), self._length(source), self._masked(source)
+        for first, last in cuts:
+            start, stop = first * self.step, min(length, (last - 1) * self.step + self.options.seq_len + 1)
+            tokens = stream.tokens(start, stop)
+            samples, full = self._samples(tokens, last - first)
+            plain = np.arange(last - first) < full
+            if masked and (marks := marks_of(stream, start, stop)) is not None:
+                samples[:, 1] = self._windows(marks & TARGET, last - first, 0)[:, 1:]
+                plain &= samples[:, 1].all(1)
+            yield start, tokens, samples, plain
 
     def _samples(self, tokens: Tokens, count: int) -> tuple[NDArray[np.int32], int]:
         """Windows of the stream as <i4[count, 3, seq_len], padded behind its end; and how many are full."""
@@ -385,25 +392,17 @@ class RowWriter(SampleWriter):
     def _files(self, source: TokenReader) -> _Files:
         return _Files(self.path, source.info.sequences, self.options.samples)
 
-    def write(self, region: Region, source: TokenReader) -> Receipt:
+    def _blocks(self, source: TokenReader, cuts: Iterable[tuple[int, int]]) -> Iterator[_Block]:
         if not isinstance(source, Sampled):
             raise TypeError("rows are written of what has masks and labels")
-        width, packer = self.options.seq_len, Packer(self.options.seq_len, shuffle=self.shuffle)
-        top, sizes = -1, np.empty(len(region.sequences), np.uint32)
-        with whole(self.parts / f"{region.index:06d}") as out:
-            for first, last in windows(region.sequences.start, region.sequences.stop, max(1, WINDOW // (3 * width))):
-                start, stop = first * width, last * width
-                tokens, mask = source.tokens(start, stop), source.masks(start, stop)
-                top = max(top, check_ids(tokens, INT32_MAX, start, "hdf5"))
-                samples = np.empty((last - first, 3, width), np.dtype("<i4"))
-                for field, values in enumerate((tokens, mask, source.labels(start, stop))):
-                    samples[:, field] = values.reshape(-1, width)
-                plain = samples[:, 1].all(1) & (samples[:, 2, :-1] == samples[:, 0, 1:]).all(1)
-                stored = write_chunks(out, packer, samples, plain)
-                sizes[first - region.sequences.start : last - region.sequences.start] = stored
-            out.write(sizes.data)
-            written = out.tell()
-        return Receipt(region.index, top, written, len(region.sequences))
+        width = self.options.seq_len
+        for first, last in cuts:
+            start, stop = first * width, last * width
+            tokens, samples = source.tokens(start, stop), np.empty((last - first, 3, width), np.dtype("<i4"))
+            for field, values in enumerate((tokens, source.masks(start, stop), source.labels(start, stop))):
+                samples[:, field] = values.reshape(-1, width)
+            plain = samples[:, 1].all(1) & (samples[:, 2, :-1] == samples[:, 0, 1:]).all(1)
+            yield start, tokens, samples, plain
 
 
 class _Gathering:

@@ -5,7 +5,8 @@ each record, and from these entries alone documents are drawn (`draw`). What was
 in scratch, and packing and order are those of every recipe.
 
 Of a source that knows its records and is far larger than its quota only those are read whose keys come first, twice as
-many again as long as they do not fill it. What is drawn is the same.
+many again as long as they do not fill it. Of any other plain source of some size a survey says how far keys have to
+reach to fill a quota: it is read from end to end, and what lies beyond is passed over. What is drawn is the same.
 """
 
 from __future__ import annotations

@@ -492,30 +492,21 @@ class Line:
 class Ranking(Static):
     """Lines of name, count, share and text."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"ranking--{part}" for part in ("name", "count", "bar", "text")}
-
     def __init__(self, title: str, lines: Sequence[Line]) -> None:
-        super().__init__(classes="ranking")
-        self.border_title, self._lines = title, lines
-
-    def render(self) -> Content:
-        lines = self._lines
         name = max((len(line.name) for line in lines), default=0)
         most = max((line.share for line in lines), default=0) or 1
         alike = len({line.count for line in lines}) == 1 < len(lines)  # then bars say nothing
         rows = []
         for line in lines:
             cells = [
-                (f"{line.name:>{name}} ", "name"),
-                (f"{short(line.count):>7} {_percent(line.share):>6} ", "count"),
-                (set_cell_size("" if alike else bar(line.share / most, _BAR), 0 if alike else _BAR), "bar"),
-                (f" “{line.text}”" if line.text else "", "text"),
+                (f"{line.name:>{name}} ", "$text-accent"),
+                (f"{short(line.count):>7} {_percent(line.share):>6} ", "$foreground 60%"),
+                (set_cell_size("" if alike else bar(line.share / most, _BAR), 0 if alike else _BAR), "$primary"),
+                (f" “{line.text}”" if line.text else "", "$text-success"),
             ]
-            rows.append(Content("").join(self._styled(text, kind) for text, kind in cells))
-        return Content("\n").join(rows)
-
-    def _styled(self, text: str, kind: str) -> Content:
-        return Content.styled(text, self.get_visual_style(f"ranking--{kind}", partial=True))
+            rows.append(Content.assemble(*cells))
+        super().__init__(Content("\n").join(rows), classes="ranking")
+        self.border_title = title
 
 
 def _percent(share: float) -> str:

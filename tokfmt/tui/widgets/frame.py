@@ -198,6 +198,7 @@ def _once(active: list[ActiveBinding]) -> list[Binding]:
 
 
 _BAR = 12
+_QUIET = "$foreground 65%"
 
 
 class FindBar(Static):
@@ -206,10 +207,6 @@ class FindBar(Static):
     Attributes:
         number: Of the hit that was gone to last, from 0. wrapped: Going there went around an end.
     """
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "find--words", "find--hits", "find--quiet", "find--done", "find--todo", "find--failure", "find--wrapped",
-    }  # fmt: skip
 
     def __init__(self) -> None:
         super().__init__(id="findbar")
@@ -228,37 +225,34 @@ class FindBar(Static):
         search = self._search
         if search is None:
             return Content("")
-        parts = [self._styled(printable(search.words), "words"), self._hits(search)]
+        parts = [Content.styled(printable(search.words), "bold $foreground"), self._hits(search)]
         if search.failure:
-            parts.append(self._styled(search.failure, "failure"))
+            parts.append(Content.styled(search.failure, "$text-error"))
         if search.running:
-            parts.append(self._progress(search))
+            parts.append(_progress(search))
         elif search.cancelled:
-            parts.append(self._styled("stopped", "wrapped"))
+            parts.append(Content.styled("stopped", "$text-warning"))
         if self.wrapped:
-            parts.append(self._styled("went around", "wrapped"))
-        return Content("   ").join([*parts, self._styled(_keys(search), "quiet")])
-
-    def _styled(self, text: str, name: str) -> Content:
-        return Content.styled(text, self.get_visual_style(f"find--{name}", partial=True))
+            parts.append(Content.styled("went around", "$text-warning"))
+        return Content("   ").join([*parts, Content.styled(_keys(search), _QUIET)])
 
     def _hits(self, search: SearchJob) -> Content:
         results, row = search.results, search.scope.singular
         name = "hit" if search.marks else row
         if not results.hits:
-            return self._styled("nothing yet" if search.running else "nothing found", "quiet")
+            return Content.styled("nothing yet" if search.running else "nothing found", _QUIET)
         count = f"{results.hits:,}{'…' if search.running else ''}"
         text = f"{name} {self.number + 1:,} of {count}" if self.number >= 0 else f"{count} {plural(name, results.hits)}"
         if search.marks:
             text += f" in {counted(results.sequences, row)}"
-        return self._styled(text + (f" ({short(results.held)} kept)" if results.capped else ""), "hits")
+        return Content.styled(text + (f" ({short(results.held)} kept)" if results.capped else ""), "$text-success")
 
-    def _progress(self, search: SearchJob) -> Content:
-        job = search.job
-        done = round(_BAR * (job.share or 0))
-        bar = self._styled("━" * done, "done") + self._styled("━" * (_BAR - done), "todo")
-        rate = f"{job.share or 0:4.0%} {short(job.done)} {job.unit}, {short(round(search.rate))}/s"
-        return bar + self._styled(f" {rate}", "quiet")
+
+def _progress(search: SearchJob) -> Content:
+    job = search.job
+    done = round(_BAR * (job.share or 0))
+    rate = f"{job.share or 0:4.0%} {short(job.done)} {job.unit}, {short(round(search.rate))}/s"
+    return Content.assemble(("━" * done, "$success"), ("━" * (_BAR - done), "$foreground 20%"), (f" {rate}", _QUIET))
 
 
 def _keys(search: SearchJob) -> str:
@@ -277,12 +271,17 @@ def filter_words(filtered: SearchJob) -> str:
 
 
 _GAP = " · "
+_KINDS = {
+    "plain": "$foreground",
+    "good": "bold $text-success",
+    "bad": "bold $text-error",
+    "busy": "$text-warning",
+    "dim": "$foreground 55%",
+}
 
 
 class StatusLine(Static):
     """Words, each of a kind: "plain", "good", "bad", "busy", "dim"."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"says--{kind}" for kind in ("plain", "good", "bad", "busy", "dim")}
 
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id)
@@ -300,9 +299,8 @@ class StatusLine(Static):
         return _GAP.join(text for text, _ in self._parts)
 
     def render(self) -> Content:
-        style = {kind: self.get_visual_style(f"says--{kind}", partial=True) for _, kind in self._parts}
-        return Content.styled(_GAP, self.get_visual_style("says--dim", partial=True)).join(
-            Content.styled(text, style[kind]) for text, kind in self._parts
+        return Content.styled(_GAP, _KINDS["dim"]).join(
+            Content.styled(text, _KINDS[kind]) for text, kind in self._parts
         )
 
 

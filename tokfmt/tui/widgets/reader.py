@@ -467,20 +467,12 @@ NARROW = 88
 """Cells under which the facts take three lines, not two."""
 
 _BYTES = 12
+_MARK = "$text-warning"
 _GAP = "   "
 
 
 class TokenDetails(Static):
     """Shows the facts of a token, in as many lines as it has."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "detail--name",
-        "detail--value",
-        "detail--id",
-        "detail--text",
-        "detail--mark",
-        "detail--damage",
-    }
 
     def __init__(self) -> None:
         super().__init__(id="detail")
@@ -500,7 +492,7 @@ class TokenDetails(Static):
         if isinstance(facts, TokenFacts):
             parts = [*self._what(facts, self._unit), *self._sample(facts), *self._where(facts)]
         elif facts is not None:
-            parts = [self._styled(facts.why, "damage")]
+            parts = [Content.styled(facts.why, "$text-error")]
         return self._flowing(parts)
 
     def _flowing(self, parts: list[Content]) -> Content:
@@ -513,23 +505,20 @@ class TokenDetails(Static):
             lines[-1].append(part)
         return Content("\n").join(Content(_GAP).join(line) for line in lines)
 
-    def _styled(self, text: str, name: str) -> Content:
-        return Content.styled(text, self.get_visual_style(f"detail--{name}", partial=True))
-
-    def _pair(self, name: str, value: str, style: str = "value") -> Content:
-        return self._styled(f"{name} ", "name") + self._styled(value, style)
+    def _pair(self, name: str, value: str, style: str = "$foreground") -> Content:
+        return Content.assemble((f"{name} ", "$foreground 50%"), (value, style))
 
     def _what(self, facts: TokenFacts, unit: str) -> Iterator[Content]:
         yield self._pair(unit, f"{facts.unit:,} of {facts.length:,}")
-        yield self._pair("id" if unit == "token" else "code point", str(facts.value), "id")
+        yield self._pair("id" if unit == "token" else "code point", str(facts.value), "bold $text-accent")
         if facts.spelled is not None:
-            yield self._styled(f"“{facts.spelled}”", "text")
+            yield Content.styled(f"“{facts.spelled}”", "bold $text-success")
         if facts.special:
-            yield self._styled(facts.special, "mark")
+            yield Content.styled(facts.special, _MARK)
 
     def _sample(self, facts: TokenFacts) -> Iterator[Content]:
         if facts.mask is not None:
-            yield self._pair("mask", str(facts.mask), "value" if facts.mask else "mark")
+            yield self._pair("mask", str(facts.mask), "$foreground" if facts.mask else _MARK)
         if facts.label is not None:
             spelled = "" if facts.label_spelled is None else f" “{facts.label_spelled}”"
             yield self._pair("label", f"{facts.label}{spelled}")
