@@ -158,7 +158,7 @@ def test_a_format_is_asked_for_the_names_that_it_writes():
 
 
 def test_what_a_conversion_imports(tmp_path):
-    """Start-up: of the formats those alone that the file may be of, and nothing of recipes, text or a shuffle."""
+    """Start-up: of the formats those alone that the file may be of, and nothing of recipes, tokenizers or a shuffle."""
     source = write(registry.get("modalities"), tmp_path / "in.pbin", Ragged.of([[1, 2], [3]]), eos_id=50256)
     program = (
         "import sys, tokfmt; tokfmt.convert(*sys.argv[1:], eos=50256); "
@@ -168,7 +168,7 @@ def test_what_a_conversion_imports(tmp_path):
     command = [sys.executable, "-c", program, str(source), str(tmp_path / "out.pbin")]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
     homes = ("flat", "folders", "modalities", "pickled_index", "stage1")
-    assert set(ran.stdout.split()) <= {f"formats.{home}" for home in homes}
+    assert set(ran.stdout.split()) <= {"text.ingest", *(f"formats.{home}" for home in homes)}
 
 
 def test_what_show_imports(tmp_path):

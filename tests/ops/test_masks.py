@@ -375,6 +375,19 @@ def test_masks_of_documents_in_samples_of_hdf5(tmp_path_factory, given_, seq_len
     assert not [one for one in verdict.findings if one.severity == "error"]
 
 
+def test_documents_of_one_id_do_not_look_like_padding(tmp_path):
+    """A sample whose ids are all the same, with a mask of 0, 1, 0: of documents, by the file's own attribute."""
+    pytest.importorskip("h5py")
+    ids = [[8], [0] * 6, [0] * 6, [0] * 6, [0], [0] * 4, [0] * 6]
+    masks = [[1, 1], [0] * 7, [0] * 7, [0] * 7, [0] * 2, [0] * 5, [0, 0, 0, 0, 1, 0, 0]]
+    source = datatrove(tmp_path / "a.ds", ids, masks)
+    tokfmt.convert(
+        source, tmp_path / "x", eos=EOS, to_format="hdf5", to_options={"seq_len": 7, "samples": 1}, verify=True
+    )
+    (verdict,) = tokfmt.check(tmp_path / "x", deep=True)
+    assert not [one.code for one in verdict.findings if one.severity == "error"]
+
+
 def test_samples_side_by_side_have_no_place_for_masks(tmp_path):
     """The first token of each is no label; and what --drop gives up leaves plain samples, which say so."""
     h5py = pytest.importorskip("h5py")

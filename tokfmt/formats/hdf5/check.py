@@ -236,10 +236,12 @@ class FileFacts:
     Attributes:
         params: Of `data_params.json`.
         inverted: 1 in the mask row means padding.
+        of_documents: The mask is that of documents, as the file's own attributes say: it tells nothing of padding.
     """
 
     params: Params
     inverted: bool
+    of_documents: bool
 
 
 Test = Callable[[Values, FileFacts], Flags]
@@ -278,7 +280,9 @@ def _inverted(values: Values, known: FileFacts) -> Flags:
 
 
 def _counted_padding(values: Values, known: FileFacts) -> Flags:
-    """A 1 after a 0 within the constant end of a sample."""
+    """A 1 after a 0 within the constant end of a sample, which a document that repeats one id has as well."""
+    if known.of_documents:
+        return np.zeros(len(values), np.bool_)
     inputs, mask, labels = _three(values)
     padding = np.arange(mask.shape[1]) >= Ends(inputs, labels).run[:, None]
     masked_before = np.maximum.accumulate(padding & (mask == 0), axis=1)
@@ -401,7 +405,8 @@ def content_findings(stored: Stored, params: Params, eos_id: int | None, how: Au
     if stored.rank == 3:
         for cut in places:
             votes.add(_votes(table, cut))
-    known = FileFacts(params, inverted=votes.inverted > votes.loss)
+    own = "first_mask" in stored.facts
+    known = FileFacts(params, inverted=not own and votes.inverted > votes.loss, of_documents=own)
     together = max(1, min(_VALUES // (table.shape[1] * table.shape[2]), len(table)), min(table.rows_together, _LOOK))
     cuts = windows(0, len(table), together) if how.deep else iter(places)
 
