@@ -9,7 +9,7 @@ import pytest
 from tokfmt.core.format import Receipt, Region, Target
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.hdf5 import FORMAT, WriteOptions, writer
-from tokfmt.formats.hdf5.filters import Packer
+from tokfmt.formats.hdf5.table import Packer
 from tokfmt.ops.dataset import MemoryReader
 from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.plan import Forgetful, Plan, Workers, run

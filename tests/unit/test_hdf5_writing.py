@@ -11,7 +11,7 @@ from tokfmt.core.errors import CorruptError, OptionError, TokenRangeError
 from tokfmt.core.format import Hints, Target
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.hdf5 import FORMAT
-from tokfmt.formats.hdf5.filters import REACH, Packer
+from tokfmt.formats.hdf5.table import REACH, Packer
 from tokfmt.ops.dataset import MemoryReader
 from tokfmt.testing import read, sequences, write
 

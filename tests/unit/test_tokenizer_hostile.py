@@ -12,8 +12,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from tokfmt.core.errors import UnsafeError
 from tokfmt.run.execute import SerialExecutor, make_executor, run_tasks
+from tokfmt.text.decoding import EngineError, _factor, expansion_of
 from tokfmt.text.tokenizer import load_tokenizer
-from tokfmt.text.vocabulary import EngineError, _factor, expansion_of
 
 ENDLESS = "(a+)+$"  # more steps than the regular expressions of `tokenizers` are allowed
 

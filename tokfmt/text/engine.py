@@ -30,9 +30,8 @@ from tokfmt.core.errors import ConversionError, EngineDifferenceError
 from tokfmt.core.format import Encoder
 from tokfmt.core.ragged import Ragged, Tokens
 from tokfmt.core.text_format import printable
-from tokfmt.text.decoding import DecodeError, marker
+from tokfmt.text.decoding import Content, DecodeError, EngineError, guarded, marker, plain_tokenizer, vocabulary_of
 from tokfmt.text.hub import pretrained
-from tokfmt.text.vocabulary import Content, EngineError, guarded, plain_tokenizer, vocabulary_of
 
 EngineName = Literal["fastokens", "tokenizers"]
 EngineChoice = Literal["auto", "fastokens", "tokenizers"]

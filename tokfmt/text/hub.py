@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.options import nearest
 from tokfmt.core.text_format import printable
-from tokfmt.text.vocabulary import guarded
+from tokfmt.text.decoding import guarded
 
 _PATIENCE = 3.0
 """Seconds for the hub to answer; resolving its name counts in."""

@@ -27,11 +27,11 @@ from tokfmt.core.errors import CorruptError, UnsafeError
 from tokfmt.core.files import File
 from tokfmt.core.format import Encoder
 from tokfmt.core.text_format import printable
-from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder, VocabularyDecoder
-from tokfmt.text.engine import ClassMaker, EngineChoice, EngineName, TextEncoder, choose, engine_title
-from tokfmt.text.hub import TokenizerError, pretrained, snapshot
-from tokfmt.text.vocabulary import (
+from tokfmt.text.decoding import (
+    ByteLevelDecoder,
     Content,
+    TextDecoder,
+    VocabularyDecoder,
     byte_table,
     decoder_kinds,
     expansion_of,
@@ -39,6 +39,8 @@ from tokfmt.text.vocabulary import (
     plain_tokenizer,
     without_dropout,
 )
+from tokfmt.text.engine import ClassMaker, EngineChoice, EngineName, TextEncoder, choose, engine_title
+from tokfmt.text.hub import TokenizerError, pretrained, snapshot
 
 __all__ = ["EngineChoice", "SpecialTokens", "TokenizerError", "TokenizerHandle", "load_tokenizer"]
 

@@ -21,11 +21,10 @@ from tokfmt.core.format import Finding
 from tokfmt.core.protocols import Audit, Code, Repair
 from tokfmt.formats.hdf5 import PARAMS, ReadOptions
 from tokfmt.formats.hdf5.container import Stored, library_errors, open_stored
-from tokfmt.formats.hdf5.filters import DEFLATE
 from tokfmt.formats.hdf5.reader import Params, examples_problem, files_in, gaps, misfit, own_facts, params_beside
 from tokfmt.formats.hdf5.samples import IGNORED, Ends, Tally
 from tokfmt.formats.hdf5.streams import look_for_segments
-from tokfmt.formats.hdf5.table import Rows, Table, Values
+from tokfmt.formats.hdf5.table import DEFLATE, Rows, Table, Values
 
 _COPY = "Copy the file again, or write it again."
 

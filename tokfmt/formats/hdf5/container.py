@@ -39,8 +39,17 @@ from tokfmt.core.files import File
 from tokfmt.core.protocols import Field
 from tokfmt.core.sections import shown
 from tokfmt.core.text_format import printable
-from tokfmt.formats.hdf5.filters import DEFLATE, FLETCHER32, SHUFFLE, Pipeline
-from tokfmt.formats.hdf5.table import ChunkMap, Table, check_map, read_map, unit_of
+from tokfmt.formats.hdf5.table import (
+    DEFLATE,
+    FLETCHER32,
+    SHUFFLE,
+    ChunkMap,
+    Pipeline,
+    Table,
+    check_map,
+    read_map,
+    unit_of,
+)
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _USER_BLOCKS = [512 << k for k in range(16)]

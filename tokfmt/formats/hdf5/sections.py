@@ -32,9 +32,8 @@ from tokfmt.formats.hdf5.container import (
     storage_of,
     superblock_fields,
 )
-from tokfmt.formats.hdf5.filters import DEFLATE, FLETCHER32, SHUFFLE, DamagedChunkError
 from tokfmt.formats.hdf5.reader import examples_problem, files_in, own_facts
-from tokfmt.formats.hdf5.table import ChunkMap, Table
+from tokfmt.formats.hdf5.table import DEFLATE, FLETCHER32, SHUFFLE, ChunkMap, DamagedChunkError, Table
 
 _NAMES = {DEFLATE: "deflate", SHUFFLE: "shuffle", FLETCHER32: "fletcher32", **FILTER_NAMES}
 _ATTRIBUTES = 64

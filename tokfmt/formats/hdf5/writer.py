@@ -37,7 +37,7 @@ from tokfmt.core.protocols import Sampled, marks_of
 from tokfmt.core.ragged import Tokens
 from tokfmt.formats.hdf5 import WriteOptions
 from tokfmt.formats.hdf5.container import Own
-from tokfmt.formats.hdf5.filters import REACH, Packer
+from tokfmt.formats.hdf5.table import REACH, Packer
 from tokfmt.views.select import lost_empties
 from tokfmt.views.view import WithSeparators
 

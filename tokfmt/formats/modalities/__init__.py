@@ -271,7 +271,7 @@ class Modalities(FlatFormat):
     audit = Late("tokfmt.formats.modalities.check", "findings")
     codes = Late("tokfmt.formats.modalities.check", "CODES")
     repairs = Late("tokfmt.formats.modalities.check", "REPAIRS")
-    sections = Late("tokfmt.formats.modalities.sections", "sections")
+    sections = Late("tokfmt.formats.modalities.check", "sections")
 
     def recognise(self, probe: Probe) -> Confidence | None:
         """Its header must point at what begins like a pickled list, and the file end like one.

@@ -1,12 +1,14 @@
 """What can be wrong with a pack: findings TF101 ... TF124, what they mean, and which of them writing it again mends.
 
-Header, index and sizes; then the documents: how they end, what stands inside, how long they are.
+Header, index and sizes; then the documents: how they end, what stands inside, how long they are. `--raw` names the
+parts of a pack: header, tokens, index, end; of damaged packs as far as they go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,10 +19,12 @@ from tokfmt.core.axis import windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Finding
-from tokfmt.core.protocols import Audit, Code, Repair
+from tokfmt.core.protocols import Audit, Code, Field, Pointer, Repair, Section
+from tokfmt.core.sections import Extent, Part, StoredIds, broken
 from tokfmt.formats.flat import FlatReader
-from tokfmt.formats.modalities import ReadOptions
-from tokfmt.formats.modalities.anatomy import examine
+from tokfmt.formats.modalities import LONGEST, Header, ReadOptions, headers, token_dtype, twelve
+from tokfmt.formats.modalities.anatomy import SHIFT, announces, examine
+from tokfmt.formats.pickled_index import EntryTable, start_fields
 
 _CONVERT = "tokfmt check --fix OUT.pbin writes it as Modalities reads it today."
 
@@ -338,3 +342,222 @@ def _endings(reader: FlatReader) -> Iterator[Finding]:
     yield from ending_findings(
         reader, eos_id, Endings(of, len(last), usual, int(looked[other[0]]) if len(other) else -1)
     )
+
+
+_BASES = {12: (0, SHIFT), 8: (8,), 4: (1, 4), 0: (0,)}
+"""Offsets of a first document, by the size of the header."""
+
+_LAYOUTS = {
+    "A": "header of 8 bytes, big-endian; offsets count from 8",
+    "B": "header of 12 bytes, big-endian; offsets count from 12",
+    "C": "header of 12 bytes, little-endian; offsets count from 12",
+    "D": "header of 12 bytes, little-endian; offsets count from 0",
+    "P": "a development version: header of 4 bytes, big-endian",
+    "P0": "a development version: ids alone, without header and index",
+}
+
+
+def sections(path: Path, options: ReadOptions) -> Sequence[Section]:
+    """Header, tokens, start of the index, its entries, the file's end."""
+    pack = _Pack(File(path), options)
+    parts = [Part("header", path, pack.header_fields), Part("tokens", path, lambda: _tokens(pack))]
+    if options.layout != "P0":
+        parts += [
+            Part("start of the index", path, pack.start_fields),
+            Part("index", path, lambda: _Index(pack)),
+            Part("end of the file", path, pack.end_fields),
+        ]
+    return parts
+
+
+@dataclass
+class _Pack:
+    """A pack as far as it has been looked at. Headers are looked at first; the index only when somebody asks."""
+
+    file: File
+    options: ReadOptions
+
+    @cached_property
+    def head(self) -> bytes:
+        return self.file.read(0, min(self.file.size, LONGEST))
+
+    @cached_property
+    def announced(self) -> Header | None:
+        """The header that points at what begins like an index."""
+        if self.options.layout == "P0":
+            return Header(0, big=True, length=self.file.size)
+        return next((one for one in headers(self.head, self.options.layout) if announces(self.file, one)), None)
+
+    @property
+    def found(self) -> tuple[Header, int]:
+        """The header, and where the index begins; of a pack whose header is wrong, what the reader makes of it.
+
+        Raises:
+            FormatError: There is no telling.
+        """
+        if isinstance(self._found, FormatError):
+            raise self._found
+        return self._found
+
+    @cached_property
+    def _found(self) -> tuple[Header, int] | FormatError:
+        if self.announced:
+            return self.announced, self.announced.index_start
+        try:
+            anatomy = examine(self.file, self.options)
+        except FormatError as error:
+            return error
+        return anatomy.header, anatomy.index.start if anatomy.index else self.file.size
+
+    @cached_property
+    def header(self) -> Header | None:
+        """The likeliest header, whether it is right or not; None where none fits."""
+        try:
+            return self.found[0]
+        except FormatError:
+            return next(headers(self.head, self.options.layout), None) if self.fits else None
+
+    @property
+    def fits(self) -> bool:
+        return twelve(self.head) is not None or self.options.layout != "auto"
+
+    @cached_property
+    def width(self) -> int:
+        """Bytes a token; of a layout that does not store it, what the reader infers from the whole index."""
+        told = self.options.width or (self.header.width if self.header else None)
+        if told is not None or self.header is None:
+            return told or 4
+        try:
+            return examine(self.file, self.options).width
+        except FormatError:
+            return 4
+
+    @cached_property
+    def table(self) -> EntryTable:
+        return EntryTable(self.file, self.found[1], self.file.size)
+
+    @property
+    def base(self) -> int:
+        """What offsets count from."""
+        first = self.table.read(0, 1).offsets
+        known = _BASES[self.found[0].size]
+        return int(first[0]) if len(first) and int(first[0]) in known else known[0]
+
+    def header_fields(self) -> list[Field]:
+        header = self.header
+        if header is None:
+            return self._unknown()
+        fields = []
+        if header.size:
+            at, wrong = header.index_start, self.announced is None
+            meaning = f"bytes of tokens, {header.order}-endian; the index begins at byte {at:,}"
+            if wrong:
+                meaning = f"bytes of tokens, {header.order}-endian, but no index begins at byte {at:,}"
+            fields.append(Field("data length", 0, min(8, header.size), f"{header.length:,}", meaning, wrong))
+        if header.width is not None:
+            odd = header.width == 3
+            meaning = "bytes a token; no Modalities version reads 3" if odd else "bytes a token"
+            fields.append(Field("token width", 8, 4, str(header.width), meaning, odd))
+        return [*fields, *self._layout(header)]
+
+    def _layout(self, header: Header) -> list[Field]:
+        try:
+            kind = {8: "A", 4: "P", 0: "P0"}.get(header.size, "B" if header.big else "C" if self.base else "D")
+        except FormatError:
+            kind = "B" if header.big else "D"
+        assumed = (
+            []
+            if header.width
+            else [
+                Field(
+                    "token width",
+                    None,
+                    0,
+                    str(self.width),
+                    "bytes a token; inferred, for this layout does not store it",
+                )
+            ]
+        )
+        return [*assumed, Field("layout", None, 0, kind, _LAYOUTS[kind])]
+
+    def _unknown(self) -> list[Field]:
+        size = len(self.head)
+        length = int.from_bytes(self.head[:8], "little")
+        fields = [Field("data length", 0, min(8, size), f"{length:,}", "if it is one: no header fits", wrong=True)]
+        if size > 8:
+            width = int.from_bytes(self.head[8:12], "little")
+            fields.append(Field("token width", 8, min(12, size) - 8, f"{width:,}", "should be 1, 2 or 4", wrong=True))
+        return fields
+
+    def start_fields(self) -> list[Field]:
+        return start_fields(self.file, self.found[1], self.file.size)
+
+    def end_fields(self) -> list[Field]:
+        header, start = self.found
+        stop = self.file.read(self.file.size - 1, 1)
+        data, total, jump = start - header.size, self.table.total, self.table.jump
+        return [
+            Field("end of the pickle", self.file.size - 1, 1, "STOP" if stop == b"." else stop.hex(),
+                  "" if stop == b"." else "should be 2e: the file was cut", wrong=stop != b"."),
+            Field("entries", None, 0, f"{self.table.count:,}", "documents in the index"),
+            Field("offsets", None, 0, "as the lengths say" if jump is None else f"wrong from entry {jump:,} on",
+                  "" if jump is None else "it does not begin where the one before it ends", wrong=jump is not None),
+            Field("sum of lengths", None, 0, f"{total:,}",
+                  "bytes, as the data section" if total == data else f"bytes, but the data section has {data:,}",
+                  wrong=total != data),
+        ]  # fmt: skip
+
+
+def _tokens(pack: _Pack) -> StoredIds:
+    """The data section, token by token."""
+    header = pack.header
+    begin, big = (header.size, header.big) if header else (12, False)
+    try:
+        stop = pack.found[1]
+    except FormatError:
+        stop = min(pack.file.size, header.index_start if header else pack.file.size)
+    count = max(0, stop - begin) // pack.width
+    return StoredIds(Extent(pack.file, begin, count, token_dtype(pack.width, big=big)), row=1)
+
+
+class _Index:
+    """The entries of the index, and what ended it too early as the last of them."""
+
+    def __init__(self, pack: _Pack) -> None:
+        self.pack, self.table = pack, pack.table
+
+    @property
+    def count(self) -> int:
+        return self.table.count + (self.table.error is not None)
+
+    def fields(self, first: int, last: int) -> list[Field]:
+        some = self.table.read(first, last)
+        header, start = self.pack.found
+        width, base = self.pack.width, self.pack.base
+        data = start - header.size
+        fields = []
+        for k, (offset, length, position, before) in enumerate(np.stack(some, axis=1).tolist()):
+            meaning = f"tokens {before // width:,} to {(before + length) // width - 1:,}"
+            if wrong := _wrong(offset, length, before + base, (before, data, width)):
+                meaning = wrong
+            fields.append(
+                Field(f"entry {first + k:,}", position, self.table.size(position),
+                      f"offset {offset:,}, length {length:,}", meaning, bool(wrong),
+                      target=Pointer(self.pack.file.path, header.size + before))
+            )  # fmt: skip
+        error = self.table.error
+        if error is not None and first <= self.table.count < last:
+            fields.append(broken(error))
+        return fields
+
+
+def _wrong(offset: int, length: int, expected: int, data: tuple[int, int, int]) -> str:
+    """What is wrong with an entry, "" if nothing is; `data`: bytes before it, bytes of all tokens, bytes a token."""
+    before, size, width = data
+    if offset != expected:
+        return f"offset should be {expected:,} by the lengths before it"
+    if not length:
+        return "a document of no tokens, not even a separator"
+    if length % width:
+        return f"length should be a multiple of {width} bytes a token"
+    return f"goes {before + length - size:,} bytes beyond the tokens" if before + length > size else ""
