@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from recipe import oracle
 
 from tokfmt.core.axis import Info, Layout, check_interval
-from tokfmt.recipes.axis import Source
-from tokfmt.recipes.documents import Documents
+from tokfmt.recipes.documents import Documents, Source
 from tokfmt.recipes.fields import FIELDS
 from tokfmt.recipes.language import parse_recipe
 from tokfmt.recipes.samples import Samples

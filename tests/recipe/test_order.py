@@ -15,7 +15,7 @@ from recipe.test_laws import opened
 
 from tokfmt.core.axis import Info, Layout
 from tokfmt.core.errors import ConversionError, OptionError
-from tokfmt.recipes.axis import Source
+from tokfmt.recipes.documents import Source
 from tokfmt.recipes.language import parse_recipe
 from tokfmt.recipes.order import ORDER_SAMPLES, EvenTree, Permutation, numbers
 from tokfmt.recipes.samples import Samples

@@ -14,7 +14,7 @@ from tokfmt.cli.parameters import PLACE, Command, Count, Eos, Words, common, exa
 
 if TYPE_CHECKING:
     from tokfmt.ops.prepare.draft import Draft
-    from tokfmt.recipes.explain import Row
+    from tokfmt.ops.recipe import Row
     from tokfmt.recipes.language import RecipeFile
 
 _WRITTEN = (
@@ -104,8 +104,8 @@ def _file(words: Sequence[str], output: str | None, keys: dict[str, Any]) -> tup
 def _explain(file: RecipeFile, *, as_json: bool) -> None:
     from tokfmt.core.format import Hints
     from tokfmt.ops.prepare.draft import Draft
+    from tokfmt.ops.recipe import explain
     from tokfmt.ops.source.recipe import open_recipe
-    from tokfmt.recipes.explain import explain
     from tokfmt.recipes.samples import Samples
 
     reader = open_recipe(file, Hints(collect=True))

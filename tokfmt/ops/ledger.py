@@ -41,9 +41,8 @@ from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.ops.source.opened import format_of, open_sources
 from tokfmt.ops.source.recipe import Deferred
 from tokfmt.ops.source.request import SourceRequest, viewed, words_of
-from tokfmt.recipes.axis import Source, SpanTable
 from tokfmt.recipes.cache import Numbers
-from tokfmt.recipes.documents import Documents
+from tokfmt.recipes.documents import Documents, Source, SpanTable
 from tokfmt.recipes.samples import Samples
 from tokfmt.run.execute import Progress
 from tokfmt.views.select import Concat, Slice

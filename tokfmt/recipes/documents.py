@@ -1,30 +1,392 @@
-"""Documents of a recipe: quotas drawn by the seed, and the reader of a recipe without `seq_len`."""
+"""Documents of a recipe: its sources in one row, quotas drawn by the seed, the reader of a recipe without `seq_len`.
+
+Position p of the row (`Axis`) is a token or a separator; each sequence has its separator, empty ones have no part in
+it. `starts` says where each sequence begins; where a source stores its tokens as the row has them (a pack with
+separators), they are read straight from the file, else by its reader.
+"""
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, Layout, Separators, TokenReader, check_interval, check_position, windows
+from tokfmt.core.axis import (
+    INT32_MAX,
+    U16,
+    Info,
+    Layout,
+    Separators,
+    TokenReader,
+    check_interval,
+    check_position,
+    smallest,
+    windows,
+)
 from tokfmt.core.draws import DRAWN, draws
-from tokfmt.core.errors import ShortfallError
-from tokfmt.core.protocols import read_scattered
+from tokfmt.core.errors import ShortfallError, TokenRangeError
+from tokfmt.core.files import File, Identity
+from tokfmt.core.protocols import pieces_of, read_scattered, restored
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.text_format import printable
-from tokfmt.recipes.axis import Source, Span, numbered
-from tokfmt.recipes.cache import Column, Numbers, columns, key_of
+from tokfmt.recipes.cache import Column, Numbers, columns, key_of, recalled, remember
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_DOCUMENTS, permutation
 from tokfmt.views.select import Chosen, Concat
 
 _AT_ONCE = 1 << 18  # sequences
+
+
+class TextPart(NamedTuple):
+    """Records `first <= i < first + records` of a file of text."""
+
+    path: Path
+    format: str
+    first: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """A source of a recipe, opened.
+
+    Attributes:
+        name: In the recipe.
+        paths: Its files or directories.
+        format: Name of its format.
+        reader: Its sequences without separators; rows as stored under `pack = "stored"`.
+        eos_id: The separator that it has or states, None if none.
+        state: Sizes, times and inodes of its files, and how they are read: what arrays in the cache depend on.
+        facts: Format, options, sizes and counts, checksum of a manifest: what the order of samples depends on.
+        notes: What a person should be told of it.
+        kept: It takes long to open: what is found out of it is worth keeping in the cache.
+        drawn: The numbers in the source of the sequences that the reader has, where a quota chose some.
+        whole: The reader of all its sequences then, where they are ids.
+        files: The files of a source of text, one after the other.
+    """
+
+    name: str
+    paths: tuple[Path, ...]
+    format: str
+    reader: TokenReader
+    eos_id: int | None
+    state: Any
+    facts: Any
+    notes: tuple[str, ...] = ()
+    kept: bool = False
+    drawn: Column | None = None
+    whole: TokenReader | None = None
+    files: tuple[TextPart, ...] = ()
+
+    @property
+    def info(self) -> Info:
+        """Of its reader."""
+        return self.reader.info
+
+    def place(self, number: int) -> int:
+        """The first sequence of the reader that is the one of the source with a number; see `numbered`."""
+        if self.drawn is None or (number < len(self.drawn) and int(self.drawn.array[number]) == number):
+            return number  # all are there, in order, before those that a quota chose
+        return int(np.searchsorted(self.drawn.array, number))
+
+
+def numbered(sources: Sequence[Source], source: Numbers, sequences: Numbers) -> Numbers:
+    """The numbers in their sources of sequences of readers: sequence i is of `sources[source[i]].reader`."""
+    found = sequences.copy()
+    for k in np.unique(source).tolist():
+        if (drawn := sources[k].drawn) is not None:
+            found[source == k] = drawn.array[sequences[source == k]]
+    return found
+
+
+class Span(NamedTuple):
+    """Positions `start <= p < stop` of a sequence; position len(sequence) is its separator.
+
+    Attributes:
+        source: Its number in the recipe.
+        sequence: Its number in the source, empty sequences counted.
+    """
+
+    source: int
+    sequence: int
+    start: int
+    stop: int
+
+
+class SpanTable(NamedTuple):
+    """Spans as columns, int64[n] each.
+
+    Attributes:
+        row: What they are spans of: which of the things that were asked for, ascending.
+        source, sequence, start, stop: As of `Span`.
+    """
+
+    row: Numbers
+    source: Numbers
+    sequence: Numbers
+    start: Numbers
+    stop: Numbers
+
+    @staticmethod
+    def joined(tables: Sequence[SpanTable]) -> SpanTable:
+        """Tables as one, by row; spans of one row in the order in which they are given."""
+        columns = [np.concatenate([np.empty(0, np.int64), *column]) for column in zip(*tables, strict=True)]
+        order = np.argsort(columns[0], kind="stable") if columns else np.empty(0, np.int64)
+        return SpanTable(*(column[order] for column in columns or [order] * 5))
+
+
+class _Stored(NamedTuple):
+    """A part of the row that lies in a file as it is."""
+
+    file: File
+    at: int
+    dtype: np.dtype[Any]
+
+    def read(self, start: int, stop: int, out: NDArray[Any]) -> None:
+        """Positions from the part's begin, into an array of as many."""
+        width = self.dtype.itemsize
+        if out.dtype == self.dtype:
+            self.file.read_into(self.at + start * width, out.view(np.uint8).data)
+        else:
+            out[:] = self.file.array(self.at + start * width, stop - start, self.dtype)
+
+
+Laid = list[tuple["_Stored", int]]
+"""Parts that lie in files, each with its length."""
+
+
+def _told(parts: Laid | None) -> Any:
+    """For the cache."""
+    return (
+        None
+        if parts is None
+        else [[str(p.file.path), p.file.identity, p.at, p.dtype.str, length] for p, length in parts]
+    )
+
+
+def _laid_again(told: Any) -> Laid | None:
+    """From the cache: files that are opened when they are read, and must be what they were."""
+    if told is None:
+        return None
+    found: Laid = []
+    for path, identity, at, dtype, length in told:
+        found.append((_Stored(File.known(Path(path), Identity(*identity)), at, np.dtype(dtype)), length))
+    return found
+
+
+class _Made(NamedTuple):
+    """A part of the row that a reader gives, and whose separators are put in here.
+
+    Attributes:
+        starts: Of the sequences, on the row; first: which of them is the part's first, begin: where it begins.
+    """
+
+    reader: TokenReader
+    eos_id: int | None
+    starts: Column
+    first: int
+    begin: int
+
+    def read(self, start: int, stop: int, out: NDArray[Any]) -> None:
+        """Positions from the part's begin, into an array of as many."""
+        if self.eos_id is None:
+            out[:] = self.reader.tokens(start, stop)
+            return
+        bounds, base = self.starts.array, self.begin
+        low = int(np.searchsorted(bounds, start + base, side="right")) - 1
+        high = int(np.searchsorted(bounds, stop + base, side="right")) - 1
+        marks = bounds[low + 1 : high + 1] - (1 + base + start)  # separators; the first may lie before
+        plain = np.ones(stop - start, np.bool_)
+        plain[marks[marks >= 0]] = False
+        before = low - self.first
+        out[plain] = self.reader.tokens(start - before, stop - (high - self.first))
+        out[~plain] = self.eos_id
+
+
+class Axis:
+    """The row. Picklable; threads may share it.
+
+    Attributes:
+        sources: In order; numbers: of each in the recipe.
+        tokens: Length of the row, separators included.
+        width: Of rows of one length, of which no table is kept; 0 for sequences.
+        empty: Sequences without a token, which have no part.
+        dtype: That holds every id.
+    """
+
+    def __init__(
+        self, sources: Sequence[Source], numbers: Sequence[int], eos_id: int | None, key: str, width: int = 0
+    ) -> None:
+        """Find where sequences begin, from the indexes of the sources.
+
+        Args:
+            sources, numbers: As above.
+            eos_id: Put after every sequence; None: none.
+            key: Of what depends on these sources, read in this way.
+            width: As above.
+        """
+        self.sources, self.numbers, self.eos_id, self.width = list(sources), list(numbers), eos_id, width
+        counts = [source.info.sequences for source in self.sources]
+        self.firsts = offsets_of(counts)  # of all sequences
+        self.starts, self._numbers, ends = self._found(key)
+        self.places, self.begins = [0, *ends.array[::2].tolist()], [0, *ends.array[1::2].tolist()]
+        self.tokens, self.sequences = self.begins[-1], self.places[-1]
+        self.empty = int(self.firsts[-1]) - self.sequences
+        self.dtype = np.result_type(
+            U16 if eos_id is None else smallest(eos_id), *(source.info.dtype for source in self.sources)
+        )
+        for source in self.sources:
+            top = source.info.max_id
+            if top is not None and top > INT32_MAX:
+                raise TokenRangeError(str(source.paths[0]), top, INT32_MAX, 0)
+        self._lay(key)
+
+    def _found(self, key: str) -> tuple[Column, Column, Column]:
+        """Where sequences begin; their numbers in the list, if some are empty; places and ends of sources."""
+        if self.width:
+            ends = np.repeat(self.firsts[1:], 2) * np.tile([1, self.width], len(self.sources))
+            return Column(np.empty(0, np.int64)), Column(np.empty(0, np.int64)), Column(ends)
+        most = 16 * (int(self.firsts[-1]) + 2 * len(self.sources) + 2)
+        names = ("starts", "numbers", "sources")
+        starts, numbers, ends = columns(key, most, names, self._walk, keep=any(one.kept for one in self.sources))
+        return starts, numbers, ends
+
+    def _walk(self) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
+        extra, at, place, none = int(self.eos_id is not None), 0, 0, np.empty(0, np.int64)
+        regular = True
+        for k, source in enumerate(self.sources):
+            for a, b in windows(0, source.info.sequences, _AT_ONCE):
+                lengths = np.diff(source.reader.offsets(a, b))
+                there = np.flatnonzero(lengths)
+                if regular and len(there) < b - a:
+                    regular = False  # from here on numbers are kept; before, place and number are the same
+                    yield none, np.arange(place, dtype=np.int64), none
+                found = offsets_of(lengths[there] + extra) + at
+                yield found[:-1], none if regular else there + (int(self.firsts[k]) + a), none
+                at, place = int(found[-1]), place + len(there)
+            yield none, none, np.array([place, at], np.int64)
+        yield np.array([at], np.int64), none, none
+
+    def _lay(self, key: str) -> None:
+        """What the row is read from; of many sources or sequences as the cache remembers it, so that none is opened."""
+        laid = self._laid_before(key) if self.large else None
+        known = laid is not None and len(laid) == len(self._there())
+        laid = laid if laid is not None and known else [self._stored(k) for k in self._there()]
+        if self.large and not known:
+            remember(f"{key}-laid", [_told(parts) for parts in laid])
+        self._parts: list[_Stored | _Made] = []
+        self._at: list[int] = []
+        for k, parts in zip(self._there(), laid, strict=True):
+            begin = self.begins[k]
+            made = _Made(self.sources[k].reader, self.eos_id, self.starts, self.places[k], begin)
+            found: Sequence[tuple[_Stored | _Made, int]] = [(made, 0)] if parts is None else parts
+            for part, length in found:
+                self._at.append(begin)
+                self._parts.append(part)
+                begin += length
+        self._at.append(self.tokens)
+        kinds = {part.dtype for part in self._parts if isinstance(part, _Stored)}
+        self.stored = kinds.pop() if len(kinds) == 1 else None
+        """The dtype in which what lies in files is read without a copy."""
+
+    def _laid_before(self, key: str) -> list[Laid | None] | None:
+        try:
+            return [_laid_again(parts) for parts in recalled(f"{key}-laid") or ()]
+        except (TypeError, ValueError):
+            return None  # damaged: it is found out again
+
+    def _there(self) -> list[int]:
+        """The sources that have a part of the row."""
+        return [k for k in range(len(self.sources)) if self.begins[k] < self.begins[k + 1]]
+
+    @property
+    def large(self) -> bool:
+        """What is found out of the sources is worth keeping."""
+        return not self.width and self.starts.path is not None
+
+    def _stored(self, k: int) -> Laid | None:
+        """The files that hold a source's part of the row as it is; None where none do."""
+        source, tokens = self.sources[k], self.begins[k + 1] - self.begins[k]
+        stored = source.reader if self.eos_id is None else restored(source.reader, self.eos_id, read=True)
+        if stored is None or stored.info.tokens < tokens:
+            return None
+        if self.places[k + 1] - self.places[k] < source.info.sequences and self.eos_id is not None:
+            return None  # separators of empty sequences lie in between
+        pieces = pieces_of(stored, 0, tokens)
+        if pieces is None:
+            return None
+        laid = [(_Stored(p.file, p.offset, p.dtype), p.length // p.dtype.itemsize) for p in pieces if p.length]
+        return laid if sum(length for _, length in laid) == tokens else None
+
+    def read(self, start: int, stop: int, out: NDArray[Any]) -> None:
+        """Positions `start <= p < stop` of the row, into a contiguous array of as many."""
+        at = self._at
+        k = bisect.bisect_right(at, start) - 1
+        begin = at[k]
+        if stop <= at[k + 1]:
+            self._parts[k].read(start - begin, stop - begin, out)
+            return
+        done = start
+        while done < stop:
+            begin, end = at[k], min(at[k + 1], stop)
+            if done < end:
+                self._parts[k].read(done - begin, end - begin, out[done - start : end - start])
+                done = end
+            k += 1
+
+    def spans(self, start: int, stop: int) -> list[Span]:
+        """The sequences that positions `start <= p < stop` of the row are in."""
+        _, *columns = self.table(np.array([start]), np.array([stop]))
+        return [Span(*span) for span in zip(*(column.tolist() for column in columns), strict=True)]
+
+    def table(self, starts: Numbers, stops: Numbers) -> SpanTable:
+        """The sequences that intervals of the row are in; `row` counts the intervals."""
+        first, last = self._sequence(starts), self._sequence(stops - 1) + 1
+        count = np.where(starts < stops, last - first, 0)
+        row = np.repeat(np.arange(len(starts)), count)
+        place = first[row] + np.arange(len(row)) - offsets_of(count)[row]
+        begin, end = self._begin(place), self._begin(place + 1)
+        number = self._numbers.array[place] if len(self._numbers) else place
+        source = np.searchsorted(self.firsts, number, side="right") - 1
+        sequence = numbered(self.sources, source, number - self.firsts[source])
+        start, stop = np.maximum(starts[row], begin) - begin, np.minimum(stops[row], end) - begin
+        return SpanTable(row, np.array(self.numbers, np.int64)[source], sequence, start, stop)
+
+    def _sequence(self, positions: Numbers) -> Numbers:
+        """Which sequence of the row each position is in."""
+        if self.width:
+            return positions // self.width
+        return np.searchsorted(self.starts.array, positions, side="right") - 1
+
+    def _begin(self, places: Numbers) -> Numbers:
+        """Where sequences of the row begin."""
+        return places * self.width if self.width else self.starts.array[places]
+
+    def beneath(self, position: int) -> tuple[TokenReader, int] | None:
+        """The source's reader, and its position, of a position of the row; None for a separator put in here."""
+        k = bisect.bisect_right(self.begins, position) - 1
+        reader, local = self.sources[k].reader, position - self.begins[k]
+        if self.eos_id is None:
+            return reader, local
+        place = self._sequence(np.array(position))
+        last = int(self._begin(place + 1)) - 1
+        return None if position == last else (reader, local - (int(place) - self.places[k]))
+
+    def close(self) -> None:
+        """Release open files."""
+        for source in self.sources:
+            source.reader.close()
+        for part in self._parts:
+            if isinstance(part, _Stored):
+                part.file.close()
 
 
 def drawn(file: RecipeFile, number: int, source: Source, quota: int) -> Source:

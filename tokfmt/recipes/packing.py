@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import windows
 from tokfmt.core.ragged import offsets_of
-from tokfmt.recipes.axis import Axis
 from tokfmt.recipes.cache import Numbers, columns, key_of
+from tokfmt.recipes.documents import Axis
 from tokfmt.recipes.language import RecipeFile
 from tokfmt.recipes.order import ORDER_DOCUMENTS, permutation
 

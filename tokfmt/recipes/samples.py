@@ -26,8 +26,8 @@ from tokfmt.core.marks import BEGINS, IGNORED, TARGET, beside_samples, other_lab
 from tokfmt.core.protocols import Sampled, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.text_format import counted, printable
-from tokfmt.recipes.axis import Axis, Source, Span, SpanTable
 from tokfmt.recipes.cache import key_of
+from tokfmt.recipes.documents import Axis, Source, Span, SpanTable
 from tokfmt.recipes.fields import Grid, Place, arrays, check_fields, sampled_beneath
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_SAMPLES, EvenTree, numbers, permutation

@@ -23,8 +23,7 @@ from tokfmt.ops.prepare.draft import Draft
 from tokfmt.ops.source.opened import open_one, tokenizer_of
 from tokfmt.ops.source.recipe import Deferred
 from tokfmt.ops.source.request import EosChoice, Options, SourceRequest
-from tokfmt.recipes.axis import Source, Span
-from tokfmt.recipes.documents import Documents
+from tokfmt.recipes.documents import Documents, Source, Span
 from tokfmt.recipes.order import numbers
 from tokfmt.recipes.samples import Samples, Where
 from tokfmt.views.select import Chosen, Concat, Slice

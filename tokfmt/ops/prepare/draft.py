@@ -13,7 +13,7 @@ from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.ingest import first_look
 from tokfmt.ops.source.opened import Source as Opened
-from tokfmt.recipes.axis import Source
+from tokfmt.recipes.documents import Source
 from tokfmt.recipes.language import RecipeFile, SourceEntry
 from tokfmt.recipes.samples import separator_of
 from tokfmt.text.filters import GARBAGE, Filter, Sieve

@@ -37,9 +37,8 @@ from tokfmt.ops.prepare.draw import Drawing, Kept, Tally, draw, in_order
 from tokfmt.ops.source.ingest import ingest
 from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.ops.source.request import parse_selection
-from tokfmt.recipes.axis import Source, TextPart
 from tokfmt.recipes.cache import Column
-from tokfmt.recipes.documents import Documents, drawn, passes, quota_of
+from tokfmt.recipes.documents import Documents, Source, TextPart, drawn, passes, quota_of
 from tokfmt.recipes.samples import Samples, separator_of
 from tokfmt.run.execute import Progress, make_executor, run_tasks
 from tokfmt.run.plan import Workers

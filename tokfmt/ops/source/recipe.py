@@ -46,9 +46,8 @@ from tokfmt.ops.source.opened import (
 )
 from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.ops.source.request import SourceRequest, check_drops, expanded, parse_selection, viewed
-from tokfmt.recipes.axis import Source
 from tokfmt.recipes.cache import key_of, recalled, remember
-from tokfmt.recipes.documents import Documents, quotas
+from tokfmt.recipes.documents import Documents, Source, quotas
 from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, parse_recipe, read_recipe
 from tokfmt.recipes.samples import Samples, separator_of
 from tokfmt.views.select import Concat, Slice

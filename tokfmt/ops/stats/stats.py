@@ -21,6 +21,7 @@ from tokfmt.core.protocols import Sampled as WithMasks
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
+from tokfmt.ops.recipe import explain
 from tokfmt.ops.source.ingest import encoder_for, ingest
 from tokfmt.ops.source.manifest import extent
 from tokfmt.ops.source.opened import (
@@ -43,7 +44,6 @@ from tokfmt.ops.stats.tables import Counts, Table, ends_of, ids_of, lengths_of, 
 from tokfmt.ops.stats.texts import TextSubject, described_texts, measure_texts
 from tokfmt.ops.stats.walk import Indexed, StatsAxis, Streamed, Survey, axis_of, measure
 from tokfmt.recipes.documents import Documents
-from tokfmt.recipes.explain import explain
 from tokfmt.recipes.samples import Samples
 from tokfmt.run.execute import Progress, Silent, make_executor, worker_count
 from tokfmt.run.plan import Workers
