@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from browsers import program
@@ -214,3 +215,11 @@ def test_in_a_terminal(tmp_path):
         await_text("left with 0")
     finally:
         tell("kill-server")
+
+
+def test_a_browser_that_falls_over_is_no_success():
+    from tokfmt.cli.browse import _until_left
+
+    with pytest.raises(RuntimeError, match="fell over"):
+        _until_left(SimpleNamespace(return_code=1, post_message=lambda message: True), lambda: None)
+    assert _until_left(SimpleNamespace(return_code=0, post_message=lambda message: True), lambda: 7) == 7

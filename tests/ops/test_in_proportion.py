@@ -165,7 +165,7 @@ def test_sources_are_read_once_unless_little_or_asked(tmp_path, read, monkeypatc
     tokens.tofile(source)
     found = []
     for little, asked in ((0, False), (0, True), (1 << 26, False)):
-        monkeypatch.setattr(manifest, "_LITTLE", little)
+        monkeypatch.setattr(manifest, "LITTLE", little)
         read["bytes"] = 0
         tokfmt.convert(source, out, eos=50256, jobs=2, overwrite=True, checksums=asked)
         said = json.loads((tmp_path / "out.pbin.tokfmt.json").read_bytes())["sources"][0]

@@ -11,10 +11,10 @@ from textual.widgets import Input
 
 from tokfmt.ops.source.opened import open_source
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.tui.dialogs import Page
+from tokfmt.tui.dialogs import BookmarkList, OneOf, Page, Question
 from tokfmt.tui.layout import Mode
 from tokfmt.tui.session import located, open_session
-from tokfmt.tui.state import recall, remember
+from tokfmt.tui.state import Bookmarks, recall, remember
 from tokfmt.tui.widgets.frame import KeyBar
 
 
@@ -351,5 +351,19 @@ def test_the_answer_of_a_stale_worker_is_dropped():
         tab.loader.forget()
         await press()
         assert called == []
+
+    browse([PACK], steps)
+
+
+@pytest.mark.parametrize(
+    "dialog",
+    [lambda: Question("Where to?"), lambda: OneOf("Which?", ["a", "b"], 1), lambda: BookmarkList(Bookmarks(PACK))],
+)
+def test_a_dialog_asked_for_while_the_app_is_ending_is_never_ready(dialog):
+    """An app that ends mounts no widgets any more; keys that were typed ahead are still answered."""
+
+    async def steps(app, press):
+        app.push_screen(dialog())
+        app.exit()
 
     browse([PACK], steps)

@@ -97,17 +97,24 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
 
 
 def _until_left(app: Any, run: Callable[[], Result]) -> Result:
-    """Run an app; a signal that comes meanwhile ends it, and then the process as it ends every command."""
+    """Run an app; a signal that comes meanwhile ends it, and then the process as it ends every command.
+
+    Raises:
+        RuntimeError: It fell over by itself.
+    """
     from tokfmt.cli.signals import Interrupted
     from tokfmt.tui.app import Quit
     from tokfmt.tui.signals import Signals
 
     with Signals(lambda: bool(app.post_message(Quit()))) as signals:
         try:
-            return run()
+            left = run()
         finally:  # whatever fell over on the way out did so because of it
             if number := signals.outcome():
                 raise Interrupted(number)
+    if app.return_code:
+        raise RuntimeError("the browser fell over, where it says above")
+    return left
 
 
 def _refuse_picture(given: dict[str, Any]) -> None:

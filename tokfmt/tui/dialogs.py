@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import ItemGrid, Vertical, VerticalScroll
 from textual.content import Content
 from textual.dom import DOMNode
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, ScreenResultType
 from textual.widget import Widget
 from textual.widgets import Footer, Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
@@ -22,7 +22,25 @@ from tokfmt.tui.session import Session
 from tokfmt.tui.state import Bookmark, Bookmarks
 
 
-class Question(ModalScreen[str | None]):
+class Dialog(ModalScreen[ScreenResultType | None]):
+    """A screen above the others; `leave` dismisses it with None.
+
+    At once: Textual's own action waits first, and keys typed meanwhile reach what stands below. When its widgets are
+    there it is `ready`, which it never is in an app that is ending: that mounts nothing any more.
+    """
+
+    def on_mount(self) -> None:
+        if self.children:
+            self.ready()
+
+    def ready(self) -> None:
+        """Set up the widgets."""
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+class Question(Dialog[str]):
     """Asks for a line; dismissed with it, or with None by Escape.
 
     Args:
@@ -31,7 +49,7 @@ class Question(ModalScreen[str | None]):
         check: Says, as one types, what an answer means; raises a TokfmtError when it means nothing, and is not taken.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Cancel")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
 
     def __init__(self, text: str, value: str = "", check: Callable[[str], str] | None = None) -> None:
         super().__init__()
@@ -44,7 +62,7 @@ class Question(ModalScreen[str | None]):
             if self._check is not None:
                 yield Label("", id="meaning", markup=False)
 
-    def on_mount(self) -> None:
+    def ready(self) -> None:
         self.set_focus(self.query_one(Input))
         self._holds(self._value)
 
@@ -69,10 +87,10 @@ class Question(ModalScreen[str | None]):
         return holds
 
 
-class OneOf(ModalScreen[int | None]):
+class OneOf(Dialog[int]):
     """Asks which one; dismissed with its number, or with None by Escape."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Cancel")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
 
     def __init__(self, text: str, choices: Sequence[str], current: int = 0) -> None:
         super().__init__()
@@ -83,7 +101,7 @@ class OneOf(ModalScreen[int | None]):
             yield Label(self._text, markup=False)
             yield OptionList(*(Option(choice) for choice in self._choices), markup=False)
 
-    def on_mount(self) -> None:
+    def ready(self) -> None:
         self.query_one(OptionList).highlighted = self._current
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -93,7 +111,7 @@ class OneOf(ModalScreen[int | None]):
 Rows = Sequence[tuple[str, str]]
 
 
-class Page(ModalScreen[None]):
+class Page(Dialog[None]):
     """Headed blocks of two columns; any of Escape, q, ? and Enter leaves.
 
     Args:
@@ -102,7 +120,7 @@ class Page(ModalScreen[None]):
         column: Cells that a block needs; as many stand side by side as there is room for.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter,i", "dismiss", "Close")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter,i", "leave", "Close")]
 
     def __init__(self, title: str, blocks: Sequence[tuple[str, Rows]], column: int = 34) -> None:
         super().__init__()
@@ -123,12 +141,12 @@ def _block(heading: str, rows: Rows) -> Content:
     return Content("\n").join(lines)
 
 
-class BookmarkList(ModalScreen[Bookmark | None]):
+class BookmarkList(Dialog[Bookmark]):
     """Asks for a bookmark to go to; dismissed with it, or with None. Some may be removed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x,delete", "remove", "Remove"),
-        Binding("escape,B", "dismiss", "Close"),
+        Binding("escape,B", "leave", "Close"),
     ]
 
     def __init__(self, bookmarks: Bookmarks) -> None:
@@ -141,7 +159,7 @@ class BookmarkList(ModalScreen[Bookmark | None]):
             yield OptionList()
         yield Footer(compact=True)
 
-    def on_mount(self) -> None:
+    def ready(self) -> None:
         self._fill(len(self._bookmarks.all) - 1)
 
     def _fill(self, highlighted: int) -> None:

@@ -14,7 +14,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
-from textual.screen import ModalScreen
 from textual.widgets import Checkbox, Footer, Input, Label
 
 from tokfmt import registry
@@ -24,6 +23,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.look.export import export
 from tokfmt.ops.source.request import parse_selection
+from tokfmt.tui.dialogs import Dialog
 from tokfmt.tui.rows import Damage, fetched, fetched_span
 from tokfmt.tui.session import Session
 from tokfmt.tui.workers import Job
@@ -130,7 +130,7 @@ class Tick(Checkbox):
         self.BUTTON_INNER = "X" if self.value else " "
 
 
-class Export(ModalScreen[str | None]):
+class Export(Dialog[str]):
     """Writes rows to JSON lines; dismissed with what was written, in words, or with None.
 
     Args:
@@ -174,7 +174,7 @@ class Export(ModalScreen[str | None]):
             yield Label("", id="saying", markup=False)
         yield Footer(compact=True)
 
-    def on_mount(self) -> None:
+    def ready(self) -> None:
         self.query_one("#what", Input).focus()
         self._check()
 
@@ -254,4 +254,4 @@ class Export(ModalScreen[str | None]):
         if self._job is not None:
             self._job.cancel()
             self.app.notify("The export was stopped.")
-        self.dismiss(None)
+        super().action_leave()
