@@ -22,8 +22,7 @@ from tokfmt.core.protocols import Glimpsed, LocatedRecords, Pointer
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.dataset import MemoryReader
-from tokfmt.ops.source.manifest import read_manifest
-from tokfmt.ops.source.manifest import found_as_written
+from tokfmt.ops.source.manifest import found_as_written, read_manifest
 from tokfmt.ops.source.opened import Separator, Source, SourceFiles, format_of, open_one, open_stored
 from tokfmt.ops.source.request import SourceRequest, read_options, viewed
 from tokfmt.run.execute import Progress
