@@ -22,7 +22,7 @@ from tokfmt.core.protocols import Glimpsed, LocatedRecords, Pointer
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.dataset import MemoryReader
-from tokfmt.ops.source.manifest import read_manifest
+from tokfmt.ops.source.manifest import found_as_written, read_manifest
 from tokfmt.ops.source.opened import Separator, Source, SourceFiles, format_of, open_one, open_stored
 from tokfmt.ops.source.request import SourceRequest, read_options, viewed
 from tokfmt.run.execute import Progress
@@ -133,7 +133,8 @@ def _glimpse(request: SourceRequest, format_: Format) -> Opened | None:
     """The tokens in rows, before the index is read."""
     if not isinstance(format_, Glimpsed):
         return None
-    options = read_options(format_, request)
+    asked, _ = found_as_written(SourceFiles(Path(request.paths[0]), format_, ()), request)
+    options = read_options(format_, asked)
     reader = format_.glimpse([Path(path) for path in request.paths], options, Hints(drop=request.drop | {"tail"}))
     return None if reader is None else Opened(format_, (_rows(reader),), Separator(None), pending="index")
 

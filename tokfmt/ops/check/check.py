@@ -51,7 +51,7 @@ from tokfmt.ops.check.codes import meanings
 from tokfmt.ops.convert.convert import run
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
-from tokfmt.ops.source.manifest import manifest_path, manifests, read_manifest
+from tokfmt.ops.source.manifest import found_as_written, manifest_path, manifests, read_manifest
 from tokfmt.ops.source.opened import (
     Source,
     SourceFiles,
@@ -231,8 +231,9 @@ class _Checking:
             return self.found
         self.found.format = format_.name
         known = meanings(format_)
-        self.found.add(self._own(format_, read_options(format_, self.request)), known)
         one = found_at(self.path, format_, self.request)
+        self.request, _ = found_as_written(one, self.request)
+        self.found.add(self._own(format_, read_options(format_, self.request)), known)
         self.found.add(file_findings(one, self.deep, self.jobs, self.progress), known)
         if not self.found.errors:
             self.found.add(other_findings(one), known)
@@ -429,7 +430,11 @@ def fix(
     chosen = {code: repairs[code] for code in sorted(verdict.counts) if code in repairs}
     if not chosen or not isinstance(format_, (Patchable, Repairable)):
         return Fixed("", {})
-    job = _Job(Path(verdict.path), Path(destination), format_, request, chosen, progress or Silent(), overwrite)
+    path = Path(verdict.path)
+    source, _ = found_as_written(found_at(path, format_, request.source), request.source)  # the copy has no manifest
+    written = {name: value for name, value in source.options.items() if name not in request.source.options}
+    request = replace(request, source=source)
+    job = _Job(path, Path(destination), format_, request, written, chosen, progress or Silent(), overwrite)
     after = job.patched(format_) if isinstance(format_, Patchable) else job.rewritten(format_)
     return Fixed(os.fspath(destination), {code: repair.how for code, repair in chosen.items()}, after)
 
@@ -442,12 +447,13 @@ def _repairs(format_: Format) -> Mapping[str, Repair]:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A repair under way."""
+    """A repair under way; the copy is written with the options that the dataset was, by its manifest."""
 
     path: Path
     destination: Path
     format: Format
     request: CheckRequest
+    written: Mapping[str, object]
     chosen: Mapping[str, Repair]
     progress: Progress
     overwrite: bool
@@ -473,8 +479,9 @@ class _Job:
             verdicts.append(self._checked(staging.path))
             return {index_path(staging.destination).name: index} if index is not None else {}
 
+        told = {**self.written, **format_.repaired_with(self.path, options)}
         request = Request(
-            source, self.destination, to=self.format.name, to_options=format_.repaired_with(self.path, options),
+            source, self.destination, to=self.format.name, to_options=told,
             overwrite=self.overwrite, verify=True, jobs=worker_count(self.request.jobs),
         )  # fmt: skip
         run(request, self.progress, prove=prove)
@@ -551,7 +558,8 @@ class _Job:
             plan={},
         )
         origin = SourceFiles(self.path, self.format, ())
-        given = {"options": {"from": words_of(request.options), "to": []}, "select": None, "split": None}
+        options = {"from": words_of(request.options), "to": words_of(self.written)}
+        given = {"options": options, "select": None, "split": None}
         return manifests(done, [origin], {self.destination: staging}, given, self.progress, 1)[self.destination]
 
 

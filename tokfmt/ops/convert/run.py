@@ -414,6 +414,13 @@ class Run:
         kinds = {reader.info.kind for reader in readers}
         if len(kinds) > 1:
             raise ConversionError("some sources hold text and some ids; give --tokenizer to make ids of the text")
+        name = f"{min(kinds)}_field"
+        wanted = self.write_options.get(name, self.write_options.get(name.replace("_", "-")))
+        jsonl = [source.format is self.format for source in sources]
+        fields = {reader.info.field if own else "text" for own, reader in zip(jsonl, readers, strict=True)}
+        if wanted is not None and fields != {wanted}:
+            why = f"lines are copied as they stand, with the field {min(fields)!r}. Leave the option out"
+            raise OptionError(f"{self.format.name} option {name}={wanted}: {why}", name=name)
         from tokfmt.ops.convert.lines import LineReader, copied_text, copies_in, copy_records  # with jsonl
 
         plain, path = self.request.arrangement.plain, places[self.portions[0].destination][0].path

@@ -6,17 +6,17 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tokfmt import registry
 from tokfmt.core.errors import DetectionError, UnsafeError
 from tokfmt.core.files import File
 from tokfmt.core.format import Probe, look
-from tokfmt.core.options import parse_options
+from tokfmt.core.options import given_options
 from tokfmt.core.protocols import Annotated, Field, Section
 from tokfmt.core.sections import Listed, Part, shown
-from tokfmt.ops.source.opened import format_of
-from tokfmt.ops.source.request import Options
+from tokfmt.ops.source.manifest import found_as_written
+from tokfmt.ops.source.opened import format_of, found_at
+from tokfmt.ops.source.request import Options, SourceRequest, read_options
 
 ROW = 16
 """Bytes in a row of a hex view."""
@@ -108,10 +108,12 @@ def sections(path: str | os.PathLike[str], *, format: str | None = None, options
         chosen = format_of(path, format)
     except DetectionError as error:
         return Raw(path, None, (str(error),), [_facts(probe)])
-    parsed: Any = parse_options(chosen.read_options, options, chosen.name)
+    asked = SourceRequest((path,), options=given_options(options))
+    request, notes = found_as_written(found_at(path, chosen, asked), asked)
+    parsed = read_options(chosen, request)
     if not isinstance(chosen, Annotated):
         return Raw(path, chosen.name, (f"the format {chosen.name} does not name its parts",), [_facts(probe)])
-    return Raw(path, chosen.name, (), chosen.sections(path, parsed))
+    return Raw(path, chosen.name, notes, chosen.sections(path, parsed))
 
 
 def _facts(probe: Probe) -> Section:

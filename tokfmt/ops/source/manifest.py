@@ -18,16 +18,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tokfmt
 from tokfmt import registry
-from tokfmt.core.errors import CorruptError
+from tokfmt.core.errors import CorruptError, FormatError, OptionError
 from tokfmt.core.files import File, reading_error
 from tokfmt.core.format import Format, companions_of, files_of
+from tokfmt.core.options import parse_options
 from tokfmt.core.text_format import printable
+from tokfmt.ops.source.request import SourceRequest, given_to, words_of
 from tokfmt.run.execute import Progress
 
 if TYPE_CHECKING:
@@ -40,13 +43,15 @@ _LIMIT = 1 << 24
 _PIECE = 1 << 23
 LITTLE = 1 << 26
 """Bytes of sources, which the page cache still holds when they are read again."""
+IGNORED = "the manifest is ignored"
+_SUFFIX = ".tokfmt.json"
 _SEVERAL = 2  # splits
 _LISTED = 20_000  # what reads a manifest reads no more than 16 MiB of it
 
 
 def manifest_path(path: Path) -> Path:
     """Where the manifest of a dataset stands."""
-    return path.parent / f"{path.name}.tokfmt.json"
+    return path.parent / f"{path.name}{_SUFFIX}"
 
 
 def ledger_paths(path: Path) -> tuple[Path, Path]:
@@ -88,6 +93,18 @@ class Manifest(NamedTuple):
         """`bytes`, `files` and `xxh3_128` of what was written."""
         found = self.content.get("output")
         return found if isinstance(found, dict) else {}
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        """Options of the writer that were given, by name."""
+        found = self.content.get("options")
+        words = found.get("to") if isinstance(found, dict) else None
+        pairs = (
+            [word.split("=", 1) for word in words if isinstance(word, str) and "=" in word]
+            if isinstance(words, list)
+            else []
+        )
+        return {name.replace("-", "_"): value for name, value in pairs}
 
     def counts(self, split: object = None) -> Mapping[str, Any]:
         """Where `sequences` and `tokens` stand: of one split, where there are several.
@@ -141,6 +158,66 @@ def local_tokenizer(path: Path) -> str | None:
         return snapshot(name, local=True)
     except TokenizerError:
         return None
+
+
+def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tuple[list[Manifest], list[str]]:
+    """The manifest beside each path, compared with its files, and notes on those that are ignored.
+
+    Raises:
+        CorruptError: One contradicts its dataset.
+    """
+    said, notes = [], []
+    for one in found:
+        manifest = read_manifest(one.path)
+        wrong = file_contradiction(one, manifest) if one.files else None
+        if wrong is not None:
+            if not request.ignore_manifest:
+                raise wrong
+            manifest = Manifest({})
+            notes.append(f"the dataset {wrong.what}; {IGNORED}")
+        said.append(manifest)
+    return said, notes
+
+
+def as_written(
+    format_: Format, request: SourceRequest, said: Sequence[Manifest]
+) -> tuple[SourceRequest, tuple[str, ...]]:
+    """Sources that are read as they were written, by all of their manifests, where the user says nothing else.
+
+    That is of use where the format's reader has an option of the writer's name, and a value for it that may be wrong:
+    "auto" finds out by what the files state themselves, and a split is a choice among what there is.
+
+    Returns:
+        The request with these options, and notes on them.
+    """
+    if not said or any(manifest.content.get("format") != format_.name for manifest in said):
+        return request, ()
+    asked = {name.replace("-", "_") for name in given_to(format_, request)}
+    usual, found, given = asdict(format_.read_options()), dict[str, object](), said[0].options
+    writer = asdict(format_.write_options())
+    for name in writer.keys() & usual.keys() - asked - {"split"}:
+        value = given.get(name, writer[name])
+        if value is None or usual[name] == "auto" or any(one.options.get(name) != given.get(name) for one in said):
+            continue
+        with suppress(OptionError):  # a value that only writers know, or none at all
+            read = getattr(parse_options(format_.read_options, {name: str(value)}, format_.name), name)
+            if read != usual[name]:
+                found[name] = read
+    told = [word for word in words_of(found) if word.partition("=")[0] in given]
+    one = printable(said[0].path.name.removesuffix(_SUFFIX))
+    notes = [
+        f"read with {word}, by the manifest of {one}; --from-opt {word} or another value overrides it" for word in told
+    ]
+    return replace(request, options={**request.options, **found}), tuple(notes)
+
+
+def found_as_written(one: SourceFiles, request: SourceRequest) -> tuple[SourceRequest, tuple[str, ...]]:
+    """The same of a dataset that may be damaged: a manifest that contradicts it says nothing, nor is it an error."""
+    try:
+        said, _ = manifests_beside([one], replace(request, ignore_manifest=True))
+    except FormatError:
+        return request, ()
+    return as_written(one.format, request, said)
 
 
 def file_contradiction(one: SourceFiles, manifest: Manifest) -> CorruptError | None:

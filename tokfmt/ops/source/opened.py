@@ -33,7 +33,7 @@ from tokfmt.core.options import given_options
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
-from tokfmt.ops.source.manifest import Manifest, count_contradiction, file_contradiction, read_manifest
+from tokfmt.ops.source.manifest import IGNORED, Manifest, as_written, count_contradiction, manifests_beside
 from tokfmt.ops.source.request import EosChoice, Options, Path_, SourceRequest, expanded, read_options
 from tokfmt.run.execute import Progress, Silent
 from tokfmt.views.view import WithoutTrailing
@@ -47,7 +47,6 @@ _RUNS, _RUN = 64, 64  # sequences whose last ids are looked at: neighbours, so t
 _READ = 1 << 14  # tokens; reading on over so many costs less than another read
 _INSIDE = 1 << 16  # tokens of a run that are looked through for a separator inside sequences
 _ENOUGH = 8  # sequences that must end alike before that means anything
-_IGNORED = "the manifest is ignored"
 _OTHERWISE = "was made with another tokenizer, by its manifest"
 _KEPT = "no separator known; sequences are kept as stored. --eos ID takes one away from their ends"
 
@@ -423,8 +422,9 @@ def open_stored(
         DetectionError, FormatError, OptionError, TokenizerMismatchError.
     """
     format_, places = found[0].format, tuple(one.path for one in found)
+    said, ignored = manifests_beside(found, request)
+    request, written = as_written(format_, request, said)
     options = read_options(format_, request)
-    said, ignored = _manifests(found, request)
     known, drop = told(request.eos, places, said), request.drop
     no_eos = known is not None and known.eos_id is None
     default = tokenizer.eos_id if tokenizer is not None else None
@@ -434,7 +434,7 @@ def open_stored(
     for one in found:
         _refuse_others(one, drop)
     info, left_out = stored.info, tuple(one.left_out for one in found if one.left_out)
-    notes = (*ignored, *info.inferred, *info.notes, *(f"left out: {what}" for what in left_out))
+    notes = (*ignored, *written, *info.inferred, *info.notes, *(f"left out: {what}" for what in left_out))
     tokenizers = tuple(manifest.tokenizer for manifest in said)
     if isinstance(stored, RecordReader) and stored.info.kind == "text":  # encoded by whoever reads it
         separator = told(request.eos, (), ()) or Separator(default, "tokenizer" if default is not None else "")
@@ -461,25 +461,6 @@ def _open_recipe(named: Found | None, file: Any, hints: Hints) -> TokenReader | 
     return open_recipe(file, hints, named)
 
 
-def _manifests(found: Sequence[SourceFiles], request: SourceRequest) -> tuple[list[Manifest], list[str]]:
-    """The manifest beside each path, compared with its files, and notes on those that are ignored.
-
-    Raises:
-        CorruptError: One contradicts its dataset.
-    """
-    said, notes = [], []
-    for one in found:
-        manifest = read_manifest(one.path)
-        wrong = file_contradiction(one, manifest) if one.files else None
-        if wrong is not None:
-            if not request.ignore_manifest:
-                raise wrong
-            manifest = Manifest({})
-            notes.append(f"the dataset {wrong.what}; {_IGNORED}")
-        said.append(manifest)
-    return said, notes
-
-
 def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptError | None:
     """How the manifest of a source contradicts what was counted in it, where both count the same things."""
     reader = source.reader
@@ -501,9 +482,9 @@ def counted(source: Source, request: SourceRequest) -> Source:
         return source
     if not request.ignore_manifest:
         raise wrong
-    if any(_IGNORED in note for note in source.notes):  # its files contradict it already
+    if any(IGNORED in note for note in source.notes):  # its files contradict it already
         return source
-    return source._replace(notes=(*source.notes, f"the dataset {wrong.what}; {_IGNORED}"))
+    return source._replace(notes=(*source.notes, f"the dataset {wrong.what}; {IGNORED}"))
 
 
 def _made_otherwise(

@@ -1,0 +1,204 @@
+"""What a dataset was written with, by the manifest beside it, is what it is read with; nobody has to say it again."""
+
+import json
+import random
+import shutil
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from made_corpora import prose
+from paths import TOKENIZER
+
+import tokfmt
+from tokfmt import registry
+from tokfmt.core.errors import CorruptError, OptionError
+from tokfmt.ops.check.check import CheckRequest, check, fix
+from tokfmt.ops.look.parts import sections
+from tokfmt.ops.look.show import show_origins
+from tokfmt.ops.source.request import SourceRequest
+
+VALUES = {
+    ("jsonl", "text_field"): ("body.text", "content"),
+    ("jsonl", "ids_field"): ("tokens", "a.b"),
+    ("modalities", "layout"): ("A", "D"),
+    ("modalities", "width"): ("2", "4"),
+    ("stage1", "seq_len"): ("64", "512", "1024"),
+    ("hdf5", "stride"): ("overlap", "disjoint"),
+    ("flat-tokens", "split"): ("train", "validation", "none"),
+    ("arrow", "column"): ("tokens",),
+    ("arrow", "split"): ("validation",),
+    ("datatrove", "width"): ("2", "4"),
+    ("llmc", "split"): ("train", "val"),
+    ("mds", "column"): ("tokens",),
+    ("mds", "dtype"): ("uint16", "uint32", "int32"),
+    ("mds", "hashes"): ("sha1", "none"),
+    ("nanogpt", "split"): ("train", "val"),
+    ("nanogpt", "width"): ("2", "4"),
+    ("olmo", "width"): ("2", "4", "8"),
+    ("parquet", "column"): ("tokens",),
+    ("parquet", "split"): ("validation",),
+}
+"""Values that a writer takes, of each option that its reader has as well."""
+
+NAMES = {
+    "jsonl": "out.jsonl", "modalities": "out.pbin", "stage1": "blocks", "hdf5": "out.h5", "flat-tokens": "out.zarr",
+    "arrow": "out.arrow", "datatrove": "out.ds", "llmc": "out.bin", "mds": "out_mds", "nanogpt": "train.bin",
+    "olmo": "out.npy", "parquet": "out.parquet",
+}  # fmt: skip
+CASES = [(name, option, value) for (name, option), values in VALUES.items() for value in values]
+
+
+def shared(format_):
+    return {one.name for one in fields(format_.read_options)} & {one.name for one in fields(format_.write_options)}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Documents of ids, also such whose every second id is small, as ids of four bytes look."""
+    draw = random.Random(3)
+    path = tmp_path_factory.mktemp("corpus") / "in.npy"
+    documents = [
+        [draw.randrange(1, 4000) if k % 2 == 0 else 3 for k in range(draw.randrange(1, 100) * 2 - 1)] for _ in range(60)
+    ]
+    source = path.with_name("in.jsonl")
+    source.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in documents))
+    tokfmt.convert(source, path, to_format="olmo", eos=4095)
+    return path, documents
+
+
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory):
+    """Samples of 512 tokens that were prepared from text, with a ledger."""
+    home = tmp_path_factory.mktemp("prepared")
+    with (home / "web.jsonl").open("w") as file:
+        draw = random.Random(5)
+        for _ in range(40):
+            file.write(json.dumps({"text": prose(draw, 120)}) + "\n")
+    (home / "mix.toml").write_text(f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\n[[source]]\npath = "web.jsonl"\n')
+    done = tokfmt.convert(
+        home / "mix.toml", home / "blocks", to_format="stage1", to_options=["seq_len=512"], ledger=True
+    )
+    return home / "blocks", done
+
+
+def test_every_shared_option_has_a_case():
+    there = {(format_.name, name) for format_ in registry.formats() for name in shared(format_)}
+    assert set(VALUES) == there
+
+
+@pytest.mark.parametrize(("name", "option", "value"), CASES)
+def test_what_was_written_with_an_option_is_read_without_it(corpus, tmp_path, name, option, value):
+    path, documents = corpus
+    out = tmp_path / (NAMES[name] if option != "split" or name == "flat-tokens" else "out")
+    tokfmt.convert(path, out, to_format=name, to_options=[f"{option}={value}"], eos=4095)
+    with tokfmt.open(out, format=name if out.name == "out" else None) as dataset:
+        assert [list(ids) for ids in dataset] == documents
+        assert tokfmt.check(out, format=dataset.format, deep=True)[0].errors == 0
+
+
+@pytest.mark.parametrize("field", ["body.text", "content"])
+def test_text_is_found_in_the_field_it_was_written_to(blocks, tmp_path, field):
+    out = tmp_path / "out.jsonl"
+    tokfmt.convert(blocks[0], out, tokenizer=str(TOKENIZER), to_format="jsonl", to_options={"text-field": field})
+    assert tokfmt.stats(out).datasets[0].sequences == 40
+    assert tokfmt.check(out, deep=True)[0].findings == []
+
+
+@pytest.mark.parametrize(("record", "option"), [({"input_ids": [1]}, "ids_field"), ({"text": "a"}, "text-field")])
+def test_a_field_that_lines_do_not_have_is_refused_and_not_said_to_be_there(tmp_path, record, option):
+    (tmp_path / "in.jsonl").write_text(json.dumps(record) + "\n")
+    with pytest.raises(OptionError, match=r"=other: lines are copied as they stand, with the field '(text|input_ids)'"):
+        tokfmt.convert(tmp_path / "in.jsonl", tmp_path / "out.jsonl", to_options={option: "other"})
+    assert not (tmp_path / "out.jsonl").exists()
+    (name,) = record
+    tokfmt.convert(tmp_path / "in.jsonl", tmp_path / "out.jsonl", to_options={option: name})
+
+
+def _fields(raw):
+    return [[str(field) for field in part.fields(0, 99)] for part in raw.sections]
+
+
+def test_samples_of_another_length_are_known_everywhere(blocks, tmp_path):
+    path, done = blocks
+    with tokfmt.open(path) as dataset:
+        documents = [list(ids) for ids in dataset]
+        assert any("read with seq_len=512, by the manifest of blocks" in note for note in dataset.notes)
+    with tokfmt.open(path, options={"seq_len": 512}) as said:
+        assert [list(ids) for ids in said] == documents
+        assert not any("seq_len=512" in note for note in said.notes)
+    assert len(documents) == done.sequences == 40
+    assert tokfmt.stats(path).datasets[0].sequences == 40
+    assert tokfmt.check(path, deep=True)[0].findings == []
+    assert tokfmt.diff(path.parent / "mix.toml", path).identical
+    shown = show_origins(path, "0", from_options=(), tokenizer=None)
+    assert [Path(one.path).name for one in next(iter(shown.shown)).origins] == ["web.jsonl"]
+    assert tokfmt.convert(path, tmp_path / "again.pbin").sequences == 40
+    raw = _fields(sections(path))
+    assert raw == _fields(sections(path, options={"seq_len": 512}))
+
+
+def test_who_says_it_is_right(blocks):
+    with tokfmt.open(blocks[0], options=["seq-len=1024"]) as dataset:
+        assert any("partial sample of 512 of 1,024" in note for note in dataset.notes)
+
+
+@pytest.fixture
+def copy(blocks, tmp_path):
+    """The blocks again, and their manifest, to be changed."""
+    shutil.copytree(blocks[0], tmp_path / "blocks")
+    return (
+        tmp_path / "blocks",
+        tmp_path / "blocks.tokfmt.json",
+        json.loads(Path(f"{blocks[0]}.tokfmt.json").read_text()),
+    )
+
+
+def test_a_manifest_of_other_files_is_not_believed(copy):
+    path, beside, content = copy
+    content["output"]["bytes"] += 1
+    beside.write_text(json.dumps(content))
+    with pytest.raises(CorruptError, match="contradicts its manifest"), tokfmt.open(path):
+        pass
+    with tokfmt.open(path, ignore_manifest=True) as dataset:
+        assert any("partial sample" in note and "of 8,192" in note for note in dataset.notes)
+    assert {one.code for one in tokfmt.check(path)[0].findings} >= {"TF911"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        None, 7, [], {"to": None}, {"to": "seq_len=512"}, {"to": [7, None]}, {"to": ["seq_len"]},
+        {"to": ["seq_len=many"]}, {"to": ["seq_len=-1"]}, {"to": ["seq_len="]}, {"to": ["view=samples", "gaps=x"]},
+        {"to": {"seq_len": 512}}, {"to": ["seq_len=8192"]}, {"to": ["nothing=1"]},
+    ],
+)  # fmt: skip
+def test_what_a_manifest_says_in_no_way_we_know_is_as_if_it_were_silent(copy, options):
+    path, beside, content = copy
+    beside.write_text(json.dumps({**content, "options": options}))
+    with tokfmt.open(path) as dataset:
+        assert any("partial sample" in note and "of 8,192" in note for note in dataset.notes)
+
+
+def test_files_that_join_are_read_with_what_all_their_manifests_say(corpus, tmp_path):
+    path, documents = corpus
+    for name in ("a", "b"):
+        tokfmt.convert(path, tmp_path / f"{name}.jsonl", to_format="jsonl", to_options={"ids_field": "tokens"})
+    out = tokfmt.convert([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], tmp_path / "out.pbin")
+    assert out.sequences == 2 * len(documents)
+
+
+def test_a_repaired_copy_is_read_as_the_dataset_was(tmp_path):
+    (tmp_path / "in.txt").write_text("some words, and more of them")
+    out = tmp_path / "out.jsonl"
+    tokfmt.convert(tmp_path / "in.txt", tmp_path / "ids.pbin", tokenizer=str(TOKENIZER))
+    tokfmt.convert(tmp_path / "ids.pbin", out, tokenizer=str(TOKENIZER), to_options={"text_field": "body"})
+    content = json.loads(Path(f"{out}.tokfmt.json").read_text())
+    out.write_bytes("\ufeff".encode() + out.read_bytes())
+    del content["output"]
+    Path(f"{out}.tokfmt.json").write_text(json.dumps(content))
+    request = CheckRequest(SourceRequest((out,)), deep=True)
+    (verdict,) = check(request)
+    fixed = fix(verdict, tmp_path / "fixed.jsonl", request)
+    assert fixed.done
+    assert tokfmt.stats(tmp_path / "fixed.jsonl").datasets[0].sequences == 1
