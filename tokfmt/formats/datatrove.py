@@ -55,10 +55,7 @@ class WriteOptions:
 class Writer(FlatWriter):
     """Writes X.ds and X.ds.loss, and last X.ds.index and X.ds.metadata; in a folder, 00000_unshuffled of them."""
 
-    separators, suffix, needs_max_id = Separators.TRAILING, ".ds", True
-
-    def member(self, number: int) -> str:
-        return f"{number:05d}_unshuffled.ds"
+    separators, suffix, names, needs_max_id = Separators.TRAILING, ".ds", "{number:05d}_unshuffled.ds", True
 
     def mask_file(self, tokens: Path) -> Path:
         return beside(tokens, ".loss")

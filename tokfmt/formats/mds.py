@@ -75,17 +75,11 @@ class Writer(ShardWriter):
     """Writes shards, and last index.json."""
 
     head = 9  # the size of a sample, 1 dimension of 4 bytes, its length
-    codecs = ("zstd", "gz", "bz2", "snappy", "br")
+    codecs, per_file = ("zstd", "gz", "bz2", "snappy", "br"), "shard_tokens"
 
     @property
     def hashed(self) -> Sequence[str]:  # type: ignore[override]
         return () if self.options.hashes == "none" else (self.options.hashes,)
-
-    def dtype(self, top: int) -> np.dtype[Any]:
-        return KINDS[self.options.dtype or ("uint16" if top < 1 << 16 else "uint32")]
-
-    def file_tokens(self) -> int:
-        return int(self.options.shard_tokens)
 
     def name(self, number: int, codec: str) -> str:
         return f"shard.{number:05d}.mds{'.' if codec else ''}{codec.partition(':')[0]}"

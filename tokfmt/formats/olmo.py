@@ -65,14 +65,12 @@ class WriteOptions:
 class Writer(FlatWriter):
     """Writes X.npy and X.csv.gz, or part-0-NNNNN of both in a folder; with label masks, named as open-instruct does."""
 
-    separators, suffix, whole = Separators.TRAILING, ".npy", True
-    needs_max_id, widths, limit = True, (2, 4, 8), 2**63 - 1
+    separators, suffix, whole, per_file = Separators.TRAILING, ".npy", True, "file_tokens"
+    needs_max_id, dtypes, limit = True, ("<u2", "<u4", "<u8"), 2**63 - 1
 
-    def file_tokens(self) -> int | None:
-        return int(self.options.file_tokens) if self.folder else None
-
-    def member(self, number: int) -> str:
-        return f"token_ids_part_{number:04d}.npy" if self.masked else f"part-0-{number:05d}.npy"
+    @property
+    def names(self) -> str:  # type: ignore[override]
+        return "token_ids_part_{number:04d}.npy" if self.masked else "part-0-{number:05d}.npy"
 
     def mask_file(self, tokens: Path) -> Path:
         return mask_of(tokens)
