@@ -610,7 +610,7 @@ def filled(file: RecipeFile, name: str, quota: int, taken: int, beyond: int | No
         return ()
     why = f"document drawn has {beyond:,}, and documents stay whole"
     if taken:
-        return (f"{printable(name)}: {taken:,} of the {quota:,} tokens of its quota: the next {why}",)
+        return (f"{taken:,} of the {quota:,} tokens of its quota: the next {why}",)
     raise ShortfallError(
         f'{printable(file.where)}: source "{printable(name)}" gives nothing to its quota of {quota:,} tokens: '
         f"the first {why}. Ask for {beyond:,} or more"

@@ -226,8 +226,11 @@ class Preparation:
         if quota is None:
             return source
         done = drawn(self.draft.file, number, source, quota)
-        self.notes += done.notes[len(source.notes) :]
+        self._note(source.name, done.notes[len(source.notes) :])
         return done
+
+    def _note(self, name: str, notes: Iterable[str]) -> None:
+        self.notes += [f"{printable(name)}: {note}" for note in notes]
 
     def _draw(self, number: int, read: Read) -> tuple[Read, Drawing]:
         file = self.draft.file
@@ -438,7 +441,7 @@ class Preparation:
             masks.append(drawn_again.chosen)
             taken, beyond = taken + drawn_again.tally.tokens, drawn_again.tally.beyond
         if quota is not None:
-            self.notes += filled(file, source.name, quota, taken, beyond)
+            self._note(source.name, filled(file, source.name, quota, taken, beyond))
         parts = [read.those(mask) for mask in masks]
         reader, column = _concat([part for part, _ in parts]), Column(np.concatenate([found for _, found in parts]))
         if isinstance(source, Source):
