@@ -36,6 +36,7 @@ class Tally:
         rejected: Documents and characters by rule.
         duplicates: Documents by the number of the source whose document they equal.
         kept, tokens: What is left; without separators.
+        beyond: Tokens of the document that the quota has no room for; None: there is none.
     """
 
     documents: int = 0
@@ -44,6 +45,7 @@ class Tally:
     duplicates: Counter[int] = field(default_factory=Counter)
     kept: int = 0
     tokens: int = 0
+    beyond: int | None = None
 
 
 class Kept:
@@ -179,6 +181,7 @@ def draw(
         if kept is not None:
             kept.add(batch[:stop][keep[:stop]], source)
         if stop < len(batch):
+            tally.beyond = int(batch["tokens"][stop])
             return Drawing(chosen, looked, tally, bool(unread[stop]))
     return Drawing(chosen, looked, tally)
 
