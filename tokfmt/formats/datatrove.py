@@ -30,8 +30,8 @@ from tokfmt.core.format import Confidence, Hints, Probe, Problem, fatal, noted
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Code
 from tokfmt.core.ragged import offsets_of
-from tokfmt.core.sections import shown
-from tokfmt.formats.flat import Column, Extent, FlatFormat, FlatWriter, Laid, loss_mask, told_tokens, whole_tokens
+from tokfmt.core.sections import Column, all_or_none, shown
+from tokfmt.formats.flat import Extent, FlatFormat, FlatWriter, Laid, loss_mask, told_tokens, whole_tokens
 
 _AT_ONCE = 1 << 20  # index entries
 _METADATA = 1 << 12  # bytes
@@ -100,16 +100,13 @@ class Datatrove(FlatFormat):
         return Confidence.CERTAIN if told else Confidence.NAME
 
     def files(self, path: Path) -> list[Path]:
-        masks = [mask for member in self.members(path) if (mask := beside(member, ".loss")).is_file()]
-        own = [*super().files(path), *masks]
+        names = [beside(member, end) for member in self.members(path) for end in ("", ".index", ".metadata", ".loss")]
+        own = [file for file in names if file.is_file()]
         return [*own, *(total for total in path.glob("*.ds.metadata") if total not in own)]  # of all that were merged
 
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
         files = self.all_files(paths)
-        indexes = [beside(file, ".index") for file in files]
-        there = [index.is_file() for index in indexes]
-        if any(there) and not all(there):
-            raise CorruptError(indexes[there.index(False)], "is missing", remedy="Copy it again")
+        all_or_none([beside(file, ".index") for file in files])
         laid = super().examine(paths, options, hints)
         if not laid.masks:
             return laid

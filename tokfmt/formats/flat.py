@@ -40,7 +40,7 @@ from tokfmt.core.axis import (
     windows,
 )
 from tokfmt.core.errors import ConversionError, FormatError, Loss, TokfmtError
-from tokfmt.core.files import File, names_in, natural_key
+from tokfmt.core.files import File, names_in, natural_key, walk
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, Receipt, Region, Target, raise_fatal, titled
 from tokfmt.core.output import Output, copy_region, preallocate
 from tokfmt.core.protocols import Audit, Code, Piece, Place, Section, checked, marks_of
@@ -547,6 +547,7 @@ class FlatFormat(ABC):
         pattern: Names of the files of a folder (one of each PREFIX), as a regular expression; they are read in natural
             order of its first group, of the whole name if it has none.
         member: Such a name in a message, as "block_NNNN.bin".
+        below: Names of the files of a dataset that is a folder with folders, as a regular expression; "": it has none.
         counted: What the files of a folder are called where it is told how many there are; "": it is not.
         meanings: Code of each problem: title and text.
         unreadable: The code of whatever `examine` raises.
@@ -567,6 +568,7 @@ class FlatFormat(ABC):
     suffixes: ClassVar[tuple[str, ...]] = ()
     prefix: ClassVar[str] = ""
     pattern: ClassVar[str] = ""
+    below: ClassVar[str] = ""
     member: ClassVar[str] = "file of the format"
     counted: ClassVar[str] = "files"
     meanings: ClassVar[Mapping[str, Code]]
@@ -633,6 +635,8 @@ class FlatFormat(ABC):
 
     def files(self, path: Path) -> list[Path]:
         """See `Format.files`."""
+        if self.below:
+            return sorted(home / name for home, names in walk(path) for name in names if re.fullmatch(self.below, name))
         if not self.suffixes:
             return self.members(path)
         return [file for member in self.members(path) for file in self.names(member) if file.is_file()]
