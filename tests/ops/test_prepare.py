@@ -47,21 +47,23 @@ def expected(texts, sources, *, seed=0, dedup=False):
     documents, reports, seen = [], [], {}
     for name, (quota, rules, epochs) in sources.items():
         rejected, equal, kept, total, full = Counter(), Counter(), [], 0, False
-        encoded = [PLAIN.encode(text, add_special_tokens=False).ids for text in texts[name]]
+        encoded = {}  # of those that get as far
         for number in order(seed, len(texts[name])):
-            text, ids = texts[name][number], encoded[number]
+            text = texts[name][number]
             fault = broken(text, rules or {})
             if fault:
                 rejected[fault[0]] += 1
-            elif dedup and text in seen:
+                continue
+            if dedup and text in seen:
                 equal[seen[text]] += 1
-            elif quota is not None and total + len(ids) > quota:
+                continue
+            encoded[number] = PLAIN.encode(text, add_special_tokens=False).ids
+            if quota is not None and total + len(encoded[number]) > quota:
                 full = True
                 break
-            else:
-                seen.setdefault(text, name)
-                kept.append(number)
-                total += len(ids)
+            seen.setdefault(text, name)
+            kept.append(number)
+            total += len(encoded[number])
         rows = [sorted(kept)]
         if quota is not None and not full and total:
             left, again = quota - total * (quota // total), []
