@@ -48,3 +48,13 @@ class TestNoSeparator(FormatContract):
 
     def oracle(self, path, options):
         return documents(path)
+
+
+def test_every_file_is_listed_once_under_any_name(tmp_path):
+    """Sizes and checksums count each; what is not listed is not guarded against being overwritten."""
+    for name in ("x.ds", "tokens"):
+        names = [name, f"{name}.index", f"{name}.metadata", f"{name}.loss"]
+        for each in names:
+            (tmp_path / each).write_bytes(b"")
+        assert [file.name for file in FORMAT.files(tmp_path / name)] == names
+    assert [file.name for file in FORMAT.files(tmp_path)] == ["x.ds", "x.ds.index", "x.ds.metadata", "x.ds.loss"]

@@ -16,10 +16,7 @@ HEADER = Struct(magic="V4", tokens="<u8")
 
 
 class Writer(FlatWriter):
-    separators, begin, suffix = Separators.AFTER, HEADER.size, ".tape"
-
-    def dtype(self, top):
-        return np.dtype("<u4")
+    separators, begin, suffix, dtypes = Separators.AFTER, HEADER.size, ".tape", ("<u4",)
 
     def header(self, tokens, dtype):
         return HEADER.write(magic=b"TAPE", tokens=tokens)

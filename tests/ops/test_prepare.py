@@ -162,6 +162,41 @@ def test_what_a_source_lacks_is_said(corpora, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("seq_len", [None, 64])
+@pytest.mark.parametrize("dedup", [False, True])
+@pytest.mark.parametrize("ids", [False, True])
+def test_a_quota_that_whole_documents_do_not_fill_is_said(tmp_path, ids, dedup, seq_len):
+    """Nothing at all is an error, less than ninety-nine hundredths a note; of text and of ids, from a recipe or stored."""
+    texts = ["word " * 40 + str(k) for k in range(30)]
+    (tmp_path / "web.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    (tmp_path / "more.jsonl").write_text(json.dumps({"text": "one more"}) + "\n")
+    tokfmt.convert(tmp_path / "web.jsonl", tmp_path / "web.pbin", tokenizer=str(TOKENIZER))
+    lengths = [len(PLAIN.encode(text, add_special_tokens=False).ids) for text in texts]
+    drawn = [lengths[number] for number in order(0, len(texts))]
+    options = {"dedup": '"exact"'} if dedup else {}
+    options |= {"seq_len": seq_len} if seq_len else {}
+
+    def stored(quota):
+        recipe = written(tmp_path, {"web": (quota, None, 1), "more": (None, None, 1)}, **options)
+        recipe.write_text(recipe.read_text().replace("web.jsonl", "web.pbin") if ids else recipe.read_text())
+        return tokfmt.convert(recipe, tmp_path / "out.npy", to_format="olmo", overwrite=True)
+
+    message = (
+        rf'source "web" gives nothing to its quota of {drawn[0] - 1} tokens: the first document drawn has {drawn[0]}'
+    )
+    with pytest.raises(ConversionError, match=message):
+        stored(drawn[0] - 1)
+    assert not (tmp_path / "out.npy").exists()
+    notes = [note for note in stored(2 * drawn[0]).notes if "quota" in note]
+    assert len(notes) == (drawn[0] != drawn[1])
+    (note,) = [note for note in stored(sum(drawn[:3]) + 20).notes if "quota" in note]
+    assert note == (
+        f"web: {sum(drawn[:3])} of the {sum(drawn[:3]) + 20} tokens of its quota: "
+        f"the next document drawn has {drawn[3]}, and documents stay whole"
+    )
+    assert not any("quota" in note for note in stored(sum(drawn[:3])).notes)
+
+
 def test_what_a_source_lacks_is_not_mended_by_running_again(corpora, tmp_path):
     """What the message says, more epochs, works with the same words; nothing is kept that would refuse it."""
     home, texts = corpora

@@ -60,6 +60,8 @@ def oracle(sources, seed, *, dedup):
             if dedup and texts[number] in seen:
                 continue
             if quota is not None and total + len(encoded[number]) > quota:
+                if not total:
+                    return None
                 full = True
                 break
             seen.add(texts[number])
@@ -106,7 +108,7 @@ def test_where_all_of_them_meet(tmp_path_factory, made, seed, dedup, shards):
             tokfmt.convert(home / "mix.toml", home / "a.pbin", **words)
     except ConversionError as error:
         assert wanted is None, error
-        assert "short by" in str(error)
+        assert "short by" in str(error) or "gives nothing to its quota" in str(error)
         return
     assert wanted is not None
     with tokfmt.open(home / "a.pbin", eos=EOS) as dataset:

@@ -171,8 +171,10 @@ class Wrong:
 def wrong_engine(monkeypatch):
     monkeypatch.setattr(engines, "Fastokens", Wrong)
     engines._fast.cache_clear()
+    engines._known_difference.cache_clear()
     yield
     engines._fast.cache_clear()
+    engines._known_difference.cache_clear()
 
 
 def test_a_difference_on_the_first_texts_goes_to_the_reference(wrong_engine):

@@ -322,6 +322,18 @@ def numpy_extent(file: File) -> Extent:
     return Extent(file, begin, count, dtype)
 
 
+def all_or_none(beside: Sequence[Path]) -> bool:
+    """Whether the files that may stand beside those of tokens are there.
+
+    Raises:
+        CorruptError: Some are, and one is not.
+    """
+    there = [path.is_file() for path in beside]
+    if any(there) and not all(there):
+        raise CorruptError(beside[there.index(False)], "is missing", remedy="Copy it again")
+    return any(there)
+
+
 def loss_mask(path: Path, tokens: int, code: str) -> tuple[Extent, list[Problem]]:
     """The mask of a file of so many tokens, a byte each; what is wrong with its size and beginning has that code."""
     mask = Extent(File(path), 0, tokens, np.dtype(np.uint8))

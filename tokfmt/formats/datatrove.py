@@ -30,8 +30,8 @@ from tokfmt.core.format import Confidence, Hints, Probe, Problem, fatal, noted
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Code
 from tokfmt.core.ragged import offsets_of
-from tokfmt.core.sections import shown
-from tokfmt.formats.flat import Column, Extent, FlatFormat, FlatWriter, Laid, loss_mask, told_tokens, whole_tokens
+from tokfmt.core.sections import Column, all_or_none, shown
+from tokfmt.formats.flat import Extent, FlatFormat, FlatWriter, Laid, loss_mask, told_tokens, whole_tokens
 
 _AT_ONCE = 1 << 20  # index entries
 _METADATA = 1 << 12  # bytes
@@ -55,10 +55,7 @@ class WriteOptions:
 class Writer(FlatWriter):
     """Writes X.ds and X.ds.loss, and last X.ds.index and X.ds.metadata; in a folder, 00000_unshuffled of them."""
 
-    separators, suffix, needs_max_id = Separators.TRAILING, ".ds", True
-
-    def member(self, number: int) -> str:
-        return f"{number:05d}_unshuffled.ds"
+    separators, suffix, names, needs_max_id = Separators.TRAILING, ".ds", "{number:05d}_unshuffled.ds", True
 
     def mask_file(self, tokens: Path) -> Path:
         return beside(tokens, ".loss")
@@ -103,16 +100,13 @@ class Datatrove(FlatFormat):
         return Confidence.CERTAIN if told else Confidence.NAME
 
     def files(self, path: Path) -> list[Path]:
-        masks = [mask for member in self.members(path) if (mask := beside(member, ".loss")).is_file()]
-        own = [*super().files(path), *masks]
+        names = [beside(member, end) for member in self.members(path) for end in ("", ".index", ".metadata", ".loss")]
+        own = [file for file in names if file.is_file()]
         return [*own, *(total for total in path.glob("*.ds.metadata") if total not in own)]  # of all that were merged
 
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
         files = self.all_files(paths)
-        indexes = [beside(file, ".index") for file in files]
-        there = [index.is_file() for index in indexes]
-        if any(there) and not all(there):
-            raise CorruptError(indexes[there.index(False)], "is missing", remedy="Copy it again")
+        all_or_none([beside(file, ".index") for file in files])
         laid = super().examine(paths, options, hints)
         if not laid.masks:
             return laid

@@ -40,7 +40,7 @@ from tokfmt.core.axis import (
     windows,
 )
 from tokfmt.core.errors import ConversionError, FormatError, Loss, TokfmtError
-from tokfmt.core.files import File, names_in, natural_key
+from tokfmt.core.files import File, names_in, natural_key, walk
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, Receipt, Region, Target, raise_fatal, titled
 from tokfmt.core.output import Output, copy_region, preallocate
 from tokfmt.core.protocols import Audit, Code, Piece, Place, Section, checked, marks_of
@@ -318,12 +318,15 @@ class FlatWriter:
 
     Attributes a format states:
         separators: Where it stores them. NONE: an index tells sequences apart. TRAILING: an index, and each ends with
-            it, unless an option `eos` says none. AFTER, BETWEEN, BEFORE: by the separator alone.
+            it, unless an option `eos` or `eod` says none. AFTER, BETWEEN, BEFORE: by the separator alone.
         suffix: Of a destination that is one file; others are folders.
         begin: Bytes in front of the tokens of a file; see `begins`.
         whole: Files hold whole sequences: each is cut after the last sequence that fits.
         needs_max_id: `dtype` depends on the largest id.
-        widths: Bytes of a token, ascending, that it may have where no option `width` says it.
+        dtypes: Of a token, ascending: the first that holds the largest id, where no option `width` or `dtype` says it.
+        names: Of the files of a folder, by `number`, `stem` (of the folder) and `options`: "part-{number:05d}.npy"; ""
+            where a dataset is one file.
+        per_file: The option that says how many tokens a file of a folder has.
         limit: Largest id that the format has room for.
         most_bytes: Of a file.
         mask_file: Names the file beside one of tokens that its loss mask goes to, a byte a token: 1 counts, 0 does
@@ -336,7 +339,9 @@ class FlatWriter:
     begin: int = 0
     whole: bool = False
     needs_max_id: bool = False
-    widths: Sequence[int] = (2, 4)
+    dtypes: Sequence[str] = ("<u2", "<u4")
+    names: str = ""
+    per_file: str = ""
     limit: int = 2**32 - 1
     most_bytes: int = 2**63 - 1
     mask_file: Callable[[Path], Path] | None = None
@@ -345,28 +350,27 @@ class FlatWriter:
     def __init__(self, path: Path, options: Any, target: Target) -> None:
         self.path, self.options, self.target = path, options, target
         self._cuts: list[Cut] | None = None
-        if getattr(options, "eos", "") == "none":
+        if "none" in (getattr(options, "eos", ""), getattr(options, "eod", "")):
             self.separators = Separators.NONE
 
     # what a format says
 
     def dtype(self, top: int) -> np.dtype[Any]:
         """Of a token in the file, when the largest id (separator included) is `top`; -1 when nobody looked."""
-        fitting = [width for width in self.widths if top < 1 << 8 * width]
-        return np.dtype(f"<u{getattr(self.options, 'width', None) or [*fitting, self.widths[-1]][0]}")
+        if width := getattr(self.options, "width", None):
+            return np.dtype(f"<u{width}")
+        fitting = (kind for kind in self.dtypes if top <= np.iinfo(kind).max)
+        return np.dtype(getattr(self.options, "dtype", None) or next(fitting, self.dtypes[-1]))
 
     def file_tokens(self) -> int | None:
         """Tokens in a file, after which the next begins; None: all are in one file."""
-        return None
-
-    def member(self, number: int) -> str:  # noqa: ARG002 - none
-        """The name of file `number` of a folder; "" where a dataset is one file."""
-        return ""
+        return int(getattr(self.options, self.per_file)) if self.per_file and self.folder else None
 
     def file(self, number: int) -> Path:
         """The path of file `number`: of the destination itself where it is one file."""
-        member = self.member(number) if self.folder else ""
-        return self.path / member if member else self.path
+        if not self.names or not self.folder:
+            return self.path
+        return self.path / self.names.format(number=number, stem=self.path.stem, options=self.options)
 
     def padded(self, tokens: int) -> int:
         """How many tokens are stored when so many are to be stored: more where the last row is filled up."""
@@ -543,6 +547,7 @@ class FlatFormat(ABC):
         pattern: Names of the files of a folder (one of each PREFIX), as a regular expression; they are read in natural
             order of its first group, of the whole name if it has none.
         member: Such a name in a message, as "block_NNNN.bin".
+        below: Names of the files of a dataset that is a folder with folders, as a regular expression; "": it has none.
         counted: What the files of a folder are called where it is told how many there are; "": it is not.
         meanings: Code of each problem: title and text.
         unreadable: The code of whatever `examine` raises.
@@ -563,6 +568,7 @@ class FlatFormat(ABC):
     suffixes: ClassVar[tuple[str, ...]] = ()
     prefix: ClassVar[str] = ""
     pattern: ClassVar[str] = ""
+    below: ClassVar[str] = ""
     member: ClassVar[str] = "file of the format"
     counted: ClassVar[str] = "files"
     meanings: ClassVar[Mapping[str, Code]]
@@ -629,6 +635,8 @@ class FlatFormat(ABC):
 
     def files(self, path: Path) -> list[Path]:
         """See `Format.files`."""
+        if self.below:
+            return sorted(home / name for home, names in walk(path) for name in names if re.fullmatch(self.below, name))
         if not self.suffixes:
             return self.members(path)
         return [file for member in self.members(path) for file in self.names(member) if file.is_file()]

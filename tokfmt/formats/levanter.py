@@ -25,7 +25,7 @@ import numpy as np
 
 from tokfmt.core.axis import Separators, check_position
 from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File, names_in, walk
+from tokfmt.core.files import File, names_in
 from tokfmt.core.format import Confidence, Hints, Probe, Problem, Target, fatal
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Code, Field, Place
@@ -38,7 +38,6 @@ from tokfmt.formats.zarr_arrays.array import Array
 from tokfmt.formats.zarr_arrays.store import Directory, json_of
 
 LEDGER = "shard_ledger.json"
-_OWN = re.compile(r"shard_ledger\.json(\.bak)?|\.success|zarr\.json|\d+")
 _RATIO, _ROWS = 1100, 1 << 20  # rows for each stored byte of offsets, and so many for nothing
 
 
@@ -110,6 +109,7 @@ class Levanter(FlatFormat):
     cannot = "be written"
     read_options, Writer = ReadOptions, FlatWriter
     pattern, unreadable = re.escape(LEDGER), "TF781"
+    below = r"shard_ledger\.json(\.bak)?|\.success|zarr\.json|\d+"
     member = LEDGER
     meanings = {
         "TF781": Code("no cache that can be read", "The ledger is missing or damaged, the build was not finished "
@@ -126,9 +126,6 @@ class Levanter(FlatFormat):
 
     def sniff(self, probe: Probe) -> Confidence | None:
         return Confidence.CERTAIN if LEDGER in probe.entries else None
-
-    def files(self, path: Path) -> list[Path]:
-        return sorted(home / name for home, names in walk(path) for name in names if _OWN.fullmatch(name))
 
     def writer(self, path: Path, options: Any, target: Target) -> FlatWriter:  # noqa: ARG002 - none
         raise OptionError(f"{path}: caches of Levanter are read, not written. Write jsonl or parquet, and build one")

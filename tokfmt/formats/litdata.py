@@ -57,14 +57,11 @@ class WriteOptions:
 class Writer(ShardWriter):
     """Writes chunks, and last index.json."""
 
-    codecs = ("zstd",)
+    codecs, per_file = ("zstd",), "chunk_tokens"
 
     def dtype(self, top: int) -> np.dtype[Any]:
         wide = "<i4" if self.options.codes == "tensor" else "<u4"
         return np.dtype("<u2" if top < 1 << 16 else wide)
-
-    def file_tokens(self) -> int:
-        return int(self.options.chunk_tokens)
 
     def name(self, number: int, codec: str) -> str:
         return f"chunk-0-{number}{f'.{codec}' if codec else ''}.bin"

@@ -64,6 +64,7 @@ class Writer(FlatWriter):
     """Writes X.bin, or NAME_train_NNNNNN.bin and NAME_val_000000.bin in a folder NAME."""
 
     separators, begin, needs_max_id = Separators.BEFORE, HEADER.size, True
+    names = "{stem}_{options.split}_{number:06d}.bin"
 
     def _variant(self, top: int) -> str:
         gpt2 = self.target.eos_id == VARIANTS["gpt2"][3] and top < 1 << 16
@@ -75,9 +76,8 @@ class Writer(FlatWriter):
     def file_tokens(self) -> int:
         return int(self.options.shard_tokens) if self.folder and self.options.split == "train" else _MOST
 
-    def member(self, number: int) -> str:
-        first = 1 if self.options.split == "train" else 0
-        return f"{self.path.stem}_{self.options.split}_{number + first:06d}.bin"
+    def file(self, number: int) -> Path:
+        return super().file(number + (self.options.split == "train"))
 
     def header(self, tokens: int, dtype: np.dtype[Any]) -> bytes:
         variant = self._variant((1 << 8 * dtype.itemsize) - 1)

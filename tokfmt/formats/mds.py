@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File, walk
+from tokfmt.core.files import File
 from tokfmt.core.format import Confidence, Probe, Problem, fatal
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Code
@@ -75,17 +75,11 @@ class Writer(ShardWriter):
     """Writes shards, and last index.json."""
 
     head = 9  # the size of a sample, 1 dimension of 4 bytes, its length
-    codecs = ("zstd", "gz", "bz2", "snappy", "br")
+    codecs, per_file = ("zstd", "gz", "bz2", "snappy", "br"), "shard_tokens"
 
     @property
     def hashed(self) -> Sequence[str]:  # type: ignore[override]
         return () if self.options.hashes == "none" else (self.options.hashes,)
-
-    def dtype(self, top: int) -> np.dtype[Any]:
-        return KINDS[self.options.dtype or ("uint16" if top < 1 << 16 else "uint32")]
-
-    def file_tokens(self) -> int:
-        return int(self.options.shard_tokens)
 
     def name(self, number: int, codec: str) -> str:
         return f"shard.{number:05d}.mds{'.' if codec else ''}{codec.partition(':')[0]}"
@@ -135,7 +129,7 @@ class Mds(ShardFormat):
     carries = "sequences in order, empty ones too (upstream reads them, and refuses to write them); ids up to 2^32-1"
     cannot = "ids above 2^32-1; loss masks"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
-    pattern, unreadable = _SHARD, "TF761"
+    pattern, below, unreadable = _SHARD, rf"index\.json|{_SHARD}", "TF761"
     shard, item = "shard", "sample"
     missing, wrong_size, wrong_hash, wrong_items, wrong_name = "TF762", "TF763", "TF764", "TF765", "TF766"
     meanings = {
@@ -155,10 +149,6 @@ class Mds(ShardFormat):
             return None
         shards = any(re.fullmatch(_SHARD, name) for name in probe.entries)
         return Confidence.CERTAIN if shards or re.search(rb'"format"\s*:\s*"mds"', index.head) else None
-
-    def files(self, path: Path) -> list[Path]:
-        own = rf"index\.json|{_SHARD}"
-        return sorted(home / name for home, names in walk(path) for name in names if re.fullmatch(own, name))
 
     def listing(self, path: Path, options: ReadOptions) -> Listing:
         if not path.is_file() or not File(path).size:

@@ -51,10 +51,7 @@ class WriteOptions:
 class Writer(FlatWriter):
     """Writes X.bin, or train.bin and val.bin in a folder."""
 
-    separators = Separators.AFTER
-
-    def member(self, number: int) -> str:  # noqa: ARG002 - one a split
-        return f"{self.options.split}.bin"
+    separators, names = Separators.AFTER, "{options.split}.bin"
 
     def remedy(self, dtype: np.dtype[Any]) -> str:
         wider = "--to-opt width=4 has room, and nanoGPT's get_batch must then read np.uint32"

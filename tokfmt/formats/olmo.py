@@ -37,6 +37,7 @@ from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, fatal
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Audit, Code
 from tokfmt.core.ragged import Offsets, offsets_of
+from tokfmt.core.sections import all_or_none
 from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, joined, loss_mask
 
 _ROWS = 1 << 20  # written at once
@@ -65,17 +66,18 @@ class WriteOptions:
 class Writer(FlatWriter):
     """Writes X.npy and X.csv.gz, or part-0-NNNNN of both in a folder; with label masks, named as open-instruct does."""
 
-    separators, suffix, whole = Separators.TRAILING, ".npy", True
-    needs_max_id, widths, limit = True, (2, 4, 8), 2**63 - 1
+    separators, suffix, whole, per_file = Separators.TRAILING, ".npy", True, "file_tokens"
+    needs_max_id, dtypes, limit = True, ("<u2", "<u4", "<u8"), 2**63 - 1
 
-    def file_tokens(self) -> int | None:
-        return int(self.options.file_tokens) if self.folder else None
+    @property
+    def names(self) -> str:  # type: ignore[override]
+        return "token_ids_part_{number:04d}.npy" if self.masked else "part-0-{number:05d}.npy"
 
-    def member(self, number: int) -> str:
-        return f"token_ids_part_{number:04d}.npy" if self.masked else f"part-0-{number:05d}.npy"
-
-    def mask_file(self, tokens: Path) -> Path:
-        return mask_of(tokens)
+    @staticmethod
+    def mask_file(tokens: Path) -> Path:
+        """The label mask of one file of tokens, as open-instruct names them; of another name, labels_mask_ in front."""
+        named = tokens.name.replace("token_ids", "labels_mask")
+        return tokens.with_name(named if named != tokens.name else f"labels_mask_{named}")
 
     def index(self, stored: TokenReader, dtype: np.dtype[Any]) -> Iterator[tuple[Path, int, bytes]]:  # noqa: ARG002
         for cut in self.cuts(stored):
@@ -130,7 +132,7 @@ class Olmo(FlatFormat):
 
     def names(self, path: Path) -> list[Path]:
         found = super().names(path)
-        return [*found, mask_of(found[0])] if found[1:] else found
+        return [*found, Writer.mask_file(found[0])] if found[1:] else found
 
     def files(self, path: Path) -> list[Path]:
         return list(dict.fromkeys([*super().files(path), *self._tokens_and_masks([path])[1]]))
@@ -138,7 +140,7 @@ class Olmo(FlatFormat):
     def _tokens_and_masks(self, paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
         """Files of tokens and their masks, which go together by rank."""
         tokens = [file for path in paths for file in self.members(path)]
-        found = [path.glob("labels_mask*.npy") if path.is_dir() else [mask_of(path)] for path in paths]
+        found = [path.glob("labels_mask*.npy") if path.is_dir() else [Writer.mask_file(path)] for path in paths]
         return tokens, sorted(mask for masks in found for mask in masks if mask.is_file() and mask not in tokens)
 
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
@@ -147,16 +149,14 @@ class Olmo(FlatFormat):
             stopped = (paths[0] / "_tokens.partial.bin").exists()
             what = "is a run of open-instruct that was stopped" if stopped else f"holds no {self.member}"
             raise FormatError(paths[0], what, remedy="Finish the run" if stopped else None)
-        rows = [rows_of(file).is_file() for file in tokens]
-        if any(rows) and not all(rows):
-            raise CorruptError(rows_of(tokens[rows.index(False)]), "is missing", remedy="Copy it again")
+        rows = all_or_none([rows_of(file) for file in tokens])
         beside: list[Path | None] = [*masks] if len(masks) == len(tokens) else [None] * len(tokens)
-        looks = [_look(File(file), beside[k], options.width, rows=rows[k]) for k, file in enumerate(tokens)]
+        looks = [_look(File(file), beside[k], options.width, rows=rows) for k, file in enumerate(tokens)]
         laid, problems = joined(looks), list[Problem]()
         if len(masks) not in (0, len(tokens)):
             what = "label masks and token files differ in number"
             problems.append(fatal("TF706", CorruptError(masks[0], what, expected=len(tokens), found=len(masks))))
-        starts, notes = _run_on(looks, hints.eos_id) if all(rows) else (None, ())
+        starts, notes = _run_on(looks, hints.eos_id) if rows else (None, ())
         said = f"label masks of {len(masks):,} files" if masks else ""
         problems = [*laid.problems, *problems]
         extras = {"files": len(tokens)}
@@ -173,12 +173,6 @@ class Olmo(FlatFormat):
 def rows_of(tokens: Path) -> Path:
     """The file of rows beside one of tokens."""
     return tokens.with_suffix(".csv.gz")
-
-
-def mask_of(tokens: Path) -> Path:
-    """The label mask of one file of tokens, as open-instruct names them; of another name, labels_mask_ in front."""
-    named = tokens.name.replace("token_ids", "labels_mask")
-    return tokens.with_name(named if named != tokens.name else f"labels_mask_{named}")
 
 
 def _numpy(head: bytes) -> bool:

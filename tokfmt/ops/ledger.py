@@ -106,7 +106,8 @@ class Tracer:
         else:
             leaves, first = _leaves(source)
             paths = [[path] for path in source.paths] if len(leaves) > 1 else [list(source.paths)]
-            found = [(places, entry.format, leaf) for places, leaf in zip(paths, leaves, strict=True)]
+            name = source.format if len(leaves) == 1 else entry.format  # of several each may be of another format
+            found = [(places, name, leaf) for places, leaf in zip(paths, leaves, strict=True)]
             firsts, begins = [0] * len(leaves), offsets_of([leaf.info.sequences for leaf in leaves])[:-1] - first
             said |= {"split": entry.split, "eos": file.eos}
         options = given_options(entry.options)

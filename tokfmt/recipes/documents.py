@@ -406,7 +406,10 @@ def drawn(file: RecipeFile, number: int, source: Source, quota: int) -> Source:
     whole, rest = passes(file, number, source.name, info.tokens, quota)
     order = np.argsort(draws(file.seed, DRAWN, 0, info.sequences), kind="stable")
     lengths = np.diff(reader.offsets(0, info.sequences))
-    fits = int(np.searchsorted(np.cumsum(lengths[order]), rest, side="right"))
+    sums = np.cumsum(lengths[order])
+    fits = int(np.searchsorted(sums, rest, side="right"))
+    taken = whole * info.tokens + int(sums[fits - 1] if fits else 0)
+    notes = filled(file, source.name, quota, taken, int(lengths[order[fits]]) if fits < len(order) else None)
     chosen = np.zeros(info.sequences, np.bool_)
     chosen[order[:fits]] = True
     every = [np.arange(info.sequences)] * whole
@@ -420,6 +423,7 @@ def drawn(file: RecipeFile, number: int, source: Source, quota: int) -> Source:
         whole=reader,
         state=[source.state, "quota", quota, file.seed],
         facts=[source.facts, "quota", quota],
+        notes=(*source.notes, *notes),
     )
 
 
@@ -589,6 +593,28 @@ def passes(file: RecipeFile, number: int, name: str, tokens: int, quota: int) ->
             f"Allow epochs = {-(-quota // max(1, tokens))}, or ask for fewer"
         )
     return divmod(quota, max(1, tokens))
+
+
+def filled(file: RecipeFile, name: str, quota: int, taken: int, beyond: int | None) -> tuple[str, ...]:
+    """A note on a quota that documents, which stay whole, miss by more than a hundredth.
+
+    Args:
+        file: The recipe; name: of the source.
+        quota: Tokens that were asked for; taken: that were drawn.
+        beyond: Tokens of the document that would go beyond; None: there is none.
+
+    Raises:
+        ShortfallError: That is the first one, and nothing of the source would be there.
+    """
+    if beyond is None or taken > quota - -(-quota // 100):
+        return ()
+    why = f"document drawn has {beyond:,}, and documents stay whole"
+    if taken:
+        return (f"{taken:,} of the {quota:,} tokens of its quota: the next {why}",)
+    raise ShortfallError(
+        f'{printable(file.where)}: source "{printable(name)}" gives nothing to its quota of {quota:,} tokens: '
+        f"the first {why}. Ask for {beyond:,} or more"
+    )
 
 
 def quotas(file: RecipeFile, sources: Sequence[Source]) -> list[Source]:

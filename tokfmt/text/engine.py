@@ -146,6 +146,13 @@ def reference_engine(content: Content, *, parse: bool) -> Reference:
         return _reference(content, parse)
 
 
+@lru_cache(maxsize=2)
+def _known_difference(content: Content, parse: bool) -> EngineDifferenceError | None:
+    """The same on the texts that this module has, once a process."""
+    fast, reference = fast_engine(content, parse=parse), reference_engine(content, parse=parse)
+    return first_difference(fast, reference, hostile_texts(reference.vocabulary()))
+
+
 def choose(
     choice: EngineChoice, content: Content, texts: Iterable[str], *, parse: bool, byte_level: bool
 ) -> tuple[EngineName, str]:
@@ -169,8 +176,9 @@ def choose(
             # seen in 0.3.5: with byte fallback, the six characters <0x41> become the token for the byte 0x41
             raise ConversionError("fastokens is trusted with byte-level tokenizers only")  # noqa: TRY301
         fast = guarded(lambda: fast_engine(content, parse=parse), ConversionError)
-        reference = reference_engine(content, parse=parse)
-        difference = first_difference(fast, reference, chain(hostile_texts(reference.vocabulary()), texts))
+        difference = _known_difference(content, parse) or first_difference(
+            fast, reference_engine(content, parse=parse), texts
+        )
         if difference:
             raise difference
     except ConversionError as error:

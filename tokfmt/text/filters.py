@@ -235,26 +235,26 @@ class _Characters:
         return self._counts(self._inside)
 
     @functools.cached_property
-    def _begins(self) -> NDArray[np.bool_]:
-        """Where a word begins."""
+    def _begins(self) -> NDArray[np.int64]:
+        """Where words begin."""
         begins = self._inside.copy()
         np.greater(self._inside[1:], self._inside[:-1], out=begins[1:])
-        return begins
+        return np.flatnonzero(begins)
 
     @functools.cached_property
     def _words(self) -> NDArray[np.int64]:
         """Words of each text."""
-        return self._counts(self._begins)
+        return np.diff(np.searchsorted(self._begins, self._at))
 
     @functools.cached_property
     def _bins(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Of the first words of each text: at least so many are distinct, and the most frequent is at most so often."""
-        begins, texts = np.flatnonzero(self._begins), np.repeat(np.arange(len(self._texts)) * _BINS, self._words)
+        begins, texts = self._begins, np.repeat(np.arange(len(self._texts)) * _BINS, self._words)
         if self._words.max(initial=0) > FIRST_WORDS:
             early = np.arange(len(begins)) - np.repeat(np.cumsum(self._words) - self._words, self._words) < FIRST_WORDS
             begins, texts = begins[early], texts[early]
         mixed = self._low * _SPREAD  # with the character behind, if the word goes on
-        mixed[:-1] += (self._low * self._inside)[1:]
+        mixed[:-1] += (self._low * self._inside.view(np.uint8))[1:]
         bins = mixed[begins]
         counts = np.bincount(texts + bins, minlength=len(self._texts) * _BINS).reshape(-1, _BINS)
         distinct = np.bitwise_count(np.packbits(counts > 0, axis=1)).sum(axis=1, dtype=np.int64)

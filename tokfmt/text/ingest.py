@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from tokfmt.text.filters import Sieve
 
 _SMALLEST, _LARGEST = 1 << 22, 1 << 26
-_JUDGED = 1 << 20  # code points
-_RATIONED, _TRIMMED = 1 << 10, 1 << 12  # records at a time
+_JUDGED = 1 << 21  # code points
+_RATIONED, _TRIMMED = 1 << 11, 1 << 12  # records at a time
 
 
 def block_size(total: int, jobs: int) -> int:
@@ -95,15 +95,14 @@ class Ration:
         """One that goes on by itself from a record, for a task."""
         return Ration(self.seed, self.quota, first, self.most)
 
-    def near(self, count: int) -> NDArray[np.intp]:
-        """Which of the next records may be drawn."""
-        return np.flatnonzero(draws(self.seed, DRAWN, self.first, self.first + count) <= np.uint64(self.most))
+    def keys(self, count: int) -> NDArray[np.uint64]:
+        """Of the next records; those with a key up to `most` may be drawn."""
+        return draws(self.seed, DRAWN, self.first, self.first + count)
 
-    def add(self, entries: NDArray[np.void]) -> None:
+    def add(self, entries: NDArray[np.void], keys: NDArray[np.uint64]) -> None:
         """Count the next records."""
         read = np.flatnonzero((entries["rule"] == 0) & (entries["tokens"] != UNREAD))
-        keys = draws(self.seed, DRAWN, self.first, self.first + len(entries))[read]
-        self._keys = np.concatenate((self._keys, keys))
+        self._keys = np.concatenate((self._keys, keys[read]))
         self._tokens = np.concatenate((self._tokens, entries["tokens"][read]))
         self.first += len(entries)
         if 4 * int(self._tokens.sum()) <= 5 * self.quota:  # a part more than needed, as sorting takes time
@@ -128,7 +127,7 @@ class Ration:
         while (shard := shards.get(len(firsts))) is not None:
             firsts.append(self.first)
             for entries in _entries(shard):
-                self.add(entries)
+                self.add(entries, self.keys(len(entries)))
         if self.most < self._trimmed // 2:  # worth a look at all of them
             self._trimmed, counted = self.most, 0
         for number in range(counted, len(firsts)):
@@ -261,10 +260,11 @@ def _rationed(sieve: Sieve, encoder: Encoder, file: BinaryIO, ration: Ration, ba
     entries, tokens = np.zeros(len(batch.texts), ENTRY), [np.empty(0, np.uint32)]
     entries["tokens"] = UNREAD
     for a, b in windows(0, len(entries), _RATIONED):
-        near = a + ration.near(b - a)
+        keys = ration.keys(b - a)
+        near = a + np.flatnonzero(keys <= np.uint64(ration.most))
         entries[near], ragged = _sifted(sieve, encoder, [batch.texts[k] for k in near.tolist()])
         tokens.append(ragged.tokens)
-        ration.add(entries[a:b])
+        ration.add(entries[a:b], keys)
     file.write(entries.data)
     together = tokens[1] if len(tokens) == 2 else np.concatenate(tokens)  # most often all were few enough
     return Ragged(together, offsets_of(np.maximum(entries["tokens"][entries["rule"] == 0], 0)))

@@ -63,14 +63,7 @@ class WriteOptions:
 class Writer(FlatWriter):
     """Writes PREFIX.bin and, last, PREFIX.idx."""
 
-    needs_max_id, limit = True, INT32_MAX
-
-    @property
-    def separators(self) -> Separators:  # type: ignore[override]
-        return Separators.TRAILING if self.options.eod == "always" else Separators.NONE
-
-    def dtype(self, top: int) -> np.dtype[Any]:
-        return np.dtype(self.options.dtype or ("<u2" if top < 1 << 16 else "<i4"))
+    separators, needs_max_id, dtypes, limit = Separators.TRAILING, True, ("<u2", "<i4"), INT32_MAX
 
     def create(self, source: TokenReader) -> None:
         if self.path.suffix != ".bin":  # a file of that name was there already, and so it is no prefix

@@ -141,13 +141,12 @@ def token_dtype(width: int, *, big: bool) -> np.dtype[Any]:
 class Writer(FlatWriter):
     """Writes layout D (header of 12 bytes, little-endian, offsets from 0) or A (8, big-endian, offsets from 8)."""
 
-    needs_max_id = True
+    separators, needs_max_id = Separators.TRAILING, True
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         super().__init__(path, options, target)
         self.old = options.layout == "A"
         self.begin = 8 if self.old else 12
-        self.separators = Separators.NONE if options.eod == "none" else Separators.TRAILING
         self._closed: Offsets | None = None
 
     def stored(self, source: TokenReader) -> TokenReader:

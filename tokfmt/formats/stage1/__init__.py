@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -89,17 +89,11 @@ class Stage1Reader(FlatReader):
 class Writer(FlatWriter):
     """Writes blocks: the stream with a separator after each sequence, cut into samples, the last one padded."""
 
-    separators = Separators.BETWEEN
-    limit = INT32_MAX
-
-    def dtype(self, top: int) -> np.dtype[Any]:  # noqa: ARG002 - always the same
-        return TOKEN
+    separators, dtypes, limit = Separators.BETWEEN, (TOKEN.str,), INT32_MAX
+    names = "stage1_block_{number:04d}.bin"
 
     def file_tokens(self) -> int:
         return int(self.options.samples * self.options.seq_len)
-
-    def member(self, number: int) -> str:
-        return f"stage1_block_{number:04d}.bin"
 
     def padded(self, tokens: int) -> int:
         return -(-tokens // int(self.options.seq_len)) * int(self.options.seq_len)

@@ -38,7 +38,7 @@ from tokfmt.ops.source.ingest import ingest
 from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.ops.source.request import parse_selection
 from tokfmt.recipes.cache import Column
-from tokfmt.recipes.documents import Documents, Source, TextPart, drawn, passes, quota_of
+from tokfmt.recipes.documents import Documents, Source, TextPart, drawn, filled, passes, quota_of
 from tokfmt.recipes.samples import Samples, separator_of
 from tokfmt.run.execute import Progress, make_executor, run_tasks
 from tokfmt.run.plan import Workers
@@ -62,11 +62,13 @@ class Prepared:
         reader: The recipe over what was drawn: samples or documents.
         report: A row for each source; see `row`.
         asides: What each file or directory of text left out.
+        notes: On quotas that documents do not fill.
     """
 
     reader: TokenReader
     report: list[dict[str, Any]]
     asides: list[tuple[Opened, Aside]]
+    notes: list[str]
 
 
 class Read(NamedTuple):
@@ -194,6 +196,7 @@ class Preparation:
         self.rejects = rejects
         self.report = list[dict[str, Any]]()
         self.asides = list[tuple[Opened, Aside]]()
+        self.notes = list[str]()
 
     def run(self) -> Prepared:
         file = self.draft.file
@@ -201,14 +204,14 @@ class Preparation:
             for number, text in enumerate(self.draft.sources):
                 if isinstance(text, TextSource):
                     self._share(number, text)
-            return Prepared(ShardReader([]), [], self.asides)
+            return Prepared(ShardReader([]), [], self.asides, [])
         sources = [self._source(number, source) for number, source in enumerate(self.draft.sources)]
         reader: TokenReader
         if file.seq_len is not None:
             reader = Samples(file, sources)
         else:
             reader = Documents(file, sources, separator_of(file, sources))
-        return Prepared(reader, self.report, self.asides)
+        return Prepared(reader, self.report, self.asides, self.notes)
 
     def _source(self, number: int, source: TextSource | Source) -> Source:
         """A source as those of any recipe are."""
@@ -220,7 +223,14 @@ class Preparation:
             return self._drawn(number, source, read, drawing)
         if self.kept is not None:
             return self._drawn(number, source, *self._draw(number, self._compared(number, source)))
-        return source if quota is None else drawn(self.draft.file, number, source, quota)
+        if quota is None:
+            return source
+        done = drawn(self.draft.file, number, source, quota)
+        self._note(source.name, done.notes[len(source.notes) :])
+        return done
+
+    def _note(self, name: str, notes: Iterable[str]) -> None:
+        self.notes += [f"{printable(name)}: {note}" for note in notes]
 
     def _draw(self, number: int, read: Read) -> tuple[Read, Drawing]:
         file = self.draft.file
@@ -419,14 +429,19 @@ class Preparation:
         file, quota = self.draft.file, quota_of(self.draft.file, number)
         chosen, looked, tally, _ = drawing
         self.report.append(_row(source.name, [one.name for one in self.draft.sources], read.sieve, tally, quota))
-        whole, rest = 1, 0
+        whole, rest, taken, beyond = 1, 0, tally.tokens, tally.beyond
         if quota is not None and looked.all():
             whole, rest = passes(file, number, source.name, tally.tokens, quota)
+            taken = whole * tally.tokens
         masks = [chosen] * whole
         if rest:  # once more in the same order, of those that were kept
             again = np.zeros(len(chosen), ENTRY)
             again["tokens"], again["rule"] = read.entries["tokens"], ~chosen
-            masks.append(draw(again, read.order(file.seed), rest, number, None).chosen)
+            drawn_again = draw(again, read.order(file.seed), rest, number, None)
+            masks.append(drawn_again.chosen)
+            taken, beyond = taken + drawn_again.tally.tokens, drawn_again.tally.beyond
+        if quota is not None:
+            self._note(source.name, filled(file, source.name, quota, taken, beyond))
         parts = [read.those(mask) for mask in masks]
         reader, column = _concat([part for part, _ in parts]), Column(np.concatenate([found for _, found in parts]))
         if isinstance(source, Source):

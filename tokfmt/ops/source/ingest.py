@@ -313,7 +313,7 @@ class Reading(NamedTuple):
         axis: Without separators.
         asides: What each source of records left out.
         encoded: False: it is refused anyway for what was left out, and the rest of the text was only looked at.
-        notes: On separators that were there already.
+        notes: On separators that were there already, and quotas that documents do not fill.
         report: What became of the sources of a recipe of text; see `prepare`.
     """
 
@@ -363,6 +363,7 @@ def token_axis(
             readers.append(done.reader)
             asides += done.asides
             report += done.report
+            notes += done.notes
             continue
         first, last = 0, None
         if selection is not None and len(sources) == 1:

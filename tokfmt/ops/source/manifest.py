@@ -195,13 +195,14 @@ def as_written(
     asked = {name.replace("-", "_") for name in given_to(format_, request)}
     usual, found, given = asdict(format_.read_options()), dict[str, object](), said[0].options
     writer = asdict(format_.write_options())
-    for name in writer.keys() & usual.keys() - asked - {"split"}:
+    for name in [name for name in writer if name in usual and name not in {*asked, "split"}]:
         value = given.get(name, writer[name])
         if value is None or usual[name] == "auto" or any(one.options.get(name) != given.get(name) for one in said):
             continue
         with suppress(OptionError):  # a value that only writers know, or none at all
             read = getattr(parse_options(format_.read_options, {name: str(value)}, format_.name), name)
-            if read != usual[name]:
+            own = read == writer[name] and not isinstance(read, int)  # a name that readers look for by themselves
+            if read != usual[name] and not own:
                 found[name] = read
     told = [word for word in words_of(found) if word.partition("=")[0] in given]
     one = printable(said[0].path.name.removesuffix(_SUFFIX))
