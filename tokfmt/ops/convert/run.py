@@ -363,7 +363,7 @@ class Run:
             self._note(note)
 
     def _best_executor(self, sources: Sequence[Source]) -> str:
-        """Threads, unless workers would wait for the interpreter's lock, and there is enough to do for processes to pay.
+        """Threads, unless workers would wait for the interpreter's lock and there is enough to do for processes to pay.
 
         Parsing JSON takes it, and so does gathering parts while others are being written. Codecs do not.
         """
