@@ -71,9 +71,7 @@ if TYPE_CHECKING:
     from tokfmt.recipes.samples import PackedRows, Samples
 
 _NOTES = 20  # on sources that are said one by one
-_WORTH = 64 << 20
-"""Bytes of text, or tokens for parts that are gathered, for which processes are better than threads: a tokenizer takes
-a CPU second to start in each, all else a fifth of one."""
+_WORTH = 64 << 20  # bytes of text (tokens to be gathered) for which processes, 1 (0.2) CPU seconds each to start, pay
 Places = Mapping[Path, tuple[Staging, Forgetful]]
 """By destination: where it is built, and the journal of what is done of it."""
 Proof = Callable[[Staging], Mapping[str, Path]]
@@ -367,14 +365,10 @@ class Run:
 
         Parsing JSON takes it, and so does gathering parts while others are being written. Codecs do not.
         """
-        text = tokens = 0
-        for source in sources:
-            if isinstance(source.reader, RecordReader):
-                text += source.reader.info.size
-            else:
-                tokens += source.reader.info.tokens
-        much = self.tokenizer is not None and text >= _WORTH
-        much = much or (tokens >= _WORTH and isinstance(self._writer(Target(0)), Gatherer))
+        text = [source.reader.info.size for source in sources if isinstance(source.reader, RecordReader)]
+        tokens = [source.reader.info.tokens for source in sources if not isinstance(source.reader, RecordReader)]
+        gathers = sum(tokens) >= _WORTH and isinstance(self._writer(Target(0)), Gatherer)
+        much = gathers or (self.tokenizer is not None and sum(text) >= _WORTH)
         return "processes" if much and self.request.jobs > 1 and may_spawn() else "threads"
 
     def _resolved(self, sources: Sequence[Source]) -> dict[str, object]:
