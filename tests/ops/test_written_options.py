@@ -3,6 +3,8 @@
 import json
 import random
 import shutil
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -202,3 +204,31 @@ def test_a_repaired_copy_is_read_as_the_dataset_was(tmp_path):
     fixed = fix(verdict, tmp_path / "fixed.jsonl", request)
     assert fixed.done
     assert tokfmt.stats(tmp_path / "fixed.jsonl").datasets[0].sequences == 1
+
+
+def test_stats_of_what_was_prepared_know_its_tokenizer_where_it_is_as_it_was(blocks, copy):
+    path, done = blocks
+    (told,) = tokfmt.stats(path).datasets
+    assert told.ids.vocab_size == 4096
+    assert told.ids.most_frequent[0].text is not None
+    assert any(f"tokenizer {TOKENIZER}, by the manifest of blocks" in note for note in told.notes)
+    other, beside, content = copy
+    for made in ({**content["tokenizer"], "digest": "0" * 64}, {**content["tokenizer"], "name": "/not/there"}, None):
+        beside.write_text(json.dumps({**content, "tokenizer": made}))
+        (silent,) = tokfmt.stats(other).datasets
+        assert (silent.sequences, silent.ids.vocab_size) == (told.sequences, None)
+        assert not any("tokenizer" in note for note in silent.notes)
+    (of_both, _) = tokfmt.stats([path, other]).datasets
+    assert of_both.ids.vocab_size is None
+
+
+def test_a_note_on_many_datasets_is_said_once(tmp_path):
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_text("some words")
+    words = [sys.executable, "-m", "tokfmt", "stats", *(str(tmp_path / f"{number}.txt") for number in range(3))]
+    said = subprocess.run(words, check=True, capture_output=True, text=True).stderr
+    lines = [line for line in said.splitlines() if "read as one document" in line]
+    assert lines == [
+        f"note: {tmp_path}/0.txt and 2 more: each text file is read as one document; "
+        "--from-opt separator=LINE splits at a line"
+    ]

@@ -203,7 +203,10 @@ def _table(report: Report, *, quiet: bool) -> None:
     from tokfmt.cli.stats_table import show
 
     show(report, Console(highlight=False))
+    said: dict[str, list[str]] = {}
     for one in () if quiet else report.datasets:
-        place = f"{one.path}: " if report.several else ""
         for text in one.notes:
-            note(text, place)
+            said.setdefault(text, []).append(one.path)
+    for text, paths in said.items():
+        others = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+        note(text, f"{paths[0]}{others}: " if report.several else "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +27,7 @@ from tokfmt.core.errors import (
     SeparatorUnknownError,
     SourceChangedError,
     TokenizerMismatchError,
+    TokfmtError,
 )
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.format import Format, Hints, canonical, files_of, strangers
@@ -33,7 +35,14 @@ from tokfmt.core.options import given_options
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
-from tokfmt.ops.source.manifest import IGNORED, Manifest, as_written, count_contradiction, manifests_beside
+from tokfmt.ops.source.manifest import (
+    IGNORED,
+    Manifest,
+    as_written,
+    count_contradiction,
+    local_tokenizer,
+    manifests_beside,
+)
 from tokfmt.ops.source.request import EosChoice, Options, Path_, SourceRequest, expanded, read_options
 from tokfmt.run.execute import Progress, Silent
 from tokfmt.views.view import WithoutTrailing
@@ -534,6 +543,17 @@ def agreed_tokenizer(
     if unknown or not made:
         return None, ""
     return named or next(iter(made.values()))[1], ""
+
+
+def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
+    """What made the ids of all sources, by their manifests, where this machine has it still as it was."""
+    made, _ = agreed_tokenizer(sources, None, frozenset({"tokenizers"})) if sources else (None, "")
+    if made is None:
+        return None
+    with suppress(TokfmtError):
+        found = tokenizer_of(local_tokenizer(sources[0].paths[0]))
+        return found if found is not None and found.digest == made["digest"] else None
+    return None
 
 
 def agreed_separator(sources: Sequence[Source], choice: EosChoice) -> Separator:

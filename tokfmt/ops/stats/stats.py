@@ -31,6 +31,7 @@ from tokfmt.ops.source.opened import (
     dataset_paths,
     format_of,
     found_at,
+    manifest_tokenizer,
     open_stored,
     snapshot,
     tokenizer_of,
@@ -109,6 +110,10 @@ def stats(request: StatsRequest, progress: Progress | None = None, cancelled: Ca
                 now = snapshot([one])
                 sources.append(open_stored([one], reading, handle, jobs))
                 before.append((one, now))
+        if handle is None and not request.source.ignore_manifest and (known := manifest_tokenizer(sources)) is not None:
+            run = replace(run, handle=known)
+            note = f"tokenizer {known.name}, by the manifest of {printable(sources[0].paths[0].name)}"
+            sources[0] = sources[0]._replace(notes=(*sources[0].notes, note))
         report = run.report(sources, [sum(now[file][0] for file in one.files) for one, now in before])
         for one, now in before:
             check_unchanged(now, [one])
