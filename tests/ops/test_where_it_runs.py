@@ -1,4 +1,4 @@
-"""`--executor auto`: processes for much text, threads for all else; and how many threads a tokenizer's own pool has."""
+"""`--executor auto`: processes for much text or many HDF5 samples, else threads; and how many threads a tokenizer's own pool has."""
 
 import subprocess
 import sys
@@ -24,6 +24,19 @@ def test_much_text_is_encoded_in_processes(tmp_path, monkeypatch, jobs, worth, w
     assert (done.plan["executor"], done.plan["jobs"]) == (where, jobs)
     tokfmt.convert(TEXT, tmp_path / "serial.pbin", executor="serial", **how)
     assert (tmp_path / "auto.pbin").read_bytes() == (tmp_path / "serial.pbin").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("jobs", "worth", "where"), [(2, 1000, "processes"), (1, 1000, "threads"), (2, 1 << 40, "threads")]
+)
+def test_many_samples_are_packed_in_processes(tmp_path, monkeypatch, jobs, worth, where):
+    """They are gathered under the interpreter's lock meanwhile, for which threads would wait."""
+    monkeypatch.setattr(conversion, "_WORTH", worth)
+    how = {"seq_len": 32, "drop": ["empty-sequences", "embedded-separators"], "jobs": jobs, "manifest": False}
+    done = tokfmt.convert(PACK, tmp_path / "auto.h5", executor="auto", **how)
+    assert (done.plan["executor"], done.plan["jobs"]) == (where, jobs)
+    tokfmt.convert(PACK, tmp_path / "serial.h5", executor="serial", **how)
+    assert (tmp_path / "auto.h5").read_bytes() == (tmp_path / "serial.h5").read_bytes()
 
 
 def test_ids_and_copied_lines_stay_in_threads(tmp_path, monkeypatch):

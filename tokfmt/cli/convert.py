@@ -61,8 +61,8 @@ _EPILOG = examples(
 @click.option("--seed", type=Count(), help="Deals sequences out to --split NAME=SHARE,... Default: 0.")
 @workers(" The output does not depend on it.")
 @running("--executor", type=ExecutorName(["auto", "threads", "processes", "serial", "dask"]), default="auto",
-              show_default=True, help="Where tasks run; auto: in processes for much text, else in threads; "
-              "dask:ADDRESS is the scheduler of a cluster.")  # fmt: skip
+              show_default=True, help="Where tasks run; auto: in processes for much text or many HDF5 samples, "
+              "else in threads; dask:ADDRESS is the scheduler of a cluster.")  # fmt: skip
 @running("--resume", is_flag=True, help="Continue what an interrupted run with --resume left; else begin anew.")
 @running("--shard", type=Part(), help="Write only share I of N (0 <= I < N), beside other invocations.")
 @running("--finish", is_flag=True, help="Publish DST when all its shards are written; takes no SRC.")

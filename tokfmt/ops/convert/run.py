@@ -25,7 +25,7 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.format import Target, TokenWriter, canonical, companions_of
 from tokfmt.core.output import ANYBODY, readable_by
-from tokfmt.core.protocols import Rowed, Sampled
+from tokfmt.core.protocols import Gatherer, Rowed, Sampled
 from tokfmt.core.publish import Beside, Staging, publish_together
 from tokfmt.core.records import Aside, RecordReader
 from tokfmt.core.text_format import printable
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from tokfmt.recipes.samples import PackedRows, Samples
 
 _NOTES = 20  # on sources that are said one by one
-_WORTH = 64 << 20  # bytes of text for which processes, a CPU second each to start, are better than threads
+_WORTH = 64 << 20  # bytes of text (tokens to be gathered) for which processes, 1 (0.2) CPU seconds each to start, pay
 Places = Mapping[Path, tuple[Staging, Forgetful]]
 """By destination: where it is built, and the journal of what is done of it."""
 Proof = Callable[[Staging], Mapping[str, Path]]
@@ -361,9 +361,14 @@ class Run:
             self._note(note)
 
     def _best_executor(self, sources: Sequence[Source]) -> str:
-        """Threads, unless there is much text to encode: parsing JSON takes the interpreter's lock, codecs do not."""
-        texts = [source.reader for source in sources if isinstance(source.reader, RecordReader)]
-        much = self.tokenizer is not None and sum(reader.info.size for reader in texts) >= _WORTH
+        """Threads, unless workers would wait for the interpreter's lock and there is enough to do for processes to pay.
+
+        Parsing JSON takes it, and so does gathering parts while others are being written. Codecs do not.
+        """
+        text = [source.reader.info.size for source in sources if isinstance(source.reader, RecordReader)]
+        tokens = [source.reader.info.tokens for source in sources if not isinstance(source.reader, RecordReader)]
+        gathers = sum(tokens) >= _WORTH and isinstance(self._writer(Target(0)), Gatherer)
+        much = gathers or (self.tokenizer is not None and sum(text) >= _WORTH)
         return "processes" if much and self.request.jobs > 1 and may_spawn() else "threads"
 
     def _resolved(self, sources: Sequence[Source]) -> dict[str, object]:
