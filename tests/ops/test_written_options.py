@@ -232,3 +232,19 @@ def test_a_note_on_many_datasets_is_said_once(tmp_path):
         f"note: {tmp_path}/0.txt and 2 more: each text file is read as one document; "
         "--from-opt separator=LINE splits at a line"
     ]
+
+
+def test_a_recipe_whose_source_is_read_otherwise_orders_it_anew(corpus, tmp_path, monkeypatch):
+    """The cache of its order knows the manifests beside its sources, which say how these are read."""
+    monkeypatch.setattr("tokfmt.recipes.cache.SMALL", 0)
+    tokfmt.convert(corpus[0], tmp_path / "train.bin", to_format="nanogpt", to_options=["width=2"], eos=4095)
+    recipe = tmp_path / "mix.toml"
+    recipe.write_text(
+        'tokfmt = 1\neos = 4095\nshuffle = "documents"\n[[source]]\npath = "train.bin"\nfrom = "nanogpt"\n'
+    )
+    for manifest in (True, False):
+        if not manifest:
+            (tmp_path / "train.bin.tokfmt.json").unlink()
+        with tokfmt.open(tmp_path / "train.bin", format="nanogpt", eos=4095) as plain, tokfmt.open(recipe) as mixed:
+            assert sorted(map(list, mixed)) == sorted(map(list, plain))
+            assert (len(plain) == len(corpus[1])) == manifest

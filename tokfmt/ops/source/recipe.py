@@ -233,7 +233,7 @@ def _opened(
     if entry.filter and "ids" in kinds:
         raise OptionError("its filter has rules on text, and it holds ids. Leave the filter out, or name the text")
     if "text" in kinds:
-        return _text_source(file, entry, parts, snapshot(places), handle), parts
+        return _text_source(file, entry, parts, places, handle), parts
     readers = [_axis(part) for part in parts]
     _refuse_samples(file, readers, parts)
     if file.pack != "stored" and "loss-mask" not in hints.drop:
@@ -245,7 +245,6 @@ def _opened(
     reader = _joined(readers, entry.select)
     inner = [_inner_state(one) for one in readers]
     stats = snapshot(places)
-    state = [[str(path), *facts] for path, facts in stats.items()]
     facts = [
         [part.format.name, [read_manifest(path).output.get("xxh3_128") for path in part.paths]] for part in parts
     ]  # fmt: skip
@@ -255,7 +254,7 @@ def _opened(
     counts = [reader.info.sequences, reader.info.tokens]
     found = Source(
         entry.name, tuple(map(Path, paths)), parts[0].format.name, reader, next(iter(separators)),
-        [os.path.abspath(file.where.parent), state, read, inner], [facts, sizes, counts, read[1]],
+        [os.path.abspath(file.where.parent), _on_disk(places), read, inner], [facts, sizes, counts, read[1]],
         tuple(dict.fromkeys(_in_recipe(note) for part in parts for note in part.notes)),
     )  # fmt: skip
     if plain and kinds == {"ids"} and not any(inner) and not any(isinstance(p.reader, RecordReader) for p in parts):
@@ -267,7 +266,7 @@ def _text_source(
     file: RecipeFile,
     entry: SourceEntry,
     parts: Sequence[Opened],
-    stats: Mapping[Path, Sequence[int]],
+    places: Sequence[SourceFiles],
     handle: TokenizerHandle | None,
 ) -> TextSource:
     """A source that holds text, which is prepared by whoever stores the recipe.
@@ -288,10 +287,10 @@ def _text_source(
     read = [entry.format, entry.options, entry.text, entry.select, repr(filters), file.dedup, file.seed, entry.tokens]
     tokenizer = handle.describe()
     facts = [
-        [part.format.name for part in parts], [size for size, *_ in stats.values()], read,
+        [part.format.name for part in parts], [size for size, *_ in snapshot(places).values()], read,
         [tokenizer["digest"], tokenizer["special_tokens"]], unicodedata.unidata_version if filters else None,
     ]  # fmt: skip
-    state = [os.path.abspath(file.where.parent), [[str(path), *facts] for path, facts in stats.items()], facts]
+    state = [os.path.abspath(file.where.parent), _on_disk(places), facts]
     eos_id = None if file.eos == "none" else file.eos if isinstance(file.eos, int) else handle.eos_id
     return TextSource(entry, tuple(parts), filters, eos_id, state, facts)
 
@@ -438,6 +437,11 @@ def _recalled(key: str, name: str, request: SourceRequest, select: str | None) -
     except (KeyError, TypeError, ValueError):  # damaged, or of another version
         return None
     return source, Opened(paths, format_, reader, separator, notes, tokenizers=made)
+
+
+def _on_disk(places: Sequence[SourceFiles]) -> list[list[Any]]:
+    """What the order of a source may depend on: its files, and its manifests, which say how these are read."""
+    return _seen([*(path for one in places for path in one.files), *(manifest_path(one.path) for one in places)])
 
 
 def _kept(key: str, source: Source, parts: Sequence[Opened], files: Iterable[Path]) -> Source:
