@@ -68,19 +68,31 @@ print(len(done))
 """A conversion that kills a worker when the fifth region is journaled; prints how many were."""
 
 
-@pytest.fixture
-def cluster(tmp_path):
-    """Address and worker process ids of a cluster that stands in another directory."""
-    (tmp_path / "cluster").mkdir()
-    (tmp_path / "cluster" / "cluster.py").write_text(CLUSTER)
+@contextlib.contextmanager
+def started(home):
+    """Address and worker process ids of a cluster that stands in a directory of its own."""
+    (home / "cluster.py").write_text(CLUSTER)
     words = [sys.executable, "cluster.py", "."]
     process = subprocess.Popen(
-        words, cwd=tmp_path / "cluster", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        words, cwd=home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     yield json.loads(process.stdout.readline())
     process.stdin.close()
     process.wait(60)
     process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with started(tmp_path_factory.mktemp("cluster")) as found:
+        yield found
+
+
+@pytest.fixture
+def doomed_cluster(tmp_path_factory):
+    """For a test that kills one of its workers."""
+    with started(tmp_path_factory.mktemp("cluster")) as found:
+        yield found
 
 
 @pytest.fixture
@@ -101,8 +113,8 @@ def convert(home, **given):
 
 @needs_dask
 @pytest.mark.parametrize(("name", "options"), [("o.h5", {}), ("o.zarr", {"chunk": 1 << 13}), ("o.jsonl", {})])
-def test_a_worker_is_killed_in_the_middle(tmp_path, source, cluster, name, options):
-    address, (victim, _) = cluster
+def test_a_worker_is_killed_in_the_middle(tmp_path, source, doomed_cluster, name, options):
+    address, (victim, _) = doomed_cluster
     for home, how in (("one", {"executor": "serial"}), ("other", {"executor": f"dask:{address}", "victim": victim})):
         (tmp_path / home).mkdir()
         given = {"sources": [str(source)], "destination": name, "to_options": options, "resume": True}
@@ -198,16 +210,20 @@ async def ask(address, security):
     async with rpc(address, timeout=5, **({"connection_args": args} if args else {})) as other:
         return await asyncio.wait_for(other.identity(), 5)
 
-let_in = []
-for address in json.loads(sys.argv[1]):
+async def let_in(address, scheme, security):
     port = address.rpartition(":")[2]
-    for scheme, security in (("tcp", None), ("tls", Security.temporary())):
-        try:
-            asyncio.run(ask(f"{scheme}://127.0.0.1:{port}", security))
-        except Exception as error:
-            continue
-        let_in.append(f"{scheme} {port}")
-print(json.dumps(let_in))
+    try:
+        await ask(f"{scheme}://127.0.0.1:{port}", security)
+    except Exception:
+        return None
+    return f"{scheme} {port}"
+
+async def of_all():  # at once: who is not let in may be kept waiting
+    mine = Security.temporary()
+    ways = [(address, *way) for address in json.loads(sys.argv[1]) for way in (("tcp", None), ("tls", mine))]
+    return await asyncio.gather(*(let_in(*way) for way in ways))
+
+print(json.dumps([way for way in asyncio.run(of_all()) if way]))
 """
 """Another user's client (where root runs the test): without a key, and with one of its own."""
 

@@ -47,21 +47,23 @@ def expected(texts, sources, *, seed=0, dedup=False):
     documents, reports, seen = [], [], {}
     for name, (quota, rules, epochs) in sources.items():
         rejected, equal, kept, total, full = Counter(), Counter(), [], 0, False
-        encoded = [PLAIN.encode(text, add_special_tokens=False).ids for text in texts[name]]
+        encoded = {}  # of those that get as far
         for number in order(seed, len(texts[name])):
-            text, ids = texts[name][number], encoded[number]
+            text = texts[name][number]
             fault = broken(text, rules or {})
             if fault:
                 rejected[fault[0]] += 1
-            elif dedup and text in seen:
+                continue
+            if dedup and text in seen:
                 equal[seen[text]] += 1
-            elif quota is not None and total + len(ids) > quota:
+                continue
+            encoded[number] = PLAIN.encode(text, add_special_tokens=False).ids
+            if quota is not None and total + len(encoded[number]) > quota:
                 full = True
                 break
-            else:
-                seen.setdefault(text, name)
-                kept.append(number)
-                total += len(ids)
+            seen.setdefault(text, name)
+            kept.append(number)
+            total += len(encoded[number])
         rows = [sorted(kept)]
         if quota is not None and not full and total:
             left, again = quota - total * (quota // total), []
@@ -187,14 +189,14 @@ def test_a_quota_that_whole_documents_do_not_fill_is_said(tmp_path, ids, dedup, 
     with pytest.raises(ConversionError, match=message):
         stored(drawn[0] - 1)
     assert not (tmp_path / "out.npy").exists()
-    notes = [note for note in stored(2 * drawn[0]).notes if "quota" in note]
+    notes = [note for note in stored(2 * drawn[0]).notes if "of its quota" in note]
     assert len(notes) == (drawn[0] != drawn[1])
-    (note,) = [note for note in stored(sum(drawn[:3]) + 20).notes if "quota" in note]
+    (note,) = [note for note in stored(sum(drawn[:3]) + 20).notes if "of its quota" in note]
     assert note == (
         f"web: {sum(drawn[:3])} of the {sum(drawn[:3]) + 20} tokens of its quota: "
         f"the next document drawn has {drawn[3]}, and documents stay whole"
     )
-    assert not any("quota" in note for note in stored(sum(drawn[:3])).notes)
+    assert not any("of its quota" in note for note in stored(sum(drawn[:3])).notes)
 
 
 def test_what_a_source_lacks_is_not_mended_by_running_again(corpora, tmp_path):
@@ -250,6 +252,8 @@ def test_ids_beside_text(corpora, tmp_path):
     [
         ('path = "x.pbin"\nfilter = "garbage"', "its filter has rules on text, and it holds ids"),
         ('path = "x.jsonl"\nfilter = "noise"', 'there is no filter "noise"'),
+        ('path = "x.jsonl"\nfilter = "garbag"', "Did you mean garbage"),
+        ('path = "x.jsonl"\ntext = "b"', 'found the field "text". text = "NAME" in the recipe reads another one'),
         ('path = "x.jsonl"', "Say how to tokenise it: tokenizer ="),
     ],
 )
@@ -259,6 +263,14 @@ def test_errors(tmp_path, source, message):
     (tmp_path / "mix.toml").write_text(f"tokfmt = 1\n[[source]]\n{source}\n")
     with pytest.raises(TokfmtError, match=message):
         tokfmt.convert(tmp_path / "mix.toml", tmp_path / "out.pbin")
+
+
+def test_a_filter_that_no_source_has_is_said(tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"text": "a"}\n')
+    recipe = written(tmp_path, {"x": (None, None, 1)})
+    assert "no source has the filter some" in " ".join(tokfmt.convert(recipe, tmp_path / "a.pbin").notes)
+    recipe = written(tmp_path, {"x": (None, SOME, 1)})
+    assert "no source has" not in " ".join(tokfmt.convert(recipe, tmp_path / "b.pbin").notes)
 
 
 @pytest.mark.parametrize(("quota", "share"), [(900, 0.25), (4_000, 0.4)])

@@ -177,14 +177,6 @@ def child(job):
 
 def become(user, environ):
     """Another user, who may not be able to read what is installed: all is imported by then."""
-    import tokfmt
-
-    for found in pkgutil.walk_packages(tokfmt.__path__, "tokfmt."):
-        # of those left out torch and datatrove need what may not be installed
-        left_out = ("tokfmt.tui", "tokfmt.testing", "tokfmt.__main__", "tokfmt.torch", "tokfmt.integrations")
-        if not found.name.startswith(left_out):
-            importlib.import_module(found.name)
-    importlib.import_module("numpy.random")  # what is imported late, another user's child could not read
     os.environ.update(environ)
     tempfile.tempdir = None
     os.setgroups([])
@@ -226,14 +218,23 @@ def of_session(session):
     return found
 
 
-def serve():
-    import h5py  # noqa: F401
-    import xxhash  # noqa: F401
-    import zarr  # noqa: F401
+def import_all():
+    """What no child has to import, of which each would import the same: half of its time."""
+    import tokfmt
 
-    import tokfmt.ops.convert.convert  # noqa: F401
+    for found in pkgutil.walk_packages(tokfmt.__path__, "tokfmt."):
+        # of those left out torch and datatrove need what may not be installed
+        left_out = ("tokfmt.tui", "tokfmt.testing", "tokfmt.__main__", "tokfmt.torch", "tokfmt.integrations")
+        if not found.name.startswith(left_out):
+            importlib.import_module(found.name)
+    for name in ("h5py", "msgspec", "numpy.random", "tokenizers", "xxhash", "zarr"):
+        importlib.import_module(name)
+
+
+def serve():
     from tokfmt import registry
 
+    import_all()
     for name in registry.names():
         registry.get(name)
     convert_small_regions()

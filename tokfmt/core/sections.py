@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -139,13 +139,13 @@ class Struct:
         """Bytes."""
         return self.dtype.itemsize
 
-    def read(self, file: File, offset: int = 0) -> dict[str, Any]:
-        """The fields' values, as Python objects.
+    def read(self, file: File) -> dict[str, Any]:
+        """The values of the fields that a file begins with, as Python objects.
 
         Raises:
             TruncatedError: The file ends before.
         """
-        raw = np.frombuffer(file.read(offset, self.size), self.dtype)[0]
+        raw = np.frombuffer(file.read(0, self.size), self.dtype)[0]
         return {name: raw[name].tobytes() if raw[name].dtype.kind == "V" else raw[name].item() for name in self._names}
 
     def write(self, **values: object) -> bytes:
@@ -155,23 +155,17 @@ class Struct:
             out[name] = np.frombuffer(value, f"V{len(value)}") if isinstance(value, bytes) else value
         return out.tobytes()
 
-    def part(self, title: str, file: File, offset: int = 0, meanings: Mapping[str, str] = {}) -> Part:
-        """The fields, named for people.
+    def part(self, title: str, file: File) -> Part:
+        """A section of that title: the fields that a file begins with, named for people."""
+        return Part(title, file.path, lambda: self._fields(file))
 
-        Args:
-            title: Of the section.
-            file, offset: Where they lie.
-            meanings: Of some fields, what their values mean.
-        """
-        return Part(title, file.path, lambda: self._fields(file, offset, meanings))
-
-    def _fields(self, file: File, offset: int, meanings: Mapping[str, str]) -> list[Field]:
-        values, found, at = self.read(file, offset), [], offset
+    def _fields(self, file: File) -> list[Field]:
+        values, found, at = self.read(file), [], 0
         for name in self._names:
             width = self.dtype[name].itemsize
             value = values[name]
             text = value.hex(" ") if isinstance(value, bytes) else shown(value)
-            found.append(Field(name.replace("_", " "), at, width, text, meanings.get(name, "")))
+            found.append(Field(name.replace("_", " "), at, width, text))
             at += width
         return found
 

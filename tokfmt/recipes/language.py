@@ -279,7 +279,7 @@ def _of_sources(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
             yield f'source "{printable(entry.name)}" has a weight and a quota of tokens', "Leave one of them out"
         for name in entry.filter:
             if name not in recipe.filters and name != "garbage":
-                near = nearest(name, recipe.filters)
+                near = nearest(name, recipe.filters) or nearest(name, ["garbage"])
                 hint = f"Did you mean {near}?" if near else f"Add a table [filter.{name}]"
                 yield f'source "{printable(entry.name)}": there is no filter "{printable(name)}"', hint
 

@@ -124,9 +124,11 @@ class Draft:
     def info(self) -> RecordInfo:
         held = sum(reader.info.size for reader in self._readers)
         held += sum(source.info.tokens for source in self.sources if isinstance(source, Source))
+        used = {name for entry in self.file.sources for name in entry.filter}
+        unused = [f"no source has the filter {name}" for name in self.file.filters if name not in used]
         return RecordInfo(
             "text" if self._readers else "ids", held, None, False,
-            notes=tuple(note for reader in self._readers for note in reader.info.notes), eos_id=self.eos_id,
+            notes=(*unused, *(note for reader in self._readers for note in reader.info.notes)), eos_id=self.eos_id,
         )  # fmt: skip
 
     def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:

@@ -8,6 +8,7 @@ it. What is remembered holds as long as each file, and each manifest beside one,
 from __future__ import annotations
 
 import os
+import re
 import threading
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -155,6 +156,9 @@ def _opened_recipe(
             try:
                 source, parts = _opened(file, entry, handle, hints, named)
             except TokfmtError as error:
+                error.args = tuple(_in_recipe(one) if isinstance(one, str) else one for one in error.args)
+                for key, value in list(vars(error).items()):
+                    setattr(error, key, _in_recipe(value) if isinstance(value, str) else value)
                 error.add_note(f'It is source "{printable(entry.name)}" of {printable(file.where)}')
                 raise
             found.append(source)
@@ -307,9 +311,20 @@ def _refuse_samples(file: RecipeFile, readers: Sequence[TokenReader], parts: Seq
             )  # fmt: skip
 
 
+_WORDS = (
+    (r"--eos ID", r"eos = ID in the recipe"),
+    (r"--eos none", r'eos = "none"'),
+    (r"--text-field NAME", r'text = "NAME" in the recipe'),
+    (r"--from-opt (\w+)=(\w+)", r'options = { \1 = "\2" } in the recipe'),
+)
+"""What a command line says of a source, and a recipe in its stead."""
+
+
 def _in_recipe(note: str) -> str:
-    """A note in the words of recipes: `--eos` of a command line changes none."""
-    return note.replace("--eos ID", "eos = ID in the recipe").replace("--eos none", 'eos = "none"')
+    """A note, or a part of an error, in the words of recipes: options of a command line change none."""
+    for said, of_recipe in _WORDS:
+        note = re.sub(said, of_recipe, note)
+    return note
 
 
 def _refuse_masks(readers: Sequence[TokenReader], parts: Sequence[Opened]) -> None:
