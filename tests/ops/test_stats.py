@@ -615,3 +615,13 @@ def test_huge_ids(tmp_path):
     assert found.ids.estimated
     assert found.ids.distinct == pytest.approx(len(np.unique(ids)), rel=0.02)
     assert found.max_id == int(ids.max())
+
+
+def test_a_recipe_has_no_bytes_a_token(tmp_path):
+    """Its own few bytes hold none; those of its sources may be of more tokens than it draws."""
+    (tmp_path / "ids.jsonl").write_text('{"input_ids": [1, 2]}\n')
+    recipe = tmp_path / "mix.toml"
+    recipe.write_text('tokfmt = 1\neos = 9\n[[source]]\npath = "ids.jsonl"\n')
+    found = tokfmt.stats(recipe).datasets[0]
+    assert (found.bytes, found.bytes_per_token) == (recipe.stat().st_size, None)
+    assert tokfmt.stats(tmp_path / "ids.jsonl").datasets[0].bytes_per_token > 1

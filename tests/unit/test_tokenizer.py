@@ -17,6 +17,7 @@ from made_tokenizers import TEXTS, sentencepiece_like
 from paths import FIXTURES, ROOT, TOKENIZER, golden
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+import tokfmt
 from tokfmt.core.errors import CorruptError, FormatError, TokfmtError
 from tokfmt.text import hub
 from tokfmt.text.decoding import DecodeError
@@ -135,6 +136,13 @@ def test_a_local_directory_wins_over_a_name(tmp_path, monkeypatch):
     shutil.copytree(TOKENIZER, tmp_path / "gpt2")
     monkeypatch.chdir(tmp_path)
     assert load_tokenizer("gpt2").vocab_size == 4096
+
+
+def test_a_path_is_as_good_as_its_text(tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"text": "hello"}\n')
+    done = tokfmt.convert(tmp_path / "in.jsonl", tmp_path / "out.pbin", tokenizer=Path(TOKENIZER))
+    assert done.tokenizer["name"] == str(TOKENIZER)
+    assert tokfmt.diff(tmp_path / "in.jsonl", tmp_path / "out.pbin", tokenizer=Path(TOKENIZER)).identical
 
 
 def test_a_directory_without_tokenizer_json(tmp_path):

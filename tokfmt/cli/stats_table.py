@@ -109,7 +109,8 @@ def _named(found: Statistics) -> list[tuple[str, str]]:
     rows = [(word, f"{about}{found.sequences:,}{empty}")]
     if found.tokens is not None:
         each = f", {found.bytes_per_token:.2f} bytes a token" if found.bytes_per_token else ""
-        rows += [("tokens", f"{about}{found.tokens:,}"), ("on disk", f"{human_bytes(found.bytes)}{each}")]
+        of_recipe = ", the recipe alone" if found.recipe else ""
+        rows += [("tokens", f"{about}{found.tokens:,}"), ("on disk", f"{human_bytes(found.bytes)}{each}{of_recipe}")]
     if found.text is not None:
         rows += [("characters", f"{about}{found.text.characters:,}"), ("on disk", human_bytes(found.bytes))]
         if found.text.invalid:

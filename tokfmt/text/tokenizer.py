@@ -158,7 +158,11 @@ class JsonMaker:
 
 
 def load_tokenizer(
-    spec: str, *, special_tokens: SpecialTokens = "text", engine: EngineChoice = "auto", local: bool = False
+    spec: str | os.PathLike[str],
+    *,
+    special_tokens: SpecialTokens = "text",
+    engine: EngineChoice = "auto",
+    local: bool = False,
 ) -> TokenizerHandle:
     """Find and load a tokenizer.
 
@@ -172,6 +176,7 @@ def load_tokenizer(
         TokenizerError: There is none, or it cannot be loaded.
         FormatError: A file of it cannot be read.
     """
+    spec = os.fspath(spec)
     if not spec:
         raise TokenizerError(spec, "no tokenizer given. Give a name, a directory or a tokenizer.json")
     path = Path(spec) if os.path.exists(spec) else Path(snapshot(spec, local=local))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokfmt.core.axis import Info, Separators, TokenReader, windows
+from tokfmt.core.axis import Separators, TokenReader, windows
 from tokfmt.core.draws import check_seed
 from tokfmt.core.errors import DetectionError, FormatError, OptionError
 from tokfmt.core.format import Decoder, files_of
@@ -481,7 +481,7 @@ def outlined(subject: Subject) -> Statistics:
     """What is known of a dataset without reading its tokens."""
     heading, axis, info = _heading(subject), subject.axis, subject.axis.info
     if isinstance(axis, Streamed):
-        return replace(heading, tokens=info.tokens, bytes_per_token=_ratio(subject.size, info.tokens, [info]))
+        return replace(heading, tokens=info.tokens, bytes_per_token=_ratio(subject.size, info.tokens, [subject]))
     lengths = Table.empty()
     ended = axis.eos_id is not None
     for a, b in windows(0, info.sequences):
@@ -491,7 +491,7 @@ def outlined(subject: Subject) -> Statistics:
         heading,
         sequences=info.sequences,
         tokens=tokens,
-        bytes_per_token=_ratio(subject.size, tokens, [info]),
+        bytes_per_token=_ratio(subject.size, tokens, [subject]),
         max_id=info.max_id if info.max_id != axis.eos_id else None,  # the largest but the separator: nobody knows
         lengths=lengths_of(lengths, "tokens"),
         empty=Share.of(lengths.count(0), info.sequences),
@@ -531,9 +531,10 @@ def _heading(subject: Subject) -> Statistics:
     )
 
 
-def _ratio(size: int, tokens: int, infos: Sequence[Info]) -> float | None:
-    """Bytes a token; None where the bytes hold tokens of other splits as well."""
-    return size / tokens if tokens and not any(info.other_splits for info in infos) else None
+def _ratio(size: int, tokens: int, subjects: Sequence[Subject]) -> float | None:
+    """Bytes a token; None where the bytes hold tokens of other splits as well, and of recipes, which hold none."""
+    told = any(one.axis.info.other_splits or isinstance(one.source.reader, (Samples, Documents)) for one in subjects)
+    return size / tokens if tokens and not told else None
 
 
 def total_of(seen: Sequence[Surveyed], wanted: Wanted) -> Statistics:
@@ -563,7 +564,7 @@ def _filled(heading: Statistics, figures: Figures, seen: Sequence[Surveyed], wan
     return replace(
         heading,
         bytes=figures.size,
-        bytes_per_token=_ratio(figures.size, tokens, [one.subject.axis.info for one in seen]),
+        bytes_per_token=_ratio(figures.size, tokens, [one.subject for one in seen]),
         sequences=lengths.total,
         tokens=tokens,
         max_id=figures.looked.largest if figures.looked.largest >= 0 else None,
