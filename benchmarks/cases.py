@@ -11,6 +11,7 @@ empty directory, and perhaps `prepare()`, which runs before and is not measured.
               side itself has measured them                                         <= +40 MB     more of it than the peer
                                                                                     >= 300 M/s    tokfmt's millions a second
 
+A case may say in `fresh` how many bytes each side writes to the page cache; so much memory is touched before it runs.
 A peer that cannot be installed here returns None, and its row says so.
 """
 

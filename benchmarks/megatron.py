@@ -107,6 +107,7 @@ class Merge:
 @case("Megatron: merge 8 prefixes of 66,000 documents (peer: merge_datasets.py)", ">= 4, <= 120 MB", "bytes", "rate")
 class MergeLarge(Merge):
     documents, prefixes, merged = 66_000, 8, 8
+    fresh = 2 << 30
 
 
 @case("Megatron: open an index of 10^8 sequences (peer: np.fromfile)", ">= 0.5, <= 1_600 MB", "sequences")

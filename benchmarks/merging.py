@@ -30,6 +30,8 @@ def packs():
 
 @case("merge packs (peer: merge_packed_data)", ">= 4", "bytes")
 class Merge:
+    fresh = 4 << 30
+
     def prepare(self):
         packs()
 
