@@ -1,5 +1,6 @@
 """--shuffle and --split NAME=SHARE,...: every format, every executor, whole or not at all."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -429,3 +430,37 @@ def test_published_together_or_not_at_all(tmp_path, monkeypatch, existing, porta
     assert left == ({name: f"old {name}" for name in "abc"} if existing else {})
     attempt()
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys("abc", "new")
+
+
+@pytest.mark.parametrize("existing", [False, True])
+@pytest.mark.parametrize("names", ["a", "abc"])
+@pytest.mark.parametrize("moment", range(12))
+def test_a_signal_leaves_nothing_whole_without_what_belongs_beside_it(tmp_path, monkeypatch, existing, names, moment):
+    """It comes after any of the renames, and leaves all outputs with their files, or none and what was there before."""
+    if existing:
+        for name in names:
+            (tmp_path / name).write_text(f"old {name}")
+            (tmp_path / f"{name}.json").write_text(f"beside old {name}")
+    before, moments, hit = {path.name: path.read_text() for path in tmp_path.iterdir()}, iter(range(1000)), []
+
+    def struck(function):
+        def call(*given):
+            function(*given)
+            if next(moments) == moment:
+                hit.append(given)
+                raise KeyboardInterrupt
+
+        return call
+
+    stagings = [Staging(tmp_path / name, overwrite=existing) for name in names]
+    with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
+        for staging in stagings:
+            stack.enter_context(staging)
+            staging.path.write_text("new")
+        patched.setattr(publish, "rename", struck(publish.rename))
+        patched.setattr(os, "replace", struck(os.replace))
+        publish_together({one: {f"{one.destination.name}.json": b"beside new"} for one in stagings})
+    left = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    whole = dict.fromkeys(names, "new") | {f"{name}.json": "beside new" for name in names}
+    assert left in (whole, before)
+    assert hit or left == whole

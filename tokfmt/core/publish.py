@@ -223,17 +223,20 @@ class Staging:
             if not self.published:
                 self._permit()
             drafts = {name: self._draft(name, text) for name, text in beside.items() if text is not None}
+            belongs = {parent / name: drafts.get(name) for name in beside}
             if not self.published:
                 self.seal()
-                try:
-                    self._appear([parent / name for name in beside])
-                except BaseException:
-                    if not self.published:
-                        self._bring_back()
-                    raise
-                self._published = True
-            for name in beside:
-                self._accompany(drafts.get(name), parent / name)
+            try:
+                if not self.published:
+                    self._appear(list(belongs))
+                    self._published = True
+                self._accompany(belongs)
+            except BaseException as error:
+                if not self.published:
+                    self._bring_back()
+                elif not isinstance(error, Exception):  # a signal: what is whole has what belongs beside it
+                    self._accompany(belongs)
+                raise
             sync_directory(parent)
         except FileExistsError as error:
             raise DestinationExistsError(self.destination) from error
@@ -315,18 +318,19 @@ class Staging:
         for old in self.home.glob(f"*{_OLD}"):
             os.replace(old, self.destination.with_name(old.name.removesuffix(_OLD)))
 
-    def _accompany(self, draft: Path | None, beside: Path) -> None:
-        """Put a file beside the destination, or none, unless another run has replaced the destination since."""
-        if not self._stands():
-            return
-        if draft is None:
-            beside.unlink(missing_ok=True)
-            return
-        mine = os.lstat(draft)
-        os.replace(draft, beside)
-        with contextlib.suppress(FileNotFoundError):
-            if not self._stands() and os.path.samestat(os.lstat(beside), mine):
-                beside.unlink()
+    def _accompany(self, belongs: Mapping[Path, Path | None]) -> None:
+        """Put files beside the destination, or none, unless another run has replaced the destination since."""
+        for beside, draft in belongs.items():
+            if not self._stands():
+                return
+            if draft is None:
+                beside.unlink(missing_ok=True)
+                continue
+            with contextlib.suppress(FileNotFoundError):  # it is in its place, or was taken from it
+                mine = os.lstat(draft)
+                os.replace(draft, beside)
+                if not self._stands() and os.path.samestat(os.lstat(beside), mine):
+                    beside.unlink()
 
     def _draft(self, name: str, content: bytes | Path) -> Path:
         draft = self.home / f"{name}.draft"
@@ -437,17 +441,33 @@ def publish_together(stagings: Mapping[Staging, Beside]) -> None:
         ConversionError: One could not be published; those before it were taken back.
     """
     if len(stagings) > 1:
+        _publish_all(stagings)
+    waiting = deque(stagings.items())
+    try:
+        while waiting:
+            staging, beside = waiting[0]
+            staging.publish(beside)
+            waiting.popleft()
+    except Exception:
+        raise
+    except BaseException:  # a signal: see `Staging.publish`
+        for staging, beside in waiting:
+            if staging.published:
+                staging.publish(beside)
+        raise
+
+
+def _publish_all(stagings: Mapping[Staging, Beside]) -> None:
+    """Publish all of them, with nothing beside them yet, or none."""
+    for staging in stagings:
+        staging.seal()
+    try:
         for staging in stagings:
-            staging.seal()
-        try:
-            for staging in stagings:
-                staging.publish(dict.fromkeys(stagings[staging]))
-        except BaseException:
-            for staging in stagings:
-                staging.withdraw()
-            raise
-    for staging, beside in stagings.items():
-        staging.publish(beside)
+            staging.publish(dict.fromkeys(stagings[staging]))
+    except BaseException:
+        for staging in stagings:
+            staging.withdraw()
+        raise
 
 
 def _inode(path: Path) -> int:
