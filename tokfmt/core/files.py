@@ -212,7 +212,6 @@ class File:
         native, most, sign, empty = np.dtype(f"u{width}"), _SMALL // width, 8 * width - 1, bytearray()
         counted = passed if callable(passed) else None
         uncounted = isinstance(passed, int)
-        doubtful = signed and passed is None  # who counted separators has looked at every id
         if isinstance(passed, int):
             begin += passed * width
 
@@ -229,7 +228,7 @@ class File:
                     raw = pread(self._fd, size + behind, begin + start * width)  # type: ignore[arg-type]
                     if raw[size:] == ending:
                         found = array(count, native, empty + raw)  # of a bytearray, as it may be written to
-                        if not (doubtful and count and found.item(found.argmax()) >> sign):
+                        if not (signed and count and found.item(found.argmax()) >> sign):
                             return found
             except (OSError, TypeError, IndexError):  # no descriptor, a short read, no such start: worded otherwise
                 pass
