@@ -95,7 +95,7 @@ def _look(source: TextSource) -> Look:
 
 
 class Draft:
-    """A recipe that is prepared before anything of it can be read: of text, or with equal sequences left out. Picklable.
+    """A recipe of text, or one that leaves out equal sequences: prepared before anything of it can be read. Picklable.
 
     Also a `RecordReader`, whose records do not exist yet: to ask for them is an error.
 
