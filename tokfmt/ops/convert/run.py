@@ -592,6 +592,11 @@ class Run:
     ) -> Conversion:
         arrangement = self.request.arrangement
         made, mixed = self._certified(written, eos)
+        if self.request.shard is None and not total_of([part.sequences for part in written]):
+            nothing = "the sources hold no sequences"
+            if self.request.select is not None:
+                nothing = f"--select {self.request.select} takes none of the sequences of the sources"
+            self._note(f"{self.request.destination}: there is nothing in it: {nothing}")
         others = [note for source in sources for note in source.left_out]
         dropped = {
             **dropped,

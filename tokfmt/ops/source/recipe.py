@@ -27,7 +27,7 @@ from tokfmt.core.options import given_options
 from tokfmt.core.protocols import Piece, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import RecordReader
-from tokfmt.core.text_format import printable
+from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.dataset import Dataset
 from tokfmt.ops.prepare.draft import Draft, TextSource, filters_of
 from tokfmt.ops.recipe import Recipe
@@ -159,7 +159,10 @@ def _opened_recipe(
                 error.args = tuple(_in_recipe(one) if isinstance(one, str) else one for one in error.args)
                 for key, value in list(vars(error).items()):
                     setattr(error, key, _in_recipe(value) if isinstance(value, str) else value)
-                error.add_note(f'It is source "{printable(entry.name)}" of {printable(file.where)}')
+                if isinstance(error, OptionError):  # which names no file
+                    error.args = (f'{printable(file.where)}: source "{printable(entry.name)}": {error}',)
+                else:
+                    error.add_note(f'It is source "{printable(entry.name)}" of {printable(file.where)}')
                 raise
             found.append(source)
             opened += parts
@@ -204,7 +207,11 @@ def _tokenizer(file: RecipeFile) -> TokenizerHandle | None:
     from tokfmt.text.tokenizer import load_tokenizer
 
     beside = file.where.parent / file.tokenizer
-    return load_tokenizer(str(beside) if beside.exists() else file.tokenizer)
+    try:
+        return load_tokenizer(str(beside) if beside.exists() else file.tokenizer)
+    except TokfmtError as error:
+        error.add_note(f"It is the tokenizer of {printable(file.where)}")
+        raise
 
 
 def _opened(
@@ -252,14 +259,24 @@ def _opened(
         [getattr(one, "fingerprint", None) for one in readers] if any(inner) else [size for size, *_ in stats.values()]
     )
     counts = [reader.info.sequences, reader.info.tokens]
+    notes = dict.fromkeys(_in_recipe(note) for part in parts for note in part.notes)
+    if not reader.info.sequences:
+        notes[_nothing(entry, sum(one.info.sequences for one in readers))] = None
     found = Source(
         entry.name, tuple(map(Path, paths)), parts[0].format.name, reader, next(iter(separators)),
         [os.path.abspath(file.where.parent), _on_disk(places), read, inner], [facts, sizes, counts, read[1]],
-        tuple(dict.fromkeys(_in_recipe(note) for part in parts for note in part.notes)),
+        tuple(notes),
     )  # fmt: skip
     if plain and kinds == {"ids"} and not any(inner) and not any(isinstance(p.reader, RecordReader) for p in parts):
         found = _kept(key, found, parts, stats)
     return found, parts
+
+
+def _nothing(entry: SourceEntry, count: int) -> str:
+    """A note on a source that gives no sequence."""
+    if count and entry.select is not None:
+        return f'select = "{printable(entry.select)}" takes none of its {counted(count, "sequence")}'
+    return "it has no sequences"
 
 
 def _text_source(
@@ -315,6 +332,7 @@ _WORDS = (
     (r"--eos none", r'eos = "none"'),
     (r"--text-field NAME", r'text = "NAME" in the recipe'),
     (r"--from-opt (\w+)=(\w+)", r'options = { \1 = "\2" } in the recipe'),
+    (r"(?<!tokfmt check )--from ([a-z][\w-]*)", r'from = "\1"'),
 )
 """What a command line says of a source, and a recipe in its stead."""
 

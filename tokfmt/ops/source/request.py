@@ -216,6 +216,8 @@ def parse_selection(text: str, count: int) -> tuple[int, int]:
         OptionError: It is no selection, names one sequence that is not there, or ends before it begins.
     """
     text = text.strip()
+    if not text:
+        raise OptionError("a selection is empty: is a variable not set? All sequences are :")
     first, colon, last = text.partition(":")
     a = parse_count(first) if first.strip() else 0
     b = parse_count(last) if last.strip() else count
