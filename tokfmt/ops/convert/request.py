@@ -389,6 +389,14 @@ def refuse_undealt(request: Request, sources: Sequence[Source], *, copies: bool)
         raise OptionError(f"--shard: {why}, which is done in one go. Leave it out; --resume continues such a run")
 
 
+def nothing_in(request: Request) -> str:
+    """A note on a destination without sequences."""
+    why = "the sources hold no sequences"
+    if request.select is not None:
+        why = f"--select {request.select} takes none of the sequences of the sources"
+    return f"{request.destination}: there is nothing in it: {why}"
+
+
 def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
     """Refuse a ledger of what is no recipe, or of something else than all of it, in order.
 

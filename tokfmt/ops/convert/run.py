@@ -37,6 +37,7 @@ from tokfmt.ops.convert.request import (
     Written,
     arranged,
     holds_something,
+    nothing_in,
     portion_of,
     portions,
     refuse_ledger,
@@ -128,9 +129,7 @@ class Run:
             OptionError: --tokenizer is another one.
         """
         for source in sources:
-            if source.format.name != "recipe" or not isinstance(source.reader, RecordReader):
-                continue
-            named = source.reader.tokenizer  # type: ignore[attr-defined]
+            named = getattr(source.reader, "tokenizer", None) if source.format.name == "recipe" else None
             if named is None:  # it holds ids
                 continue
             if self.tokenizer is not None and self.tokenizer.describe()["digest"] != named.describe()["digest"]:
@@ -592,11 +591,8 @@ class Run:
     ) -> Conversion:
         arrangement = self.request.arrangement
         made, mixed = self._certified(written, eos)
-        if self.request.shard is None and not total_of([part.sequences for part in written]):
-            nothing = "the sources hold no sequences"
-            if self.request.select is not None:
-                nothing = f"--select {self.request.select} takes none of the sequences of the sources"
-            self._note(f"{self.request.destination}: there is nothing in it: {nothing}")
+        if self.request.shard is None and not any(part.sequences for part in written):
+            self._note(nothing_in(self.request))
         others = [note for source in sources for note in source.left_out]
         dropped = {
             **dropped,
