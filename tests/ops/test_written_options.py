@@ -3,11 +3,11 @@
 import json
 import random
 import shutil
-import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
 
+import forkserver
 import pytest
 from made_corpora import prose
 from paths import TOKENIZER
@@ -226,7 +226,7 @@ def test_a_note_on_many_datasets_is_said_once(tmp_path):
     for number in range(3):
         (tmp_path / f"{number}.txt").write_text("some words")
     words = [sys.executable, "-m", "tokfmt", "stats", *(str(tmp_path / f"{number}.txt") for number in range(3))]
-    said = subprocess.run(words, check=True, capture_output=True, text=True).stderr
+    said = forkserver.run(words, check=True, capture_output=True, text=True).stderr
     lines = [line for line in said.splitlines() if "read as one document" in line]
     assert lines == [
         f"note: {tmp_path}/0.txt and 2 more: each text file is read as one document; "
