@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import forkserver
 import numpy as np
 import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
@@ -17,9 +18,7 @@ SPLIT = ["--split", "train=0.8,validation=0.2"]
 
 
 def tokfmt(*words, cwd=None, check=0):
-    done = subprocess.run(
-        [sys.executable, "-m", "tokfmt", *map(str, words)], capture_output=True, text=True, cwd=cwd, timeout=120
-    )
+    done = forkserver.run([sys.executable, "-m", "tokfmt", *map(str, words)], capture_output=True, text=True, cwd=cwd)
     assert done.returncode == check, done.stderr
     assert "Traceback" not in done.stderr
     return done
@@ -105,7 +104,7 @@ def blocks(tmp_path):
 @pytest.mark.parametrize("stage", ["spill-*", "offsets"])
 def test_interrupted(blocks, number, stage):
     words = ["convert", "in.bin", "o.pbin", "--from", "stage1", "-q", *SPLIT, "--shuffle", "1"]
-    process = subprocess.Popen([sys.executable, "-m", "tokfmt", *words], cwd=blocks, stderr=subprocess.PIPE, text=True)
+    process = forkserver.Popen([sys.executable, "-m", "tokfmt", *words], cwd=blocks, stderr=subprocess.PIPE, text=True)
     for _ in range(4000):
         if list(blocks.glob(f".o.*.pbin.tokfmt-*/scratch/done-shuffle-*/{stage}")):
             break
@@ -141,7 +140,7 @@ def test_a_full_disk_is_one_line(blocks):
             "1",
             *SPLIT,
         ]
-        done = subprocess.run(words, cwd=blocks, capture_output=True, text=True)
+        done = forkserver.run(words, cwd=blocks, capture_output=True, text=True)
         assert done.returncode == 4, (out, done.stderr)
         assert len(done.stderr.splitlines()) == 1, done.stderr
         assert "the file would be larger than allowed here" in done.stderr

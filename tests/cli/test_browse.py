@@ -8,6 +8,7 @@ import sys
 import time
 from types import SimpleNamespace
 
+import forkserver
 import pytest
 from browsers import program
 from paths import FIXTURES, ROOT
@@ -17,7 +18,7 @@ PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 
 def run(*args, env=None, **kwargs):
     words = [sys.executable, "-m", "tokfmt", "browse", *map(str, args)]
-    return subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **(env or {})}, **kwargs)
+    return forkserver.run(words, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **(env or {})}, **kwargs)
 
 
 def test_without_a_terminal_it_prints_a_preview():

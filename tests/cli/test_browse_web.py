@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import forkserver
 import pytest
 from browsers import CHROMIUM_FLAGS, chromium
 from paths import CORPUS, FIXTURES, ROOT, TOKENIZER
@@ -258,7 +259,7 @@ def test_a_page_of_the_web_cannot_read_it(browser, tmp_path):
 
 def run(*words, **kwargs):
     command = [sys.executable, *kwargs.pop("python", ["-m", "tokfmt"]), "browse", *map(str, words)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, **kwargs)
+    return forkserver.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, **kwargs)
 
 
 def test_what_is_refused_before_anything_is_served(tmp_path):
@@ -308,7 +309,7 @@ def test_other_machines_are_let_in_only_when_asked_and_that_is_said(tmp_path):
     assert not Guard("127.0.0.1").is_ours("10.0.0.1")
     env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
     words = [sys.executable, "-m", "tokfmt", "browse", str(PACK), "--web", "--port", "0", "--host", "0.0.0.0"]
-    with subprocess.Popen(
+    with forkserver.Popen(
         words, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout.readline().startswith("browse at http://")

@@ -2,10 +2,10 @@
 
 import json
 import re
-import subprocess
 import sys
 
 import click
+import forkserver
 import pytest
 from click.testing import CliRunner
 from paths import FIXTURES, ROOT, TOKENIZER
@@ -28,7 +28,7 @@ def run(*words):
 
 
 def tokfmt(*words):
-    done = subprocess.run([sys.executable, "-m", "tokfmt", "check", *words], capture_output=True, text=True, cwd=ROOT)
+    done = forkserver.run([sys.executable, "-m", "tokfmt", "check", *words], capture_output=True, text=True, cwd=ROOT)
     return done.returncode, done.stdout, done.stderr
 
 

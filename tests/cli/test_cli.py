@@ -7,7 +7,9 @@ import shlex
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
+import forkserver
 import pytest
 from paths import CORPUS, FIXTURES, ROOT, TOKENIZER
 
@@ -18,9 +20,9 @@ BLOCK = FIXTURES / "stage1" / "in.bin"
 
 
 def tokfmt(*words, cwd=None, env=None, check=None, **how):
-    done = subprocess.run(
+    done = forkserver.run(
         [sys.executable, "-m", "tokfmt", *map(str, words)],
-        capture_output=True, text=True, cwd=cwd, env={**os.environ, "NO_COLOR": "1", **(env or {})}, timeout=120, **how,
+        capture_output=True, text=True, cwd=cwd, env={**os.environ, "NO_COLOR": "1", **(env or {})}, **how,
     )  # fmt: skip
     if check is not None:
         assert done.returncode == check, done.stderr
@@ -232,7 +234,7 @@ def test_a_quoted_pattern_is_in_natural_order(tmp_path):
 
 
 def test_debug_shows_where():
-    done = subprocess.run(
+    done = forkserver.run(
         [sys.executable, "-m", "tokfmt", "convert", "missing", "o.zarr", "--debug"], capture_output=True, text=True
     )
     assert done.returncode == 3
@@ -306,6 +308,23 @@ def test_examples_work_when_pasted(tmp_path):
 def test_readme_shows_the_two_commands():
     readme = (ROOT / "README.md").read_text()
     assert readme.index("make demo") < readme.index("make test")
+
+
+STARTS = {
+    "convert": [PACK, "o.zarr"], "browse": [PACK, "--screenshot", "o.svg"], "stats": [PACK], "check": [PACK],
+    "diff": [PACK, PACK], "show": [PACK], "recipe": ["mix=part.jsonl:1", "--seq-len", "4", "-o", "mix.toml"],
+    "index": ["part.jsonl", "-o", "part.idx"], "formats": [], "completion": ["bash"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_starts(command, tmp_path):
+    """A real interpreter that has imported nothing; other tests have processes of a server that has."""
+    (tmp_path / "part.jsonl").write_text('{"input_ids": [1, 2, 3, 4, 5, 6, 7, 8, 9]}\n')
+    words = [Path(sys.executable).with_name("tokfmt"), command, *STARTS[command]]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import forkserver
 import pytest
 
 from tokfmt import registry
@@ -35,7 +36,7 @@ def completed(line, shell):
     environment = {**os.environ, "_TOKFMT_COMPLETE": f"{shell}_complete", "COMP_WORDS": words}
     environment["COMP_CWORD"] = words.rsplit(" ", maxsplit=1)[-1] if shell == "fish" else str(len(words.split(" ")) - 1)
     code = "from tokfmt.__main__ import main; main()"
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    done = forkserver.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     if shell == "zsh":  # type, value and help, a line each

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 
+import forkserver
 import numpy as np
 import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
@@ -17,16 +18,21 @@ from tokfmt.testing import tree
 
 SCRIPT = """
 import os, resource, signal, sys
-import tokfmt.core.format, tokfmt.run.plan, tokfmt.run.shuffle, tokfmt.text.ingest
+from tokfmt.core import format
+from tokfmt.ops.convert import request, resume, verify
+from tokfmt.run import plan, shuffle
+from tokfmt.text import ingest
 
-tokfmt.core.format.REGION = tokfmt.run.shuffle.REGION = 1 << 14
-tokfmt.text.ingest._SMALLEST = 1 << 14
+LARGE, SMALL = format.REGION, 1 << 14
+made = request.Request.__init__
+made.__defaults__ = tuple(SMALL if value == LARGE else value for value in made.__defaults__)
+format.REGION = shuffle.REGION = verify.REGION = ingest._SMALLEST = SMALL
 after, number, limit = map(int, os.environ.get("WHEN", "0/0/0").split("/"))
 if limit:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-class Journal(tokfmt.run.plan.Journal):
+class Journal(plan.Journal):
     def add(self, *line):
         global after
         super().add(*line)
@@ -35,7 +41,7 @@ class Journal(tokfmt.run.plan.Journal):
             self.sync()
             os.kill(os.getpid(), number)
 
-tokfmt.run.plan.Journal = Journal
+plan.Journal = resume.Journal = Journal
 from tokfmt.cli.main import run
 
 if __name__ == "__main__":
@@ -53,11 +59,11 @@ def home(tmp_path):
     return tmp_path
 
 
-def start(home, *words, after=0, by=0, limit=0):
+def start(home, *words, after=0, by=0, limit=0, popen=forkserver.Popen):
     read = ["--from", "stage1"] if "in.bin" in words and "--from" not in words else []  # random ids look like no text's
     words = [sys.executable, home / "small.py", "convert", *words, *read]
     env = {**os.environ, "WHEN": f"{after}/{int(by)}/{limit}"}
-    return subprocess.Popen(words, cwd=home, stderr=subprocess.PIPE, text=True, env=env)
+    return popen(words, cwd=home, stderr=subprocess.PIPE, text=True, env=env)
 
 
 def convert(home, *words, check=0, **how):
@@ -323,7 +329,7 @@ def test_without_resume_a_leftover_makes_way_and_that_is_said(home, expected):
 
 
 def test_two_at_a_time(home):
-    process = start(home, *WORDS, "-q", after=3, by=signal.SIGSTOP)
+    process = start(home, *WORDS, "-q", after=3, by=signal.SIGSTOP, popen=subprocess.Popen)
     os.waitpid(process.pid, os.WUNTRACED)
     try:
         assert convert(home, *WORDS, check=4) == (
@@ -389,7 +395,7 @@ def test_shards(home, expected):
     convert(home, *words, "--shard", "0/4")
     elsewhere = home / "elsewhere"
     elsewhere.mkdir()
-    done = subprocess.run(
+    done = forkserver.run(
         [sys.executable, home / "small.py", "convert", "--finish", "../out.h5", "--verify", "--json"],
         cwd=elsewhere, capture_output=True, text=True,
     )  # fmt: skip

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 
+import forkserver
 import pytest
 from paths import FIXTURES, ROOT
 
@@ -37,9 +38,9 @@ def test_a_session_prints_what_it_shows(page, tmp_path):
     for line, printed in commands(page):
         program, *rest = shlex.split(line)
         assert program == "tokfmt", line
-        done = subprocess.run(
+        done = forkserver.run(
             [sys.executable, "-m", "tokfmt", *rest],
-            cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
+            cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         assert words(done.stdout) == words(printed), f"$ {line}\n{done.stdout}"
 
@@ -58,9 +59,9 @@ def test_what_is_shown_to_look_inside_with_finds_something(tmp_path):
     more = [f"tokfmt show corpus.pbin {word} --tokenizer fixtures/tokenizer" for word in also]
     for line in [*made, *(line for line, _ in told), *more]:
         program, command, *rest = shlex.split(line)
-        done = subprocess.run(
+        done = forkserver.run(
             [sys.executable, "-m", program, command, *rest],
-            cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+            cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         )  # fmt: skip
         assert done.returncode == 0, f"$ {line}\n{done.stderr}"
         assert "warning" not in done.stdout + done.stderr and "nothing found" not in done.stderr, line
@@ -88,7 +89,7 @@ def test_documents_of_json_have_the_keys_that_the_page_names(row, line, tmp_path
     assert len(rows) == len(DOCUMENTS)
     schema, told = rows[row]
     words = [sys.executable, "-m", "tokfmt", *line.format(PACKS, tmp_path).split(), "--json"]
-    document = json.loads(subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, timeout=120).stdout)
+    document = json.loads(forkserver.run(words, cwd=ROOT, stdout=subprocess.PIPE).stdout)
     assert (next(iter(document)), document.pop("schema")) == ("schema", schema)
     named = dict(re.findall(r"`(\w+)(?:\[([\w, ]+)\])?`", told))
     missing = document.keys() - named.keys() if "…" not in told else set()

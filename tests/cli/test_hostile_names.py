@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 
+import forkserver
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,7 +74,7 @@ def on_a_terminal(words, cwd):
     ours, theirs = pty.openpty()
     environment = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "GITHUB_ACTIONS")}
     environment |= {"TERM": "xterm-256color", "COLUMNS": "100"}
-    process = subprocess.Popen(words, cwd=cwd, stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL, env=environment)
+    process = forkserver.Popen(words, cwd=cwd, stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL, env=environment)
     os.close(theirs)
     read = b""
     while select.select([ours], [], [], 60)[0]:
@@ -103,7 +104,7 @@ def test_nothing_controls_a_terminal(home, command):
 def test_no_line_is_a_command_of_a_workflow(home, command):
     """Both streams reach the runner; of ours it obeys annotations only."""
     for name in NAMES:
-        done = subprocess.run(
+        done = forkserver.run(
             words_of(command, name),
             cwd=home,
             env={**os.environ, "GITHUB_ACTIONS": "true"},
@@ -133,7 +134,7 @@ def test_texts_are_printed_as_they_are(tmp_path):
     """Documents are data: nothing of them is rewritten, in a workflow either."""
     (tmp_path / "c.jsonl").write_text(json.dumps({"text": "::std\n##[x]"}) + "\n")
     words = [sys.executable, "-m", "tokfmt", "show", "c.jsonl", "--text"]
-    done = subprocess.run(
+    done = forkserver.run(
         words, cwd=tmp_path, env={**os.environ, "GITHUB_ACTIONS": "true"}, capture_output=True, text=True
     )
     assert done.stdout == "::std\n##[x]\n"

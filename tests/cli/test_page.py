@@ -2,11 +2,11 @@
 
 import json
 import re
-import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
 
+import forkserver
 import pytest
 from browsers import CHROMIUM_FLAGS, chromium
 from click.testing import CliRunner
@@ -19,7 +19,7 @@ HOSTILE = "</script><script>window.owned = 1</script><img src=x onerror='window.
 
 
 def run(*words):
-    return subprocess.run(
+    return forkserver.run(
         [sys.executable, "-m", "tokfmt", "stats", *map(str, words)],
         cwd=ROOT,
         capture_output=True,
@@ -249,7 +249,7 @@ def test_nothing_but_a_page_is_replaced(tmp_path):
 def test_how_a_mix_was_prepared(browser, tmp_path):
     mix, page = tmp_path / "mix.ds", tmp_path / "page.html"
     recipe = "fixtures/recipe/prepare.toml"
-    done = subprocess.run(
+    done = forkserver.run(
         [sys.executable, "-m", "tokfmt", "convert", recipe, mix, "--json"], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr

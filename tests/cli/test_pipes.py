@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 
+import forkserver
 import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
 
@@ -22,13 +23,13 @@ def run(tmp_path):
     scratch.mkdir()
 
     def runs(*words, check=0, **more):
-        done = subprocess.run(
+        done = forkserver.run(
             [sys.executable, "-m", "tokfmt", *map(str, words)], cwd=tmp_path, capture_output=True, timeout=60,
             env={**os.environ, "TMPDIR": str(scratch)}, **more,
         )  # fmt: skip
         assert done.returncode == check, done.stderr.decode()
         assert os.listdir(scratch) == []
-        done.said = done.stderr.decode()  # type: ignore[attr-defined]
+        done.said = done.stderr.decode()
         return done
 
     return runs
@@ -73,7 +74,7 @@ def test_through_two_pipes(run, tmp_path):
 
 def test_whoever_reads_may_stop(tmp_path):
     words = [sys.executable, "-m", "tokfmt", "convert", PACK, "-", "-q"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with forkserver.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141

@@ -17,6 +17,7 @@ import termios
 from dataclasses import dataclass
 from pathlib import Path
 
+import forkserver
 import numpy as np
 import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
@@ -81,7 +82,7 @@ def on_a_terminal(*words, columns=80):
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     unset = ("NO_COLOR", "COLUMNS", "LINES")  # a worker of pytest has the last two, which outweigh a terminal
     env = {key: value for key, value in os.environ.items() if key not in unset}
-    child = subprocess.Popen([sys.executable, "-m", "tokfmt", *map(str, words)], stdout=theirs, stderr=theirs, env=env)
+    child = forkserver.Popen([sys.executable, "-m", "tokfmt", *map(str, words)], stdout=theirs, stderr=theirs, env=env)
     os.close(theirs)
     seen = b""
     while True:
@@ -210,7 +211,7 @@ def test_a_giant_sequence_is_cut_and_not_read_whole(tmp_path):
     assert code == 0
     assert re.search(r"… \(\+2,999,999,\d{3} tokens; --full\)", seen)
     assert len(seen) < 2000
-    done = subprocess.Popen(
+    done = forkserver.Popen(
         [sys.executable, "-m", "tokfmt", "show", path, "0", "--full", "--ids", "--eos", "none"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip

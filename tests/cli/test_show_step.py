@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import forkserver
 import pytest
 from paths import FIXTURES, TOKENIZER
 
@@ -207,7 +208,7 @@ def test_the_heading_and_the_whole_step_when_piped():
 
 def test_on_a_terminal_it_is_cut_to_a_screen():
     ours, side = pty.openpty()
-    with subprocess.Popen(
+    with forkserver.Popen(
         [sys.executable, "-m", "tokfmt", "show", MIX, "--step", "0", "--batch-size", "20"],
         stdout=side, stderr=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "80"},
     ) as process:  # fmt: skip

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from functools import cache
 
+import forkserver
 import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
 
@@ -50,8 +51,8 @@ FULL = "tokfmt: error: standard output: No space left on device. What was printe
 
 def run(words, cwd, stdout, **environment):
     words = [sys.executable, "-m", "tokfmt", *map(str, words)]
-    how = {"stdout": stdout, "stderr": subprocess.PIPE, "env": {**os.environ, **environment}, "timeout": 120}
-    done = subprocess.run(words, cwd=cwd, **how)
+    how = {"stdout": stdout, "stderr": subprocess.PIPE, "env": {**os.environ, **environment}}
+    done = forkserver.run(words, cwd=cwd, **how)
     said = done.stderr.decode()
     assert "Traceback" not in said
     assert "Exception ignored" not in said

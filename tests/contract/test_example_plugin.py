@@ -4,11 +4,11 @@ import json
 import os
 import shutil
 import struct
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
+import forkserver
 import numpy as np
 import tokfmt_tape
 
@@ -55,7 +55,7 @@ def test_installed_it_is_a_format_like_any_other(tmp_path):
     def tokfmt(*words, code=0):
         command = [sys.executable, "-m", "tokfmt", *map(str, words)]
         env = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
-        done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=tmp_path)
+        done = forkserver.run(command, env=env, capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == code, done.stderr
         return done.stdout
 

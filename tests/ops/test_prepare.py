@@ -354,6 +354,46 @@ def test_samples_exist_once_they_are_stored(corpora):
         tokfmt.open(written(home, {"rest": (None, None, 1)}))
 
 
+@pytest.mark.parametrize("text", [True, False])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda path, _: tokfmt.stats(path, tokenizer=str(TOKENIZER)),
+        lambda path, _: tokfmt.stats([path]),
+        lambda path, _: tokfmt.show(path, "token:1", tokenizer=str(TOKENIZER)),
+        lambda path, other: tokfmt.check(other, against=path, tokenizer=str(TOKENIZER)),
+    ],
+)
+def test_nothing_else_is_told_of_what_is_not_drawn_yet(tmp_path, ask, text):
+    """Neither what filters, quotas and equal texts will leave out, nor nothing at all."""
+    (tmp_path / "x.jsonl").write_text(
+        '{"text": "a"}\n{"text": "a"}\n' if text else '{"input_ids": [1]}\n{"input_ids": [1]}\n'
+    )
+    path = written(tmp_path, {"x": (None, None, 1)}, dedup='"exact"')
+    tokfmt.convert(path, tmp_path / "x.pbin", eos=EOS)
+    try:
+        told = [finding.message for verdict in ask(path, tmp_path / "x.pbin") for finding in verdict.findings]
+    except TokfmtError as error:
+        told = [str(error)]
+    assert len(told) == 1
+    assert f"is a recipe with {'text' if text else 'dedup'}" in told[0]
+
+
+def test_ids_without_equal_ones_go_to_lines(tmp_path):
+    """Lines are not copied as they stand, as nobody knows yet which there will be; beside text as well."""
+    (tmp_path / "x.jsonl").write_text('{"input_ids": [1, 2]}\n{"input_ids": [1, 2]}\n{"input_ids": [3]}\n')
+    (tmp_path / "t.jsonl").write_text('{"text": "a"}\n')
+    path, wanted = tmp_path / "ids.toml", [[1, 2], [3]]
+    path.write_text('tokfmt = 1\ndedup = "exact"\n[[source]]\npath = "x.jsonl"\n')
+    assert tokfmt.convert(path, tmp_path / "a.jsonl", verify=True).sequences == 2
+    tokfmt.convert([path, tmp_path / "x.jsonl"], tmp_path / "b.jsonl")
+    tokfmt.convert([tmp_path / "t.jsonl", path], tmp_path / "c.jsonl", tokenizer=str(TOKENIZER))
+    text = PLAIN.encode("a", add_special_tokens=False).ids
+    for name, rows in (("a", wanted), ("b", [*wanted, [1, 2], [1, 2], [3]]), ("c", [text, *wanted])):
+        lines = (tmp_path / f"{name}.jsonl").read_text().splitlines()
+        assert [json.loads(line)["input_ids"] for line in lines] == rows
+
+
 def test_packed_samples_of_what_was_drawn(corpora, tmp_path):
     """With `seq_len` the recipe over what was drawn is that over the pack which was stored without."""
     home, _ = corpora

@@ -134,6 +134,8 @@ class Run:
             if source.format.name != "recipe" or not isinstance(source.reader, RecordReader):
                 continue
             named = source.reader.tokenizer  # type: ignore[attr-defined]
+            if named is None:  # it holds ids
+                continue
             if self.tokenizer is not None and self.tokenizer.describe()["digest"] != named.describe()["digest"]:
                 raise OptionError(f"--tokenizer: {printable(source.paths[0])} says another one, {named.name}")
             self.tokenizer = named
@@ -414,7 +416,7 @@ class Run:
     # records to records: lines are copied as they stand
 
     def _copies_records(self, sources: Sequence[Source]) -> bool:
-        records = [isinstance(source.reader, RecordReader) for source in sources]
+        records = [isinstance(s.reader, RecordReader) and s.format.name != "recipe" for s in sources]
         return all(records) and self.tokenizer is None and self.format is registry.get("jsonl")  # lines as they stand
 
     def _copy(self, sources: Sequence[Source], places: Places, workers: Workers) -> Conversion:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tokfmt.core.errors import OptionError
-from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
+from tokfmt.core.records import Block, RecordInfo, RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.ingest import first_look
 from tokfmt.ops.source.opened import Source as Opened
@@ -20,8 +20,6 @@ from tokfmt.text.filters import GARBAGE, Filter, Sieve
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
-
-_FILES = 1 << 32  # of one reader, at most, in the numbers of blocks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,9 +95,9 @@ def _look(source: TextSource) -> Look:
 
 
 class Draft:
-    """A recipe some of whose sources hold text. Picklable.
+    """A recipe of text, or one that leaves out equal sequences: prepared before anything of it can be read. Picklable.
 
-    Also a `RecordReader` of all its texts, as far as a first look goes: what is asked for by number does not exist.
+    Also a `RecordReader`, whose records do not exist yet: to ask for them is an error.
 
     Attributes:
         file: The recipe as written.
@@ -131,26 +129,21 @@ class Draft:
             notes=(*unused, *(note for reader in self._readers for note in reader.info.notes)), eos_id=self.eos_id,
         )  # fmt: skip
 
-    def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
-        if first or last is not None:
-            raise self.unprepared()
-        found: list[Block] = []
-        for k, reader in enumerate(self._readers):
-            found += [block._replace(file=k * _FILES + block.file) for block in reader.blocks(size)]
-        return found
-
-    def texts(self, block: Block) -> Iterator[RecordBatch]:
-        k, file = divmod(block.file, _FILES)
-        return self._readers[k].texts(block._replace(file=file))
-
     def unprepared(self) -> OptionError:
         """The error of whoever asks for what exists once the recipe is stored."""
+        what = "text" if self._readers else 'dedup = "exact"'
         return OptionError(
-            f"{printable(self.file.where)}: is a recipe with text, whose samples exist once it is stored. "
+            f"{printable(self.file.where)}: is a recipe with {what}, whose samples exist once it is stored. "
             f"tokfmt convert {printable(self.file.where)} DST stores it, tokfmt recipe shows its sources"
         )
 
     def count(self) -> NoReturn:
+        raise self.unprepared()
+
+    def blocks(self, size: int, first: int = 0, last: int | None = None) -> NoReturn:  # noqa: ARG002
+        raise self.unprepared()
+
+    def texts(self, block: Block) -> NoReturn:  # noqa: ARG002
         raise self.unprepared()
 
     def ids(self, block: Block) -> NoReturn:  # noqa: ARG002

@@ -406,7 +406,11 @@ def _not_twice(axis: TokenReader, eos_id: int | None, path: Path, notes: list[st
 def first_look(source: Source) -> tuple[list[str], Aside]:
     """Some texts of a source, from up to sixteen places spread over it, and what was set aside beside them."""
     records, texts, aside = source.reader, list[str](), Aside()
-    if isinstance(records, RecordReader):
+    if isinstance(records, RecordReader) and source.format.name == "recipe":
+        for part in (part for held in cast("Draft", records).of_text for part in held.parts):
+            found, beside = first_look(part)
+            texts, aside = [*texts, *found], aside + beside
+    elif isinstance(records, RecordReader):
         blocks = records.blocks(max(_PIECE, records.info.size // _PLACES))
         looked = blocks[:: -(-len(blocks) // _PLACES) or 1]
         for block in looked:
