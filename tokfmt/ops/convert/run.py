@@ -23,7 +23,8 @@ from tokfmt.core.errors import (
     TokenizerMismatchError,
     TokfmtError,
 )
-from tokfmt.core.format import Target, TokenWriter, canonical, companions_of
+from tokfmt.core.format import Target, TokenWriter, companions_of, destination_of
+from tokfmt.core.options import parse_options
 from tokfmt.core.output import ANYBODY, readable_by
 from tokfmt.core.protocols import Gatherer, Rowed, Sampled
 from tokfmt.core.publish import Beside, Staging, publish_together
@@ -97,8 +98,10 @@ class Run:
         """
         self.request, self.progress, self.prove, self.given = request, progress, prove, given
         self.format = registry.get(request.to) if request.to else registry.for_destination(request.destination)
-        request = self.request = replace(request, destination=canonical(self.format, request.destination))
-        self.write_options = self._write_options()
+        self.write_options = request.given_to_writer(self.format)
+        options: Any = parse_options(self.format.write_options, self.write_options, self.format.name)
+        place = destination_of(self.format, request.destination, options)
+        request = self.request = replace(request, destination=place)
         self.portions = portions(request.arrangement, request.destination, self.format, self.write_options)
         self.options = self.portions[0].options
         self.tokenizer = tokenizer_of(request.tokenizer, special_tokens=request.special_tokens, engine=request.engine)
@@ -110,17 +113,6 @@ class Run:
         self.packed: PackedRows | None = None  # the same without padding
         self.prepared: list[Mapping[str, Any]] = []
         self.ledger: dict[str, Any] | None = None  # what `write_rows` tells, and "unit"
-
-    def _write_options(self) -> dict[str, object]:
-        """The writer's options, as far as they were given."""
-        request, known, given = self.request, option_names(self.format.write_options), dict(self.request.to_options)
-        if request.seq_len is not None:
-            if "seq_len" not in known:
-                raise OptionError(f"--seq-len: {self.format.name} has no samples", name="seq-len")
-            given["seq_len"] = request.seq_len
-        if request.source.split and "split" in known:
-            given["split"] = request.source.split
-        return given
 
     def _take_tokenizer(self, sources: Sequence[Source]) -> None:
         """Use the tokenizer that a recipe of text names.

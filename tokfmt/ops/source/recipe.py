@@ -32,7 +32,7 @@ from tokfmt.ops.dataset import Dataset
 from tokfmt.ops.prepare.draft import Draft, TextSource, filters_of
 from tokfmt.ops.recipe import Recipe
 from tokfmt.ops.source.ingest import ingested
-from tokfmt.ops.source.manifest import manifest_path, read_manifest
+from tokfmt.ops.source.manifest import format_of, manifest_path, read_manifest
 from tokfmt.ops.source.opened import (
     Found,
     Separator,
@@ -40,7 +40,6 @@ from tokfmt.ops.source.opened import (
     agreed_tokenizer,
     dataset_paths,
     find_sources,
-    format_of,
     found_at,
     open_sources,
     snapshot,
