@@ -30,6 +30,10 @@ _DROPS = (
     "embedded-separators", "empty-sequences", "loss-mask", "masked-separators", "last-labels", "inner-boundaries",
     "invalid-lines", "invalid-utf8", "fields", "splits", "order", "tail", "other-files", "tokenizers",
 )  # fmt: skip
+WRITTEN = frozenset({
+    "embedded-separators", "empty-sequences", "masked-separators", "last-labels", "inner-boundaries", "invalid-utf8",
+})  # fmt: skip
+"""Words of --drop that mean something to who writes, and nothing to who only reads."""
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")  # a slash of two is lost on the way through a Path
 
 
