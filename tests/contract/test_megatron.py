@@ -8,6 +8,7 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
+from tokfmt.core.errors import OptionError
 from tokfmt.formats.megatron import FORMAT
 from tokfmt.testing import FormatContract
 
@@ -55,6 +56,33 @@ class TestNoSeparator(FormatContract):
 
     def oracle(self, path, options):
         return documents(path)
+
+
+class TestPrefixes(FormatContract):
+    format = FORMAT
+    filename = "folder"
+    eos_id = 50256
+    write_variants = ({"tokens_per_file": "1"}, {"tokens_per_file": "40"}, {"tokens_per_file": "40", "dtype": "int32"})
+    long_options = {"tokens_per_file": "100000"}
+
+    def oracle(self, path, options):
+        stored = [documents(file) for file in sorted(path.glob("*.bin"))]
+        most = int(options["tokens_per_file"])
+        assert all(len(prefix) <= 1 or sum(map(len, prefix)) <= most for prefix in stored)
+        assert all(document[-1] == self.eos_id for prefix in stored for document in prefix)
+        return [document[:-1] for prefix in stored for document in prefix]
+
+
+def test_several_prefixes_need_a_folder_and_one_does_not(tmp_path):
+    source = FIXTURES / "megatron" / "legacy" / "neox_cached_text_document.idx"
+    with pytest.raises(OptionError, match=r"out\.bin is one file. Name a folder"):
+        tokfmt.convert(source, tmp_path / "out.bin", eos=0, to_format="megatron", to_options={"tokens_per_file": 10})
+    tokfmt.convert(source, tmp_path / "out", eos=0, to_format="megatron", to_options={"tokens_per_file": 10})
+    tokfmt.convert(source, tmp_path / "one", eos=0, to_format="megatron")
+    tokfmt.convert(tmp_path / "out", tmp_path / "joined", to_format="megatron")
+    for suffix in ("bin", "idx"):
+        assert (tmp_path / f"joined.{suffix}").read_bytes() == (tmp_path / f"one.{suffix}").read_bytes()
+    assert tokfmt.diff(source, tmp_path / "out", eos=0).identical
 
 
 @pytest.mark.parametrize("value", [-1, 1, 1 << 62])

@@ -2,9 +2,9 @@
 
 import gzip
 import json
-import subprocess
 import sys
 
+import forkserver
 import numpy as np
 import pytest
 import xxhash
@@ -150,7 +150,7 @@ def pieces(stream):
 def test_the_command_says_no_number_it_did_not_count(tmp_path):
     line = json.dumps({"text": "y" * 1000}) + "\n"
     (tmp_path / "x.jsonl").write_text(line * 6000)
-    run = subprocess.run(
+    run = forkserver.run(
         [sys.executable, "-m", "tokfmt", "show", tmp_path / "x.jsonl", "1"], capture_output=True, text=True, check=True
     )
     assert run.stderr.startswith(f"{tmp_path}/x.jsonl: jsonl (")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from importlib import import_module
 
+import forkserver
 import pytest
 from check_cases import asked
 from paths import FIXTURES
@@ -311,7 +312,7 @@ def test_pages_and_pictures_replace_their_like_only(tmp_path, words):
     for content in (PACK.read_bytes(), b"", None):
         if content is not None:
             out.write_bytes(content)
-        done = subprocess.run(
+        done = forkserver.run(
             [sys.executable, "-m", "tokfmt", *words, PACK], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert done.returncode == (4 if content else 0), done.stderr

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import forkserver
 import pytest
 from paths import FIXTURES
 
@@ -66,7 +67,7 @@ def installed(home, name, module, package="tokfmt-lines", code=None):
 
 
 def run(env, cwd, *words):
-    return subprocess.run(
+    return forkserver.run(
         [sys.executable, "-m", "tokfmt", *map(str, words)],
         env=env,
         capture_output=True,

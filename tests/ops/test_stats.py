@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from itertools import islice
 
+import forkserver
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -56,7 +57,7 @@ def measured(*paths, **how):
 
 def tokfmt_stats(*words):
     """The command in a process of its own: exit code, stdout, stderr."""
-    done = subprocess.run([sys.executable, "-m", "tokfmt", "stats", *map(str, words)], capture_output=True, text=True)
+    done = forkserver.run([sys.executable, "-m", "tokfmt", "stats", *map(str, words)], capture_output=True, text=True)
     return done.returncode, done.stdout, done.stderr
 
 

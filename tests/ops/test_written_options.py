@@ -3,21 +3,23 @@
 import json
 import random
 import shutil
-import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
 
+import forkserver
 import pytest
 from made_corpora import prose
 from paths import TOKENIZER
 
 import tokfmt
 from tokfmt import registry
-from tokfmt.core.errors import CorruptError, OptionError
+from tokfmt.core.errors import CorruptError, DetectionError, OptionError
 from tokfmt.ops.check.check import CheckRequest, check, fix
+from tokfmt.ops.convert.convert import finish
 from tokfmt.ops.look.parts import sections
 from tokfmt.ops.look.show import show_origins
+from tokfmt.ops.source.manifest import manifest_path
 from tokfmt.ops.source.request import SourceRequest
 
 VALUES = {
@@ -94,9 +96,44 @@ def test_what_was_written_with_an_option_is_read_without_it(corpus, tmp_path, na
     path, documents = corpus
     out = tmp_path / (NAMES[name] if option != "split" or name == "flat-tokens" else "out")
     tokfmt.convert(path, out, to_format=name, to_options=[f"{option}={value}"], eos=4095)
-    with tokfmt.open(out, format=name if out.name == "out" else None) as dataset:
+    with tokfmt.open(out) as dataset:
+        assert (dataset.format, [list(ids) for ids in dataset]) == (name, documents)
+        assert tokfmt.check(out, deep=True)[0].errors == 0
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in VALUES} | {"litdata", "megatron"}))
+@pytest.mark.parametrize("named", ["data", "data.bin"])
+def test_whatever_its_name_a_dataset_is_what_its_manifest_says(corpus, tmp_path, name, named):
+    """Raw ids with a separator of one's own look like nothing; commands find them all the same, of no other size."""
+    path, documents = corpus
+    out = Path(tokfmt.convert(path, tmp_path / named, to_format=name, eos=4095).destination)
+    with tokfmt.open(out) as dataset:
+        assert (dataset.format, [list(ids) for ids in dataset]) == (name, documents)
+    assert tokfmt.diff(path, out).identical
+    assert tokfmt.check(out, deep=True)[0].errors == 0
+    assert sections(out).format == name
+    told = manifest_path(out)
+    told.write_text(told.read_text().replace('"bytes": ', '"bytes": 1'))
+    with pytest.raises((CorruptError, DetectionError)):
+        tokfmt.open(out)
+
+
+def test_a_format_that_a_manifest_invents_is_none(tmp_path):
+    (tmp_path / "data.bin").write_bytes(bytes(range(1, 10)))
+    for told in ("nanogtp", None, 7, ["nanogpt"]):
+        content = {"schema": "tokfmt.manifest/1", "format": told, "output": {"files": 1, "bytes": 9}}
+        manifest_path(tmp_path / "data.bin").write_text(json.dumps(content))
+        with pytest.raises(DetectionError):
+            tokfmt.open(tmp_path / "data.bin")
+
+
+def test_shards_of_a_prefix_are_finished_by_the_prefix(corpus, tmp_path):
+    path, documents = corpus
+    for k in range(2):
+        tokfmt.convert(path, tmp_path / "data", to_format="megatron", eos=4095, shard=(k, 2))
+    assert finish(tmp_path / "data").sequences == len(documents)
+    with tokfmt.open(tmp_path / "data") as dataset:
         assert [list(ids) for ids in dataset] == documents
-        assert tokfmt.check(out, format=dataset.format, deep=True)[0].errors == 0
 
 
 @pytest.mark.parametrize("field", ["body.text", "content"])
@@ -226,7 +263,7 @@ def test_a_note_on_many_datasets_is_said_once(tmp_path):
     for number in range(3):
         (tmp_path / f"{number}.txt").write_text("some words")
     words = [sys.executable, "-m", "tokfmt", "stats", *(str(tmp_path / f"{number}.txt") for number in range(3))]
-    said = subprocess.run(words, check=True, capture_output=True, text=True).stderr
+    said = forkserver.run(words, check=True, capture_output=True, text=True).stderr
     lines = [line for line in said.splitlines() if "read as one document" in line]
     assert lines == [
         f"note: {tmp_path}/0.txt and 2 more: each text file is read as one document; "

@@ -4,9 +4,9 @@ import gzip
 import json
 import random
 import shutil
-import subprocess
 import sys
 
+import forkserver
 import numpy as np
 import pytest
 from browsing import BLOCKS, PACK, STORE, browse, reader_text, tab_of
@@ -386,7 +386,7 @@ def test_what_fails_late_is_told_in_its_place(late):
 def test_leaving_what_could_not_be_shown_ends_with_3(late, tmp_path):
     out = tmp_path / "out.svg"
     words = [sys.executable, "-m", "tokfmt", "browse", str(late), "--screenshot", str(out)]
-    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    ended = forkserver.run(words, capture_output=True, text=True, check=False)
     assert ended.returncode == 3
     assert ended.stderr.startswith(f"tokfmt: error: {late}: ")
     assert "cannot" in out.read_text()

@@ -2,12 +2,12 @@
 
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 
+import forkserver
 import numpy as np
 import pytest
 from browsing import PACK, STORE, Fake, browse, session_of, tab_of
@@ -135,7 +135,7 @@ def bookmark_all(state, numbers):
         "[ours.toggle(Bookmark('documents', int(n), 0)) for n in sys.argv[1:]]"
     )
     env = {**os.environ, "XDG_STATE_HOME": str(state)}
-    return subprocess.Popen([sys.executable, "-c", words, *map(str, numbers)], env=env, cwd=state)
+    return forkserver.Popen([sys.executable, "-c", words, *map(str, numbers)], env=env, cwd=state)
 
 
 def test_two_browsers_keep_each_others_bookmarks(tmp_path, monkeypatch):

@@ -1,11 +1,11 @@
 """Tokenizer files from strangers: what they may multiply is bounded, and a panic of the engine is one error."""
 
 import json
-import subprocess
 import sys
 import time
 from base64 import b64encode
 
+import forkserver
 import pytest
 from made_tokenizers import llama3_like, sentencepiece_like
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -103,7 +103,7 @@ def test_commands_end_with_a_line_and_code_3(tmp_path):
         ["convert", ids, tmp_path / "o.jsonl", "--tokenizer", decodes],
         ["show", ids, "--tokenizer", decodes],
     ):
-        run = subprocess.run(
+        run = forkserver.run(
             [sys.executable, "-m", "tokfmt", *map(str, words)], capture_output=True, text=True, check=False
         )
         assert run.returncode == 3, (words, run.stderr)

@@ -157,9 +157,9 @@ def _tell_end(preview: Any, count: int) -> None:
 
 
 def _may_be_text(path: str) -> bool:
-    from tokfmt import registry
+    from tokfmt.ops.source.manifest import format_of
 
-    return registry.detect(path).name in ("jsonl", "text")
+    return format_of(path).name in ("jsonl", "text")
 
 
 def _heading(preview: Any) -> str:

@@ -314,6 +314,9 @@ class Format(Protocol):
     def canonical(self, path: Path) -> Path:
         """The name of a dataset that has several: `x.bin`, where `x.idx` and the prefix `x` mean it too. Optional."""
 
+    def destination(self, path: Path, options: Any) -> Path:
+        """The same of what is written with these options, where a folder may be meant; `canonical` else. Optional."""
+
     def companions(self, path: Path) -> Sequence[Path]:
         """Files beside the (canonical) path that belong to it and are written with it: the index. Optional."""
 
@@ -347,6 +350,16 @@ def canonical(format_: Format, path: Path) -> Path:
     """The path under which a format knows a dataset; see `Format.canonical`."""
     named = getattr(format_, "canonical", None)
     return path if named is None or path.is_dir() else Path(named(path))
+
+
+def destination_of(format_: Format, path: Path, options: Any) -> Path:
+    """The path under which a dataset that is written with these options will be known; see `Format.destination`.
+
+    Raises:
+        OptionError: The options want another kind of name.
+    """
+    named = getattr(format_, "destination", None)
+    return canonical(format_, path) if named is None or path.is_dir() else Path(named(path, options))
 
 
 def companions_of(format_: Format, path: Path) -> list[Path]:

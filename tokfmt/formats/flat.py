@@ -568,8 +568,8 @@ class FlatFormat(ABC):
         return self.names(path)[0]
 
     def companions(self, path: Path) -> Sequence[Path]:
-        """See `Format.companions`."""
-        return self.names(path)[1:]
+        """See `Format.companions`. A folder has none."""
+        return self.names(path)[1:] if path.name.endswith(self.suffixes) else []
 
     def members(self, path: Path) -> list[Path]:
         """The file at a path, or those of a folder in the order of reading; of several of a prefix, that of tokens."""

@@ -36,9 +36,17 @@ from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
-from tokfmt.ops.source.manifest import LITTLE, extent, fingerprint, ledger_paths, read_manifest, written_files
+from tokfmt.ops.source.manifest import (
+    LITTLE,
+    extent,
+    fingerprint,
+    format_of,
+    ledger_paths,
+    read_manifest,
+    written_files,
+)
 from tokfmt.ops.source.opened import Source as Opened
-from tokfmt.ops.source.opened import format_of, open_sources
+from tokfmt.ops.source.opened import open_sources
 from tokfmt.ops.source.recipe import Deferred
 from tokfmt.ops.source.request import SourceRequest, viewed, words_of
 from tokfmt.recipes.cache import Numbers

@@ -27,14 +27,14 @@ from typing import Any, Literal
 import numpy as np
 
 from tokfmt.core.axis import INT32_MAX, Separators, TokenReader, windows
-from tokfmt.core.errors import ConversionError, CorruptError, FormatError, TruncatedError, UnsupportedError
+from tokfmt.core.errors import ConversionError, CorruptError, FormatError, OptionError, TruncatedError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Confidence, Hints, Probe, Problem, fatal, noted
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Code, Section
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.text_format import printable
-from tokfmt.formats.flat import Columns, Extent, FlatFormat, FlatWriter, Laid, Pieces, Struct, told_tokens
+from tokfmt.formats.flat import Columns, Cut, Extent, FlatFormat, FlatWriter, Laid, Pieces, Struct, told_tokens
 from tokfmt.formats.megatron.blend import SPLITS, likely_prefixes, located, read_blend
 
 MAGIC, LEGACY = b"MMIDIDX\0\0", b"TNTIDX\0\0"
@@ -58,21 +58,31 @@ class WriteOptions:
 
     eod: Literal["always", "none"] = option("always", "a separator after each document, as --append-eod, or none")
     dtype: Literal["uint16", "int32"] | None = option(None, "of the tokens; uint16 where the largest id allows it")
+    tokens_per_file: int | None = option(None, "a folder of prefixes, each with so many tokens at most", least=1)
 
 
 class Writer(FlatWriter):
-    """Writes PREFIX.bin and, last, PREFIX.idx."""
+    """Writes PREFIX.bin and, last, PREFIX.idx; with `tokens_per_file` a folder of them, of whole documents."""
 
     separators, needs_max_id, dtypes, limit = Separators.TRAILING, True, ("<u2", "<i4"), INT32_MAX
+    whole, names, per_file = True, "{number:05d}_text_document.bin", "tokens_per_file"
+
+    @property
+    def folder(self) -> bool:
+        return self.options.tokens_per_file is not None
 
     def create(self, source: TokenReader) -> None:
-        if self.path.suffix != ".bin":  # a file of that name was there already, and so it is no prefix
+        if self.path.suffix != ".bin" and not self.folder:  # a file of that name was there already: it is no prefix
             raise ConversionError(f"{self.path}: is a file. Name PREFIX.bin, which is written with PREFIX.idx")
         super().create(source)
 
     def index(self, stored: TokenReader, dtype: np.dtype[Any]) -> Pieces:
-        path, count = self.path.with_suffix(".idx"), stored.info.sequences
-        cuts = list(windows(0, count, _AT_ONCE))
+        for cut in self.cuts(stored):
+            yield from self._index(self.file(cut.number).with_suffix(".idx"), stored, cut, dtype)
+
+    def _index(self, path: Path, stored: TokenReader, cut: Cut, dtype: np.dtype[Any]) -> Pieces:
+        count = cut.last - cut.first
+        cuts = list(windows(cut.first, cut.last, _AT_ONCE))
         held = longest = number = 0
         for first, last in cuts:
             lengths = np.diff(stored.offsets(first, last))
@@ -87,8 +97,10 @@ class Writer(FlatWriter):
             bounds = stored.offsets(first, last)
             documents = np.diff(bounds) > 0
             yield path, columns.at("lengths", number), np.diff(bounds)[documents].astype("<i4")
-            yield path, columns.at("pointers", number), (bounds[:-1][documents] * dtype.itemsize).astype("<i8")
-            yield path, columns.at("document_indices", first + 1), (number + np.cumsum(documents)).astype("<i8")
+            begins = (bounds[:-1][documents] - cut.start) * dtype.itemsize
+            yield path, columns.at("pointers", number), begins.astype("<i8")
+            at = columns.at("document_indices", first - cut.first + 1)
+            yield path, at, (number + np.cumsum(documents)).astype("<i8")
             number += int(np.count_nonzero(documents))
 
 
@@ -129,6 +141,14 @@ class Megatron(FlatFormat):
 
     def canonical(self, path: Path) -> Path:
         return path if self._is_list(path) else super().canonical(path)
+
+    def destination(self, path: Path, options: WriteOptions) -> Path:
+        if options.tokens_per_file is None:
+            return self.canonical(path)
+        if path.suffix in self.suffixes:
+            what = f"tokens_per_file={options.tokens_per_file}: {printable(path.name)} is one file. Name a folder"
+            raise OptionError(what, name="tokens_per_file")
+        return path
 
     def _is_list(self, path: Path) -> bool:
         return path.suffix not in self.suffixes and path.is_file()

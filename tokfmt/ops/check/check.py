@@ -51,14 +51,13 @@ from tokfmt.ops.check.codes import meanings
 from tokfmt.ops.convert.convert import run
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
-from tokfmt.ops.source.manifest import found_as_written, manifest_path, manifests, read_manifest
+from tokfmt.ops.source.manifest import format_of, found_as_written, manifest_path, manifests, read_manifest
 from tokfmt.ops.source.opened import (
     Source,
     SourceFiles,
     check_unchanged,
     dataset_paths,
     find_sources,
-    format_of,
     found_at,
     open_found,
     open_one,

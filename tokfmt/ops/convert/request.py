@@ -304,6 +304,21 @@ class Request:
         """Name of the staging directory that outlives an interruption; empty: none does."""
         return "shards" if self.shard or self.finish else "resume" if self.resume else ""
 
+    def given_to_writer(self, format_: Format) -> dict[str, object]:
+        """The writer's options, as far as they were given.
+
+        Raises:
+            OptionError: A length of samples, and the format has none.
+        """
+        known, given = option_names(format_.write_options), dict(self.to_options)
+        if self.seq_len is not None:
+            if "seq_len" not in known:
+                raise OptionError(f"--seq-len: {format_.name} has no samples", name="seq-len")
+            given["seq_len"] = self.seq_len
+        if self.source.split and "split" in known:
+            given["split"] = self.source.split
+        return given
+
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
@@ -387,6 +402,14 @@ def refuse_undealt(request: Request, sources: Sequence[Source], *, copies: bool)
             why = "equal sequences of ids are looked for"
     if why:
         raise OptionError(f"--shard: {why}, which is done in one go. Leave it out; --resume continues such a run")
+
+
+def nothing_in(request: Request) -> str:
+    """A note on a destination without sequences."""
+    why = "the sources hold no sequences"
+    if request.select is not None:
+        why = f"--select {request.select} takes none of the sequences of the sources"
+    return f"{request.destination}: there is nothing in it: {why}"
 
 
 def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import tokfmt
+from tokfmt import registry
 from tokfmt.core.errors import (
     ConversionError,
     CorruptError,
@@ -32,6 +34,7 @@ from tokfmt.core.errors import (
     UnsupportedError,
     VerificationError,
 )
+from tokfmt.core.format import canonical
 from tokfmt.core.options import given_options
 from tokfmt.core.output import followed
 from tokfmt.core.private import check_private, make_private
@@ -261,9 +264,12 @@ def request_of_shards(destination: str | os.PathLike[str]) -> Request:
     Raises:
         ConversionError: There are none, or of another version; or shards are missing (they are named).
     """
-    home = hidden_sibling(followed(destination), "shards")
-    if os.path.lexists(home):
-        check_private(home)
+    by_prefix = (canonical(one, Path(destination)) for one in registry.formats() if getattr(one, "prefix", ""))
+    for place in itertools.chain([Path(destination)], by_prefix):
+        home = hidden_sibling(followed(place), "shards")
+        if os.path.lexists(home):
+            check_private(home)
+            break
     kept = read_conversion(home / "conversion.json")
     if kept is None:
         raise ConversionError(

@@ -23,7 +23,8 @@ from tokfmt.core.errors import (
     TokenizerMismatchError,
     TokfmtError,
 )
-from tokfmt.core.format import Target, TokenWriter, canonical, companions_of
+from tokfmt.core.format import Target, TokenWriter, companions_of, destination_of
+from tokfmt.core.options import parse_options
 from tokfmt.core.output import ANYBODY, readable_by
 from tokfmt.core.protocols import Gatherer, Rowed, Sampled
 from tokfmt.core.publish import Beside, Staging, publish_together
@@ -37,6 +38,7 @@ from tokfmt.ops.convert.request import (
     Written,
     arranged,
     holds_something,
+    nothing_in,
     portion_of,
     portions,
     refuse_ledger,
@@ -96,8 +98,10 @@ class Run:
         """
         self.request, self.progress, self.prove, self.given = request, progress, prove, given
         self.format = registry.get(request.to) if request.to else registry.for_destination(request.destination)
-        request = self.request = replace(request, destination=canonical(self.format, request.destination))
-        self.write_options = self._write_options()
+        self.write_options = request.given_to_writer(self.format)
+        options: Any = parse_options(self.format.write_options, self.write_options, self.format.name)
+        place = destination_of(self.format, request.destination, options)
+        request = self.request = replace(request, destination=place)
         self.portions = portions(request.arrangement, request.destination, self.format, self.write_options)
         self.options = self.portions[0].options
         self.tokenizer = tokenizer_of(request.tokenizer, special_tokens=request.special_tokens, engine=request.engine)
@@ -110,17 +114,6 @@ class Run:
         self.prepared: list[Mapping[str, Any]] = []
         self.ledger: dict[str, Any] | None = None  # what `write_rows` tells, and "unit"
 
-    def _write_options(self) -> dict[str, object]:
-        """The writer's options, as far as they were given."""
-        request, known, given = self.request, option_names(self.format.write_options), dict(self.request.to_options)
-        if request.seq_len is not None:
-            if "seq_len" not in known:
-                raise OptionError(f"--seq-len: {self.format.name} has no samples", name="seq-len")
-            given["seq_len"] = request.seq_len
-        if request.source.split and "split" in known:
-            given["split"] = request.source.split
-        return given
-
     def _take_tokenizer(self, sources: Sequence[Source]) -> None:
         """Use the tokenizer that a recipe of text names.
 
@@ -128,9 +121,7 @@ class Run:
             OptionError: --tokenizer is another one.
         """
         for source in sources:
-            if source.format.name != "recipe" or not isinstance(source.reader, RecordReader):
-                continue
-            named = source.reader.tokenizer  # type: ignore[attr-defined]
+            named = getattr(source.reader, "tokenizer", None) if source.format.name == "recipe" else None
             if named is None:  # it holds ids
                 continue
             if self.tokenizer is not None and self.tokenizer.describe()["digest"] != named.describe()["digest"]:
@@ -592,6 +583,8 @@ class Run:
     ) -> Conversion:
         arrangement = self.request.arrangement
         made, mixed = self._certified(written, eos)
+        if self.request.shard is None and not any(part.sequences for part in written):
+            self._note(nothing_in(self.request))
         others = [note for source in sources for note in source.left_out]
         dropped = {
             **dropped,

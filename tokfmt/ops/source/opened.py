@@ -40,6 +40,7 @@ from tokfmt.ops.source.manifest import (
     Manifest,
     as_written,
     count_contradiction,
+    format_of,
     local_tokenizer,
     manifests_beside,
 )
@@ -156,15 +157,6 @@ def tokenizer_of(name: str | None, **how: Any) -> TokenizerHandle | None:
     from tokfmt.text.tokenizer import load_tokenizer
 
     return load_tokenizer(name, **how)
-
-
-def format_of(path: Path_, name: str | None = None) -> Format:
-    """The format of that name, else what the content of a path shows.
-
-    Raises:
-        DetectionError, FormatError, OptionError.
-    """
-    return registry.get(name) if name else registry.detect(registry.of_prefix(Path(path)))
 
 
 Found = Mapping[tuple[Path, str | None], SourceFiles]

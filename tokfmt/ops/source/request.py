@@ -30,6 +30,10 @@ _DROPS = (
     "embedded-separators", "empty-sequences", "loss-mask", "masked-separators", "last-labels", "inner-boundaries",
     "invalid-lines", "invalid-utf8", "fields", "splits", "order", "tail", "other-files", "tokenizers",
 )  # fmt: skip
+WRITTEN = frozenset({
+    "embedded-separators", "empty-sequences", "masked-separators", "last-labels", "inner-boundaries", "invalid-utf8",
+})  # fmt: skip
+"""Words of --drop that mean something to who writes, and nothing to who only reads."""
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")  # a slash of two is lost on the way through a Path
 
 
@@ -216,6 +220,8 @@ def parse_selection(text: str, count: int) -> tuple[int, int]:
         OptionError: It is no selection, names one sequence that is not there, or ends before it begins.
     """
     text = text.strip()
+    if not text:
+        raise OptionError("a selection is empty: is a variable not set? All sequences are :")
     first, colon, last = text.partition(":")
     a = parse_count(first) if first.strip() else 0
     b = parse_count(last) if last.strip() else count

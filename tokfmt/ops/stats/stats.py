@@ -23,13 +23,12 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.ops.recipe import explain
 from tokfmt.ops.source.ingest import encoder_for, ingest
-from tokfmt.ops.source.manifest import extent
+from tokfmt.ops.source.manifest import extent, format_of
 from tokfmt.ops.source.opened import (
     Source,
     check_unchanged,
     contradicted,
     dataset_paths,
-    format_of,
     found_at,
     manifest_tokenizer,
     open_stored,
