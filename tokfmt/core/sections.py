@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, Truncated
 from tokfmt.core.files import File
 from tokfmt.core.format import Problem, fatal
 from tokfmt.core.protocols import Field, Fields, Section
-from tokfmt.core.ragged import Offsets, offsets_of
+from tokfmt.core.ragged import Offsets
 from tokfmt.core.text_format import printable, shortened
 
 SHOWN = 96
@@ -284,28 +284,6 @@ class Laid:
     other_splits: tuple[str, ...] = ()
     loss_masks: str = ""
     extras: Mapping[str, object] = field(default_factory=dict)
-
-
-def joined(parts: Sequence[Laid]) -> Laid:
-    """The contents of several files, one after the other, as one dataset.
-
-    One stream that files cut anywhere, or the sequences of each; of extras those in which all agree.
-    """
-    if len(parts) == 1:
-        return parts[0]
-    begins = offsets_of([sum(extent.tokens for extent in part.extents) for part in parts])
-    inner = [part.starts[:-1] + begin for part, begin in zip(parts, begins, strict=False) if part.starts is not None]
-    return replace(
-        parts[0],
-        extents=[extent for part in parts for extent in part.extents],
-        masks=[mask for part in parts for mask in part.masks],
-        starts=np.concatenate([*inner, begins[-1:]]) if inner else None,
-        problems=[problem for part in parts for problem in part.problems],
-        sections=[section for part in parts for section in part.sections],
-        inferred=tuple(dict.fromkeys(fact for part in parts for fact in part.inferred)),
-        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
-        extras={key: value for key, value in parts[0].extras.items() if all(p.extras.get(key) == value for p in parts)},
-    )
 
 
 def whole_tokens(file: File, dtype: np.dtype[Any], code: str, what: str = "a stream") -> tuple[Extent, list[Problem]]:

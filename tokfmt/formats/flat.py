@@ -44,7 +44,7 @@ from tokfmt.core.files import File, names_in, natural_key, walk
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Receipt, Region, Target, raise_fatal, titled
 from tokfmt.core.output import Output, copy_region, preallocate
 from tokfmt.core.protocols import Audit, Code, Piece, Place, Section, checked, marks_of
-from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.sections import (
     NATIVE,
     Column,
@@ -55,7 +55,6 @@ from tokfmt.core.sections import (
     StoredIds,
     Struct,
     broken,
-    joined,
     loss_mask,
     mask_bytes,
     numpy_extent,
@@ -104,6 +103,28 @@ class Cut(NamedTuple):
     stop: int
     first: int = 0
     last: int = 0
+
+
+def joined(parts: Sequence[Laid]) -> Laid:
+    """The contents of several files, one after the other, as one dataset.
+
+    One stream that files cut anywhere, or the sequences of each; of extras those in which all agree.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    begins = offsets_of([sum(extent.tokens for extent in part.extents) for part in parts])
+    inner = [part.starts[:-1] + begin for part, begin in zip(parts, begins, strict=False) if part.starts is not None]
+    return replace(
+        parts[0],
+        extents=[extent for part in parts for extent in part.extents],
+        masks=[mask for part in parts for mask in part.masks],
+        starts=np.concatenate([*inner, begins[-1:]]) if inner else None,
+        problems=[problem for part in parts for problem in part.problems],
+        sections=[section for part in parts for section in part.sections],
+        inferred=tuple(dict.fromkeys(fact for part in parts for fact in part.inferred)),
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        extras={key: value for key, value in parts[0].extras.items() if all(p.extras.get(key) == value for p in parts)},
+    )
 
 
 class FlatReader:
