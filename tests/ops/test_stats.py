@@ -26,8 +26,8 @@ from tokfmt.cli.stats_table import show
 from tokfmt.core.draws import SAMPLE, random_order
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.text_format import bar
-from tokfmt.ops.source.opened import find_sources, open_source, open_stored
-from tokfmt.ops.source.request import SourceRequest
+from tokfmt.ops.source.opened import open_source, open_stored
+from tokfmt.ops.source.request import SourceRequest, find_sources
 from tokfmt.ops.stats import StatsRequest, glance, stats, stats_of
 from tokfmt.ops.stats.report import (
     Report,

@@ -32,20 +32,23 @@ from tokfmt.ops.dataset import Dataset
 from tokfmt.ops.prepare.draft import Draft, TextSource, filters_of
 from tokfmt.ops.recipe import Recipe
 from tokfmt.ops.source.ingest import ingested
-from tokfmt.ops.source.manifest import format_of, manifest_path, read_manifest
-from tokfmt.ops.source.opened import (
-    Found,
-    Separator,
-    SourceFiles,
-    agreed_tokenizer,
-    dataset_paths,
-    find_sources,
-    found_at,
-    open_sources,
-    snapshot,
-)
+from tokfmt.ops.source.manifest import manifest_path, read_manifest
+from tokfmt.ops.source.opened import Separator, agreed_tokenizer, open_sources
 from tokfmt.ops.source.opened import Source as Opened
-from tokfmt.ops.source.request import SourceRequest, check_drops, expanded, parse_selection, viewed
+from tokfmt.ops.source.request import (
+    Found,
+    SourceFiles,
+    SourceRequest,
+    check_drops,
+    dataset_paths,
+    expanded,
+    find_sources,
+    format_of,
+    found_at,
+    parse_selection,
+    snapshot,
+    viewed,
+)
 from tokfmt.recipes.cache import key_of, recalled, remember
 from tokfmt.recipes.documents import Documents, Source, quotas
 from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, parse_recipe, read_recipe
@@ -235,9 +238,7 @@ def _opened(
         parts = open_sources(request, handle, hints.jobs, found=places, collect=hints.collect)
     except SeparatorUnknownError as error:  # --eos of a command line changes no recipe
         raise SeparatorUnknownError(error.path, error.why, 'Say eos = ID or eos = "none" in the recipe') from error
-    kinds = {part.reader.info.kind if isinstance(part.reader, RecordReader) else "ids" for part in parts}
-    if entry.filter and "ids" in kinds:
-        raise OptionError("its filter has rules on text, and it holds ids. Leave the filter out, or name the text")
+    kinds = _kinds(entry, parts)
     if "text" in kinds:
         return _text_source(file, entry, parts, places, handle), parts
     readers = [_axis(part) for part in parts]
@@ -258,24 +259,47 @@ def _opened(
         [getattr(one, "fingerprint", None) for one in readers] if any(inner) else [size for size, *_ in stats.values()]
     )
     counts = [reader.info.sequences, reader.info.tokens]
-    notes = dict.fromkeys(_in_recipe(note) for part in parts for note in part.notes)
-    if not reader.info.sequences:
-        notes[_nothing(entry, sum(one.info.sequences for one in readers))] = None
     found = Source(
         entry.name, tuple(map(Path, paths)), parts[0].format.name, reader, next(iter(separators)),
         [os.path.abspath(file.where.parent), _on_disk(places), read, inner], [facts, sizes, counts, read[1]],
-        tuple(notes),
+        _notes(entry, parts, readers, reader),
     )  # fmt: skip
     if plain and kinds == {"ids"} and not any(inner) and not any(isinstance(p.reader, RecordReader) for p in parts):
         found = _kept(key, found, parts, stats)
     return found, parts
 
 
-def _nothing(entry: SourceEntry, count: int) -> str:
-    """A note on a source that gives no sequence."""
-    if count and entry.select is not None:
-        return f'select = "{printable(entry.select)}" takes none of its {counted(count, "sequence")}'
-    return "it has no sequences"
+def _kinds(entry: SourceEntry, parts: Sequence[Opened]) -> set[str]:
+    """Whether a source holds text or ids; both, if it is to be refused.
+
+    Raises:
+        OptionError: It has rules on text, and holds ids.
+    """
+    kinds = {part.reader.info.kind if isinstance(part.reader, RecordReader) else "ids" for part in parts}
+    if (entry.filter or len(kinds) > 1) and not any(map(_holds_ids, parts)):
+        kinds.discard("ids")  # of files without a record nothing says what they hold
+    if entry.filter and "ids" in kinds:
+        raise OptionError("its filter has rules on text, and it holds ids. Leave the filter out, or name the text")
+    return kinds
+
+
+def _holds_ids(part: Opened) -> bool:
+    if not isinstance(part.reader, RecordReader):
+        return True
+    return part.reader.info.kind == "ids" and part.reader.count() > 0
+
+
+def _notes(
+    entry: SourceEntry, parts: Sequence[Opened], readers: Sequence[TokenReader], chosen: TokenReader
+) -> tuple[str, ...]:
+    """What a person should be told of a source, such as that it gives no sequence."""
+    notes = dict.fromkeys(_in_recipe(note) for part in parts for note in part.notes)
+    count = sum(reader.info.sequences for reader in readers)
+    if not count:
+        notes["it has no sequences"] = None
+    elif not chosen.info.sequences:
+        notes[f'select = "{printable(entry.select)}" takes none of its {counted(count, "sequence")}'] = None
+    return tuple(notes)
 
 
 def _text_source(
@@ -293,7 +317,7 @@ def _text_source(
     for part in parts:
         if isinstance(part.reader, Draft):
             raise OptionError("is a recipe with text. Store it first: tokfmt convert, or name its sources here")
-        if not isinstance(part.reader, RecordReader) or part.reader.info.kind != "text":
+        if _holds_ids(part):
             raise OptionError(f"{printable(part.paths[0])}: holds ids, and others of this source hold text")
     if file.pack == "stored":
         raise OptionError('it holds text, and pack = "stored" takes rows as they are')

@@ -23,20 +23,16 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.ops.recipe import explain
 from tokfmt.ops.source.ingest import encoder_for, ingest
-from tokfmt.ops.source.manifest import extent, format_of
+from tokfmt.ops.source.manifest import extent
 from tokfmt.ops.source.opened import (
     Source,
-    check_unchanged,
     contradicted,
-    dataset_paths,
-    found_at,
     manifest_tokenizer,
     open_stored,
-    snapshot,
     tokenizer_of,
     without_separators,
 )
-from tokfmt.ops.source.request import SourceRequest
+from tokfmt.ops.source.request import SourceRequest, check_unchanged, dataset_paths, format_of, found_at, snapshot
 from tokfmt.ops.stats.duplicates import TOO_MANY, Group, duplicates_of
 from tokfmt.ops.stats.report import Failure, RepeatedSequence, Report, Sampled, Share, Statistics
 from tokfmt.ops.stats.sampling import Drawn, draw, draw_records
