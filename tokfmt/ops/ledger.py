@@ -117,7 +117,7 @@ class Tracer:
                 targets.append(Tracer(leaf, self.drop, listed, f"{outer}{source.name}/"))
                 continue
             format_ = format_of(places[0], name)
-            places = [canonical(format_, path) for path in places]  # noqa: PLW2901 - their manifests stand beside these
+            places = [canonical(format_, path) for path in places]  # beside these their manifests stand
             request = SourceRequest(tuple(places), options=options)
             if file.pack == "stored":
                 request = viewed(request, format_, "samples")
