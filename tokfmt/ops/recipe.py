@@ -200,7 +200,8 @@ def _of_samples(view: Samples) -> Iterator[Row]:
     lists = view.lists()
     drawn = [one.drawn * one.packing.tokens / one.packing.samples for one in lists]
     total = sum(drawn) or 1.0
-    padded = [one.drawn * (view.seq_len - one.packing.tokens / one.packing.samples) for one in lists]
+    places = view.seq_len + (view.file.convention == "disjoint")  # which moves on by its last label as well
+    padded = [one.drawn * (places - one.packing.tokens / one.packing.samples) for one in lists]
     first = [one for one in lists if not one.first]
     yield Row(
         "", 0, "recipe", sum(one.packing.axis.sequences for one in first), sum(one.packing.axis.empty for one in first),
