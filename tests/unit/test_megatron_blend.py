@@ -12,8 +12,7 @@ import tokfmt
 from tokfmt import registry
 from tokfmt.core.errors import FormatError, TokfmtError
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.megatron import FORMAT
-from tokfmt.formats.megatron.blend import read_blend
+from tokfmt.formats.megatron import FORMAT, read_blend
 from tokfmt.testing import write
 
 HOME = FIXTURES / "megatron" / "blend"
