@@ -1,10 +1,12 @@
 """modalities under the laws of every format; the oracle is struct, pickle and numpy."""
 
+import json
 import pickle
 import struct
 
 import numpy as np
 
+import tokfmt
 from tokfmt.formats.modalities import FORMAT
 from tokfmt.testing import FormatContract
 
@@ -50,3 +52,13 @@ class TestNarrow(TestPack):
 
     def read_options(self, options):
         return {"width": 1} if options.get("layout") == "A" else {}
+
+
+def test_a_final_separator_that_gets_no_second_one_is_said_and_not_counted(tmp_path):
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in ([1, 9], [2], [9], [])))
+    done = tokfmt.convert(source, tmp_path / "x.pbin", eos=9, to_options={"eod": "if-missing"})
+    assert (done.sequences, done.tokens) == (4, 2)
+    assert any(note.startswith("2 sequences with the separator 9 at the end got no second one") for note in done.notes)
+    with tokfmt.open(tmp_path / "x.pbin") as dataset:
+        assert [list(ids) for ids in dataset] == [[1], [2], [], []]

@@ -8,6 +8,7 @@ import pytest
 from check_cases import CASES, asked, converted
 from paths import CORPUS, FIXTURES, TOKENIZER, golden
 
+import tokfmt
 from tokfmt import registry
 from tokfmt.core.errors import OptionError, UnsafeError
 from tokfmt.core.format import Confidence, Finding
@@ -237,3 +238,16 @@ def test_a_good_conversion_has_no_findings(tmp_path):
         assert verdict.errors == 0, verdict.findings
         assert {f.code for f in verdict.findings} <= {"TF324"}
         assert verdict.sequences == 184
+
+
+@pytest.mark.parametrize(("zeros", "found"), [(0, []), (100, ["TF210"])])
+def test_padding_with_a_separator_of_0_is_no_unfinished_copy(zeros, found, tmp_path):
+    """As GPT-NeoX has it; but padding ends with the sample."""
+    source = tmp_path / "in.jsonl"
+    source.write_text('{"input_ids": [5, 6, 7]}\n')
+    tokfmt.convert(source, tmp_path / "x.bin", to_format="stage1", eos=0, to_options={"seq_len": 100}, manifest=False)
+    with (tmp_path / "x.bin").open("ab") as file:
+        file.write(bytes(4 * zeros))
+    for deep in (False, True):
+        verdict = tokfmt.check(tmp_path / "x.bin", format="stage1", options={"seq_len": 100}, eos=0, deep=deep)[0]
+        assert [one.code for one in verdict.findings if one.severity == "error"] == found

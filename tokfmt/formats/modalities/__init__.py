@@ -157,6 +157,12 @@ class Writer(FlatWriter):
             self._closed = closed_offsets(source, eos_id)
         return WithMissingSeparators(source, eos_id, self._closed)
 
+    def merged(self, source: TokenReader) -> int:
+        """See `TokenWriter.merged`."""
+        if self.options.eod != "if-missing":
+            return 0
+        return source.info.tokens + source.info.sequences - int(self.stored(source).info.tokens)
+
     def dtype(self, top: int) -> np.dtype[Any]:
         top = max(top, self.target.eos_id or 0)  # also where no separator is written
         width = self.options.width or (4 if self.old else min(4, smallest(top).itemsize))

@@ -122,7 +122,7 @@ def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
             yield Finding.of("TF202", error)
             continue
         found.append(content)
-        found_here = list(content_findings(content, last=last))
+        found_here = list(content_findings(content, options.seq_len if last and not eos_id else 0, last=last))
         yield from found_here
         if not found_here and (said := next(suspicions(file), "")):
             yield Finding("TF219", "error", str(file.path), said.removeprefix(f"{file.path.name} "), _OTHER, 0)
@@ -207,8 +207,8 @@ def _longest_run(marks: NDArray[np.bool_]) -> tuple[int, int]:
     return int(starts[inner][at]), int(lengths[at])
 
 
-def content_findings(content: Content, *, last: bool) -> Iterator[Finding]:
-    """What is wrong with one block, as far as it was looked at."""
+def content_findings(content: Content, padding: int, *, last: bool) -> Iterator[Finding]:
+    """What is wrong with one block, as far as it was looked at; up to `padding` zeros at its end are separators."""
     name, total = str(content.path), content.tokens
     if not total:
         return
@@ -216,7 +216,7 @@ def content_findings(content: Content, *, last: bool) -> Iterator[Finding]:
         where = "" if content.looked == total else " where it was looked at"
         yield Finding("TF209", "error", name, f"holds only zeros{where}: a sparse or failed copy", _COPY, 0)
         return
-    if content.tail >= min(_TAIL, -(-total // 4)):
+    if content.tail >= min(_TAIL, -(-total // 4)) and content.tail > padding:
         least = "at least " * (content.tail == LOOK < total)
         what = f"ends in {least}{content.tail:,} zeros: the copy was not finished"
         yield Finding("TF210", "error", name, what, _COPY, (total - content.tail) * 4)

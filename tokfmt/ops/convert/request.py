@@ -121,6 +121,7 @@ class Written:
         sequences, tokens: How many.
         max_id: Largest id written.
         tasks: How many wrote it.
+        merged: Final separators of sequences that were given no other; see `TokenWriter.merged`.
     """
 
     portion: Portion
@@ -128,6 +129,7 @@ class Written:
     tokens: int | None
     max_id: int | None = None
     tasks: int = 0
+    merged: int = 0
 
 
 def holds_something(source: Source) -> bool:
@@ -263,7 +265,8 @@ def write(
         top = max(top, receipt.max_id)
         progress.advance(lengths[receipt.region])
     info = reader.info
-    return Written(portion, info.sequences, info.tokens, top if top >= 0 else None, len(job.regions))
+    merged = getattr(writer, "merged", lambda source: 0)(reader)
+    return Written(portion, info.sequences, info.tokens - merged, top if top >= 0 else None, len(job.regions), merged)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from tokfmt.core.output import ANYBODY, readable_by
 from tokfmt.core.protocols import Gatherer, Rowed, Sampled
 from tokfmt.core.publish import Beside, Staging, publish_together
 from tokfmt.core.records import Aside, RecordReader
-from tokfmt.core.text_format import printable
+from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, left_out, names_lost, prepare, record_losses
 from tokfmt.ops.convert.request import (
     Conversion,
@@ -494,6 +494,9 @@ class Run:
                 raise carried.located(error, self.request.source.paths, other) from error
             if self.request.verify and shard is None:
                 self._verify(carried, path, portion, target, workers)
+        if written.merged:
+            ended = f"{counted(written.merged, 'sequence')} with the separator {target.eos_id} at the end"
+            self._note(f"{ended} got no second one; it is read as the mark of the end, and no token")
         return written
 
     def _agreed(self, sources: Sequence[Source]) -> Separator:
