@@ -290,6 +290,12 @@ def test_conversions_are_identical(tmp_path, golden):
         assert differ(out, source, eos=eos, split=split, ignore_order=True).identical
 
 
+def test_what_a_conversion_may_give_up_is_no_option_of_a_comparison(tmp_path):
+    """It had no effect: empty sequences that were dropped stay a difference."""
+    with pytest.raises(OptionError, match='drop="empty-sequences": every sequence is compared as it is'):
+        tokfmt.diff(CORPUS, CORPUS, drop="empty-sequences")
+
+
 @pytest.mark.parametrize("target", ["stage1", "o.h5"])
 def test_conversions_to_formats_of_separators(tmp_path, target):
     pack, out = tmp_path / "o.pbin", tmp_path / target

@@ -1,5 +1,6 @@
 """Recipes of text stored: what filters, quotas and equal texts leave, token by token, against an oracle of its own."""
 
+import gzip
 import json
 import random
 import subprocess
@@ -8,6 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 from filter_oracle import broken
@@ -263,6 +266,19 @@ def test_errors(tmp_path, source, message):
     (tmp_path / "mix.toml").write_text(f"tokfmt = 1\n[[source]]\n{source}\n")
     with pytest.raises(TokfmtError, match=message):
         tokfmt.convert(tmp_path / "mix.toml", tmp_path / "out.pbin")
+
+
+@pytest.mark.parametrize("paths", ['"none.jsonl"', '["none.jsonl", "x.jsonl.gz"]', '["x.parquet", "none.jsonl"]'])
+def test_a_file_without_a_line_holds_no_ids(tmp_path, paths):
+    """A filter does not refuse it, nor the text beside it."""
+    (tmp_path / "none.jsonl").write_text("")
+    (tmp_path / "x.jsonl.gz").write_bytes(gzip.compress(b'{"text": "a"}\n'))
+    pq.write_table(pa.table({"text": ["a"]}), tmp_path / "x.parquet")
+    (tmp_path / "mix.toml").write_text(
+        f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\n[[source]]\npath = {paths}\nfilter = "few"\n[filter.few]\nmin_words = 1\n'
+    )
+    texts = [] if paths == '"none.jsonl"' else ["a"]
+    assert tokfmt.convert(tmp_path / "mix.toml", tmp_path / "a.pbin", eos=EOS).sequences == len(texts)
 
 
 def test_a_filter_that_no_source_has_is_said(tmp_path):

@@ -46,6 +46,17 @@ BASE = {"source": [{"path": "a.pbin"}]}
         ({"eos": "nothing"}, 'eos = "nothing": expected a whole number, none'),
         ({"eos": 2**31}, "eos is out of bounds"),
         ({"source": [{"path": "a", "weight": 1}]}, "weights of documents are shares of a budget"),
+        (
+            {"seed": 2**64},
+            "seed is out of bounds: expected 0..18,446,744,073,709,551,615, found 18,446,744,073,709,551,616",
+        ),
+        ({"seed": 1 << 20000}, "seed is out of bounds: found a number of 20,001 bits"),
+        ({"source": [{"path": {"a": 1}}]}, "[[source]] 1: path is of the wrong type: expected a list of text"),
+        ({"source": [{"path": "a", "filter": {"g": 1}}]}, "[[source]] 1: filter is of the wrong type"),
+        ({"source": [{"path": "a", "options": {"x": [1]}}]}, "[[source]] 1: options is of the wrong type"),
+        ({"source": [{"path": "a\0b"}]}, '[[source]] 1: "a\\x00b" is no path: it holds a null character'),
+        ({"source": [{"path": "a", "filter": "\x1b[31m"}]}, "Add a table [filter.\\x1b[31m]"),
+        ({"filter": {"\x1b[31m": {"min": 5}}}, "[filter.\\x1b[31m]: unknown key"),
     ],
 )
 def test_errors_name_what_is_wrong_and_what_to_do(table, told):
@@ -64,6 +75,7 @@ def test_errors_of_files(tmp_path):
         (b"tokfmt = 1\n[[source]]\n" + b'"a"  .' * (1 << 20), "a key of more than 16 parts at byte 22"),
         (b"tokfmt = 1\n\xff\n[[source]]\n", "is no TOML"),
         (b"tokfmt = " + b"[" * 5000, "is no TOML"),
+        (b"tokfmt = 1\nseed = " + b"1" * 5000, "is no TOML"),
     ):
         path.write_bytes(content)
         with pytest.raises(FormatError, match=told):
@@ -71,6 +83,7 @@ def test_errors_of_files(tmp_path):
 
 
 def test_sniffed_by_content(tmp_path):
+    assert is_recipe(b'tokfmt = "1"\n[[source]]\n', toml=True)  # and reading it says that this is no number
     assert is_recipe(b"# mine\ntokfmt = 1  # version\nseq_len = 4\n[[source]]\npath = 'x'\n", toml=False)
     assert not is_recipe(b"[project]\nname = 'tokfmt'\n", toml=True)
     assert not is_recipe(b"tokfmt = 1\n", toml=False)
@@ -153,6 +166,53 @@ def test_a_source_that_cannot_be_read_is_named(packs):
     assert any('source "lost"' in note for note in caught.value.__notes__)
 
 
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ({"select": "a:b"}, "recipe: source \"a\": 'a' is not a whole number"),
+        ({"select": ""}, 'recipe: source "a": a selection is empty'),
+        ({"select": "5:2"}, "recipe: source \"a\": selection '5:2' ends before it begins"),
+        ({"from": "modalitys"}, "recipe: source \"a\": no format 'modalitys'"),
+        ({"options": {"layuot": "A"}}, "recipe: source \"a\": modalities has no option 'layuot'"),
+        ({"path": "both"}, 'both: could be jsonl or parquet. Say which with from = "jsonl" or from = "parquet"'),
+    ],
+)
+def test_an_error_of_a_source_names_the_recipe_and_speaks_its_words(packs, monkeypatch, entry, told):
+    (packs / "both").mkdir()
+    (packs / "both" / "x.jsonl").symlink_to(packs / "x.jsonl")
+    tokfmt.convert(packs / "x.jsonl", packs / "both" / "x.parquet", manifest=False)
+    monkeypatch.chdir(packs)
+    with pytest.raises(TokfmtError) as caught:
+        tokfmt.recipe([{"path": "a.pbin", **entry}])
+    assert str(caught.value).startswith(told)
+
+
+def test_the_recipe_that_names_a_tokenizer_is_named(packs):
+    (packs / "mix.toml").write_text('tokfmt = 1\ntokenizer = "./none"\n[[source]]\npath = "a.pbin"\n')
+    with pytest.raises(TokfmtError) as caught:
+        tokfmt.open(packs / "mix.toml")
+    assert f"It is the tokenizer of {packs / 'mix.toml'}" in caught.value.__notes__
+
+
+def test_a_source_without_sequences_is_said(packs):
+    (packs / "empty.jsonl").write_text("")
+    sources = [{"path": packs / "a.pbin", "select": "500:"}, packs / "empty.jsonl", packs / "x.jsonl"]
+    notes = tokfmt.recipe(sources, eos=0).notes
+    assert 'a: select = "500:" takes none of its 30 sequences' in notes
+    assert "empty: it has no sequences" in notes
+    assert len(notes) == 2
+
+
+def test_a_budget_that_gives_nothing_is_refused(packs):
+    with pytest.raises(ConversionError, match="nothing to the budget of 2 tokens: the first document drawn has 3"):
+        tokfmt.recipe([packs / "a.pbin"], tokens=2)
+    with pytest.raises(ConversionError, match=r"the budget of 3 tokens is less than one sample. Ask for 4 or more"):
+        tokfmt.recipe([packs / "a.pbin"], tokens=3, seq_len=4)
+    (note,) = tokfmt.recipe([packs / "a.pbin"], tokens=5).notes
+    assert note.startswith("3 of the 5 tokens of its budget: the next document drawn has 3")
+    assert not tokfmt.recipe([packs / "a.pbin"], tokens=6).notes
+
+
 def test_a_source_that_changed_is_refused(packs):
     view = tokfmt.recipe([packs / "a.pbin"], seq_len=4)
     before = view.fingerprint
@@ -197,6 +257,14 @@ def test_quotas_of_documents(packs):
         tokfmt.recipe([{"path": packs / "a.pbin", "tokens": 200}])
     repeated = list(tokfmt.recipe([{"path": packs / "a.pbin", "tokens": 200, "epochs": 3}]))
     assert len(repeated) == 66
+
+
+def test_a_quota_of_whole_passes_repeats_no_empty_sequence(packs):
+    """Whatever is drawn first."""
+    (packs / "y.jsonl").write_text('{"input_ids": []}\n{"input_ids": [1, 2]}\n{"input_ids": []}\n')
+    for seed in range(8):
+        view = tokfmt.recipe([{"path": packs / "y.jsonl", "tokens": 4, "epochs": 2}], seed=seed)
+        assert [ids.tolist() for ids in view] == [[], [1, 2], []] * 2
 
 
 def test_weights_of_documents_are_quotas(packs):

@@ -407,7 +407,7 @@ def drawn(file: RecipeFile, number: int, source: Source, quota: int) -> Source:
     order = np.argsort(draws(file.seed, DRAWN, 0, info.sequences), kind="stable")
     lengths = np.diff(reader.offsets(0, info.sequences))
     sums = np.cumsum(lengths[order])
-    fits = int(np.searchsorted(sums, rest, side="right"))
+    fits = int(np.searchsorted(sums, rest, side="right")) if rest else 0  # else empty ones would come once more
     taken = whole * info.tokens + int(sums[fits - 1] if fits else 0)
     notes = filled(file, source.name, quota, taken, int(lengths[order[fits]]) if fits < len(order) else None)
     chosen = np.zeros(info.sequences, np.bool_)
@@ -452,13 +452,13 @@ class Documents:
             key = key_of(VERSION, file.seed, self._members, [source.state for source in self.sources])
             names = ("order", "ordered", "begins")
             self._order, self._starts, self._begins = columns(key, 24 * (count + 1), names, self._walk)
-        tokens = info.tokens
+        tokens, notes = info.tokens, tuple[str, ...]()
         if file.tokens is not None and not file.weighted:
-            count, tokens = self._within(count, file.tokens)
+            count, tokens, notes = self._within(count, file.tokens)
         self._info = replace(
             info, layout=Layout.DOCUMENTS, sequences=count, tokens=tokens, separators=Separators.NONE, eos_id=eos_id,
             eos_from="recipe" if eos_id is not None else "", sample_length=None, extras={}, inferred=(),
-            notes=tuple(f"{source.name}: {note}" for source in self.sources for note in source.notes),
+            notes=(*notes, *(f"{source.name}: {note}" for source in self.sources for note in source.notes)),
         )  # fmt: skip
 
     def _walk(self) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
@@ -475,11 +475,11 @@ class Documents:
         none = np.empty(0, np.int64)
         yield none, np.array([at], np.int64), none
 
-    def _within(self, count: int, budget: int) -> tuple[int, int]:
-        """How many sequences, and tokens, stay within a budget.
+    def _within(self, count: int, budget: int) -> tuple[int, int, tuple[str, ...]]:
+        """How many sequences, and tokens, stay within a budget; and notes on that.
 
         Raises:
-            ShortfallError: There are not so many tokens.
+            ShortfallError: There are not so many tokens, or the first sequence alone has more.
         """
         total = int(self._offset(count))
         if budget > total:
@@ -491,7 +491,9 @@ class Documents:
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if self._offset(middle) <= budget else (low, middle)
-        return low, self._offset(low)
+        taken = self._offset(low)
+        beyond = self._offset(low + 1) - taken if low < count else None
+        return low, taken, filled(self.file, None, budget, taken, beyond)
 
     def _offset(self, sequence: int) -> int:
         found = self._base.offsets(sequence, sequence) if self._starts is None else self._starts.array[sequence:]
@@ -595,11 +597,11 @@ def passes(file: RecipeFile, number: int, name: str, tokens: int, quota: int) ->
     return divmod(quota, max(1, tokens))
 
 
-def filled(file: RecipeFile, name: str, quota: int, taken: int, beyond: int | None) -> tuple[str, ...]:
+def filled(file: RecipeFile, name: str | None, quota: int, taken: int, beyond: int | None) -> tuple[str, ...]:
     """A note on a quota that documents, which stay whole, miss by more than a hundredth.
 
     Args:
-        file: The recipe; name: of the source.
+        file: The recipe; name: of the source, None for all of them and the budget.
         quota: Tokens that were asked for; taken: that were drawn.
         beyond: Tokens of the document that would go beyond; None: there is none.
 
@@ -610,10 +612,12 @@ def filled(file: RecipeFile, name: str, quota: int, taken: int, beyond: int | No
         return ()
     why = f"document drawn has {beyond:,}, and documents stay whole"
     if taken:
-        return (f"{taken:,} of the {quota:,} tokens of its quota: the next {why}",)
+        return (f"{taken:,} of the {quota:,} tokens of its {'quota' if name else 'budget'}: the next {why}",)
+    what = (
+        f'source "{printable(name)}" gives nothing to its quota' if name else "the sources give nothing to the budget"
+    )
     raise ShortfallError(
-        f'{printable(file.where)}: source "{printable(name)}" gives nothing to its quota of {quota:,} tokens: '
-        f"the first {why}. Ask for {beyond:,} or more"
+        f"{printable(file.where)}: {what} of {quota:,} tokens: the first {why}. Ask for {beyond:,} or more"
     )
 
 

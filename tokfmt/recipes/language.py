@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,7 +36,9 @@ VERSION = 1
 LONGEST = 1 << 24
 """Places of a sample."""
 
+_LARGEST_NUMBER = 1 << 10  # bits
 _LARGEST_FILE = 1 << 24  # bytes; a recipe of 100,000 sources is smaller
+_VERSION = re.compile(rb"^[ \t]*tokfmt[ \t]*=", re.MULTILINE)
 _SIGN = re.compile(rb"^[ \t]*tokfmt[ \t]*=[ \t]*\d+[ \t]*(#.*)?\r?$", re.MULTILINE)
 _KEY = re.compile(rb"(\xef\xbb\xbf)?([ \t\r]*(#[^\n]*)?\n)*[ \t]*([\w\"'.-]+[ \t]*=|\[)")
 _LONG_KEY = re.compile(
@@ -78,7 +81,7 @@ class SourceEntry:
     path: tuple[str, ...] = _bounded(())
     name: str = _bounded("")
     format: str | None = _bounded(None, key="from")
-    options: tuple[str, ...] = _bounded(())
+    options: tuple[str, ...] = field(default=(), metadata={"key": "", "table": True})
     split: str | None = _bounded(None)
     text: str | None = _bounded(None)
     select: str | None = _bounded(None)
@@ -141,6 +144,8 @@ def is_recipe(head: bytes, *, toml: bool) -> bool:
     """Whether the beginning of a file says that it is a recipe; under a name that says TOML its version is enough."""
     if b"tokfmt" not in head or not (toml or b"source" in head):  # the patterns take a millisecond to say no
         return False
+    if toml and _SOURCE.search(head) is not None and _VERSION.search(head) is not None:
+        return True  # of whatever version: reading it says what is wrong with that
     found = _SIGN.search(head) is not None and (toml or _SOURCE.search(head) is not None)
     return found and (toml or _KEY.match(head) is not None)  # and no text that quotes one
 
@@ -162,7 +167,7 @@ def read_recipe(path: Path) -> RecipeFile:
         raise FormatError(path, "is no recipe: a key of more than 16 parts", offset=long.start())
     try:
         table = tomllib.loads(content.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, or of a number of 5,000 digits
         raise FormatError(path, f"is no TOML: {printable(error)}", remedy="See https://toml.io") from error
     if "tokfmt" not in table:
         raise FormatError(path, "says nothing of its version", remedy=f"Its first line is tokfmt = {VERSION}")
@@ -189,7 +194,7 @@ def parse_recipe(table: Mapping[str, Any], where: Path) -> RecipeFile:
         where=where,
         sources=_named([_entry(entry, where, number) for number, entry in enumerate(entries)]),
         filters={
-            str(name): FilterRules(**_values(FilterRules, table, where, f"[filter.{name}]"))
+            str(name): FilterRules(**_values(FilterRules, table, where, f"[filter.{printable(name)}]"))
             for name, table in rules.items()
         },
         **_values(RecipeFile, tables, where, ""),
@@ -205,6 +210,8 @@ def _entry(table: Any, where: Path, number: int) -> SourceEntry:
     entry = SourceEntry(**_values(SourceEntry, table, where, place))
     if not entry.path or not all(entry.path):
         raise FormatError(where, f"{place}: has no path", remedy='path = "corpus.pbin", or a list of paths')
+    if wrong := [path for path in entry.path if "\0" in path]:
+        raise FormatError(where, f'{place}: "{printable(wrong[0])}" is no path: it holds a null character')
     if entry.weight is not None and entry.weight <= 0:
         raise FormatError(
             where, f"{place}: its weight is {float(entry.weight):g}", expected="more than 0",
@@ -280,7 +287,7 @@ def _of_sources(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
         for name in entry.filter:
             if name not in recipe.filters and name != "garbage":
                 near = nearest(name, recipe.filters) or nearest(name, ["garbage"])
-                hint = f"Did you mean {near}?" if near else f"Add a table [filter.{name}]"
+                hint = f"Did you mean {printable(near)}?" if near else f"Add a table [filter.{printable(name)}]"
                 yield f'source "{printable(entry.name)}": there is no filter "{printable(name)}"', hint
 
 
@@ -336,18 +343,22 @@ def _value(value: Any, hint: Any, bounds: Mapping[str, Any], where: Path, what: 
     """
     kinds = [kind for kind in _flat(hint) if kind is not type(None)]
     words = [word for kind in kinds if typing.get_origin(kind) is Literal for word in typing.get_args(kind)]
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    number = isinstance(value, Real) and not isinstance(value, bool)  # those of numpy as well
     if isinstance(value, str) and value in words:
         return value
-    if int in kinds and number and value == int(value if abs(value) < 1 << 64 else 0):
+    if isinstance(value, int) and value.bit_length() > _LARGEST_NUMBER:  # Python would not print some of them
+        raise FormatError(where, f"{what} is out of bounds", found=f"a number of {value.bit_length():,} bits")
+    if int in kinds and number and (isinstance(value, int) or value == int(value if abs(value) < 1 << 64 else 0)):
         return _within(int(value), bounds, where, what)
     if (float in kinds or Fraction in kinds) and number and abs(value) < float("inf"):
         return _within(Fraction(str(value)) if Fraction in kinds else float(value), bounds, where, what)
     if str in kinds and isinstance(value, str):
         return value
     if tuple[str, ...] in kinds:
-        if isinstance(value, Mapping):
-            return tuple(f"{key}={one}" for key, one in value.items())
+        if bounds.get("table") and isinstance(value, Mapping):
+            if all(isinstance(one, (str, int, float)) for one in value.values()):
+                return tuple(f"{key}={one}" for key, one in value.items())
+            raise _wrong(value, kinds, words, where, what)
         listed = [value] if isinstance(value, (str, Path)) else value
         if isinstance(listed, Sequence) and all(isinstance(one, (str, Path)) for one in listed):
             return tuple(map(str, listed))

@@ -165,9 +165,15 @@ class Samples:
         """How many samples there are.
 
         Raises:
-            ConversionError: A budget needs more passes over a source than are allowed; says by how much.
+            ConversionError: A budget needs more passes over a source than are allowed; says by how much. Or it is less
+                than one sample.
         """
         wanted = None if self.file.tokens is None else self.file.tokens // self.seq_len
+        if wanted == 0:
+            raise ShortfallError(
+                f"{printable(self.file.where)}: the budget of {self.file.tokens:,} tokens is less than one sample. "
+                f"Ask for {self.seq_len:,} or more"
+            )
         if self._tree is None:
             if wanted is not None and wanted > self._bounds[-1]:
                 raise self._short("the sources", wanted, self._bounds[-1], max(map(self.file.passes, self._every)))

@@ -21,9 +21,8 @@ from tokfmt.ops.compare.alignment import Difference, Kind, Surplus, align, first
 from tokfmt.ops.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, read_records
 from tokfmt.ops.prepare.draft import Draft
 from tokfmt.ops.prepare.prepare import prepared_in
-from tokfmt.ops.source.manifest import format_of
 from tokfmt.ops.source.opened import Source, open_one, tokenizer_of
-from tokfmt.ops.source.request import SourceRequest, option_names, viewed
+from tokfmt.ops.source.request import WRITTEN, SourceRequest, format_of, option_names, viewed
 from tokfmt.recipes.language import read_recipe
 from tokfmt.run.execute import Progress, Silent, worker_count
 from tokfmt.run.plan import Workers
@@ -189,6 +188,9 @@ def diff(
     watched = progress or Silent()
     if ignore_order and samples:
         raise OptionError("--samples compares rows as they lie, so not with --ignore-order")
+    if unread := sorted((a.drop | b.drop) & WRITTEN):
+        what = f"--drop {unread[0]}: every sequence is compared as it is, and what a conversion gave up is a difference"
+        raise OptionError(f"{what}. Leave the option out", name=unread[0])
     jobs = worker_count(jobs)
     both = open_both(a, b, watched, tokenizer=tokenizer, samples=samples, jobs=jobs, executor=executor)
     try:

@@ -25,18 +25,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tokfmt
 from tokfmt import registry
-from tokfmt.core.errors import CorruptError, DetectionError, FormatError, OptionError
+from tokfmt.core.errors import CorruptError, FormatError, OptionError
 from tokfmt.core.files import File, reading_error
 from tokfmt.core.format import Format, companions_of, files_of
 from tokfmt.core.options import parse_options
 from tokfmt.core.text_format import printable
-from tokfmt.ops.source.request import Path_, SourceRequest, given_to, words_of
+from tokfmt.ops.source.request import SourceFiles, SourceRequest, given_to, words_of
 from tokfmt.run.execute import Progress
 
 if TYPE_CHECKING:
     from tokfmt.core.publish import Staging
     from tokfmt.ops.convert.request import Conversion
-    from tokfmt.ops.source.opened import SourceFiles
 
 SCHEMA = "tokfmt.manifest/1"
 _LIMIT = 1 << 24
@@ -158,32 +157,6 @@ def local_tokenizer(path: Path) -> str | None:
         return snapshot(name, local=True)
     except TokenizerError:
         return None
-
-
-def format_of(path: Path_, name: str | None = None) -> Format:
-    """The format of that name; else what the content of a path shows; else what the manifest beside it says.
-
-    A manifest is believed of files of the number and size that it states: raw ids with a separator of one's own look
-    like nothing, in a file of any name.
-
-    Raises:
-        DetectionError, FormatError, OptionError.
-    """
-    if name:
-        return registry.get(name)
-    place = registry.of_prefix(Path(path))
-    try:
-        return registry.detect(place)
-    except DetectionError:
-        manifest = read_manifest(place)
-        told = manifest.content.get("format")
-        if told not in registry.names() or not manifest.output:
-            raise
-        format_ = registry.get(told)
-        written = extent(written_files(format_, place))
-        if any(manifest.output.get(key) != written[key] for key in ("files", "bytes")):
-            raise
-        return format_
 
 
 def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tuple[list[Manifest], list[str]]:

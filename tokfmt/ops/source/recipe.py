@@ -27,25 +27,28 @@ from tokfmt.core.options import given_options
 from tokfmt.core.protocols import Piece, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import RecordReader
-from tokfmt.core.text_format import printable
+from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.dataset import Dataset
 from tokfmt.ops.prepare.draft import Draft, TextSource, filters_of
 from tokfmt.ops.recipe import Recipe
 from tokfmt.ops.source.ingest import ingested
-from tokfmt.ops.source.manifest import format_of, manifest_path, read_manifest
-from tokfmt.ops.source.opened import (
-    Found,
-    Separator,
-    SourceFiles,
-    agreed_tokenizer,
-    dataset_paths,
-    find_sources,
-    found_at,
-    open_sources,
-    snapshot,
-)
+from tokfmt.ops.source.manifest import manifest_path, read_manifest
+from tokfmt.ops.source.opened import Separator, agreed_tokenizer, open_sources
 from tokfmt.ops.source.opened import Source as Opened
-from tokfmt.ops.source.request import SourceRequest, check_drops, expanded, parse_selection, viewed
+from tokfmt.ops.source.request import (
+    Found,
+    SourceFiles,
+    SourceRequest,
+    check_drops,
+    dataset_paths,
+    expanded,
+    find_sources,
+    format_of,
+    found_at,
+    parse_selection,
+    snapshot,
+    viewed,
+)
 from tokfmt.recipes.cache import key_of, recalled, remember
 from tokfmt.recipes.documents import Documents, Source, quotas
 from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, parse_recipe, read_recipe
@@ -158,7 +161,10 @@ def _opened_recipe(
                 error.args = tuple(_in_recipe(one) if isinstance(one, str) else one for one in error.args)
                 for key, value in list(vars(error).items()):
                     setattr(error, key, _in_recipe(value) if isinstance(value, str) else value)
-                error.add_note(f'It is source "{printable(entry.name)}" of {printable(file.where)}')
+                if isinstance(error, OptionError):  # which names no file
+                    error.args = (f'{printable(file.where)}: source "{printable(entry.name)}": {error}',)
+                else:
+                    error.add_note(f'It is source "{printable(entry.name)}" of {printable(file.where)}')
                 raise
             found.append(source)
             opened += parts
@@ -203,7 +209,11 @@ def _tokenizer(file: RecipeFile) -> TokenizerHandle | None:
     from tokfmt.text.tokenizer import load_tokenizer
 
     beside = file.where.parent / file.tokenizer
-    return load_tokenizer(str(beside) if beside.exists() else file.tokenizer)
+    try:
+        return load_tokenizer(str(beside) if beside.exists() else file.tokenizer)
+    except TokfmtError as error:
+        error.add_note(f"It is the tokenizer of {printable(file.where)}")
+        raise
 
 
 def _opened(
@@ -228,9 +238,7 @@ def _opened(
         parts = open_sources(request, handle, hints.jobs, found=places, collect=hints.collect)
     except SeparatorUnknownError as error:  # --eos of a command line changes no recipe
         raise SeparatorUnknownError(error.path, error.why, 'Say eos = ID or eos = "none" in the recipe') from error
-    kinds = {part.reader.info.kind if isinstance(part.reader, RecordReader) else "ids" for part in parts}
-    if entry.filter and "ids" in kinds:
-        raise OptionError("its filter has rules on text, and it holds ids. Leave the filter out, or name the text")
+    kinds = _kinds(entry, parts)
     if "text" in kinds:
         return _text_source(file, entry, parts, places, handle), parts
     readers = [_axis(part) for part in parts]
@@ -254,11 +262,44 @@ def _opened(
     found = Source(
         entry.name, tuple(map(Path, paths)), parts[0].format.name, reader, next(iter(separators)),
         [os.path.abspath(file.where.parent), _on_disk(places), read, inner], [facts, sizes, counts, read[1]],
-        tuple(dict.fromkeys(_in_recipe(note) for part in parts for note in part.notes)),
+        _notes(entry, parts, readers, reader),
     )  # fmt: skip
     if plain and kinds == {"ids"} and not any(inner) and not any(isinstance(p.reader, RecordReader) for p in parts):
         found = _kept(key, found, parts, stats)
     return found, parts
+
+
+def _kinds(entry: SourceEntry, parts: Sequence[Opened]) -> set[str]:
+    """Whether a source holds text or ids; both, if it is to be refused.
+
+    Raises:
+        OptionError: It has rules on text, and holds ids.
+    """
+    kinds = {part.reader.info.kind if isinstance(part.reader, RecordReader) else "ids" for part in parts}
+    if (entry.filter or len(kinds) > 1) and not any(map(_holds_ids, parts)):
+        kinds.discard("ids")  # of files without a record nothing says what they hold
+    if entry.filter and "ids" in kinds:
+        raise OptionError("its filter has rules on text, and it holds ids. Leave the filter out, or name the text")
+    return kinds
+
+
+def _holds_ids(part: Opened) -> bool:
+    if not isinstance(part.reader, RecordReader):
+        return True
+    return part.reader.info.kind == "ids" and part.reader.count() > 0
+
+
+def _notes(
+    entry: SourceEntry, parts: Sequence[Opened], readers: Sequence[TokenReader], chosen: TokenReader
+) -> tuple[str, ...]:
+    """What a person should be told of a source, such as that it gives no sequence."""
+    notes = dict.fromkeys(_in_recipe(note) for part in parts for note in part.notes)
+    count = sum(reader.info.sequences for reader in readers)
+    if not count:
+        notes["it has no sequences"] = None
+    elif not chosen.info.sequences:
+        notes[f'select = "{printable(entry.select)}" takes none of its {counted(count, "sequence")}'] = None
+    return tuple(notes)
 
 
 def _text_source(
@@ -276,7 +317,7 @@ def _text_source(
     for part in parts:
         if isinstance(part.reader, Draft):
             raise OptionError("is a recipe with text. Store it first: tokfmt convert, or name its sources here")
-        if not isinstance(part.reader, RecordReader) or part.reader.info.kind != "text":
+        if _holds_ids(part):
             raise OptionError(f"{printable(part.paths[0])}: holds ids, and others of this source hold text")
     if file.pack == "stored":
         raise OptionError('it holds text, and pack = "stored" takes rows as they are')
@@ -314,6 +355,7 @@ _WORDS = (
     (r"--eos none", r'eos = "none"'),
     (r"--text-field NAME", r'text = "NAME" in the recipe'),
     (r"--from-opt (\w+)=(\w+)", r'options = { \1 = "\2" } in the recipe'),
+    (r"(?<!tokfmt check )--from ([a-z][\w-]*)", r'from = "\1"'),
 )
 """What a command line says of a source, and a recipe in its stead."""
 
