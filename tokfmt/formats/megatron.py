@@ -371,9 +371,11 @@ def read_blend(path: Path, split: str = "train") -> list[Blended]:
 
 def likely_prefixes(head: bytes) -> list[str]:
     """Words at the beginning of a file, one of which names a prefix if it is a list; none of what is no text."""
-    if b"\0" in head or (head.lstrip().startswith(b"{") and b'"train"' not in head):
+    listed = head.lstrip().startswith(b"{")
+    if b"\0" in head or (listed and b'"train"' not in head):
         return []
-    words = map(os.fsdecode, re.findall(rb"[^\s\"\[\]{},:]+", head)[:_WORDS])
+    # quotes and brackets are of JSON; in a recipe, which names prefixes too, they make others of its words
+    words = map(os.fsdecode, re.findall(rb"[^\s\"\[\]{},:]+" if listed else rb"\S+", head)[:_WORDS])
     return [word for word in words if Path(word).name]
 
 
