@@ -112,12 +112,12 @@ class Tracer:
             firsts, begins = [0] * len(leaves), offsets_of([leaf.info.sequences for leaf in leaves])[:-1] - first
             said |= {"split": entry.split, "eos": file.eos}
         options = given_options(entry.options)
-        for places, name, leaf in found:
+        for named, name, leaf in found:
             if isinstance(leaf, (Documents, Samples)):
                 targets.append(Tracer(leaf, self.drop, listed, f"{outer}{source.name}/"))
                 continue
-            format_ = format_of(places[0], name)
-            places = [canonical(format_, path) for path in places]  # noqa: PLW2901 - their manifests stand beside these
+            format_ = format_of(named[0], name)
+            places = [canonical(format_, path) for path in named]  # beside these their manifests stand
             request = SourceRequest(tuple(places), options=options)
             if file.pack == "stored":
                 request = viewed(request, format_, "samples")

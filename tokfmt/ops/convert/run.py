@@ -19,6 +19,7 @@ from tokfmt.core.errors import (
     OptionError,
     SeparatorUnknownError,
     TokenizerMismatchError,
+    TokenRangeError,
     TokfmtError,
 )
 from tokfmt.core.format import Target, TokenWriter, companions_of, destination_of
@@ -487,7 +488,11 @@ class Run:
         with arranged(prepared.reader, arrangement, portion, workers, self.progress, marked=marked) as view:
             carried = prepared.carried(view)
             region, shard = self.request.region, self.request.shard
-            written = write(carried.reader, writer, portion, region, workers, self.progress, shard)
+            try:
+                written = write(carried.reader, writer, portion, region, workers, self.progress, shard)
+            except TokenRangeError as error:
+                other = not arrangement.plain or self.request.select is not None
+                raise carried.located(error, self.request.source.paths, other) from error
             if self.request.verify and shard is None:
                 self._verify(carried, path, portion, target, workers)
         return written
