@@ -95,7 +95,7 @@ def parse_options(kind: type[T], pairs: Iterable[str] | Mapping[str, object], ow
             raise OptionError(
                 f"{owner} has no option {name!r} (it has: {listed})", name=name, nearest=nearest(key, known)
             )
-        given[key] = _value(value, hints[key], f"{owner} option {key}") if isinstance(value, str) else value
+        given[key] = None if value is None else _value(str(value), hints[key], f"{owner} option {key}")
         _check_bounds(given[key], known[key].metadata, f"{owner} option {key}", key)
     return kind(**given)
 
