@@ -41,8 +41,8 @@ from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.source.ingest import tokenized
-from tokfmt.ops.source.opened import found_at, open_found
-from tokfmt.ops.source.request import EosChoice, SourceRequest
+from tokfmt.ops.source.opened import open_found
+from tokfmt.ops.source.request import EosChoice, SourceRequest, found_at
 from tokfmt.run.execute import SerialExecutor, make_executor
 from tokfmt.run.plan import Workers, commit, plan, run
 from tokfmt.views.view import place_of, position_of

@@ -236,6 +236,9 @@ def test_a_shuffle_is_a_permutation_by_keys(ragged, seed):
 
 
 def test_seeds_are_checked():
+    for wrong in ("1", 1.5, True, None):
+        with pytest.raises(OptionError, match="is not a seed: a whole number"):
+            held(Ragged.of([[1]])).shuffle(wrong)
     with pytest.raises(OptionError, match=r"seed: -1 is not a seed"):
         held(Ragged.of([[1]])).shuffle(-1)
 

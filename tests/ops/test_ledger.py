@@ -317,6 +317,20 @@ def test_a_text_is_known_by_its_digest(tmp_path, whole):
         list(show_origins(tmp_path / "c.pbin", "1", from_options=()).shown)
 
 
+def test_a_source_that_goes_by_a_prefix(tmp_path):
+    """As the words of blend lists do; its manifest is found, and so its digest."""
+    (tmp_path / "a.jsonl").write_text('{"input_ids": [1, 2, 3]}\n{"input_ids": [4]}\n')
+    (tmp_path / "sub").mkdir()
+    tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "web_text.bin", to_format="megatron", eos=EOS)
+    (tmp_path / "sub" / "mix.toml").write_text(f'tokfmt = 1\neos = {EOS}\n[[source]]\npath = "../web_text"\n')
+    tokfmt.convert(tmp_path / "sub" / "mix.toml", tmp_path / "sub" / "c.pbin", ledger=True)
+    (source,) = json.loads((tmp_path / "sub" / "c.pbin.ledger.json").read_text())["sources"]
+    assert source["paths"] == ["../web_text.bin"]
+    assert source["xxh3_128"]
+    first, second = show_origins(tmp_path / "sub" / "c.pbin", "0:2", from_options=()).shown
+    assert [origin.record for one in (first, second) for origin in one.origins] == [0, 1]
+
+
 def test_a_source_of_ids_is_known_by_its_digest(tmp_path):
     """Another of the same size is another."""
     for name, ids in (("a", [1, 2, 3]), ("b", [4, 5, 6])):

@@ -215,6 +215,10 @@ def test_packed_rows_refuse_what_upstream_cannot_take(tmp_path):
         ConversionError, match=r"1 sequence of more than 2 tokens \(first: sequence 0\).*pack_size=2 holds"
     ):
         tokfmt.convert(source, tmp_path / "q.parquet", eos=EOS, drop="empty-sequences", to_options={"pack_size": 1})
+    for column in ("tokens", "ids"):  # readers of packed rows know no other name, ours neither
+        with pytest.raises(OptionError, match=rf"column={column}: packed rows are the columns input_ids, loss_mask"):
+            options = {"pack_size": 64, "column": column}
+            tokfmt.convert(source, tmp_path / "q.parquet", eos=EOS, drop="empty-sequences", to_options=options)
     with pytest.raises(OptionError, match="seq_len and pack_size"):
         tokfmt.convert(source, tmp_path / "q.parquet", eos=EOS, to_options={"pack_size": 8, "seq_len": 8})
 

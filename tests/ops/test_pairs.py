@@ -270,9 +270,23 @@ def test_the_largest_ids(one, other, tmp_path):
         return
     with pytest.raises(
         TokenRangeError, match=rf"token id {LIMITS[one]:,} at position \d is outside 0\.\.{LIMITS[other]:,}"
-    ):
+    ) as caught:
         convert(source, tmp_path / "there", other)
+    assert f"It is token 0 of sequence 0 of {source}" in str(caught.value)
     assert not (tmp_path / "there" / NAMES[other]).exists()
+
+
+@pytest.mark.parametrize("other", [name for name in NAMES if LIMITS[name] < LIMITS["jsonl"]])
+def test_an_id_too_large_is_found_in_its_source(other, tmp_path):
+    """Whichever position a writer counts to it: with separators, without, or in rows."""
+    source = start("jsonl", tmp_path, Ragged.of([[1, 2], [3], [4, 5, LIMITS["jsonl"], 6], [7]]))
+    for more, of in (
+        ({}, f"sequence 2 of {source}"),
+        ({"select": "1:"}, f"sequence 1 of what is to be written of {source}"),
+    ):
+        with pytest.raises(TokenRangeError) as caught:
+            convert(source, tmp_path / "there", other, **more)
+        assert f"It is token 2 of {of}" in str(caught.value)
 
 
 @pytest.mark.parametrize(("one", "other"), [pair for pair in PAIRS if "modalities" in pair])

@@ -4,6 +4,7 @@ import gc
 import io
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from paths import CORPUS, FIXTURES, TOKENIZER
 from rich.console import Console
-from stats_oracle import validate
+from stats_oracle import check, validate
 
 import tokfmt
 from tokfmt.cli.console import annotate
@@ -25,8 +26,8 @@ from tokfmt.cli.stats_table import show
 from tokfmt.core.draws import SAMPLE, random_order
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.text_format import bar
-from tokfmt.ops.source.opened import find_sources, open_source, open_stored
-from tokfmt.ops.source.request import SourceRequest
+from tokfmt.ops.source.opened import open_source, open_stored
+from tokfmt.ops.source.request import SourceRequest, find_sources
 from tokfmt.ops.stats import StatsRequest, glance, stats, stats_of
 from tokfmt.ops.stats.report import (
     Report,
@@ -189,6 +190,34 @@ def test_sample_is_fair(tmp_path):
         for seed in range(20):
             means.append(measured(source, sample=400, seed=seed).datasets[0].lengths.mean)
         assert np.mean(means) == pytest.approx(mean, rel=close)
+
+
+@pytest.mark.parametrize("name", ["train.bin", "x_train_000001.bin"])
+def test_empty_sequences_of_streams_count(name, tmp_path):
+    """A separator ends (nanoGPT) or begins (llm.c) each document: two in a row are an empty one, as `open` reads it."""
+    documents = [[], [5, 6], [], [], [7], [5, 6], []]
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in documents))
+    tokfmt.convert(source, tmp_path / name, eos=50256)
+    with tokfmt.open(tmp_path / name) as dataset:
+        assert [list(ids) for ids in dataset] == documents
+    report = measured(tmp_path / name)
+    check(json.loads(json.dumps(report.as_json())), documents, eos=50256)
+    found = report.datasets[0]
+    assert (found.sequences, found.empty.count, found.padding) == (7, 4, None)
+    assert [group.sequence for group in found.duplicates.largest] == [1]
+
+
+def test_a_sample_of_a_stream_knows_that_many_sequences_are_empty(tmp_path):
+    draw = random.Random(4)
+    documents = [[k % 90 + 1] * (0 if draw.random() < 0.5 else 30) for k in range(9000)]
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in documents))
+    for name in ("train.bin", "x_train_000001.bin"):
+        tokfmt.convert(source, tmp_path / name, eos=50256)
+        found = [measured(tmp_path / name, sample=900, seed=seed).datasets[0] for seed in range(8)]
+        assert np.mean([one.sequences for one in found]) == pytest.approx(9000, rel=0.05)
+        assert np.mean([one.empty.share for one in found]) == pytest.approx(0.5, rel=0.05)
 
 
 def test_sample_of_a_stream(large):

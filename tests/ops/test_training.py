@@ -291,6 +291,19 @@ def test_fields_dtypes_and_devices(mix):
         next(iter(Loader(mix, 2, fields=["input_idz"])))
 
 
+def test_a_sample_is_asked_for_by_number(mix):
+    """True is no number 1, and a mask no list of samples 0 and 1."""
+    view = tokfmt.open(mix)
+    first = view[:2]["input_ids"].tolist()
+    assert view[np.array([0, 1])]["input_ids"].tolist() == view.samples([0, 1])["input_ids"].tolist() == first
+    assert view[np.int64(1)]["input_ids"].tolist() == first[1]
+    for ask in (view.__getitem__, view.samples, view.where, view.spans):
+        for wrong in (True, [True, False], np.array([True, False]), 1.5, [1.5], "1", {}):
+            if ask not in (view.where, view.spans) or wrong is not True:
+                with pytest.raises(TypeError):
+                    ask(wrong)
+
+
 def test_what_cannot_be_is_refused_at_once(mix):
     for wrong in (
         {"batch_size": 6, "world": 4},

@@ -46,6 +46,11 @@ BASE = {"source": [{"path": "a.pbin"}]}
         ({"eos": "nothing"}, 'eos = "nothing": expected a whole number, none'),
         ({"eos": 2**31}, "eos is out of bounds"),
         ({"source": [{"path": "a", "weight": 1}]}, "weights of documents are shares of a budget"),
+        (
+            {"seed": 2**64},
+            "seed is out of bounds: expected 0..18,446,744,073,709,551,615, found 18,446,744,073,709,551,616",
+        ),
+        ({"seed": 1 << 20000}, "seed is out of bounds: found a number of 20,001 bits"),
         ({"source": [{"path": {"a": 1}}]}, "[[source]] 1: path is of the wrong type: expected a list of text"),
         ({"source": [{"path": "a", "filter": {"g": 1}}]}, "[[source]] 1: filter is of the wrong type"),
         ({"source": [{"path": "a", "options": {"x": [1]}}]}, "[[source]] 1: options is of the wrong type"),
@@ -70,6 +75,7 @@ def test_errors_of_files(tmp_path):
         (b"tokfmt = 1\n[[source]]\n" + b'"a"  .' * (1 << 20), "a key of more than 16 parts at byte 22"),
         (b"tokfmt = 1\n\xff\n[[source]]\n", "is no TOML"),
         (b"tokfmt = " + b"[" * 5000, "is no TOML"),
+        (b"tokfmt = 1\nseed = " + b"1" * 5000, "is no TOML"),
     ):
         path.write_bytes(content)
         with pytest.raises(FormatError, match=told):
@@ -77,6 +83,7 @@ def test_errors_of_files(tmp_path):
 
 
 def test_sniffed_by_content(tmp_path):
+    assert is_recipe(b'tokfmt = "1"\n[[source]]\n', toml=True)  # and reading it says that this is no number
     assert is_recipe(b"# mine\ntokfmt = 1  # version\nseq_len = 4\n[[source]]\npath = 'x'\n", toml=False)
     assert not is_recipe(b"[project]\nname = 'tokfmt'\n", toml=True)
     assert not is_recipe(b"tokfmt = 1\n", toml=False)

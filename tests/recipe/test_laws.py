@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from recipe import oracle
 
 from tokfmt.core.axis import Info, Layout, check_interval
+from tokfmt.ops.recipe import explain
 from tokfmt.recipes.documents import Documents, Source
 from tokfmt.recipes.fields import FIELDS
 from tokfmt.recipes.language import parse_recipe
@@ -116,6 +117,7 @@ def test_samples_are_what_the_oracle_says(found, words):
         assert view.spans(k) == oracle.spans_of(rows, words["labels"], following[k])
     flat = got["input_ids"].reshape(-1)
     assert view.tokens(0, view.info.tokens).tolist() == flat.tolist()
+    assert explain(view)[0].padded == (got["document_ids"] == -1).sum()
     assert view.masks(0, view.info.tokens).tolist() == got["loss_mask"].reshape(-1).tolist()
     assert view.labels(0, view.info.tokens).tolist() == got["labels"].reshape(-1).tolist()
     assert view.begins(0, view.info.tokens).tolist() == [

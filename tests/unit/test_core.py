@@ -149,7 +149,10 @@ class Some:
 
 def test_options_parse_against_their_types():
     assert parse_options(Some, ["size=4Ki", "layout=A", "width=2", "fast=yes"], "it") == Some(4096, "A", 2, True)
-    assert parse_options(Some, {"size": 5, "width": None}, "it") == Some(5)
+    assert parse_options(Some, {"size": 5, "width": None, "fast": True}, "it") == Some(5, fast=True)
+    for name, value in {"size": [1], "layout": 3, "width": 1.5, "fast": 2}.items():  # nothing gets by as it is
+        with pytest.raises(OptionError):
+            parse_options(Some, {name: value}, "it")
     assert parse_options(Some, ["width=auto"], "it").width is None
     assert [o["type"] for o in described(Some)] == ["int", "A|D", "int", "bool"]
 
@@ -175,6 +178,13 @@ def test_options_that_do_not_exist(words, says):
 )
 def test_counts(text, value):
     assert parse_count(text) == value
+
+
+@pytest.mark.parametrize("text", ["0,1", "1,2", "3,17", "1,0000", "0,100", "1,024,5", "1,,024", ","])
+def test_a_list_is_no_count(text):
+    """`show PATH 0,1` is asked for two sequences: it never answers with sequence 1."""
+    with pytest.raises(OptionError, match="is not a whole number"):
+        parse_count(text)
 
 
 # ids

@@ -12,8 +12,7 @@ import tokfmt
 from tokfmt import registry
 from tokfmt.core.errors import FormatError, TokfmtError
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.megatron import FORMAT
-from tokfmt.formats.megatron.blend import read_blend
+from tokfmt.formats.megatron import FORMAT, read_blend
 from tokfmt.testing import write
 
 HOME = FIXTURES / "megatron" / "blend"
@@ -87,6 +86,16 @@ def test_prose_with_a_slash_is_no_list(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("notes.txt").write_text("A . file and / or a ./ folder")
     assert registry.detect(Path("notes.txt")).name == "text"
+
+
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_a_recipe_of_a_prefix_is_no_list(tmp_path, quote):
+    """Its first words name one, too: it could be megatron or recipe."""
+    (tmp_path / "a.jsonl").write_text('{"input_ids": [1, 2]}\n')
+    tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "web_text.bin", to_format="megatron", eos=9)
+    (tmp_path / "mix.toml").write_text(f"tokfmt = 1\n[[source]]\npath = {quote}web_text{quote}\n")
+    with tokfmt.open(tmp_path / "mix.toml") as dataset:
+        assert (dataset.format, dataset[0].tolist()) == ("recipe", [1, 2])
 
 
 def test_a_list_is_never_overwritten_as_if_it_were_a_prefix(tmp_path):

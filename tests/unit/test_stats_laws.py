@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokfmt.core import axis as core_axis
-from tokfmt.core.axis import Info, Layout
+from tokfmt.core.axis import Info, Layout, Separators
 from tokfmt.core.errors import CorruptError
 from tokfmt.ops.compare.fingerprint import fingerprints_between
 from tokfmt.ops.stats import CancelledError, duplicates, tables, texts, walk
@@ -26,10 +26,10 @@ EOS = 9
 class Lists:
     """A reader of lists."""
 
-    def __init__(self, sequences, dtype=np.uint16):
+    def __init__(self, sequences, dtype=np.uint16, separators=Separators.NONE):
         self.axis = np.array([token for sequence in sequences for token in sequence], dtype)
         self.bounds = np.concatenate(([0], np.cumsum([len(s) for s in sequences]))).astype(np.int64)
-        self.info = Info(Layout.DOCUMENTS, np.dtype(dtype), len(sequences), len(self.axis))
+        self.info = Info(Layout.DOCUMENTS, np.dtype(dtype), len(sequences), len(self.axis), separators=separators)
 
     def tokens(self, start, stop):
         assert 0 <= start <= stop <= len(self.axis)
@@ -70,6 +70,7 @@ def summary(stats, axis):
         part = walk._look(job, batch)
         store.add(part.seen)
         total += part
+    total = axis.with_empties(total)
     lengths = dict(zip(total.lengths.keys.tolist(), total.lengths.counts.tolist(), strict=True))
     ids, first, last = (
         dict(zip(table.keys.tolist(), table.counts.tolist(), strict=True))
@@ -93,21 +94,30 @@ def wanted(documents, stored):
 
 sequence = st.lists(st.integers(0, 8), max_size=12) | st.lists(st.integers(0, 8), min_size=30, max_size=60)
 cuts = st.lists(st.integers(0, 400), max_size=8)
+STREAMS = [Separators.BETWEEN, Separators.AFTER, Separators.BEFORE]
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(sequence, max_size=12), st.integers(0, 4), cuts, st.randoms(use_true_random=False),
-    st.sampled_from([1, 3, 16, 1000]), st.sampled_from(["plain", "trailing", "stream"]),
+    st.sampled_from([1, 3, 16, 1000]), st.sampled_from(["plain", "trailing", *STREAMS]), st.booleans(),
 )  # fmt: skip
-def test_any_partition_any_order(drawn, again, cuts, random, window, kind):
+def test_any_partition_any_order(drawn, again, cuts, random, window, kind, loose):
     documents = drawn + drawn[:again]
     if kind == "plain":
         stored, axis = documents, Indexed(Lists(documents), None, "x")
-    else:
+    elif kind == "trailing":
         stored = [[*document, EOS] for document in documents]
-        axis = Indexed(Lists(stored), EOS, "x") if kind == "trailing" else Streamed(Lists([sum(stored, [])]), EOS)
-        if kind == "stream":
+        axis = Indexed(Lists(stored), EOS, "x")
+    else:
+        before = kind is Separators.BEFORE
+        stored = [[EOS, *document] if before else [*document, EOS] for document in documents]
+        if loose and before and documents and documents[0]:
+            stored[0] = documents[0]
+        if loose and not before and documents and documents[-1]:
+            stored[-1] = documents[-1]
+        axis = Streamed(Lists([sum(stored, [])], separators=kind), EOS)
+        if kind is Separators.BETWEEN:
             documents = [document for document in documents if document]
     flat = [token for one in stored for token in one]
     patch = small_windows(window)
@@ -144,7 +154,11 @@ def test_any_regions_done_in_any_order(drawn, again, region, random, stream):
     """What `measure` names for a repeated sequence is the first of them, in whatever order its regions are done."""
     documents = [[1], *drawn, *drawn[:again]]
     stored = [[*document, EOS] for document in documents]
-    axis = Streamed(Lists([sum(stored, [])]), EOS) if stream else Indexed(Lists(stored), EOS, "x")
+    axis = (
+        Streamed(Lists([sum(stored, [])], separators=Separators.BETWEEN), EOS)
+        if stream
+        else Indexed(Lists(stored), EOS, "x")
+    )
     documents = [document for document in documents if document] if stream else documents
 
     def any_order(function, shared, items, *_):
@@ -296,7 +310,7 @@ def test_duplicates_never_fill_memory(monkeypatch):
     """Beyond a share of memory they are left out, with a note, whether that is known beforehand or not."""
     sequences = [[1, 2]] * 3 + [[k, k + 1] for k in range(40)]
     ended = [[*one, EOS] for one in sequences]
-    axes = [Indexed(Lists(sequences), None, "x"), Streamed(Lists([sum(ended, [])]), EOS)]
+    axes = [Indexed(Lists(sequences), None, "x"), Streamed(Lists([sum(ended, [])], separators=Separators.BETWEEN), EOS)]
     for axis in axes:
         for room, left_out in ((24 * 50, False), (24 * 20, True)):
             monkeypatch.setattr(duplicates.memory, "share", lambda room=room: room)

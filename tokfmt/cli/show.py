@@ -157,7 +157,7 @@ def _tell_end(preview: Any, count: int) -> None:
 
 
 def _may_be_text(path: str) -> bool:
-    from tokfmt.ops.source.manifest import format_of
+    from tokfmt.ops.source.request import format_of
 
     return format_of(path).name in ("jsonl", "text")
 

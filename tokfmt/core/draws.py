@@ -8,7 +8,9 @@ Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011); num
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
+from typing import SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +56,7 @@ def check_seed(seed: int, option: str) -> int:
     Raises:
         OptionError: It is not in 0..2^64-1.
     """
-    if not 0 <= seed < 1 << 64:
-        raise OptionError(f"{option}: {seed:,} is not a seed: a whole number from 0 to 2^64-1", name=option)
-    return seed
+    number: object = seed  # in Python anybody may say anything
+    if isinstance(number, bool) or not isinstance(number, SupportsIndex) or not 0 <= operator.index(number) < 1 << 64:
+        raise OptionError(f"{option}: {seed!r} is not a seed: a whole number from 0 to 2^64-1", name=option)
+    return operator.index(number)

@@ -210,10 +210,11 @@ class TokenRangeError(ConversionError):
 
     Attributes:
         token: The id. limit: The largest id that fits. position: Its position on the token axis.
+        remedy: What to do about it; "" for nothing.
     """
 
     def __init__(self, where: str, token: int, limit: int, position: int, remedy: str = "") -> None:
-        self.where, self.token, self.limit, self.position = where, token, limit, position
+        self.where, self.token, self.limit, self.position, self.remedy = where, token, limit, position, remedy
         text = f"{printable(where)}: token id {token:,} at position {position:,} is outside 0..{limit:,}"
         super().__init__(f"{text}. {remedy}" if remedy else text)
 

@@ -1,13 +1,13 @@
 """Parts of files: how all formats name them for people, and what lies in flat files, to read, write and name it.
 
-Fields of a header, columns of an index, extents of tokens.
+Fields of a header, columns of an index, extents of tokens, and what all files of a dataset hold together.
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import U8, U16, U32, U64
+from tokfmt.core.axis import U8, U16, U32, U64, Separators
 from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Problem, fatal
 from tokfmt.core.protocols import Field, Fields, Section
+from tokfmt.core.ragged import Offsets
 from tokfmt.core.text_format import printable, shortened
 
 SHOWN = 96
@@ -249,6 +250,40 @@ class Extent(NamedTuple):
     begin: int
     tokens: int
     dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Laid:
+    """What the files of a dataset hold, found out without reading its tokens.
+
+    Attributes:
+        extents: The stored token axis, in order.
+        masks: For each extent its loss mask, a byte a token: 1 counts as a target, 0 does not; () where there is none.
+        starts: int64[sequences + 1], token positions, non-decreasing, from 0 to the end; None for one stream.
+        sample_length: Tokens of a row, where the dataset is read as rows of one length; `starts` is None then.
+        separators: Where they stand on that axis; `alone` ones for a stream.
+        eos_id, eos_from: The separator, where the dataset or a convention tells it, and in words how.
+        problems: In the order in which they were met.
+        sections: Named bytes beside the tokens, for `--raw`; the tokens get a section of their own.
+        inferred, notes, pad_id, split, other_splits, loss_masks, extras: As in `Info`.
+    """
+
+    extents: Sequence[Extent]
+    masks: Sequence[Extent] = ()
+    starts: Offsets | None = None
+    sample_length: int | None = None
+    separators: Separators = Separators.NONE
+    eos_id: int | None = None
+    eos_from: str = ""
+    problems: Sequence[Problem] = ()
+    sections: Sequence[Section] = ()
+    inferred: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    pad_id: int | None = None
+    split: str | None = None
+    other_splits: tuple[str, ...] = ()
+    loss_masks: str = ""
+    extras: Mapping[str, object] = field(default_factory=dict)
 
 
 def whole_tokens(file: File, dtype: np.dtype[Any], code: str, what: str = "a stream") -> tuple[Extent, list[Problem]]:

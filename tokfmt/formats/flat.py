@@ -17,7 +17,7 @@ import re
 from abc import ABC
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -41,7 +41,7 @@ from tokfmt.core.axis import (
 )
 from tokfmt.core.errors import ConversionError, FormatError, Loss, TokfmtError
 from tokfmt.core.files import File, names_in, natural_key, walk
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, Receipt, Region, Target, raise_fatal, titled
+from tokfmt.core.format import Confidence, Finding, Hints, Probe, Receipt, Region, Target, raise_fatal, titled
 from tokfmt.core.output import Output, copy_region, preallocate
 from tokfmt.core.protocols import Audit, Code, Piece, Place, Section, checked, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
@@ -50,6 +50,7 @@ from tokfmt.core.sections import (
     Column,
     Columns,
     Extent,
+    Laid,
     Part,
     StoredIds,
     Struct,
@@ -102,40 +103,6 @@ class Cut(NamedTuple):
     stop: int
     first: int = 0
     last: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Laid:
-    """What the files of a dataset hold, found out without reading its tokens.
-
-    Attributes:
-        extents: The stored token axis, in order.
-        masks: For each extent its loss mask, a byte a token: 1 counts as a target, 0 does not; () where there is none.
-        starts: int64[sequences + 1], token positions, non-decreasing, from 0 to the end; None for one stream.
-        sample_length: Tokens of a row, where the dataset is read as rows of one length; `starts` is None then.
-        separators: Where they stand on that axis; `alone` ones for a stream.
-        eos_id, eos_from: The separator, where the dataset or a convention tells it, and in words how.
-        problems: In the order in which they were met.
-        sections: Named bytes beside the tokens, for `--raw`; the tokens get a section of their own.
-        inferred, notes, pad_id, split, other_splits, loss_masks, extras: As in `Info`.
-    """
-
-    extents: Sequence[Extent]
-    masks: Sequence[Extent] = ()
-    starts: Offsets | None = None
-    sample_length: int | None = None
-    separators: Separators = Separators.NONE
-    eos_id: int | None = None
-    eos_from: str = ""
-    problems: Sequence[Problem] = ()
-    sections: Sequence[Section] = ()
-    inferred: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    pad_id: int | None = None
-    split: str | None = None
-    other_splits: tuple[str, ...] = ()
-    loss_masks: str = ""
-    extras: Mapping[str, object] = field(default_factory=dict)
 
 
 def joined(parts: Sequence[Laid]) -> Laid:

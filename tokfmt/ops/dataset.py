@@ -124,7 +124,7 @@ class Dataset:
             return self._sequence(operator.index(index))
         if isinstance(index, np.ndarray) and index.ndim == 0:
             return self._sequence(operator.index(index[()]))
-        return self._gathered(_numbers(index))
+        return self._gathered(sequence_numbers(index))
 
     def _sequence(self, number: int) -> Tokens:
         count = self._reader.info.sequences
@@ -170,7 +170,7 @@ class Dataset:
             if which.shape != (len(self),):
                 raise IndexError(f"a mask of shape {which.shape} for {len(self)} sequences")
             return self._derived(Picked(self.reader, np.flatnonzero(which)))
-        numbers = np.array(_numbers(which), np.int64)
+        numbers = np.array(sequence_numbers(which), np.int64)
         wrong = (numbers < -len(self)) | (numbers >= len(self))
         if wrong.any():
             raise IndexError(f"sequence {numbers[wrong][0]} of {len(self)}")
@@ -357,7 +357,7 @@ class Dataset:
         )
 
 
-def _numbers(index: object) -> list[int]:
+def sequence_numbers(index: object) -> list[int]:
     """The numbers of a list or an array.
 
     Raises:

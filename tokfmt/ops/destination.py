@@ -14,7 +14,7 @@ from tokfmt.core.format import Confidence, Format, everything_in, look, stranger
 from tokfmt.core.output import Objection, followed
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import SCHEMA, ledger_paths, manifest_path, read_manifest
-from tokfmt.ops.source.opened import SourceFiles
+from tokfmt.ops.source.request import SourceFiles
 
 
 def strangers_in(destination: Path) -> Objection:

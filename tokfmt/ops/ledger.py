@@ -29,26 +29,18 @@ from tokfmt import registry
 from tokfmt.core.axis import TokenReader, windows
 from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TruncatedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Format, files_of
+from tokfmt.core.format import Format, canonical, files_of
 from tokfmt.core.options import given_options
 from tokfmt.core.output import whole
 from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
-from tokfmt.ops.source.manifest import (
-    LITTLE,
-    extent,
-    fingerprint,
-    format_of,
-    ledger_paths,
-    read_manifest,
-    written_files,
-)
+from tokfmt.ops.source.manifest import LITTLE, extent, fingerprint, ledger_paths, read_manifest, written_files
 from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.ops.source.opened import open_sources
 from tokfmt.ops.source.recipe import Deferred
-from tokfmt.ops.source.request import SourceRequest, viewed, words_of
+from tokfmt.ops.source.request import SourceRequest, format_of, viewed, words_of
 from tokfmt.recipes.cache import Numbers
 from tokfmt.recipes.documents import Documents, Source, SpanTable
 from tokfmt.recipes.samples import Samples
@@ -113,17 +105,19 @@ class Tracer:
             begins = offsets_of([part.records for part in source.files])[:-1]
         else:
             leaves, first = _leaves(source)
-            paths = [[path] for path in source.paths] if len(leaves) > 1 else [list(source.paths)]
+            files = [registry.of_prefix(path) for path in source.paths]
+            paths = [[path] for path in files] if len(leaves) > 1 else [files]
             name = source.format if len(leaves) == 1 else entry.format  # of several each may be of another format
             found = [(places, name, leaf) for places, leaf in zip(paths, leaves, strict=True)]
             firsts, begins = [0] * len(leaves), offsets_of([leaf.info.sequences for leaf in leaves])[:-1] - first
             said |= {"split": entry.split, "eos": file.eos}
         options = given_options(entry.options)
-        for places, name, leaf in found:
+        for named, name, leaf in found:
             if isinstance(leaf, (Documents, Samples)):
                 targets.append(Tracer(leaf, self.drop, listed, f"{outer}{source.name}/"))
                 continue
-            format_ = format_of(places[0], name)
+            format_ = format_of(named[0], name)
+            places = [canonical(format_, path) for path in named]  # beside these their manifests stand
             request = SourceRequest(tuple(places), options=options)
             if file.pack == "stored":
                 request = viewed(request, format_, "samples")

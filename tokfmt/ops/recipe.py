@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import TokenReader
-from tokfmt.ops.dataset import Dataset
+from tokfmt.ops.dataset import Dataset, sequence_numbers
 from tokfmt.recipes.documents import Documents, Source, Span
 from tokfmt.recipes.fields import check_fields
 from tokfmt.recipes.language import RecipeFile
@@ -85,10 +85,12 @@ class Recipe(Dataset):
 
         Raises:
             IndexError: There is no such sample.
+            TypeError: It is no number, slice, or list or array of numbers; masks (bool) are none.
         """
         if isinstance(index, slice):
             return self.samples(range(*index.indices(len(self))), self.fields)
-        if isinstance(index, (int, np.integer)) or (isinstance(index, np.ndarray) and not index.ndim):
+        one = isinstance(index, (int, np.integer)) and not isinstance(index, bool)
+        if one or (isinstance(index, np.ndarray) and not index.ndim):
             return self.sample(operator.index(index))
         return self.samples(index, self.fields)
 
@@ -114,13 +116,14 @@ class Recipe(Dataset):
 
         Raises:
             IndexError: There is no such sample.
+            TypeError: These are no numbers, as a mask.
             OptionError: There is no such field.
         """
-        return self._samples.samples(samples, fields)
+        return self._samples.samples(samples if isinstance(samples, range) else sequence_numbers(samples), fields)
 
     def spans(self, sample: int) -> list[Span]:
         """What a sample moves on by: positions of sequences of sources, in order. Padding is in none."""
-        return self._samples.spans(sample)
+        return self._samples.spans(operator.index(sample))
 
     @overload
     def where(self, sample: int) -> Where: ...
@@ -145,7 +148,7 @@ class Recipe(Dataset):
             IndexError, OptionError: There is no such sample, step or rank.
         """
         if sample is not None:
-            return self._samples.where(sample)
+            return self._samples.where(operator.index(sample))
         if step is None or batch_size is None:
             raise TypeError("where() takes the number of a sample, or step= and batch_size=")
         return self._samples.where_at(step, batch_size, rank, world, start)
@@ -197,7 +200,8 @@ def _of_samples(view: Samples) -> Iterator[Row]:
     lists = view.lists()
     drawn = [one.drawn * one.packing.tokens / one.packing.samples for one in lists]
     total = sum(drawn) or 1.0
-    padded = [one.drawn * (view.seq_len - one.packing.tokens / one.packing.samples) for one in lists]
+    places = view.seq_len + (view.file.convention == "disjoint")  # which moves on by its last label as well
+    padded = [one.drawn * (places - one.packing.tokens / one.packing.samples) for one in lists]
     first = [one for one in lists if not one.first]
     yield Row(
         "", 0, "recipe", sum(one.packing.axis.sequences for one in first), sum(one.packing.axis.empty for one in first),

@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +36,7 @@ VERSION = 1
 LONGEST = 1 << 24
 """Places of a sample."""
 
+_LARGEST_NUMBER = 1 << 10  # bits
 _LARGEST_FILE = 1 << 24  # bytes; a recipe of 100,000 sources is smaller
 _VERSION = re.compile(rb"^[ \t]*tokfmt[ \t]*=", re.MULTILINE)
 _SIGN = re.compile(rb"^[ \t]*tokfmt[ \t]*=[ \t]*\d+[ \t]*(#.*)?\r?$", re.MULTILINE)
@@ -165,7 +167,7 @@ def read_recipe(path: Path) -> RecipeFile:
         raise FormatError(path, "is no recipe: a key of more than 16 parts", offset=long.start())
     try:
         table = tomllib.loads(content.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, or of a number of 5,000 digits
         raise FormatError(path, f"is no TOML: {printable(error)}", remedy="See https://toml.io") from error
     if "tokfmt" not in table:
         raise FormatError(path, "says nothing of its version", remedy=f"Its first line is tokfmt = {VERSION}")
@@ -341,10 +343,12 @@ def _value(value: Any, hint: Any, bounds: Mapping[str, Any], where: Path, what: 
     """
     kinds = [kind for kind in _flat(hint) if kind is not type(None)]
     words = [word for kind in kinds if typing.get_origin(kind) is Literal for word in typing.get_args(kind)]
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    number = isinstance(value, Real) and not isinstance(value, bool)  # those of numpy as well
     if isinstance(value, str) and value in words:
         return value
-    if int in kinds and number and value == int(value if abs(value) < 1 << 64 else 0):
+    if isinstance(value, int) and value.bit_length() > _LARGEST_NUMBER:  # Python would not print some of them
+        raise FormatError(where, f"{what} is out of bounds", found=f"a number of {value.bit_length():,} bits")
+    if int in kinds and number and (isinstance(value, int) or value == int(value if abs(value) < 1 << 64 else 0)):
         return _within(int(value), bounds, where, what)
     if (float in kinds or Fraction in kinds) and number and abs(value) < float("inf"):
         return _within(Fraction(str(value)) if Fraction in kinds else float(value), bounds, where, what)

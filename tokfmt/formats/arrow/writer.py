@@ -30,7 +30,7 @@ from tokfmt.core.protocols import marks_of
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.text_format import counted
 from tokfmt.formats.arrow import WriteOptions
-from tokfmt.formats.arrow.container import Spans, arrow, thrift, varint
+from tokfmt.formats.arrow.container import PACKED, Spans, arrow, thrift, varint
 from tokfmt.views.select import Rows, lost_empties
 from tokfmt.views.view import View, WithSeparators
 
@@ -144,7 +144,12 @@ class ColumnWriter(ABC):
         if self.options.pack_size is not None and info.layout is Layout.SAMPLES and "pack_size" not in info.extras:
             what = "pack_size packs documents, and these are samples, padding and all"
             raise OptionError(f"{what}. Leave view=samples away, or name one recipe", name="pack_size")
-        return lost_empties(source) if self._packs(source) else []
+        if not self._packs(source):
+            return []
+        if self.options.column != PACKED[0]:
+            what = f"column={self.options.column}: packed rows are the columns {', '.join(PACKED)}. Leave it out"
+            raise OptionError(what, name="column")
+        return lost_empties(source)
 
     def _packs(self, source: TokenReader) -> bool:
         """Whether rows hold several documents and say where each begins."""

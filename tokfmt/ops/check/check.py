@@ -51,21 +51,22 @@ from tokfmt.ops.check.codes import meanings
 from tokfmt.ops.convert.convert import run
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
-from tokfmt.ops.source.manifest import format_of, found_as_written, manifest_path, manifests, read_manifest
-from tokfmt.ops.source.opened import (
-    Source,
+from tokfmt.ops.source.manifest import found_as_written, manifest_path, manifests, read_manifest
+from tokfmt.ops.source.opened import Source, open_found, open_one, tokenizer_of, told
+from tokfmt.ops.source.request import (
+    EosChoice,
     SourceFiles,
+    SourceRequest,
     check_unchanged,
     dataset_paths,
     find_sources,
+    format_of,
     found_at,
-    open_found,
-    open_one,
+    given_to,
+    read_options,
     snapshot,
-    tokenizer_of,
-    told,
+    words_of,
 )
-from tokfmt.ops.source.request import EosChoice, SourceRequest, given_to, read_options, words_of
 from tokfmt.run.execute import Progress, Silent, worker_count
 from tokfmt.views.view import SplitAt
 
@@ -153,7 +154,7 @@ class CheckRequest:
         against: A corpus that the dataset must hold the documents of, in order.
         ignore_order: In whatever order.
         jobs: Workers; by default one a core.
-        executor: "threads"; "auto": processes for much text (a script then needs `if __name__ == "__main__":`).
+        executor: "threads"; "auto": processes for much text.
         most: Findings of one code that are kept.
     """
 

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import Info, Layout, Separators, TokenReader, sequence_at, windows
-from tokfmt.core.errors import FormatError, Loss, LossyConversionError, TokfmtError
+from tokfmt.core.errors import FormatError, Loss, LossyConversionError, TokenRangeError, TokfmtError
 from tokfmt.core.format import Format, TokenWriter
 from tokfmt.core.protocols import Collecting, Sampled, marks_of, restored
 from tokfmt.core.records import Aside, RecordInfo, RecordReader, Spot
-from tokfmt.core.text_format import counted
+from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.source.opened import Source
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run.plan import Scan, Workers, scan
@@ -54,6 +54,30 @@ class Prepared:
         """Whether a writer stores rows in which several documents begin."""
         kept = _keeps_boundaries(writer) and "inner-boundaries" not in self.dropped
         return self.reader.info.segmented and kept
+
+    def located(self, error: TokenRangeError, paths: Sequence[object], renumbered: bool) -> TokenRangeError:
+        """The error of an id that the target cannot store, with the sequence that holds it, if that is found.
+
+        Writers count positions without separators, with one after each sequence, or with one in front of each.
+
+        Args:
+            error: What a writer raised of the reader.
+            paths: The sources.
+            renumbered: Sequences of the reader have other numbers than in the sources.
+        """
+        for position, shift in ((error.position, 0), (error.position, 1), (error.position - 1, 1)):
+            number = sequence_at(self.reader, position, shift)
+            start, stop = self.reader.offsets(number, number + 1).tolist()
+            at = position - shift * number
+            if start <= at < stop and int(self.reader.tokens(at, at + 1)[0]) == error.token:
+                same = len(paths) == 1 and not renumbered and "empty-sequences" not in self.dropped
+                origin = f"{'' if same else 'what is to be written of '}{', '.join(map(printable, paths[:_NAMED]))}"
+                remedy = f"It is token {at - start:,} of sequence {number:,} of {origin}"
+                return TokenRangeError(
+                    error.where, error.token, error.limit, error.position,
+                    f"{remedy}. {error.remedy}" if error.remedy else remedy,
+                )  # fmt: skip
+        return error
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ split is then shuffled by itself.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,13 +22,14 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.draws import SPLIT, check_seed, draws
-from tokfmt.core.errors import OptionError
+from tokfmt.core.errors import DestinationExistsError, OptionError
 from tokfmt.core.format import REGION, Format, TokenWriter
 from tokfmt.core.options import parse_options
 from tokfmt.core.protocols import marks_of
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
-from tokfmt.ops.source.request import SourceRequest, option_names
+from tokfmt.ops.destination import guard
+from tokfmt.ops.source.request import SourceFiles, SourceRequest, option_names
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Shard, Workers, plan, run
 from tokfmt.views.select import Chosen
@@ -387,6 +389,20 @@ def refuse_shards(request: Request) -> None:
     )
 
 
+def refuse_text(sources: Sequence[Source], format_: Format) -> None:
+    """Refuse text without a tokenizer.
+
+    Raises:
+        OptionError.
+    """
+    for source in sources:
+        if isinstance(source.reader, RecordReader) and source.reader.info.kind == "text":
+            raise OptionError(
+                f"{printable(source.paths[0])}: holds text, and {format_.name} holds token ids. "
+                "Say how to encode it with --tokenizer NAME|DIR|FILE"
+            )
+
+
 def refuse_undealt(request: Request, sources: Sequence[Source], *, copies: bool) -> None:
     """Refuse shards of a conversion that has nothing to deal out.
 
@@ -426,6 +442,22 @@ def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
         shuffled = request.arrangement.shuffle is not None
         what = "--select" if request.select is not None else "--shuffle" if shuffled else "--split"
         raise OptionError(f"{what} does not go with --ledger: say it in the recipe")
+
+
+def refuse_rejects(request: Request, sources: Sequence[Source], read: Sequence[SourceFiles]) -> None:
+    """Refuse a file of rejects that nothing would be written to, or that is there.
+
+    Raises:
+        OptionError, ConversionError, DestinationExistsError.
+    """
+    path = request.rejects
+    if path is None:
+        return
+    if not any(source.format.name == "recipe" and isinstance(source.reader, RecordReader) for source in sources):
+        raise OptionError("--rejects is for what filters of a recipe of text leave out, and there is none")
+    guard(path, (*request.source.paths, request.destination), read)
+    if os.path.lexists(path) and not (request.overwrite and path.is_file()):
+        raise DestinationExistsError(path)
 
 
 def shard_of(shard: tuple[int, int] | None) -> Shard | None:

@@ -4,7 +4,6 @@ each portion, verify, describe in a manifest, publish.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,11 +15,11 @@ from tokfmt import registry
 from tokfmt.core.axis import TokenReader, windows
 from tokfmt.core.errors import (
     ConversionError,
-    DestinationExistsError,
     Loss,
     OptionError,
     SeparatorUnknownError,
     TokenizerMismatchError,
+    TokenRangeError,
     TokfmtError,
 )
 from tokfmt.core.format import Target, TokenWriter, companions_of, destination_of
@@ -42,7 +41,9 @@ from tokfmt.ops.convert.request import (
     portion_of,
     portions,
     refuse_ledger,
+    refuse_rejects,
     refuse_shards,
+    refuse_text,
     refuse_undealt,
     total_of,
     write,
@@ -54,17 +55,23 @@ from tokfmt.ops.source.manifest import ledger_paths, manifest_path, manifests
 from tokfmt.ops.source.opened import (
     Separator,
     Source,
-    SourceFiles,
     agreed_separator,
     agreed_tokenizer,
-    check_unchanged,
     files_of_sources,
-    find_sources,
     open_sources,
-    snapshot,
     tokenizer_of,
 )
-from tokfmt.ops.source.request import EosChoice, option_names, parse_selection, words_of
+from tokfmt.ops.source.request import (
+    EosChoice,
+    SourceFiles,
+    check_unchanged,
+    find_sources,
+    option_names,
+    parse_selection,
+    snapshot,
+    with_named,
+    words_of,
+)
 from tokfmt.run.execute import Progress, make_executor, may_spawn, slots
 from tokfmt.run.plan import Forgetful, Share, Workers
 from tokfmt.views.select import Concat, Slice
@@ -133,7 +140,7 @@ class Run:
         refuse_shards(request)
         destinations = list(dict.fromkeys(portion.destination for portion in self.portions))
         found = files_of_sources(self.given[0]) if self.given else find_sources(request.source)
-        found = [_with_named(one) for one in found]
+        found = [with_named(one) for one in found]
         read = [one for source in found for one in source.all()]
         for destination in destinations:
             guard(destination, request.source.paths, read)
@@ -145,13 +152,14 @@ class Run:
             self._take_rows(self._read(sources)[0].reader)
             sources = self._read(sources) if self.packed else sources
         self._take_tokenizer(sources)
-        self._refuse_rejects(sources, read)
+        refuse_rejects(request, sources, read)
         refuse_ledger(request, sources)
         self._pass_on_notes(sources)
         self.made = agreed_tokenizer(sources, self.tokenizer, request.source.drop)
         copies = self._copies_records(sources)
         if not copies:
-            self._need_tokenizer(sources)
+            if self.tokenizer is None:
+                refuse_text(sources, self.format)
             self._need_separator(sources)
         refuse_undealt(request, sources, copies=copies)
         looked = [first_look(source) for source in sources]
@@ -226,21 +234,6 @@ class Run:
 
             join([staging.scratch / "rejects"], self.request.rejects, self.request.jobs)
 
-    def _refuse_rejects(self, sources: Sequence[Source], read: Sequence[SourceFiles]) -> None:
-        """Refuse a file of rejects that nothing would be written to, or that is there.
-
-        Raises:
-            OptionError, ConversionError, DestinationExistsError.
-        """
-        path = self.request.rejects
-        if path is None:
-            return
-        if not any(source.format.name == "recipe" and isinstance(source.reader, RecordReader) for source in sources):
-            raise OptionError("--rejects is for what filters of a recipe of text leave out, and there is none")
-        guard(path, (*self.request.source.paths, self.request.destination), read)
-        if os.path.lexists(path) and not (self.request.overwrite and path.is_file()):
-            raise DestinationExistsError(path)
-
     def _publish(self, stagings: Mapping[Path, Staging], manifests: Mapping[Path, bytes]) -> None:
         beside: dict[Staging, Beside] = {}
         for path, staging in stagings.items():
@@ -257,15 +250,6 @@ class Run:
         from tokfmt.ops.ledger import built
 
         return built(self.ledger, self.format, staging, manifest)
-
-    def _need_tokenizer(self, sources: Sequence[Source]) -> None:
-        for source in sources:
-            text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
-            if text and self.tokenizer is None:
-                raise OptionError(
-                    f"{printable(source.paths[0])}: holds text, and {self.format.name} holds token ids. "
-                    "Say how to encode it with --tokenizer NAME|DIR|FILE"
-                )
 
     def _opened(self, found: Sequence[SourceFiles]) -> Sequence[Source]:
         request = self.request
@@ -362,7 +346,8 @@ class Run:
         tokens = [source.reader.info.tokens for source in sources if not isinstance(source.reader, RecordReader)]
         gathers = sum(tokens) >= _WORTH and isinstance(self._writer(Target(0)), Gatherer)
         much = gathers or (self.tokenizer is not None and sum(text) >= _WORTH)
-        return "processes" if much and self.request.jobs > 1 and may_spawn() else "threads"
+        readers = [source.reader for source in self._read(sources)]
+        return "processes" if much and self.request.jobs > 1 and may_spawn(readers) else "threads"
 
     def _resolved(self, sources: Sequence[Source]) -> dict[str, object]:
         """What the output depends on beside the request; see `resume.facts_of`."""
@@ -503,7 +488,11 @@ class Run:
         with arranged(prepared.reader, arrangement, portion, workers, self.progress, marked=marked) as view:
             carried = prepared.carried(view)
             region, shard = self.request.region, self.request.shard
-            written = write(carried.reader, writer, portion, region, workers, self.progress, shard)
+            try:
+                written = write(carried.reader, writer, portion, region, workers, self.progress, shard)
+            except TokenRangeError as error:
+                other = not arrangement.plain or self.request.select is not None
+                raise carried.located(error, self.request.source.paths, other) from error
             if self.request.verify and shard is None:
                 self._verify(carried, path, portion, target, workers)
         return written
@@ -681,12 +670,3 @@ def _place(portion: Portion, places: Places, workers: Workers) -> tuple[Path, Wo
     """Where a portion is written, and the workers with the scratch directory and the journal of its destination."""
     staging, journal = places[portion.destination]
     return staging.path, replace(workers, scratch=staging.scratch, journal=journal)
-
-
-def _with_named(one: SourceFiles) -> SourceFiles:
-    """A dataset, with those that it names if it is a recipe."""
-    if one.format.name != "recipe":
-        return one
-    from tokfmt.ops.source.recipe import named_by
-
-    return one._replace(named=named_by(one.path))

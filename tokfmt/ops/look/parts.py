@@ -14,9 +14,8 @@ from tokfmt.core.format import Probe, look
 from tokfmt.core.options import given_options
 from tokfmt.core.protocols import Annotated, Field, Section
 from tokfmt.core.sections import Listed, Part, shown
-from tokfmt.ops.source.manifest import format_of, found_as_written
-from tokfmt.ops.source.opened import found_at
-from tokfmt.ops.source.request import Options, SourceRequest, read_options
+from tokfmt.ops.source.manifest import found_as_written
+from tokfmt.ops.source.request import Options, SourceRequest, format_of, found_at, read_options
 
 ROW = 16
 """Bytes in a row of a hex view."""

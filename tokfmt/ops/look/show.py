@@ -32,9 +32,8 @@ from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.look.query import Hit, LengthQuery, Query, Search, is_query, parse_query
 from tokfmt.ops.look.search import Spelling, find, find_records
 from tokfmt.ops.source.ingest import encoded, encoder_of, tokenized
-from tokfmt.ops.source.manifest import format_of
 from tokfmt.ops.source.opened import Source, open_one, tokenizer_of
-from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, needed, parse_selection, viewed
+from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, format_of, needed, parse_selection, viewed
 from tokfmt.run.execute import Progress, Silent
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
 from tokfmt.views.view import Beginning, SplitAt

@@ -1,4 +1,4 @@
-"""Open datasets of any format: where they are, their format, options and manifest, and which id separates sequences.
+"""Open datasets of any format: their options and manifest, and which id separates sequences.
 
 The separator is known by, in this order: `--eos`; the manifest, or what the dataset itself states (facts); the
 tokenizer; the format's convention; what the data shows. The last is a guess, and needs evidence: see `_shown`.
@@ -6,8 +6,6 @@ tokenizer; the format's convention; what the data shows. The last is a guess, an
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,21 +14,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tokfmt import registry
 from tokfmt.core.axis import Info, Layout, Separators, TokenReader, distinct
 from tokfmt.core.errors import (
     ConversionError,
     CorruptError,
-    DetectionError,
     FormatError,
     OptionError,
     SeparatorUnknownError,
-    SourceChangedError,
     TokenizerMismatchError,
     TokfmtError,
 )
-from tokfmt.core.files import names_in, natural_key, reading_error
-from tokfmt.core.format import Format, Hints, canonical, files_of, strangers
+from tokfmt.core.format import Format, Hints, files_of
 from tokfmt.core.options import given_options
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
@@ -40,11 +34,19 @@ from tokfmt.ops.source.manifest import (
     Manifest,
     as_written,
     count_contradiction,
-    format_of,
     local_tokenizer,
     manifests_beside,
 )
-from tokfmt.ops.source.request import EosChoice, Options, Path_, SourceRequest, expanded, read_options
+from tokfmt.ops.source.request import (
+    EosChoice,
+    Found,
+    Options,
+    Path_,
+    SourceFiles,
+    SourceRequest,
+    find_sources,
+    read_options,
+)
 from tokfmt.run.execute import Progress, Silent
 from tokfmt.views.view import WithoutTrailing
 
@@ -59,46 +61,6 @@ _INSIDE = 1 << 16  # tokens of a run that are looked through for a separator ins
 _ENOUGH = 8  # sequences that must end alike before that means anything
 _OTHERWISE = "was made with another tokenizer, by its manifest"
 _KEPT = "no separator known; sequences are kept as stored. --eos ID takes one away from their ends"
-
-_HARMLESS = r"""(?xi)
-    \..*                                            # hidden: .git, .gitattributes, .DS_Store
-    | .*\.tokfmt\.json | .*\.ledger(\.json)?       # manifests and ledgers
-    | .*\.idx                                      # indexes
-    | data_params\.json | _SUCCESS | .*\.crc        # what upstream's writers leave beside their data
-    | cache-[0-9a-f]+\.arrow | packed_metadata.*\.json
-    | .*\.(tmp|incomplete)                         # downloads that were not finished
-    | meta\.pkl | prepare\.py                       # nanoGPT's vocabulary, which is never loaded, and its script
-    | tokenizer | dataset_statistics\.(json|txt)    # open-instruct's
-    | .*\.md | (readme|licen[cs]e|notice|copying|changelog|citation)(\..*)?
-    | (md5|sha\d*|xxh\w*|b2|check)sums?(\.\w+)? | .*\.(md5|sha1|sha256|sha512|xxh\w*)
-    """
-"""Names in a directory of data that by convention hold none: nobody misses them in what is read."""
-
-
-class SourceFiles(NamedTuple):
-    """One dataset that was named, not opened yet.
-
-    Attributes:
-        path: A file or a directory.
-        format: Its format.
-        files: Every file of it; see `Format.files`. None: nobody has listed them, nothing is compared with them.
-        left_out: What else lies in the directory and is not read, in words; "" for nothing.
-        below: Some of that lies in directories below.
-        named: Of a recipe whose sources were looked for already, these; see `find_sources`.
-    """
-
-    path: Path
-    format: Format
-    files: tuple[Path, ...]
-    left_out: str = ""
-    below: bool = False
-    named: Found | None = None
-
-    def all(self) -> Iterator[SourceFiles]:
-        """This one, those that it names, and so on."""
-        yield self
-        for one in (self.named or {}).values():
-            yield from one.all()
 
 
 class Separator(NamedTuple):
@@ -159,80 +121,6 @@ def tokenizer_of(name: str | None, **how: Any) -> TokenizerHandle | None:
     return load_tokenizer(name, **how)
 
 
-Found = Mapping[tuple[Path, str | None], SourceFiles]
-"""Datasets that were looked for already, by path and the name of the format that was said."""
-
-
-def find_sources(request: SourceRequest, known: Found | None = None) -> list[SourceFiles]:
-    """The datasets that a request names: patterns and, with `recursive`, directories below directories resolved.
-
-    Raises:
-        FormatError: A path cannot be read.
-        DetectionError, OptionError.
-    """
-    known, name, paths = known or {}, request.format, dataset_paths(request)
-    return [known.get((path, name)) or found_at(path, format_of(path, name), request) for path in paths]
-
-
-def dataset_paths(request: SourceRequest) -> list[Path]:
-    """Where the datasets are that a request names.
-
-    Raises:
-        FormatError: A pattern matches nothing, or a directory that is to be searched holds no dataset.
-        OptionError: A path that is none.
-    """
-    found: list[Path] = []
-    for path in map(Path, expanded(request.paths)):
-        places = _datasets_below(path, request.format) if request.recursive and path.is_dir() else [path]
-        if not places:
-            raise FormatError(path, "holds no dataset, nor does a directory below it")
-        found += places
-    return found
-
-
-def _datasets_below(directory: Path, name: str | None) -> list[Path]:
-    """A directory that is a dataset, then those below it; of one that is none, its files that are."""
-    try:
-        format_: Format | None = format_of(directory, name)
-    except DetectionError:
-        format_ = None
-    files = () if format_ is None else files_of(format_, directory)
-    own = {parent for file in files for parent in (file, *file.parents)}
-    found = [directory] if directory in own else []
-    for entry in sorted(map(directory.joinpath, names_in(directory)), key=lambda entry: natural_key(entry.name)):
-        if entry in own or re.fullmatch(_HARMLESS, entry.name):
-            continue
-        if entry.is_dir() and not entry.is_symlink():
-            found += _datasets_below(entry, name)
-        elif directory not in own:
-            found.append(entry)  # what it is, or that it is nothing, is said when it is opened
-    return found
-
-
-def found_at(path: Path, format_: Format, request: SourceRequest) -> SourceFiles:
-    """The files of one dataset.
-
-    Raises:
-        FormatError: Its directory cannot be listed.
-    """
-    path = canonical(format_, registry.of_prefix(path))
-    files = tuple(files_of(format_, path))
-    if not path.is_dir() or not files:
-        return SourceFiles(path, format_, files)
-    behind = {os.path.realpath(file) for file in files if file.is_symlink()}
-    others = [entry for entry in strangers(format_, path) if _counts(entry, path)]
-    if behind:
-        others = [entry for entry in others if os.path.realpath(entry) not in behind]
-    if request.recursive:  # what lies below is read as well
-        others = [entry for entry in others if entry.parent == path and (entry.is_symlink() or not entry.is_dir())]
-    if not others:
-        return SourceFiles(path, format_, files)
-    first = printable(others[0].relative_to(path))
-    many = f"{len(others):,} other files, such as {first}" if len(others) > 1 else f"another file, {first}"
-    own = {file.relative_to(path).parts[0] for file in files if file.is_relative_to(path)}
-    return SourceFiles(path, format_, files, many, any(_below(entry, path) not in {"", *own} for entry in others))
-
-
 def files_of_sources(sources: Iterable[Source]) -> list[SourceFiles]:
     """The files of datasets that are open."""
     return [
@@ -240,11 +128,6 @@ def files_of_sources(sources: Iterable[Source]) -> list[SourceFiles]:
         for source in sources
         for path in source.paths
     ]
-
-
-def _below(entry: Path, directory: Path) -> str:
-    """The directory within another in which something lies; "" for that itself."""
-    return entry.relative_to(directory).parts[0] if entry.parent != directory else ""
 
 
 def _refuse_others(one: SourceFiles, drop: frozenset[str]) -> None:
@@ -257,44 +140,6 @@ def _refuse_others(one: SourceFiles, drop: frozenset[str]) -> None:
         deeper = "--recursive reads the directories below as well; " if one.below else ""
         what = f"is read as {one.format.name}, and holds {one.left_out}"
         raise FormatError(one.path, what, remedy=f"{deeper}--drop other-files leaves out what is not read")
-
-
-def _counts(entry: Path, directory: Path) -> bool:
-    """Whether something in a directory of data could be missed: not by its name, nor a directory that holds nothing."""
-    named = entry.relative_to(directory).parts
-    if any(re.fullmatch(_HARMLESS, part) for part in named):
-        return False
-    if entry.is_symlink():  # of what lies within the dataset itself
-        return not Path(os.path.realpath(entry)).is_relative_to(os.path.realpath(directory))
-    return not entry.is_dir()
-
-
-def snapshot(found: Iterable[SourceFiles]) -> dict[Path, tuple[int, int, int]]:
-    """Size, modification time and inode of every file of the sources.
-
-    Raises:
-        FormatError: A file cannot be looked at.
-    """
-    seen = {}
-    for one in found:
-        for file in one.files:
-            try:
-                status = os.stat(file)
-            except OSError as error:
-                raise reading_error(file, error) from error
-            seen[file] = (status.st_size, status.st_mtime_ns, status.st_ino)
-    return seen
-
-
-def check_unchanged(before: Mapping[Path, tuple[int, int, int]], found: Iterable[SourceFiles]) -> None:
-    """Raise SourceChangedError if a file of the sources changed, went or came since the snapshot."""
-    try:
-        now = snapshot(one._replace(files=tuple(files_of(one.format, one.path))) for one in found)
-    except FormatError as error:
-        raise SourceChangedError(error.path, "disappeared while it was being read") from error
-    for file in sorted(before.keys() | now.keys()):
-        if before.get(file) != now.get(file):
-            raise SourceChangedError(file, "changed while it was being read", remedy="Run again when it is still")
 
 
 def open_sources(

@@ -32,20 +32,23 @@ from tokfmt.ops.dataset import Dataset
 from tokfmt.ops.prepare.draft import Draft, TextSource, filters_of
 from tokfmt.ops.recipe import Recipe
 from tokfmt.ops.source.ingest import ingested
-from tokfmt.ops.source.manifest import format_of, manifest_path, read_manifest
-from tokfmt.ops.source.opened import (
-    Found,
-    Separator,
-    SourceFiles,
-    agreed_tokenizer,
-    dataset_paths,
-    find_sources,
-    found_at,
-    open_sources,
-    snapshot,
-)
+from tokfmt.ops.source.manifest import manifest_path, read_manifest
+from tokfmt.ops.source.opened import Separator, agreed_tokenizer, open_sources
 from tokfmt.ops.source.opened import Source as Opened
-from tokfmt.ops.source.request import SourceRequest, check_drops, expanded, parse_selection, viewed
+from tokfmt.ops.source.request import (
+    Found,
+    SourceFiles,
+    SourceRequest,
+    check_drops,
+    dataset_paths,
+    expanded,
+    find_sources,
+    format_of,
+    found_at,
+    parse_selection,
+    snapshot,
+    viewed,
+)
 from tokfmt.recipes.cache import key_of, recalled, remember
 from tokfmt.recipes.documents import Documents, Source, quotas
 from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, parse_recipe, read_recipe

@@ -14,7 +14,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import windows
+from tokfmt.core.axis import Separators, windows
 from tokfmt.core.draws import SAMPLE, random_order
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
 from tokfmt.ops.stats.walk import Indexed, StatsAxis, Streamed
@@ -83,8 +83,10 @@ def _begun(axis: Streamed, begin: int, end: int) -> Iterator[tuple[int, int]]:
     before = max(begin - 1, 0)
     tokens = axis.stored.tokens(before, end)
     separators = np.flatnonzero(tokens == axis.eos_id) + before
-    edges: NDArray[np.int64] = np.concatenate(([-1] if begin == 0 else [], separators, [end])).astype(np.int64)
-    for k in np.flatnonzero(np.diff(edges) > 1).tolist():
+    headed = axis.info.separators is Separators.BEFORE and len(separators) > 0 and separators[0] == 0
+    front = [-1] if begin == 0 and not headed else []
+    edges: NDArray[np.int64] = np.concatenate((front, separators, [end])).astype(np.int64)
+    for k in np.flatnonzero(np.diff(edges) > axis.padded).tolist():
         start, stop = int(edges[k]) + 1, int(edges[k + 1])
         if start < end:
             yield start, stop if stop < end else _end_of(axis, end)

@@ -23,20 +23,16 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.ops.recipe import explain
 from tokfmt.ops.source.ingest import encoder_for, ingest
-from tokfmt.ops.source.manifest import extent, format_of
+from tokfmt.ops.source.manifest import extent
 from tokfmt.ops.source.opened import (
     Source,
-    check_unchanged,
     contradicted,
-    dataset_paths,
-    found_at,
     manifest_tokenizer,
     open_stored,
-    snapshot,
     tokenizer_of,
     without_separators,
 )
-from tokfmt.ops.source.request import SourceRequest
+from tokfmt.ops.source.request import SourceRequest, check_unchanged, dataset_paths, format_of, found_at, snapshot
 from tokfmt.ops.stats.duplicates import TOO_MANY, Group, duplicates_of
 from tokfmt.ops.stats.report import Failure, RepeatedSequence, Report, Sampled, Share, Statistics
 from tokfmt.ops.stats.sampling import Drawn, draw, draw_records
@@ -318,9 +314,9 @@ def stored_axis(source: Source, stored: TokenReader) -> tuple[StatsAxis, list[st
     """
     path, separator = source.paths[0], source.separator
     info, eos_id = stored.info, separator.eos_id
+    if info.separators.alone and info.tokens and eos_id is not None:
+        return Streamed(stored, eos_id), []
     if info.separators is Separators.BETWEEN and info.tokens:
-        if eos_id is not None:
-            return Streamed(stored, eos_id), []
         why = "--eos none" if separator.source == "--eos none" else "no separator known; --eos ID splits it"
         return Indexed(stored, None, str(path)), [f"read as one sequence ({why})"]
     reader, notes = without_separators(stored, separator, source.endings, path)
@@ -469,7 +465,7 @@ def figures_of(seen: Surveyed) -> Figures:
 def _in_a_row(survey: Survey) -> tuple[int, int] | None:
     """Separators of a stream that end no sequence: they cannot be told from padding."""
     axis, stats = survey.axis, survey.stats
-    if not isinstance(axis, Streamed) or isinstance(axis.stored, Filled):
+    if not isinstance(axis, Streamed) or isinstance(axis.stored, Filled) or not axis.padded:
         return None
     total = axis.info.tokens
     unended = any(span.stop == total and span.last + 1 < total for span in stats.spans)

@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from tokfmt.core.axis import WINDOW, Info, TokenReader, sequence_at, windows
+from tokfmt.core.axis import WINDOW, Info, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.errors import CorruptError, FormatError, TokfmtError
 from tokfmt.core.protocols import Sampled
 from tokfmt.core.ragged import Offsets, Tokens
@@ -64,7 +64,8 @@ class Stats:
         seen: Hashes of the sequences; nothing when they are not wanted.
         loose: Sequences to be looked at later, in order.
         spans: Parts of a stream, in order, no two of which touch.
-        begun: How many sequences follow a separator in each part of a stream, by where the part begins.
+        begun: How many sequences follow a separator in each part of a stream, by where the part begins: those that
+            are not empty, where runs of separators are padding.
     """
 
     ids: Counts = field(default_factory=Counts.empty)
@@ -308,6 +309,10 @@ class Indexed:
         """Sequences that no part has told of: none."""
         return list(stats.loose)
 
+    def with_empties(self, stats: Stats) -> Stats:
+        """The same: parts have told of all sequences."""
+        return stats
+
     def separators(self, stats: Stats) -> int:
         """Separators on the axis that are not part of a sequence."""
         return stats.lengths.total if self.eos_id is not None else 0
@@ -319,7 +324,9 @@ class Indexed:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """A stored stream, split at a separator; runs of separators are padding.
+    """A stored stream, split at a separator. What runs of separators are, its `info.separators` tells: see `SplitAt`.
+
+    Parts tell of sequences that are not empty; how many others there are is known when all separators are counted.
 
     Attributes:
         stored: The reader.
@@ -333,6 +340,11 @@ class Streamed:
     def info(self) -> Info:
         """Of the stored stream."""
         return self.stored.info
+
+    @property
+    def padded(self) -> bool:
+        """Separators in a row are padding; else each ends or begins a sequence, empty ones too."""
+        return self.info.separators is Separators.BETWEEN
 
     def regions(self, size: int) -> Iterator[tuple[int, int]]:
         """Disjoint parts that cover the stream."""
@@ -351,13 +363,14 @@ class Streamed:
     def walk(self, start: int, stop: int, tally: Tally) -> None:
         """Tell the tally of every token in a part, and of every sequence between two separators in it."""
         first = last = -1
-        begun = 0
+        begun = separators = 0
         piece: Tokens | None = None  # what was read of the sequence after the last separator
         for a, b in windows(start, stop):
             tokens = self.stored.tokens(a, b)
             tally.count(tokens)
             begun += a > start and last == a - 1 and int(tokens[0]) != self.eos_id
             at = np.flatnonzero(tokens == self.eos_id)
+            separators += len(at)
             if not len(at):
                 piece = None  # it goes on through a whole window, or beyond the part
                 continue
@@ -376,7 +389,7 @@ class Streamed:
             piece = tokens[int(at[-1]) + 1 :].copy()
         if last == stop - 1 and stop < self.info.tokens:
             begun += int(self.stored.tokens(stop, stop + 1)[0]) != self.eos_id
-        tally.span(Span(start, stop, first, last), begun)
+        tally.span(Span(start, stop, first, last), begun if self.padded else separators)
 
     def content(self, loose: Loose) -> Loose:
         """A loose sequence as it is; separators are outside."""
@@ -390,6 +403,15 @@ class Streamed:
             before, after = (span.first, span.last + 1) if span.first >= 0 else (total, total)
             found += [Loose(a, b) for a, b in ((0, before), (after, total)) if a < b]
         return found
+
+    def with_empties(self, stats: Stats) -> Stats:
+        """The same when all parts and all that is loose have been counted, with the sequences that are empty."""
+        if self.padded or not self.info.tokens:
+            return stats
+        edge = 0 if self.info.separators is Separators.BEFORE else self.info.tokens - 1  # no separator need stand there
+        loose = int(int(self.stored.tokens(edge, edge + 1)[0]) != self.eos_id)
+        empties = self.separators(stats) + loose - stats.lengths.total
+        return replace(stats, lengths=stats.lengths + Table.of(np.zeros(empties, np.int64)))
 
     def separators(self, stats: Stats) -> int:
         """Separators in the stream."""
@@ -405,9 +427,14 @@ class Streamed:
         before = position - 1  # the separator that it follows; the sequences of those before that come before it
         if before < 0:
             return 0
-        count = int(int(self.stored.tokens(0, 1)[0]) != self.eos_id)
+        headed = int(self.stored.tokens(0, 1)[0]) == self.eos_id
         start = max(part for part in begun if part <= before)  # the part that the separator is in
-        count += sum(sequences for part, sequences in begun.items() if part < start)
+        count = sum(sequences for part, sequences in begun.items() if part < start)
+        if not self.padded:
+            for a, b in windows(start, position):
+                count += int(np.count_nonzero(self.stored.tokens(a, b) == self.eos_id))
+            return count - (headed and self.info.separators is Separators.BEFORE)
+        count += not headed
         for a, b in windows(start, before):
             tokens = self.stored.tokens(a, b + 1)
             count += int(np.count_nonzero((tokens[:-1] == self.eos_id) & (tokens[1:] != self.eos_id)))
@@ -515,6 +542,7 @@ def measure(
             for part in _walked(_look, survey, list(_batches(survey.loose, alike)), workers, cancelled):
                 _absorb(survey, part)
             survey.loose = []
+            survey.stats = survey.axis.with_empties(survey.stats)
     return surveys
 
 

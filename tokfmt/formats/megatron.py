@@ -11,7 +11,7 @@
 
 - .bin has no header. A document is usually one sequence; an empty one is a repeated document index (Megatron), or a
   sequence of no tokens (datatrove). A separator (eod) may follow each document; nothing says whether, or which id.
-- Also read: lists of prefixes, see `blend`: as one dataset, each prefix once, in the order of the list. And TNTIDX
+- Also read: blend lists, see `read_blend`: as one dataset, each prefix once, in the order of the list. And TNTIDX
   (fairseq, GPT-NeoX `cached`), see `_legacy`.
 - Not stored: checksum, tokenizer, masks.
 Source: NVIDIA/Megatron-LM d98e8a64 and megatron-core 0.16.1, EleutherAI/gpt-neox, huggingface/datatrove, run.
@@ -19,10 +19,13 @@ Source: NVIDIA/Megatron-LM d98e8a64 and megatron-core 0.16.1, EleutherAI/gpt-neo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -35,13 +38,16 @@ from tokfmt.core.protocols import Code, Section
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.text_format import printable
 from tokfmt.formats.flat import Columns, Cut, Extent, FlatFormat, FlatWriter, Laid, Pieces, Struct, told_tokens
-from tokfmt.formats.megatron.blend import SPLITS, likely_prefixes, located, read_blend
+from tokfmt.formats.folders import parsed_object
 
 MAGIC, LEGACY = b"MMIDIDX\0\0", b"TNTIDX\0\0"
 HEADER = Struct(magic="V9", version="<u8", dtype_code="u1", sequences="<u8", document_indices="<u8")
 OLD = Struct(magic="V8", version="<u8", dtype_code="<u8", item_size="<u8", items="<u8", sizes="<u8", documents="<u8")
 DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 _AT_ONCE = 1 << 16  # entries of an index, which stay in the processor's cache; one of 10^8 has 2 GB
+LARGEST_LIST = 1 << 24  # bytes of a blend list; one of 100,000 prefixes has a third of that
+_WORDS = 8  # at the beginning of a file that may be one
+SPLITS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +315,96 @@ def _legacy(data: File, index: File, *, by_document: bool) -> Laid:
         sizes = [fatal("TF604", CorruptError(index.path, what, offset=at, expected="from 0 up", found=found))]
     starts, marked = _marked(index, columns, begins, by_document=by_document)
     return _documents(extent, starts, [*sizes, *marked], OLD.part(f"header of {index.path.name}", index))
+
+
+class Blended(NamedTuple):
+    """A prefix of a blend list.
+
+    Attributes:
+        weight: Its share of the samples, before all are made to add up to 1; None where the list has no weights.
+        prefix: As written.
+    """
+
+    weight: float | None
+    prefix: str
+
+
+def read_blend(path: Path, split: str = "train") -> list[Blended]:
+    """The prefixes of a list, in its order; of one that lists splits, those of `split`, of which there may be none.
+
+    data args file (--data-args-path)      text: `weight prefix weight prefix ...` or `prefix prefix ...`
+    --per-split-data-args-path             JSON: {"train": [...], "valid": [...], "test": null}, of the same words
+
+    Words lie between any white space, so no prefix has a space. An odd number of words is prefixes; of an even number
+    the words 1, 3, 5 ... are weights if all are numbers, and prefixes if none is. Upstream reads `1 a b c` as four
+    prefixes and takes nan for a weight; both are refused here.
+
+    Source: NVIDIA/Megatron-LM d98e8a64, megatron/core/datasets/utils.py (get_blend_from_list), run.
+
+    Raises:
+        FormatError: It is no such list, or what it means is not certain.
+    """
+    file = File(path)
+    if file.size > LARGEST_LIST:
+        raise CorruptError(path, "bytes of a blend list", expected=f"at most {LARGEST_LIST:,}", found=f"{file.size:,}")
+    try:
+        text = file.read(0, file.size).decode()
+    except UnicodeDecodeError as error:
+        raise CorruptError(path, "is no blend list", found=str(error)) from error
+    finally:
+        file.close()
+    listed = text.lstrip().startswith("{")
+    words = _of_split(path, parsed_object(path, text.encode()), split) if listed else text.split()
+    numbers = [_number(word) for word in words]
+    paired = len(words) % 2 == 0 and all(number is not None for number in numbers[::2])
+    prefixes = words[1::2] if paired else words
+    if nameless := next((word for word in prefixes if not Path(word).name), ""):
+        raise CorruptError(path, "a prefix", expected="the name of files without their suffix", found=nameless)
+    if wrong := next((word for word in prefixes if _number(word) is not None), ""):
+        remedy = "Write a weight before each prefix, or before none"
+        raise CorruptError(path, "weights and prefixes do not alternate", found=f"{wrong} as a prefix", remedy=remedy)
+    weights = numbers[::2] if paired else [None] * len(words)
+    if bad := next((word for word, w in zip(words[::2], weights, strict=False) if w is not None and not _sound(w)), ""):
+        raise CorruptError(path, "a weight", expected="a finite number, 0 or more", found=bad)
+    return [Blended(weight, prefix) for weight, prefix in zip(weights, prefixes, strict=True)]
+
+
+def likely_prefixes(head: bytes) -> list[str]:
+    """Words at the beginning of a file, one of which names a prefix if it is a list; none of what is no text."""
+    listed = head.lstrip().startswith(b"{")
+    if b"\0" in head or (listed and b'"train"' not in head):
+        return []
+    # quotes and brackets are of JSON; in a recipe, which names prefixes too, they make others of its words
+    words = map(os.fsdecode, re.findall(rb"[^\s\"\[\]{},:]+" if listed else rb"\S+", head)[:_WORDS])
+    return [word for word in words if Path(word).name]
+
+
+def located(path: Path, prefix: str) -> Path:
+    """A prefix of a list: beside it, or else as upstream resolves it, from where the program runs."""
+    beside = path.parent / prefix
+    return beside if os.path.isfile(f"{beside}.idx") or not os.path.isfile(f"{prefix}.idx") else Path(prefix)
+
+
+def _of_split(path: Path, listed: Mapping[str, Any], split: str) -> list[str]:
+    found = listed.get(split)
+    if not set(SPLITS) <= set(listed) or split not in SPLITS:
+        what = "is no list of splits" if split in SPLITS else f"has no split {split!r}"
+        raise FormatError(path, what, expected=", ".join(SPLITS), found=", ".join(list(listed)[:4]))
+    words = found.split() if isinstance(found, str) else [] if found is None else found
+    if not isinstance(words, list) or not all(isinstance(word, (str, int, float)) for word in words):
+        raise CorruptError(path, f"the words of {split}", expected="a list of texts", found=type(found).__name__)
+    return [str(word) for word in words]
+
+
+def _number(word: str) -> float | None:
+    try:
+        return float(word)
+    except ValueError:
+        return None
+
+
+def _sound(weight: float) -> bool:
+    return math.isfinite(weight) and weight >= 0
 
 
 FORMAT = Megatron()
