@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import pty
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,20 @@ def test_without_a_terminal_it_prints_a_preview():
     assert result.returncode == 0
     assert result.stdout.startswith("#0  17 tokens\n464 2068")
     assert "no terminal" in result.stderr
+
+
+def test_a_dumb_terminal_gets_a_preview():
+    """One that moves no cursor (Emacs' shell) would show the escapes of a screen as text."""
+    master, slave = pty.openpty()
+    try:
+        words = [sys.executable, "-m", "tokfmt", "browse", str(PACK)]
+        streams = {"stdin": slave, "stdout": slave, "stderr": subprocess.PIPE}
+        result = subprocess.run(words, **streams, env={**os.environ, "TERM": "dumb"}, cwd=ROOT, timeout=60, check=True)
+        assert b"TERM=dumb" in result.stderr
+        assert os.read(master, 1 << 16).startswith(b"#0  17 tokens\r\n464 2068")  # no colours either
+    finally:
+        os.close(master)
+        os.close(slave)
 
 
 def test_a_preview_of_datasets_below_each_other(tmp_path):

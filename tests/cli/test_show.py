@@ -76,12 +76,12 @@ def write_pack(path, tokens, sequences):
     return path
 
 
-def on_a_terminal(*words, columns=80):
-    """What a person sees, and the exit code."""
+def on_a_terminal(*words, columns=80, **asked):
+    """What a person sees, and the exit code; `asked`: variables of the environment."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     unset = ("NO_COLOR", "COLUMNS", "LINES")  # a worker of pytest has the last two, which outweigh a terminal
-    env = {key: value for key, value in os.environ.items() if key not in unset}
+    env = {key: value for key, value in os.environ.items() if key not in unset} | asked
     child = forkserver.Popen([sys.executable, "-m", "tokfmt", *map(str, words)], stdout=theirs, stderr=theirs, env=env)
     os.close(theirs)
     seen = b""
@@ -95,6 +95,13 @@ def on_a_terminal(*words, columns=80):
         seen += part
     os.close(ours)
     return seen.decode().replace("\r\n", "\n"), child.wait()
+
+
+def test_a_terminal_that_wants_no_colours():
+    for asked in ({"TERM": "xterm"}, {"TERM": "xterm", "NO_COLOR": ""}):  # an empty one asks for nothing
+        assert "\x1b[" in on_a_terminal("show", PACK, "0", **asked)[0]
+    for asked in ({"TERM": "xterm", "NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert "\x1b[" not in on_a_terminal("show", PACK, "0", **asked)[0]
 
 
 def test_selections(pack):

@@ -285,3 +285,25 @@ def test_a_recipe_whose_source_is_read_otherwise_orders_it_anew(corpus, tmp_path
         with tokfmt.open(tmp_path / "train.bin", format="nanogpt", eos=4095) as plain, tokfmt.open(recipe) as mixed:
             assert sorted(map(list, mixed)) == sorted(map(list, plain))
             assert (len(plain) == len(corpus[1])) == manifest
+
+
+@pytest.mark.parametrize(("name", "file", "eos", "options"), [
+    ("nanogpt", "train.bin", 50, {}),
+    ("stage1", "stage1_block_0000.bin", 50256, {"seq_len": 16, "samples": 4}),
+])  # fmt: skip
+def test_one_file_is_read_as_the_manifest_of_its_directory_says(tmp_path, name, file, eos, options):
+    """Its separator and the length of its samples; not its counts, which are of all files."""
+    lines = [json.dumps({"input_ids": [i, i + 1]}) + "\n" for i in range(60, 100)]
+    (tmp_path / "in.jsonl").write_text("".join(lines))
+    tokfmt.convert(tmp_path / "in.jsonl", tmp_path / "out", to_format=name, eos=eos, to_options=options)
+    path = tmp_path / "out" / file
+    with tokfmt.open(path) as one, tokfmt.open(tmp_path / "out") as all_:
+        assert 20 < len(one) <= len(all_) == 40
+        assert [list(ids) for ids in one[:20]] == [list(ids) for ids in all_[:20]]
+        assert one.info.eos_id == eos
+        assert any("seq_len=16, by the manifest of out" in note for note in one.notes) == (name == "stage1")
+    if name == "stage1":
+        assert tokfmt.check(path)[0].findings == []
+    (tmp_path / "out" / "stage1_block_0009.bin").write_bytes(path.read_bytes())  # the manifest is of other files
+    with tokfmt.open(path, format=name) as one:
+        assert not any("by the manifest" in note for note in one.notes)

@@ -180,6 +180,13 @@ def test_counts(text, value):
     assert parse_count(text) == value
 
 
+@pytest.mark.parametrize("text", ["0,1", "1,2", "3,17", "1,0000", "0,100", "1,024,5", "1,,024", ","])
+def test_a_list_is_no_count(text):
+    """`show PATH 0,1` is asked for two sequences: it never answers with sequence 1."""
+    with pytest.raises(OptionError, match="is not a whole number"):
+        parse_count(text)
+
+
 # ids
 
 

@@ -16,6 +16,7 @@ from paths import FIXTURES
 from tokfmt.core.axis import Layout, Separators
 from tokfmt.core.errors import CorruptError, FormatError, TokenRangeError, TokfmtError
 from tokfmt.core.format import Confidence, Hints, look
+from tokfmt.core.protocols import Audit
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.modalities import FORMAT, ReadOptions, WithMissingSeparators, closed_offsets
 from tokfmt.ops.dataset import MemoryReader
@@ -203,6 +204,15 @@ def test_check_lists_everything(made):
     assert codes(path) == ["TF106", "TF110", "TF118", "TF108"]
     path = made(struct.pack(">QI", 0, 3), bytes([0, 0, 5, 0, 0, 9]) * 3, pickle.dumps([(24, 6), (30, 6), (25, 6)], 4))
     assert codes(path) == ["TF105", "TF108", "TF113", "TF114"]
+
+
+def test_a_separator_that_nobody_named_is_not_called_one(made):
+    documents = [[5, EOS, 7, EOS, EOS], *DOCUMENTS]
+    path = made(struct.pack("<QI", 40, 2), data(documents, "<H"), index(documents, 2))
+    for eos_id, name in ((None, "the usual last id"), (EOS, "the separator")):
+        found = list(FORMAT.audit(path, ReadOptions(), Audit(deep=True, eos_id=eos_id)))
+        [inside] = [finding.message for finding in found if finding.code == "TF121"]
+        assert inside == f"{name} {EOS:,} stands inside documents 2x (first: document 0)"
 
 
 def test_check_of_how_documents_end(made):

@@ -73,8 +73,8 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         from tokfmt.text.hub import refuse_lost_path
 
         refuse_lost_path(given["tokenizer"])
-    if given["screenshot"] is None and not given["web"] and not (sys.stdout.isatty() and sys.stdin.isatty()):
-        _preview(requests, given)
+    if given["screenshot"] is None and not given["web"] and (unfit := _unfit_terminal()):
+        _preview(requests, given, unfit)
         return
     app = _app(requests, given["tokenizer"], given["theme"], compare=given["compare"])
     if given["screenshot"] is not None:
@@ -210,17 +210,24 @@ def _draw(app: Any, out: str, keys: list[str], size: tuple[int, int]) -> None:
     publish_text(out, drawn, overwrite=True, objection=begins_with("picture", b"<svg", b"<?xml"))
 
 
-def _preview(requests: list[Any], given: dict[str, Any]) -> None:
+def _unfit_terminal() -> str:
+    """Why the browser cannot be drawn here; "" where it can."""
+    for name, stream in (("stdout", sys.stdout), ("stdin", sys.stdin)):
+        if not stream.isatty():
+            return f"{name} is no terminal"
+    return "a terminal of TERM=dumb has no cursor to move" if os.environ.get("TERM") == "dumb" else ""
+
+
+def _preview(requests: list[Any], given: dict[str, Any], unfit: str) -> None:
     """What `show` prints of the first dataset, for a pipe; of what cannot be read its parts and bytes."""
     from tokfmt.cli.show import print_preview, show_raw
     from tokfmt.core.errors import TokfmtError
     from tokfmt.core.text_format import printable
     from tokfmt.ops.look.show import show
 
-    name = "stdin" if sys.stdout.isatty() else "stdout"
     path = requests[0].paths[0]
     of = f" of {printable(path)}, the first of {len(requests):,} datasets" if len(requests) > 1 else ""
-    click.echo(f"note: {name} is no terminal, so this is what tokfmt show prints{of}", err=True)
+    click.echo(f"note: {unfit}, so this is what tokfmt show prints{of}", err=True)
     names = ("from_format", "from_options", "tokenizer", "text_field", "eos", "split", "ignore_manifest")
     drop = (*given["drop"], *(("other-files",) if given["recursive"] else ()))  # those below are datasets of their own
     try:

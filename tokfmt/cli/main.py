@@ -170,8 +170,9 @@ def _invoke(words: list[str]) -> int:
 
 def _called(words: list[str]) -> Any:
     """What the command returns."""
+    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"  # click itself asks neither
     try:
-        return cli.main(words, prog_name="tokfmt", standalone_mode=False)
+        return cli.main(words, prog_name="tokfmt", standalone_mode=False, color=False if plain else None)
     except Exception as error:
         stop = signals.behind(error)
         if stop is not None:  # what falls over while everything is taken down says nothing new

@@ -57,7 +57,9 @@ def parse_count(text: str) -> int:
     Raises:
         OptionError: It is not a whole number.
     """
-    plain = text.strip().replace("_", "").replace(",", "")
+    plain = text.strip().replace("_", "")
+    if re.match(r"-?[1-9]\d{0,2}(,\d{3})+(?![\d,])", plain):  # 0,1 is a list, not the number 1
+        plain = plain.replace(",", "")
     match = re.fullmatch(r"(-?\d+(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([kmgt]i?)?b?", plain, re.IGNORECASE)
     if match:
         value = float(match[1]) if re.search(r"[.eE]", match[1]) else int(match[1])

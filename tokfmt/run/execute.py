@@ -30,11 +30,10 @@ import pickle
 import queue
 import re
 import signal
-import sys
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -47,7 +46,7 @@ import numpy as np
 from tokfmt.core.errors import ConversionError, MissingDependencyError, OptionError, OutageError, UnsafeError
 from tokfmt.core.options import nearest
 from tokfmt.core.text_format import printable
-from tokfmt.run.isolation import ENDING, isolated, undelivered
+from tokfmt.run.isolation import ENDING, isolated, undelivered, without_main
 
 S = TypeVar("S")
 I = TypeVar("I")  # noqa: E741 - an item
@@ -84,14 +83,14 @@ class Threads(ThreadPoolExecutor):
 
 
 def _processes(jobs: int) -> Executor:
-    """Worker processes that import nothing from the current directory, and leave signals to their parent."""
+    """Worker processes that import nothing from the current directory, run no script, leave signals to their parent."""
     import multiprocessing  # with its sockets and semaphores a tenth of what a small conversion takes
     from concurrent.futures import ProcessPoolExecutor
 
     class IsolatedProcesses(ProcessPoolExecutor):
         def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
             """Run a call in a worker, which may have to be started first."""
-            with isolated(), undelivered():
+            with isolated(), undelivered(), without_main():
                 return super().submit(fn, *args, **kwargs)
 
     # spawn, never fork: the threads of codecs do not survive a fork
@@ -134,11 +133,18 @@ def make_executor(name: str, jobs: int) -> AbstractContextManager[Executor]:
     return Threads(jobs) if name == "threads" and jobs > 1 else SerialExecutor()
 
 
-def may_spawn() -> bool:
-    """Whether worker processes can begin without running somebody's script once more (see `multiprocessing`, spawn)."""
-    main = sys.modules["__main__"]
-    file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
-    return file is None or (spec is not None and spec.name.endswith("__main__")) or Path(file).stem == "tokfmt"
+def may_spawn(shared: object) -> bool:
+    """Whether worker processes can do what needs `shared` as well as threads can, and run nobody's script for it.
+
+    Not if it is of a class that the script itself defines, or cannot travel; nor in a worker of another pool, which has
+    its share of the cores, and may be forbidden to have children.
+    """
+    from multiprocessing import parent_process
+
+    try:
+        return parent_process() is None and _MAIN not in _pickled(shared)[0]
+    except (pickle.PicklingError, TypeError, AttributeError):  # what pickle raises, and objects that refuse it
+        return False
 
 
 def run_tasks(
@@ -147,7 +153,7 @@ def run_tasks(
     """Yield `function(shared, item)` for every item, in the order of completion.
 
     Args:
-        function: A module-level function, so that it can be named in another process.
+        function: Of a module that is not the main one, so that it can be named in another process.
         shared: Readers and writers; picklable.
         items: Picklable, small.
         executor: Where to run.
@@ -231,6 +237,7 @@ def _end_with(parent: int) -> None:
 
 
 _INLINE = 1 << 16
+_MAIN = b"__main__"  # stands in a pickle that names something of the main module
 _ALIGNED = 64
 _KEPT = 2
 _received: OrderedDict[str, Any] = OrderedDict()
@@ -243,26 +250,27 @@ class Parcel:
 
     Attributes:
         digest: SHA-256 of the pickle.
+        main: How `multiprocessing` finds the main module, if the pickle names something of it.
     """
 
     key: str
     parts: tuple[bytes, ...] | Path
     digest: bytes
+    main: Mapping[str, str]
 
     @staticmethod
     def pack(thing: object, scratch: Path) -> Parcel:
         """Pickle `thing` once, for any number of tasks."""
         from hashlib import sha256  # here, as it loads OpenSSL, which the most runs have no need of
 
-        key, out_of_band = os.urandom(16).hex(), list[pickle.PickleBuffer]()
-        pickled = pickle.dumps(thing, protocol=5, buffer_callback=out_of_band.append)
-        digest = sha256(pickled).digest()
+        key, (pickled, out_of_band) = os.urandom(16).hex(), _pickled(thing)
+        digest, main = sha256(pickled).digest(), _main_module() if _MAIN in pickled else {}
         parts = [memoryview(pickled), *(buffer.raw() for buffer in out_of_band)]
         if sum(part.nbytes for part in parts) <= _INLINE:
-            return Parcel(key, tuple(bytes(part) for part in parts), digest)
+            return Parcel(key, tuple(bytes(part) for part in parts), digest, main)
         path = scratch / f"{key}.parcel"
         _store(parts, path)
-        return Parcel(key, path, digest)
+        return Parcel(key, path, digest, main)
 
 
 def receive(parcel: Parcel) -> Any:
@@ -275,10 +283,25 @@ def receive(parcel: Parcel) -> Any:
             ours = bytes(pickled)  # a copy, which nobody changes after it was looked at
             if sha256(ours).digest() != parcel.digest:
                 raise UnsafeError(str(parcel.parts), "is not what was written there", remedy="Others may write here")
+            if parcel.main:
+                from multiprocessing import spawn
+
+                spawn.prepare(dict(parcel.main))
             _received[parcel.key] = pickle.loads(ours, buffers=buffers)
             while len(_received) > _KEPT:
                 _received.popitem(last=False)
         return _received[parcel.key]
+
+
+def _pickled(thing: object) -> tuple[bytes, list[pickle.PickleBuffer]]:
+    out_of_band: list[pickle.PickleBuffer] = []
+    return pickle.dumps(thing, protocol=5, buffer_callback=out_of_band.append), out_of_band
+
+
+def _main_module() -> dict[str, str]:
+    from multiprocessing import spawn
+
+    return {key: value for key, value in spawn.get_preparation_data("").items() if key.startswith("init_main_")}
 
 
 def _store(parts: Sequence[memoryview], path: Path) -> None:

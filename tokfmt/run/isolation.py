@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -18,6 +19,7 @@ ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 _NAME = "PYTHONSAFEPATH"
 _lock = threading.Lock()
+_starting = threading.RLock()
 _holders = 0
 _before: str | None = None
 _sections = 0  # in which nothing may interrupt the main thread
@@ -42,6 +44,23 @@ def isolated() -> Iterator[None]:
                 os.environ.pop(_NAME, None)
             elif not _holders:
                 os.environ[_NAME] = str(_before)
+
+
+@contextlib.contextmanager
+def without_main() -> Iterator[None]:
+    """While this holds, processes that `multiprocessing` spawns do not run the main module once more.
+
+    They would begin somebody's script again, which without `if __name__ == "__main__":` converts again. A main module
+    without `__spec__` and `__file__`, as of a notebook, is left out (CPython, `spawn.get_preparation_data`).
+    """
+    with _starting:
+        names = vars(sys.modules["__main__"])
+        hidden: dict[str, object] = {name: names[name] for name in ("__spec__", "__file__") if name in names}
+        names.update(dict.fromkeys(hidden))
+        try:
+            yield
+        finally:
+            names.update(hidden)
 
 
 @contextlib.contextmanager

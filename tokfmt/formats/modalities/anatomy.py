@@ -409,14 +409,14 @@ def _of_age(file: File, header: Header, shape: Shape) -> Iterator[Problem]:
     """What a right file cannot do today because of its age."""
     if shape.width == 3:
         yield _corrupt(
-            "TF113", file, "tokens of 3 bytes: no Modalities version reads them", offset=8, remedy=_READ,
+            "TF113", file, "tokens of 3 bytes", offset=8, remedy=f"No Modalities version reads them; {_READ}",
             severity="warning", note="tokens of 3 bytes, which no Modalities version reads",
         )  # fmt: skip
     if header.size == 4 or shape.layout == "A-broken":
         yield never_released(file)
     elif header.big:
-        yield _corrupt("TF114", file, f"layout {shape.layout[-1]} is big-endian: Modalities reads it no more since "
-                       "2024-04", offset=0, remedy=_READ, severity="warning")  # fmt: skip
+        yield _corrupt("TF114", file, f"layout {shape.layout[-1]} is big-endian", offset=0, severity="warning",
+                       remedy=f"Modalities reads it no more since 2024-04; {_READ}")  # fmt: skip
     elif shape.layout.endswith("C"):
         yield _corrupt("TF115", file, "offsets count from the start of the file (layout C): Modalities since 2024-07 "
                        "reads documents 12 bytes late", remedy=_READ, severity="warning")  # fmt: skip

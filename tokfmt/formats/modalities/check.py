@@ -249,7 +249,8 @@ def deep_findings(reader: FlatReader, how: Audit) -> Iterator[Finding]:
         first_inside = found.first_inside if first_inside < 0 else first_inside
     yield from ending_findings(reader, eos_id, Endings(f"{ended:,} documents", ended, usual, first_other))
     if 2 * usual > ended:
-        yield from _insides(reader, eos_id, inside, first_inside)
+        name = "the usual last id" if how.eos_id is None else "the separator"
+        yield from _insides(reader, f"{name} {eos_id:,}", inside, first_inside)
     if padded >= max(_FEW, _PADDED * ended):
         what = f"{padded:,} of {ended:,} documents end with a run of one id before their last token"
         yield Finding("TF123", "warning", str(reader.extents[0].file.path), what,
@@ -287,11 +288,11 @@ def _look(reader: FlatReader, offsets: NDArray[np.int64], eos_id: int, window: t
     return _Look(len(ends), int(np.count_nonzero(well)), first_other, inside, first_inside, int(run.sum()))
 
 
-def _insides(reader: FlatReader, eos_id: int, inside: int, first: int) -> Iterator[Finding]:
+def _insides(reader: FlatReader, name: str, inside: int, first: int) -> Iterator[Finding]:
     if not inside:
         return
     document = int(np.searchsorted(reader.offsets(0, reader.info.sequences), first, side="right")) - 1
-    what = f"the separator {eos_id:,} stands inside documents {inside:,}x (first: document {document:,})"
+    what = f"{name} stands inside documents {inside:,}x (first: document {document:,})"
     remedy = "Formats that split at it cannot hold these documents: --drop embedded-separators splits there"
     yield Finding("TF121", "info", str(reader.extents[0].file.path), what, remedy, reader.place(first).offset)
 

@@ -154,7 +154,7 @@ class CheckRequest:
         against: A corpus that the dataset must hold the documents of, in order.
         ignore_order: In whatever order.
         jobs: Workers; by default one a core.
-        executor: "threads"; "auto": processes for much text (a script then needs `if __name__ == "__main__":`).
+        executor: "threads"; "auto": processes for much text.
         most: Findings of one code that are kept.
     """
 

@@ -179,7 +179,7 @@ def diff(
         ignore_order: Compare multisets, by fingerprints of 128 bits.
         limit: Differences listed, and examples with the order ignored.
         jobs: Workers; by default one a core.
-        executor: "threads"; "auto": processes for much text (a script then needs `if __name__ == "__main__":`).
+        executor: "threads"; "auto": processes for much text.
         progress: Who is told how far it is.
 
     Raises:

@@ -100,8 +100,8 @@ def convert(
         select: Sequence numbers `A:B`; also a number, or a slice or a range without a step.
         drop: What may be given up, by name; jobs: workers, by default one a core.
         executor: "threads", "processes", "serial", "dask", "dask:ADDRESS", or "auto": processes for much text or
-            many HDF5 samples where that is safe (the command line, a notebook; in a script say "processes", which then
-            needs `if __name__ == "__main__":`), else threads. The bytes written do not depend on it.
+            many HDF5 samples, which do not run the script that calls; else threads, as for readers of classes that
+            the script defines. The bytes written do not depend on it.
         overwrite: Replace what is there, in one step, when the new one is whole; verify: read it back and compare it
             with the source before it appears.
         dry_run: Say what would be done; manifest: write `DST.tokfmt.json`; checksums: those of large sources too.

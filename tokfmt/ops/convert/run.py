@@ -346,7 +346,8 @@ class Run:
         tokens = [source.reader.info.tokens for source in sources if not isinstance(source.reader, RecordReader)]
         gathers = sum(tokens) >= _WORTH and isinstance(self._writer(Target(0)), Gatherer)
         much = gathers or (self.tokenizer is not None and sum(text) >= _WORTH)
-        return "processes" if much and self.request.jobs > 1 and may_spawn() else "threads"
+        readers = [source.reader for source in self._read(sources)]
+        return "processes" if much and self.request.jobs > 1 and may_spawn(readers) else "threads"
 
     def _resolved(self, sources: Sequence[Source]) -> dict[str, object]:
         """What the output depends on beside the request; see `resume.facts_of`."""

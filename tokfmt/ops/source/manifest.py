@@ -15,6 +15,7 @@ are too many to be listed: of the others, the same over such lines with the path
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -162,12 +163,17 @@ def local_tokenizer(path: Path) -> str | None:
 def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tuple[list[Manifest], list[str]]:
     """The manifest beside each path, compared with its files, and notes on those that are ignored.
 
+    A file without one is read as the manifest of its directory says that all files there were written.
+
     Raises:
         CorruptError: One contradicts its dataset.
     """
-    said, notes = [], []
+    said, notes, of_folder = [], [], functools.cache(_of_folder)
     for one in found:
         manifest = read_manifest(one.path)
+        if not manifest.content and not one.path.is_dir():
+            shared, files = of_folder(one.format.name, Path(os.path.abspath(one.path)).parent)
+            manifest = shared if one.path.name in files else manifest
         wrong = file_contradiction(one, manifest) if one.files else None
         if wrong is not None:
             if not request.ignore_manifest:
@@ -176,6 +182,19 @@ def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tu
             notes.append(f"the dataset {wrong.what}; {IGNORED}")
         said.append(manifest)
     return said, notes
+
+
+def _of_folder(name: str, folder: Path) -> tuple[Manifest, frozenset[str]]:
+    """What the manifest of a directory says of every file in it, and their names; not how much there is of all."""
+    manifest = read_manifest(folder)
+    if manifest.content.get("format") != name or not manifest.output:
+        return Manifest({}), frozenset()
+    files = written_files(registry.get(name), folder)
+    written = extent(files)
+    if any(manifest.output.get(key) != written[key] for key in ("files", "bytes")):
+        return Manifest({}), frozenset()
+    told = {key: manifest.content.get(key) for key in ("format", "eos_id", "tokenizer", "options")}
+    return Manifest(told, manifest.path), frozenset(file.name for file in files if file.parent == folder)
 
 
 def as_written(
