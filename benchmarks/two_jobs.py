@@ -13,7 +13,7 @@ from benchmarks.hdf5 import random_pack
 
 AUTO = {1: "serial", 2: "auto"}
 PROCESSES = {1: "serial", 2: "processes"}
-"""Of what `auto` does in processes on the command line: where the main module is another one, here too, it takes threads."""
+"""Of what `auto` does in processes."""
 
 
 def linked(name, pattern, source, times):

@@ -97,7 +97,7 @@ def doomed_cluster(tmp_path_factory):
 
 @pytest.fixture
 def source(tmp_path):
-    ids = np.random.default_rng(1).integers(0, 50_000, 8192 * 200).astype("<i4")
+    ids = np.random.default_rng(1).integers(0, 50_000, 8192 * 40).astype("<i4")
     ids[::701] = 50256
     ids.tofile(tmp_path / "in.bin")
     return tmp_path / "in.bin"

@@ -208,12 +208,14 @@ def left(session, patience=5):
 
 def of_session(session):
     found = []
-    for entry in Path("/proc").iterdir():
+    for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            words = (entry / "stat").read_text().rpartition(")")[2].split()
-            if entry.name.isdigit() and int(words[3]) == session and words[0] not in "ZX":
-                found.append((entry / "cmdline").read_text().replace("\0", " "))
-        except (OSError, IndexError):
+            if os.getsid(int(name)) != session:
+                continue
+            state = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[0]
+            if state not in "ZX":
+                found.append(Path("/proc", name, "cmdline").read_text().replace("\0", " "))
+        except OSError:
             continue
     return found
 
