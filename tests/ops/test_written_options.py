@@ -307,3 +307,13 @@ def test_one_file_is_read_as_the_manifest_of_its_directory_says(tmp_path, name, 
     (tmp_path / "out" / "stage1_block_0009.bin").write_bytes(path.read_bytes())  # the manifest is of other files
     with tokfmt.open(path, format=name) as one:
         assert not any("by the manifest" in note for note in one.notes)
+
+
+@pytest.mark.parametrize(("name", "width"), [(name, int(value)) for name, option, value in CASES if option == "width"])
+def test_verify_reads_the_width_that_was_written(tmp_path, name, width):
+    """So few ids do not show how wide they are."""
+    (tmp_path / "in.jsonl").write_text('{"input_ids": [1, 2, 3]}\n{"input_ids": [7]}\n')
+    out = tmp_path / NAMES[name]
+    tokfmt.convert(tmp_path / "in.jsonl", out, to_format=name, eos=9, to_options={"width": width}, verify=True)
+    with tokfmt.open(out) as dataset:
+        assert [ids.tolist() for ids in dataset] == [[1, 2, 3], [7]]

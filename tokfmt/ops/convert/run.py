@@ -558,7 +558,7 @@ class Run:
     def _verify(self, prepared: Prepared, path: Path, portion: Portion, target: Target, workers: Workers) -> None:
         from tokfmt.ops.convert.verify import verify_tokens
 
-        shared = option_names(self.format.read_options) & {"split", "seq_len", "text_field", "ids_field"}
+        shared = option_names(self.format.read_options) & {"split", "seq_len", "width", "text_field", "ids_field"}
         usual, written = asdict(self.format.write_options()), asdict(portion.options)
         options = {name: written[name] for name in shared & written.keys() if written[name] != usual[name]}
         if self.rows is not None or prepared.segmented(self._writer(target)):
