@@ -49,10 +49,10 @@ lint: $(STAMP)
 
 test: $(STAMP) lint
 	@tests/system.sh
-	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --durations=20 || $(AGAIN)
+	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal --durations=20 || $(AGAIN)
 
 test-fast: $(STAMP)
-	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --durations=20 -m "not slow"
+	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal --durations=20 -m "not slow"
 
 fuzz: $(STAMP)
 	FUZZ=$(or $(FUZZ),1000000) $(BIN)/python -m pytest -n $(PYTEST_JOBS) tests/fuzz tests/survival tests/unit/test_pickled_index.py

@@ -3,13 +3,14 @@
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from paths import FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt.ops.convert import run as conversion
-from tokfmt.run.execute import POOLS
+from tokfmt.run.execute import POOLS, Parcel, may_spawn
 
 TEXT, PACK = FIXTURES / "text" / "corpus.jsonl", FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 
@@ -158,3 +159,9 @@ def test_as_many_threads_as_jobs(command, tmp_path, monkeypatch):
         ASKED[command](tmp_path / f"{jobs}", jobs)
         assert set(begun) <= {jobs}, jobs
         assert begun or jobs == 1
+
+
+def test_a_path_with_the_word_in_it_is_nothing_of_the_main_module(tmp_path):
+    """Workers would run the user's script for it."""
+    assert Parcel.pack(Path("data/__main__/x.bin"), tmp_path).main == {}
+    assert may_spawn({"path": "__main__.jsonl"})

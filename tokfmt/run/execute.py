@@ -142,7 +142,7 @@ def may_spawn(shared: object) -> bool:
     from multiprocessing import parent_process
 
     try:
-        return parent_process() is None and _MAIN not in _pickled(shared)[0]
+        return parent_process() is None and not _names_main(_pickled(shared)[0])
     except (pickle.PicklingError, TypeError, AttributeError):  # what pickle raises, and objects that refuse it
         return False
 
@@ -237,7 +237,6 @@ def _end_with(parent: int) -> None:
 
 
 _INLINE = 1 << 16
-_MAIN = b"__main__"  # stands in a pickle that names something of the main module
 _ALIGNED = 64
 _KEPT = 2
 _received: OrderedDict[str, Any] = OrderedDict()
@@ -264,7 +263,7 @@ class Parcel:
         from hashlib import sha256  # here, as it loads OpenSSL, which the most runs have no need of
 
         key, (pickled, out_of_band) = os.urandom(16).hex(), _pickled(thing)
-        digest, main = sha256(pickled).digest(), _main_module() if _MAIN in pickled else {}
+        digest, main = sha256(pickled).digest(), _main_module() if _names_main(pickled) else {}
         parts = [memoryview(pickled), *(buffer.raw() for buffer in out_of_band)]
         if sum(part.nbytes for part in parts) <= _INLINE:
             return Parcel(key, tuple(bytes(part) for part in parts), digest, main)
@@ -296,6 +295,15 @@ def receive(parcel: Parcel) -> Any:
 def _pickled(thing: object) -> tuple[bytes, list[pickle.PickleBuffer]]:
     out_of_band: list[pickle.PickleBuffer] = []
     return pickle.dumps(thing, protocol=5, buffer_callback=out_of_band.append), out_of_band
+
+
+def _names_main(pickled: bytes) -> bool:
+    """Whether something in a pickle is of the main module; that a path has the word in it is nothing."""
+    if b"__main__" not in pickled:
+        return False
+    import pickletools
+
+    return any(argument == "__main__" for _, argument, _ in pickletools.genops(pickled))
 
 
 def _main_module() -> dict[str, str]:
