@@ -54,11 +54,11 @@ def test_a_parcel_is_what_was_packed(tmp_path):
     at = raw.index(b"offsets")
     path.write_bytes(raw[:at] + b"OFFSETS" + raw[at + 7 :])
     with pytest.raises(UnsafeError, match="is not what was written there"):
-        receive(Parcel("another key", path, parcel.digest))
+        receive(Parcel("another key", path, parcel.digest, {}))
     path.rename(tmp_path / "moved")
     path.symlink_to("moved")
     with pytest.raises(OSError, match="symbolic links"):
-        receive(Parcel("a third", path, parcel.digest))
+        receive(Parcel("a third", path, parcel.digest, {}))
 
 
 def test_private_directories(tmp_path):
