@@ -13,7 +13,8 @@ BIN := .venv/bin
 UV := .venv/uv/bin/uv
 STAMP := .venv/.synced
 export PYTHONDONTWRITEBYTECODE :=
-PYTEST_JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+# one more than cores: tests wait for disks, and for processes that they start
+PYTEST_JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 
 # what failed is run once more, alone, and both are printed: some tests meet a real process at a moment of its life, and
 # lose that moment on a busy machine. A wrong result stays wrong (examples that Hypothesis found are tried first)

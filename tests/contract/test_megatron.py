@@ -62,7 +62,7 @@ class TestPrefixes(FormatContract):
     format = FORMAT
     filename = "folder"
     eos_id = 50256
-    write_variants = ({"tokens_per_file": "1"}, {"tokens_per_file": "40"}, {"tokens_per_file": "40", "dtype": "int32"})
+    write_variants = ({"tokens_per_file": "12"}, {"tokens_per_file": "1"}, {"tokens_per_file": "40", "dtype": "int32"})
     long_options = {"tokens_per_file": "100000"}
 
     def oracle(self, path, options):

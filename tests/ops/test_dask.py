@@ -28,7 +28,6 @@ needs_dask = pytest.mark.skipif(
     subprocess.run([sys.executable, "-c", "import distributed"], capture_output=True).returncode != 0,
     reason="the package distributed is not installed (extra dask)",
 )
-BEFORE = set(os.environ)
 CLUSTER = """
 import json, logging, os, sys
 import distributed
@@ -250,10 +249,10 @@ def listening(pids):
 @needs_dask
 def test_a_cluster_leaves_the_allocator_of_its_process_alone():
     """Dask has its workers keep no freed memory and one thread, by setting variables of ours, for good."""
+    before = set(os.environ)
     with make_executor("dask", 1):
         pass
-    names = {name for name in os.environ if name.startswith("MALLOC_") or name.endswith("_NUM_THREADS")}
-    assert names <= BEFORE
+    assert {name for name in os.environ if name.startswith("MALLOC_") or name.endswith("_NUM_THREADS")} <= before
 
 
 @needs_dask

@@ -96,7 +96,9 @@ def _processes(jobs: int) -> Executor:
     # spawn, never fork: the threads of codecs do not survive a fork
     context = multiprocessing.get_context("spawn")
     with isolated(), undelivered():  # the process that tracks semaphores starts here
-        return IsolatedProcesses(jobs, mp_context=context, initializer=_end_with, initargs=(os.getpid(),))
+        pool = IsolatedProcesses(jobs, mp_context=context, initializer=_end_with, initargs=(os.getpid(),))
+    pool.submit(os.getpid)  # workers begin now, while this process plans what they are to do
+    return pool
 
 
 def worker_count(jobs: int | None) -> int:
