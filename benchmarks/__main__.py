@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks import machine
 from benchmarks.cases import CASES, load
 from benchmarks.data import make
-from benchmarks.run import side
+from benchmarks.run import RowFailed, side
 
 RUNS = 3
 LONG = 40  # seconds after which a row is not run again
@@ -91,15 +91,21 @@ def main():
     print("\n".join(head))
     table = [line(COLUMNS), line(["---"] * len(COLUMNS))]
     print("\n".join(table), flush=True)
+    failed = False
     for case in CASES.values():
         if word in case.name.lower():
-            table.append(line(cells(*row(case))))
-            print(table[-1], flush=True)
+            try:
+                table.append(line(cells(*row(case))))
+                print(table[-1], flush=True)
+            except RowFailed as error:  # the other rows are worth having
+                failed = True
+                print(error, file=sys.stderr)
     took = f"The whole table took {(time.monotonic() - began) / 60:.1f} minutes."
     if not word:
         RESULTS.write_text("\n".join([*head, *table, "", EXPLAINED + took]) + "\n")
     elif "--append" in sys.argv:
         append(table[2:])
+    sys.exit(failed)
 
 
 def append(rows):

@@ -8,6 +8,10 @@ import tempfile
 from pathlib import Path
 
 
+class RowFailed(Exception):
+    """One side of a case ended with an error; the message is what it printed."""
+
+
 def warm_memory(size):
     """Write to so many bytes that are free: memory that a host took back from this machine costs whoever has it first."""
     if not size:
@@ -27,5 +31,5 @@ def side(case, which):
             cwd=Path(__file__).resolve().parents[1],
         )  # fmt: skip
     if done.returncode:
-        raise SystemExit(f"{case.name} ({which}) failed:\n{done.stderr}")
+        raise RowFailed(f"{case.name} ({which}) failed:\n{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else None

@@ -113,6 +113,8 @@ class Nanogpt(Against):
     name = "nanogpt"
 
     def tokfmt(self, out):
+        home = environment(HOME / "peers" / self.name, *NEEDED[self.name]).parents[1]
+        sys.path += map(str, home.glob("lib/python*/site-packages"))  # PyTorch, which tokfmt does not bring
         from tokfmt.torch import Loader
 
         loader = Loader(view(shuffle="samples", epochs=4), BATCH, prefetch=0)
