@@ -201,7 +201,7 @@ class TokenWriter(Protocol):
         separated: The separator alone marks boundaries, so a sequence must not contain it.
         needs_max_id: `create` wants `source.info.max_id`; the caller scans for it when it is unknown. A method
             `wants_max_id(source)`, which may be left out, says that of one source.
-        merged: A method of the source, which may be left out: how many sequences end with the separator and get no
+        merged: A method `merged(source)`, which may be left out: how many sequences end with the separator and get no
             other, so that reading takes their own away.
     """
 

@@ -186,13 +186,10 @@ def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tu
 
 def _of_folder(name: str, folder: Path) -> tuple[Manifest, frozenset[str]]:
     """What the manifest of a directory says of every file in it, and their names; not how much there is of all."""
-    manifest = read_manifest(folder)
-    if manifest.content.get("format") != name or not manifest.output:
+    manifest, format_ = read_manifest(folder), registry.get(name)
+    if not describes(manifest, format_, folder):
         return Manifest({}), frozenset()
-    files = written_files(registry.get(name), folder)
-    written = extent(files)
-    if any(manifest.output.get(key) != written[key] for key in ("files", "bytes")):
-        return Manifest({}), frozenset()
+    files = written_files(format_, folder)
     told = {key: manifest.content.get(key) for key in ("format", "eos_id", "tokenizer", "options")}
     return Manifest(told, manifest.path), frozenset(file.name for file in files if file.parent == folder)
 
@@ -268,6 +265,18 @@ def file_differences(one: SourceFiles, manifest: Manifest) -> Iterator[tuple[str
     for key in ("files", "bytes"):
         if manifest.output.get(key) != found[key]:
             yield key, manifest.output.get(key), found[key]
+
+
+def describes(manifest: Manifest, format_: Format, path: Path) -> bool:
+    """Whether a manifest tells the format of a dataset, and as many files and bytes as there are.
+
+    Raises:
+        FormatError: A file cannot be looked at.
+    """
+    if not manifest.output or manifest.content.get("format") != format_.name:
+        return False  # before a directory is listed
+    one = SourceFiles(path, format_, tuple(files_of(format_, path)))
+    return next(file_differences(one, manifest), None) is None
 
 
 def count_contradiction(
