@@ -172,7 +172,7 @@ def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tu
     for one in found:
         manifest = read_manifest(one.path)
         if not manifest.content and not one.path.is_dir():
-            shared, files = of_folder(one.format.name, Path(os.path.abspath(one.path)).parent)
+            shared, files = of_folder(one.format, Path(os.path.abspath(one.path)).parent)
             manifest = shared if one.path.name in files else manifest
         wrong = file_contradiction(one, manifest) if one.files else None
         if wrong is not None:
@@ -184,9 +184,9 @@ def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tu
     return said, notes
 
 
-def _of_folder(name: str, folder: Path) -> tuple[Manifest, frozenset[str]]:
+def _of_folder(format_: Format, folder: Path) -> tuple[Manifest, frozenset[str]]:
     """What the manifest of a directory says of every file in it, and their names; not how much there is of all."""
-    manifest, format_ = read_manifest(folder), registry.get(name)
+    manifest = read_manifest(folder)
     if not describes(manifest, format_, folder):
         return Manifest({}), frozenset()
     files = written_files(format_, folder)
