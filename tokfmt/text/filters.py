@@ -16,7 +16,7 @@ White space is what `str.split` splits at. Languages that write without spaces s
 words, 200 characters, 0.3, 0.2, 0.1 and 0.3. The rules are the four heuristics that the card of the stage-1 corpus
 names without numbers: length, symbols, repetition, diversity.
 
-Texts are judged in batches with numpy. Words are first told apart by their first two characters alone: that can only
+Texts are judged in batches with numpy. Words are first told apart by their first bytes alone: that can only
 find fewer distinct ones, and a more frequent most frequent one, than there are; a text that passes so passes, and only
 the others are split and counted.
 """
@@ -24,6 +24,8 @@ the others are split and counted.
 from __future__ import annotations
 
 import functools
+import itertools
+import re
 import sys
 import unicodedata
 from collections import Counter
@@ -40,9 +42,11 @@ FIRST_WORDS = 1000
 """Words of a text that diversity and share look at."""
 _LONG_RUN = 4
 _BINS = 1 << 8
-_BATCH = 1 << 20  # code points judged at once
+_BATCH = 1 << 19  # code points judged at once: what is made of them stays in the processor's cache
 _SPACE, _SYMBOL, _WORD, _UNKNOWN = 0, 1, 2, 3
+_BEHIND, _LOOKED_AHEAD = "\n" * 68, 4  # the last text: whole words of 64 flags, and some bytes more
 _SPREAD = np.uint8(37)  # of bytes, letters become distinct ones, and pairs of letters are spread over all
+_LONG_RUNS = re.compile(rf"(\S)\1{{{_LONG_RUN},}}")
 _BEFORE = (np.uint64(1) << np.arange(64, dtype=np.uint64)) - np.uint64(1)  # of 64 flags, those before one of them
 
 
@@ -136,22 +140,18 @@ def rejections(texts: Sequence[str], rules: Filter) -> list[Rejection | None]:
 def _broken(texts: Sequence[str], lengths: NDArray[np.int64], rules: Filter) -> dict[int, Rejection]:
     """The rejections of texts, with their lengths, by number."""
     found: dict[int, Rejection] = {}
-    ascii_ = np.fromiter(map(str.isascii, texts), np.bool_, len(texts))
-    for plain in (True, False):  # a byte a character, or four
-        numbers = np.flatnonzero(ascii_ == plain)
-        parts = np.cumsum(lengths[numbers]) // _BATCH
-        for batch in np.split(numbers, np.flatnonzero(np.diff(parts)) + 1):
-            rejected = _judge([texts[k] for k in batch.tolist()], lengths[batch], rules, plain)
-            found.update((int(batch[k]), rejection) for k, rejection in rejected.items())
+    ends = np.flatnonzero(np.diff(np.cumsum(lengths) // _BATCH)) + 1
+    for first, last in itertools.pairwise([0, *ends.tolist(), len(texts)]):
+        rejected = _judge(texts[first:last], lengths[first:last], rules)
+        found.update((first + k, rejection) for k, rejection in rejected.items())
     return found
 
 
-def _judge(texts: Sequence[str], lengths: NDArray[np.int64], rules: Filter, plain: bool) -> dict[int, Rejection]:
-    """Judge texts that are all ASCII (`plain`) or all not."""
+def _judge(texts: Sequence[str], lengths: NDArray[np.int64], rules: Filter) -> dict[int, Rejection]:
     found: dict[int, Rejection] = {}
     if not texts:
         return found
-    characters = _Characters(texts, lengths, plain)
+    characters = _Characters(texts, lengths)
     for name in _RULES:
         limit = getattr(rules, name)
         if limit is None:
@@ -170,22 +170,30 @@ Values = tuple[NDArray[Any], Callable[[int], float] | None]
 
 
 class _Characters:
-    """The characters of texts in a row, a newline behind each, and what each is; a method a rule, named as it is."""
+    """The characters of texts in a row, a newline behind each, and what each is; a method a rule, named as it is.
 
-    def __init__(self, texts: Sequence[str], lengths: NDArray[np.int64], plain: bool) -> None:
+    They stand in UTF-8: what is not ASCII is looked up where its first byte is; its other bytes are as that one, but do
+    not count.
+    """
+
+    def __init__(self, texts: Sequence[str], lengths: NDArray[np.int64]) -> None:
         self._texts, self._lengths = texts, lengths
-        self._at = offsets_of(self._lengths + 1)
-        more = 64 - int(self._at[-1]) % 64  # for `_counts`; one at least is looked at behind the last word
-        joined = "\n".join([*texts, "\n" * more])
-        # lower bytes alone are enough to tell most characters, and words, apart
-        if plain:
-            self._codes: NDArray[np.unsignedinteger] = np.frombuffer(joined.encode("ascii"), np.uint8)
-            self._low = self._codes
-            self._inside, self._word = _kinds_of_bytes(self._low)
-        else:
-            self._codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
-            self._low = self._codes.astype(np.uint8)
-            self._inside, self._word = _kinds_of(self._codes, self._low)
+        encoded = "\n".join([*texts, _BEHIND]).encode("utf-8", "surrogatepass")
+        self._bytes = np.frombuffer(encoded, np.uint8, (len(encoded) - _LOOKED_AHEAD) & ~63)
+        self._first = self._bytes.view(np.int8) >= -64  # of each character; 0x80 to 0xBF are the others
+        self._inside, self._word = _kinds_of_bytes(self._bytes)
+        self._at = _places(self._first, offsets_of(lengths + 1))
+        self._beyond = np.flatnonzero(self._bytes >= 0xC0)  # ASCII
+        if len(self._beyond):
+            self._look_up(self._bytes[self._bytes >= 0x80].tobytes().decode("utf-8", "surrogatepass"))
+
+    def _look_up(self, characters: str) -> None:
+        self._codes = np.frombuffer(characters.encode("utf-32-le", "surrogatepass"), np.uint32)
+        kinds = _kinds_of(self._codes)
+        self._word[self._beyond[kinds == _WORD]] = True
+        spaces = self._beyond[kinds == _SPACE]  # all of them have two bytes or three
+        self._inside[spaces] = self._inside[spaces + 1] = False
+        self._inside[spaces[self._bytes[spaces] >= 0xE0] + 2] = False
 
     def min_words(self) -> Values:
         return self._words, None
@@ -204,12 +212,7 @@ class _Characters:
         return most / np.maximum(self._solid, 1), self._repetition
 
     def _repetition(self, k: int) -> float:
-        a, b = int(self._at[k]), int(self._at[k + 1])
-        begins = self._repeated[slice(*np.searchsorted(self._repeated, (a, b)))] - a  # five alike from here on
-        within = np.zeros(b - a + 1, np.int32)
-        np.add.at(within, begins, 1)
-        np.add.at(within, begins + _LONG_RUN + 1, -1)
-        return int(np.count_nonzero(np.cumsum(within))) / int(self._solid[k])
+        return sum(len(run[0]) for run in _LONG_RUNS.finditer(self._texts[k])) / int(self._solid[k])
 
     def min_word_diversity(self) -> Values:
         words = np.minimum(self._words, FIRST_WORDS)
@@ -223,8 +226,7 @@ class _Characters:
 
     def _counts(self, flags: NDArray[np.bool_]) -> NDArray[np.int64]:
         """How many are set in each text."""
-        packed = np.packbits(flags, bitorder="little").view("<u8")  # sums of 64 are cheap, unlike a call for each text
-        sums = offsets_of(np.bitwise_count(packed))
+        packed, sums = _sums(flags)
         whole, rest = self._at >> 6, self._at & 63
         before: NDArray[np.int64] = sums[whole] + np.bitwise_count(packed[whole] & _BEFORE[rest])
         return np.diff(before)
@@ -232,7 +234,7 @@ class _Characters:
     @functools.cached_property
     def _solid(self) -> NDArray[np.int64]:
         """Characters of each text that are no white space."""
-        return self._counts(self._inside)
+        return self._counts(self._inside & self._first)
 
     @functools.cached_property
     def _begins(self) -> NDArray[np.int64]:
@@ -253,9 +255,15 @@ class _Characters:
         if self._words.max(initial=0) > FIRST_WORDS:
             early = np.arange(len(begins)) - np.repeat(np.cumsum(self._words) - self._words, self._words) < FIRST_WORDS
             begins, texts = begins[early], texts[early]
-        mixed = self._low * _SPREAD  # with the character behind, if the word goes on
-        mixed[:-1] += (self._low * self._inside.view(np.uint8))[1:]
+        mixed = self._bytes * _SPREAD  # with the byte behind, if the word goes on
+        mixed[:-1] += (self._bytes * self._inside.view(np.uint8))[1:]
         bins = mixed[begins]
+        if len(self._beyond):  # two bytes may be no more than one letter
+            long = np.flatnonzero(self._bytes[begins] >= 0xC0)
+            third, fourth = begins[long] + 2, begins[long] + 3
+            goes_on = self._inside[third].view(np.uint8)
+            bins[long] += self._bytes[third] * goes_on * _SPREAD
+            bins[long] += self._bytes[fourth] * (goes_on & self._inside[fourth].view(np.uint8))
         counts = np.bincount(texts + bins, minlength=len(self._texts) * _BINS).reshape(-1, _BINS)
         distinct = np.bitwise_count(np.packbits(counts > 0, axis=1)).sum(axis=1, dtype=np.int64)
         return distinct, counts.max(axis=1)
@@ -263,14 +271,37 @@ class _Characters:
     @functools.cached_property
     def _repeated(self) -> NDArray[np.int64]:
         """Where five or more of one character begin that is no white space."""
-        alike = self._low[1:] == self._low[:-1]
-        two = alike[1:] & alike[:-1]
-        run = two[2:] & two[:-2]
-        run &= self._inside[: len(run)]
-        found = np.flatnonzero(run)
-        for more in range(1, _LONG_RUN + 1) if self._low is not self._codes else ():
-            found = found[self._codes[found + more] == self._codes[found]]
-        return found
+        found = _five_alike(self._bytes)  # of ASCII: no byte of another character is that often in a row
+        if len(self._beyond):
+            alike = _five_alike(self._codes)
+            begins, width = self._beyond[alike], 2 + (self._codes[alike] > 0x7FF) + (self._codes[alike] > 0xFFFF)
+            begins = begins[self._beyond[alike + _LONG_RUN] - begins == _LONG_RUN * width]
+            found = np.sort(np.append(found, begins)) if len(begins) else found
+        return found[self._inside[found]]
+
+
+def _five_alike(characters: NDArray[np.unsignedinteger]) -> NDArray[np.int64]:
+    """Where five that are equal begin."""
+    alike = characters[1:] == characters[:-1]
+    two = alike[1:] & alike[:-1]
+    return np.flatnonzero(two[2:] & two[:-2])
+
+
+def _sums(flags: NDArray[np.bool_]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Flags, 64 in a number, and how many are set before each of these: that is cheap, unlike a call for each text."""
+    packed = np.packbits(flags, bitorder="little").view("<u8")
+    return packed, offsets_of(np.bitwise_count(packed))
+
+
+def _places(flags: NDArray[np.bool_], before: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The flags that are set and have so many set ones before them."""
+    packed, sums = _sums(flags)
+    if sums[-1] == len(flags):
+        return before
+    word = np.searchsorted(sums, before, "right") - 1
+    bits = np.unpackbits(packed[word].view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+    later = np.cumsum(bits, axis=1) <= (before - sums[word])[:, None]
+    return np.asarray(word * 64 + np.count_nonzero(later, axis=1), np.int64)
 
 
 def _first_words(text: str) -> list[str]:
@@ -283,21 +314,16 @@ def _kind(character: str) -> int:
     return _WORD if unicodedata.category(character)[0] in "LMN" else _SYMBOL
 
 
-def _kinds_of(
-    codes: NDArray[np.unsignedinteger], low: NDArray[np.uint8]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which code points, with their lower bytes, are no white space, and which are letter, mark or number."""
-    inside, word = _kinds_of_bytes(low)
-    there = np.flatnonzero(codes > 0x7F)  # in most texts few
-    beyond, known = codes[there], _known_kinds()
-    kinds = known[beyond]
-    new = beyond[kinds == _UNKNOWN]
+def _kinds_of(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    """What code points are."""
+    known = _known_kinds()
+    kinds = known[codes]
+    new = codes[kinds == _UNKNOWN]
     if len(new):
         for code in np.unique(new).tolist():
             known[code] = _kind(chr(code))
-        kinds = known[beyond]
-    inside[there], word[there] = kinds != _SPACE, kinds == _WORD
-    return inside, word
+        kinds = known[codes]
+    return kinds
 
 
 @functools.cache
@@ -307,7 +333,7 @@ def _known_kinds() -> NDArray[np.uint8]:
 
 
 def _kinds_of_bytes(codes: NDArray[np.uint8]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """The same of ASCII: comparisons of whole arrays take half the time of a table."""
-    space = (codes - np.uint8(0x09) < 5) | (codes - np.uint8(0x1C) < 5)
+    """Which are no white space, and which are letter or number, as far as ASCII goes."""
+    space = (codes - np.uint8(0x09) < 5) | (codes - np.uint8(0x1C) < 5)  # takes half the time of a table
     word = ((codes | 0x20) - np.uint8(0x61) < 26) | (codes - np.uint8(0x30) < 10)
     return ~space, word
