@@ -206,12 +206,6 @@ def serve(control):
             connections[pid] = connection
 
 
-def forget(kept):
-    """Leave modules to the end of the process: Python takes down each one that is left, in pages that are shared."""
-    for name in kept:
-        sys.modules.pop(name, None)
-
-
 def _say(connection, number):
     with contextlib.suppress(OSError):  # nobody waits for it any more
         connection.sendall(b"%8d" % number)
@@ -257,16 +251,37 @@ def execute(words):
         exec(compile(Path(how).read_bytes(), how, "exec"), main.__dict__)
 
 
+def end(status, kept):
+    """End the process as Python does, but for taking down what it shares with the server: pages are copied for that."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        for name in sys.modules.keys() - kept:
+            del sys.modules[name]
+        gc.collect()  # what the program has left says good-bye
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return  # Python says what it says
+    os._exit(status)
+
+
 if __name__ == "__main__":
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    KEPT = {}
-    atexit.register(forget, KEPT)  # the first, and so the last
     import_all()
     assert threading.active_count() == 1
-    KEPT.update(sys.modules, KEPT=KEPT)  # a ring, which is never collected
-    del KEPT["sys"], KEPT["builtins"]
+    KEPT = set(sys.modules) - {"__main__"}
     gc.collect()
     gc.freeze()  # processes share the pages
     JOB = serve(socket.socket(fileno=int(sys.argv[1])))
     become(JOB)
-    execute(JOB["words"])
+    STATUS = 0
+    try:
+        execute(JOB["words"])
+    except SystemExit as leave:
+        STATUS = leave.code or 0
+        if not isinstance(STATUS, int):
+            raise
+    end(STATUS & 255, KEPT)
+    sys.exit(STATUS)
