@@ -91,7 +91,7 @@ def make_fault(fault):
         if "signal" in fault:
             os.kill(os.getpid(), fault["signal"])
         if "errno" in fault:
-            raise OSError(fault["errno"], os.strerror(fault["errno"]), path)
+            raise OSError(fault["errno"], os.strerror(fault["errno"]), os.path.relpath(path))  # as it was named
         if "pause" in fault:
             pause(Path(fault["pause"]))
         if "change" in fault:

@@ -168,6 +168,7 @@ def check(place, ended):
     assert not ended.left, ended.left
     assert "Traceback" not in ended.stderr, ended.stderr
     assert "Exception ignored" not in ended.stderr, ended.stderr
+    assert str(place.home) not in ended.stderr, ended.stderr  # paths are named as they were given
     state = place.state()
     assert place.old is None or state != "absent", "the old destination is gone"
     assert state != "partly" or ended.code == -signal.SIGKILL, "some of the splits are there, some are not"

@@ -354,7 +354,7 @@ def reading_error(path: str | os.PathLike[str], error: OSError) -> FormatError:
     return FormatError(path, what, remedy=_SAVE if piped else None)
 
 
-def write_error(path: Path, error: OSError) -> OutageError:
+def write_error(path: str | os.PathLike[str], error: OSError) -> OutageError:
     """An operating system's error while writing, as a sentence; with its notes."""
     outage = OutageError(f"{printable(path)}: cannot be written: {write_reason(error)}")
     for note in getattr(error, "__notes__", ()):

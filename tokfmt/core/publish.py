@@ -22,6 +22,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import re
 import shutil
 import time
 from collections import deque
@@ -46,7 +47,7 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EI
 Beside = Mapping[str, bytes | Path | None]
 KEPT = ("resume", "shards")
 """Siblings that may outlive their process."""
-finished: deque[Path] = deque(maxlen=1000)
+finished: deque[str | os.PathLike[str]] = deque(maxlen=1000)
 """What this process published last: a signal that comes when nothing is under way any more may say what stands."""
 
 
@@ -57,6 +58,7 @@ class Staging:
         destination: Where the output will appear; links are followed.
         home: The hidden sibling.
         path: Where to build it; same name, in the hidden sibling.
+        given: The destination as it was named: so it is called in errors.
         scratch: A directory for intermediate files, removed at the end.
         keep: Leave the sibling behind at the end. Only with `kept`, and then so from the start.
         removed: Names of kept siblings of dead processes that made way.
@@ -89,7 +91,7 @@ class Staging:
         Raises:
             ConversionError: The destination is a link that is not to be followed.
         """
-        self.destination, self._given = followed(destination), destination
+        self.destination, self.given = followed(destination), destination
         self.overwrite, self.objection, self.readable = overwrite, objection, readable
         self.keep, self._sealed = bool(kept), False
         self._inode, self._replaced, self._published = _UNKNOWN, _ABSENT, False
@@ -120,7 +122,7 @@ class Staging:
             make_private(self.scratch, taken_over=True)
         except OSError as error:
             self._leave()
-            raise write_error(self.destination, error) from error
+            raise write_error(self.given, error) from error
         except BaseException:  # a signal
             self._leave()
             raise
@@ -137,7 +139,7 @@ class Staging:
         """
         why = obstacle(self.destination, self.objection)
         if os.path.lexists(self.destination) and not self.overwrite:
-            raise DestinationExistsError(self._given, why)
+            raise DestinationExistsError(self.given, why)
         if why:
             raise self._not_replaced(why)
         for companion in map(self.destination.with_name, self.companions):
@@ -148,7 +150,7 @@ class Staging:
                 raise ConversionError(f"{printable(companion)}: is not replaced: {why}. Choose another destination")
 
     def _not_replaced(self, why: str) -> ConversionError:
-        return ConversionError(f"{printable(self._given)}: is not replaced: {why}. Choose another destination")
+        return ConversionError(f"{printable(self.given)}: is not replaced: {why}. Choose another destination")
 
     def _occupy(self) -> None:
         """Make the sibling, or take it over, and lock it."""
@@ -174,20 +176,22 @@ class Staging:
     ) -> None:
         try:
             if self.published:
-                finished.append(self.destination)
+                finished.append(self.given)
             self._leave()
         except BaseException as stop:  # a signal in the middle of it: all the same, nothing stays
             self._leave()
             self._say_what_stays(stop)
             raise
         if isinstance(error, TokfmtError):
-            retell(error, self._built(), self._given)
+            retell(error, self._built(), self.given)
+            scratch = rf"{re.escape(printable(self.scratch))}/[^\s:]+"  # what is under way there is nobody's business
+            error.args = tuple(re.sub(scratch, lambda _: printable(self.given), str(said)) for said in error.args)
         if error is not None:
             self._say_what_stays(error)
 
     def _say_what_stays(self, error: BaseException) -> None:
         if self.published:
-            error.add_note(is_whole(self.destination))
+            error.add_note(is_whole(self.given))
         elif isinstance(error, OutageError) and not self.keep:
             error.add_note("Nothing was left behind")
 
@@ -198,7 +202,7 @@ class Staging:
         try:
             sync_tree(self.path)
         except OSError as error:
-            raise write_error(self.destination, error) from error
+            raise write_error(self.given, error) from error
         self._sealed = True
 
     def publish(self, beside: Beside = MappingProxyType({})) -> None:
@@ -354,9 +358,9 @@ class Staging:
 
     def _failure(self, error: OSError) -> ConversionError:
         if not self.published:
-            return write_error(self.destination, error)
+            return write_error(self.given, error)
         what = "may not survive a crash, or lack what stands beside it"
-        return ConversionError(f"{printable(self.destination)}: {what}: {write_reason(error)}")
+        return ConversionError(f"{printable(self.given)}: {what}: {write_reason(error)}")
 
     def withdraw(self) -> None:
         """Take back what `publish` made visible: the destination is again what it was before."""
@@ -408,7 +412,7 @@ class Staging:
                 os.rename(old, self.destination.with_name(f"{self.destination.name}.old-{os.urandom(4).hex()}"))
 
 
-def is_whole(destination: Path) -> str:
+def is_whole(destination: str | os.PathLike[str]) -> str:
     """What to say of a destination after whatever stopped the rest."""
     return f"{printable(destination)} is whole"
 
@@ -429,7 +433,7 @@ def publish_text(
         try:
             staging.path.write_text(text, "utf-8")
         except OSError as error:
-            raise write_error(staging.destination, error) from error
+            raise write_error(destination, error) from error
         staging.publish()
     return staging.destination
 

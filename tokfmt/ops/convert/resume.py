@@ -193,7 +193,7 @@ def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None,
         return False
     over = f"delete {staging.home.name}" if request.kept == "shards" else "run once without --resume"
     raise ConversionError(
-        f"{printable(staging.destination)}: an unfinished conversion is kept here, and {change}{more}. "
+        f"{printable(staging.given)}: an unfinished conversion is kept here, and {change}{more}. "
         f"Ask for the same to continue it; to start over, {over}"
     )
 
@@ -235,9 +235,9 @@ def _nameless(value: object) -> object:
 
 def _change(what: str, was: object, now: object) -> str:
     if what.startswith("the source "):
-        if was is None or now is None:
-            return f"{printable(what)} {'is new' if was is None else 'is gone'}"
-        return f"{printable(what)} has changed since"
+        near = os.path.relpath(what.removeprefix("the source "))
+        name = printable(what if near.startswith("..") else f"the source {near}")
+        return f"{name} {'is new' if was is None else 'is gone' if now is None else 'has changed since'}"
     return printable(f"{what} was {_short(was)} and is {_short(now)} now")
 
 
