@@ -37,11 +37,11 @@ class Popen(subprocess.Popen):
     """`subprocess.Popen` of `[sys.executable, ...]`, forked from the server.
 
     What the server's processes cannot be given is started as ever: an environment that differs in `EARLY`, options of
-    the interpreter, another program.
+    the interpreter, another program. `also` names modules that its server has imported besides.
     """
 
-    def __init__(self, args, **how):
-        self._connection = None
+    def __init__(self, args, also=(), **how):
+        self._connection, self._also = None, also
         super().__init__(args, **how)
 
     def _execute_child(self, args, executable, preexec_fn, *more):
@@ -65,7 +65,7 @@ class Popen(subprocess.Popen):
         try:
             self._connection, other = socket.socketpair()
             with other:
-                socket.send_fds(server(), [b"."], [other.fileno(), *theirs])
+                socket.send_fds(server(self._also), [b"."], [other.fileno(), *theirs])
             self._connection.sendall(json.dumps(job).encode())
             self._connection.shutdown(socket.SHUT_WR)
             self.pid = self._told()
@@ -130,11 +130,11 @@ def _early(environment):
 
 
 @cache
-def server():
-    """The socket of this process's server, which is started the first time."""
+def server(also=()):
+    """The socket of this process's server that has imported these as well; it is started the first time."""
     ours, theirs = socket.socketpair()
     with theirs:
-        words = [sys.executable, __file__, str(theirs.fileno())]
+        words = [sys.executable, __file__, str(theirs.fileno()), *also]
         environment = {key: value for key, value in os.environ.items() if key not in GIVEN}
         process = subprocess.Popen(words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
 
@@ -146,8 +146,8 @@ def server():
     return ours
 
 
-def import_all():
-    """Import what commands import; torch and datatrove take long, and are asked for by their own tests."""
+def import_all(also):
+    """Import what commands import; torch, datatrove and distributed take long, and are asked for by their own tests."""
     import tokfmt
 
     for found in pkgutil.walk_packages(tokfmt.__path__, "tokfmt."):
@@ -155,6 +155,7 @@ def import_all():
             importlib.import_module(found.name)
     for name in (
         "fastokens", "h5py", "msgspec", "numcodecs", "numpy.random", "rich.progress", "rich.table", "tokenizers", "xxhash",
+        *also,
     ):  # fmt: skip
         importlib.import_module(name)
 
@@ -269,7 +270,7 @@ def end(status, kept):
 
 if __name__ == "__main__":
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    import_all()
+    import_all(sys.argv[2:])
     assert threading.active_count() == 1
     KEPT = set(sys.modules) - {"__main__"}
     gc.collect()
