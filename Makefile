@@ -20,7 +20,7 @@ PYTEST_JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 # lose that moment on a busy machine. A wrong result stays wrong (examples that Hypothesis found are tried first)
 AGAIN := $(BIN)/python -m pytest --last-failed --last-failed-no-failures none -v
 
-.PHONY: demo test test-fast fuzz compat bench lint format clean setup
+.PHONY: demo test test-fast fuzz compat bench lint types types-of-tests format clean setup
 
 setup: $(STAMP)
 
@@ -44,9 +44,14 @@ demo: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/mypy --config-file tests/mypy.ini
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync types types-of-tests
 	$(BIN)/lint-imports --no-cache
+
+types:
+	$(BIN)/mypy
+
+types-of-tests:
+	$(BIN)/mypy --config-file tests/mypy.ini
 
 test: $(STAMP) lint
 	@tests/system.sh

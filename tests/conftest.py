@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +16,21 @@ from paths import FIXTURES
 # how long an example takes says how busy the machine is
 settings.register_profile("tokfmt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tokfmt")
+
+
+MEMORY, ROOM = "/dev/shm", 6 << 30
+"""Several times what lies there at once."""
+
+
+def pytest_configure():
+    """Temporary files lie in memory where there is room: a small conversion waits for a disk longer than it works."""
+    if "TMPDIR" in os.environ or not os.path.isdir(MEMORY):
+        return
+    there = os.statvfs(MEMORY)
+    with open("/proc/meminfo") as file:
+        (available,) = (int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable"))
+    if min(there.f_bavail * there.f_frsize, available) >= ROOM:
+        os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
 
 
 def pytest_sessionstart():

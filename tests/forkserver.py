@@ -37,11 +37,11 @@ class Popen(subprocess.Popen):
     """`subprocess.Popen` of `[sys.executable, ...]`, forked from the server.
 
     What the server's processes cannot be given is started as ever: an environment that differs in `EARLY`, options of
-    the interpreter, another program.
+    the interpreter, another program. `also` names modules that its server has imported besides.
     """
 
-    def __init__(self, args, **how):
-        self._connection = None
+    def __init__(self, args, also=(), **how):
+        self._connection, self._also = None, also
         super().__init__(args, **how)
 
     def _execute_child(self, args, executable, preexec_fn, *more):
@@ -65,7 +65,7 @@ class Popen(subprocess.Popen):
         try:
             self._connection, other = socket.socketpair()
             with other:
-                socket.send_fds(server(), [b"."], [other.fileno(), *theirs])
+                socket.send_fds(server(self._also), [b"."], [other.fileno(), *theirs])
             self._connection.sendall(json.dumps(job).encode())
             self._connection.shutdown(socket.SHUT_WR)
             self.pid = self._told()
@@ -130,11 +130,11 @@ def _early(environment):
 
 
 @cache
-def server():
-    """The socket of this process's server, which is started the first time."""
+def server(also=()):
+    """The socket of this process's server that has imported these as well; it is started the first time."""
     ours, theirs = socket.socketpair()
     with theirs:
-        words = [sys.executable, __file__, str(theirs.fileno())]
+        words = [sys.executable, __file__, str(theirs.fileno()), *also]
         environment = {key: value for key, value in os.environ.items() if key not in GIVEN}
         process = subprocess.Popen(words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
 
@@ -146,8 +146,8 @@ def server():
     return ours
 
 
-def import_all():
-    """Import what commands import; torch and datatrove take long, and are asked for by their own tests."""
+def import_all(also):
+    """Import what commands import; torch, datatrove and distributed take long, and are asked for by their own tests."""
     import tokfmt
 
     for found in pkgutil.walk_packages(tokfmt.__path__, "tokfmt."):
@@ -155,6 +155,7 @@ def import_all():
             importlib.import_module(found.name)
     for name in (
         "fastokens", "h5py", "msgspec", "numcodecs", "numpy.random", "rich.progress", "rich.table", "tokenizers", "xxhash",
+        *also,
     ):  # fmt: skip
         importlib.import_module(name)
 
@@ -206,12 +207,6 @@ def serve(control):
             connections[pid] = connection
 
 
-def forget(kept):
-    """Leave modules to the end of the process: Python takes down each one that is left, in pages that are shared."""
-    for name in kept:
-        sys.modules.pop(name, None)
-
-
 def _say(connection, number):
     with contextlib.suppress(OSError):  # nobody waits for it any more
         connection.sendall(b"%8d" % number)
@@ -257,16 +252,37 @@ def execute(words):
         exec(compile(Path(how).read_bytes(), how, "exec"), main.__dict__)
 
 
+def end(status, kept):
+    """End the process as Python does, but for taking down what it shares with the server: pages are copied for that."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        for name in sys.modules.keys() - kept:
+            del sys.modules[name]
+        gc.collect()  # what the program has left says good-bye
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return  # Python says what it says
+    os._exit(status)
+
+
 if __name__ == "__main__":
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    KEPT = {}
-    atexit.register(forget, KEPT)  # the first, and so the last
-    import_all()
+    import_all(sys.argv[2:])
     assert threading.active_count() == 1
-    KEPT.update(sys.modules, KEPT=KEPT)  # a ring, which is never collected
-    del KEPT["sys"], KEPT["builtins"]
+    KEPT = set(sys.modules) - {"__main__"}
     gc.collect()
     gc.freeze()  # processes share the pages
     JOB = serve(socket.socket(fileno=int(sys.argv[1])))
     become(JOB)
-    execute(JOB["words"])
+    STATUS = 0
+    try:
+        execute(JOB["words"])
+    except SystemExit as leave:
+        STATUS = leave.code or 0
+        if not isinstance(STATUS, int):
+            raise
+    end(STATUS & 255, KEPT)
+    sys.exit(STATUS)

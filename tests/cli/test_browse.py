@@ -72,7 +72,7 @@ def broken(place):
     pack.write_bytes(PACK.read_bytes()[:1500])
     hdf5.write_bytes(next((FIXTURES / "hdf5" / "padded_eos").glob("*.h5")).read_bytes()[:3000])
     shutil.copytree(FIXTURES / "flat-tokens" / "multi_chunk.zarr", store)
-    next(store.rglob(".zarray")).write_text("{")
+    (store / "train" / "seq_starts" / ".zarray").write_text("{")
     text.write_bytes(gzip.compress((FIXTURES / "text" / "corpus.jsonl").read_bytes())[:500])
     return [pack, hdf5, store, text]
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import importlib.util
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import forkserver
 import numpy as np
 import pytest
 from made_corpora import make
@@ -25,7 +27,7 @@ from tokfmt.testing import tree
 pytestmark = pytest.mark.slow
 
 needs_dask = pytest.mark.skipif(
-    subprocess.run([sys.executable, "-c", "import distributed"], capture_output=True).returncode != 0,
+    importlib.util.find_spec("distributed") is None,
     reason="the package distributed is not installed (extra dask)",
 )
 CLUSTER = """
@@ -102,10 +104,14 @@ def source(tmp_path):
     return tmp_path / "in.bin"
 
 
+def run(*words, **how):
+    """Python, with Dask imported already."""
+    words = [sys.executable, *map(str, words)]
+    return forkserver.run(words, also=("distributed",), capture_output=True, text=True, timeout=200, **how)
+
+
 def convert(home, **given):
-    done = subprocess.run(
-        [sys.executable, "-c", CONVERT, json.dumps(given)], cwd=home, capture_output=True, text=True, timeout=200
-    )
+    done = run("-c", CONVERT, json.dumps(given), cwd=home)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
 
@@ -128,9 +134,7 @@ def test_a_worker_is_killed_in_the_middle(tmp_path, source, doomed_cluster, name
 def test_text_on_a_cluster_of_its_own(tmp_path):
     """Without an address the cluster comes and goes; text is tokenised there too. Nothing stays behind."""
     words = ["convert", CORPUS, "o.pbin", "--tokenizer", TOKENIZER, "--executor", "dask", "-j", "2", "-q"]
-    done = subprocess.run(
-        [sys.executable, "-m", "tokfmt", *map(str, words)], cwd=tmp_path, capture_output=True, text=True
-    )
+    done = run("-m", "tokfmt", *words, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     tokfmt.convert(CORPUS, tmp_path / "serial.pbin", tokenizer=str(TOKENIZER), executor="serial", jobs=1)
     assert (tmp_path / "o.pbin").read_bytes() == (tmp_path / "serial.pbin").read_bytes()
@@ -153,9 +157,7 @@ def test_a_recipe_of_text(tmp_path, cluster):
     runs += [["mix.toml", "three.pbin", "--shard", "1/2", "-j", "1"]]
     runs += [["--finish", "three.pbin", "--executor", f"dask:{cluster[0]}"]]
     for words in runs:
-        done = subprocess.run(
-            [sys.executable, "-m", "tokfmt", "convert", *words, "-q"], cwd=tmp_path, capture_output=True, text=True
-        )
+        done = run("-m", "tokfmt", "convert", *words, "-q", cwd=tmp_path)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     one, two, three = ((tmp_path / f"{name}.pbin").read_bytes() for name in ("one", "two", "three"))
     assert one == two == three
@@ -166,9 +168,7 @@ def test_a_recipe_of_text(tmp_path, cluster):
 def test_errors_come_back_as_they_are(tmp_path, cluster):
     (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text": 1}\n')
     words = ["convert", "bad.jsonl", "o.pbin", "--tokenizer", TOKENIZER, "--executor", f"dask:{cluster[0]}", "-q"]
-    done = subprocess.run(
-        [sys.executable, "-m", "tokfmt", *map(str, words)], cwd=tmp_path, capture_output=True, text=True
-    )
+    done = run("-m", "tokfmt", *words, cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert "bad.jsonl: line 2" in done.stderr
@@ -264,8 +264,7 @@ def test_nobody_else_gets_into_a_cluster_of_this_machine():
         worker = executor.submit(os.getpid).result()
         ports = listening([os.getpid(), worker])
         assert len(ports) >= 3, "scheduler, nanny, worker"
-        words = [sys.executable, "-c", STRANGER, json.dumps([f":{port}" for port in ports])]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=200)
+        done = run("-c", STRANGER, json.dumps([f":{port}" for port in ports]))
         assert done.stdout == "[]\n", done.stdout + done.stderr
         for port in ports:
             for page in ("status", "health", "info/main/workers.html", "metrics", "json/identity.json"):
@@ -283,8 +282,7 @@ def found_by_http(port, page):
 @needs_dask
 def test_a_stranger_does_get_into_one_that_is_open(cluster):
     """A control of the test above."""
-    words = [sys.executable, "-c", STRANGER, json.dumps([cluster[0]])]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    done = run("-c", STRANGER, json.dumps([cluster[0]]))
     assert json.loads(done.stdout) == [f"tcp {cluster[0].rpartition(':')[2]}"], done.stderr
 
 

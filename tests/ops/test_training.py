@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import forkserver
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -147,6 +148,7 @@ def test_processes_that_are_spawned_unpickle_a_recipe(mix):
     assert np.array_equal(batch["input_ids"], taken(view, 0, 6))
 
 
+WITH_TORCH = ("torch", "tokfmt.torch")
 TRAINING = """
 import json, os, sys
 from tokfmt.torch import Loader
@@ -174,7 +176,7 @@ def test_killed_and_continued_by_other_numbers_of_ranks(mix, tmp_path):
     view, worlds = tokfmt.open(mix), [2, 5, 1, 8, 3]
     for number, world in enumerate(worlds):
         command = [sys.executable, "-c", TRAINING, str(mix), str(tmp_path), str(world), str(number % 4)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        with forkserver.Popen(command, also=WITH_TORCH, stdout=subprocess.PIPE, text=True) as process:
             if number < len(worlds) - 1:
                 for _ in range(4 + number):
                     process.stdout.readline()
@@ -375,7 +377,9 @@ def test_the_loop_in_the_documentation_trains_and_goes_on(mix, tmp_path):
         (tmp_path / name).write_bytes(mix.with_name(name).read_bytes())
 
     def train(script):
-        done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
+        done = forkserver.run(
+            [sys.executable, "-c", script], also=WITH_TORCH, cwd=tmp_path, capture_output=True, text=True
+        )
         assert not done.returncode, done.stderr
         return done.stdout
 

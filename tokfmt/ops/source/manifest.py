@@ -172,7 +172,7 @@ def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tu
     for one in found:
         manifest = read_manifest(one.path)
         if not manifest.content and not one.path.is_dir():
-            shared, files = of_folder(one.format, Path(os.path.abspath(one.path)).parent)
+            shared, files = of_folder(one.format, Path(os.path.abspath(one.path)).parent)  # type: ignore[arg-type] # one object a format
             manifest = shared if one.path.name in files else manifest
         wrong = file_contradiction(one, manifest) if one.files else None
         if wrong is not None:
