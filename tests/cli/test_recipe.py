@@ -132,6 +132,31 @@ def test_errors_are_one_line_with_a_remedy(tmp_path):
     assert "recipes are not written from data" in err
 
 
+def test_words_that_are_empty_are_left_out(tmp_path):
+    path = tmp_path / "mix.toml"
+    for key in ("name", "from", "split", "text", "select"):
+        path.write_text(f'tokfmt = 1\n[[source]]\npath = "{PACK}"\n{key} = ""\n')
+        code, _, err = tokfmt("recipe", str(path))
+        assert code == 3
+        assert f"{key} is empty. Leave it out" in err
+
+
+def test_ids_that_are_compared_before_they_are_drawn(tmp_path):
+    """Of a recipe with dedup: there are no samples yet, and its sources are what they are."""
+    path = tmp_path / "mix.toml"
+    path.write_text(
+        f'tokfmt = 1\neos = 50256\ndedup = "exact"\n[[source]]\npath = "{PACK}"\nname = "a"\ntokens = 1000\n'
+    )
+    code, out, _ = tokfmt("recipe", str(path))
+    assert (code, [line.split() for line in out.splitlines()[:2]]) == (
+        0, [["source", "sequences", "tokens", "quota"], ["a", "29", "624", "1,000"]],
+    )  # fmt: skip
+    found = json.loads(tokfmt("recipe", str(path), "--json")[1])
+    assert (found["texts"], found["ids"]) == (
+        [], [{"source": "a", "sequences": 29, "tokens": 624, "quota": 1000}],
+    )  # fmt: skip
+
+
 def test_check_says_what_is_wrong_with_one(tmp_path):
     """TF801, with the nearest word; and how it is explained."""
     wrong = tmp_path / "mix.toml"

@@ -282,6 +282,20 @@ def test_total_of_samples_of_text(tmp_path):
     assert sum(one.text.fields[0].count for one in report.datasets) == report.total.text.fields[0].count
 
 
+def test_an_empty_file_is_of_no_kind(tmp_path):
+    """Beside text and beside ids; text beside ids is refused."""
+    empty, text = tmp_path / "empty.jsonl", tmp_path / "text.jsonl"
+    empty.touch()
+    text.write_text('{"text": "one two"}\n')
+    for paths in ((empty, text), (text, empty)):
+        report = measured(*paths)
+        assert sorted(one.sequences for one in report.datasets) == [0, 1]
+        assert (report.total.sequences, report.total.text.characters) == (1, 7)
+    assert measured(empty, PACK).total.tokens == measured(PACK).datasets[0].tokens
+    with pytest.raises(OptionError, match="holds text, other paths hold token ids"):
+        measured(text, PACK)
+
+
 @pytest.mark.parametrize("sample", [42, 43, 10**9])
 def test_a_sample_of_everything_is_exact(sample):
     sources = (PACK, FIXTURES / "flat-tokens" / "train_only.zarr", BLOCKS, FIXTURES / "hdf5" / "corpus_uint16")

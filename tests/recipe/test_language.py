@@ -170,7 +170,7 @@ def test_a_source_that_cannot_be_read_is_named(packs):
     ("entry", "told"),
     [
         ({"select": "a:b"}, "recipe: source \"a\": 'a' is not a whole number"),
-        ({"select": ""}, 'recipe: source "a": a selection is empty'),
+        ({"select": ""}, "recipe: [[source]] 1: select is empty"),
         ({"select": "5:2"}, "recipe: source \"a\": selection '5:2' ends before it begins"),
         ({"from": "modalitys"}, "recipe: source \"a\": no format 'modalitys'"),
         ({"options": {"layuot": "A"}}, "recipe: source \"a\": modalities has no option 'layuot'"),

@@ -130,23 +130,36 @@ def _explain(file: RecipeFile, *, as_json: bool) -> None:
 
 
 def _explain_draft(draft: Draft, *, as_json: bool) -> None:
-    """What is known of a recipe with text before it is stored: its sources, and what filters say of some texts."""
+    """What is known of such a recipe before it is stored: its sources, and what filters say of some texts."""
     from tokfmt.core.text_format import columns, printable
 
-    looks, name = draft.looks(), str(draft.file.where)
+    looks, name, ids = draft.looks(), str(draft.file.where), draft.of_ids
+    quotas = {entry.name: entry.tokens for entry in draft.file.sources}
     if as_json:
-        document("recipe", {"recipe": name, "texts": [asdict(look) for look in looks]})
+        held = [
+            {"source": one.name, "sequences": one.info.sequences, "tokens": one.info.tokens, "quota": quotas[one.name]}
+            for one in ids
+        ]
+        document("recipe", {"recipe": name, "texts": [asdict(look) for look in looks], "ids": held})
         return
-    rows = [("source", "bytes", "quota", "looked at", "of them")]
+    of_texts: list[tuple[str, ...]] = [("source", "bytes", "quota", "looked at", "of them")]
     for look in looks:
-        quota = "" if look.quota is None else f"{look.quota:,}"
         left = look.texts - sum(look.rejected.values())
-        rows.append((printable(look.source), f"{look.size:,}", quota, f"{look.texts:,}", ""))
+        of_texts.append((printable(look.source), f"{look.size:,}", _quota(look.quota), f"{look.texts:,}", ""))
         for what, count in {"kept": left, **look.rejected}.items():
-            rows.append((f"  {what}", "", "", f"{count:,}", f"{count / max(1, look.texts):.0%}"))
-    for line in columns(rows):
-        click.echo(line)
+            of_texts.append((f"  {what}", "", "", f"{count:,}", f"{count / max(1, look.texts):.0%}"))
+    of_ids: list[tuple[str, ...]] = [("source", "sequences", "tokens", "quota")]
+    for one in ids:
+        counts = (f"{one.info.sequences:,}", f"{one.info.tokens:,}")
+        of_ids.append((printable(one.name), *counts, _quota(quotas[one.name])))
+    for table in (of_texts, of_ids):
+        for line in columns(table) if len(table) > 1 else ():
+            click.echo(line)
     click.echo(f"Samples exist once it is stored: tokfmt convert {printable(name)} DST")
+
+
+def _quota(tokens: int | None) -> str:
+    return "" if tokens is None else f"{tokens:,}"
 
 
 def _head(count: int, file: RecipeFile) -> str:

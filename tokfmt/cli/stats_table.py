@@ -128,7 +128,7 @@ def _of_ids(found: Statistics) -> list[tuple[str, str]]:
     if ids is None:
         return []
     least = "≥ " if found.estimated else ""
-    largest = f", largest {least}{found.max_id:,}" if found.max_id is not None else ""
+    largest = f", largest {least}{found.max_id}" if found.max_id is not None else ""
     about = "≈ " if ids.estimated else least
     rows = [("ids", f"{about}{ids.distinct:,} distinct{largest}")]
     if ids.vocab_size is not None and ids.coverage is not None:
@@ -350,7 +350,7 @@ def _details(one: Statistics, *, wide: bool) -> dict[str, str]:
         cells["on disk"] = human_bytes(one.bytes)
         cells |= {name: _number(getattr(lengths, name, None)) for name in ("p50", "p99", "max")}
     if not texts:
-        cells["largest id"] = _number(one.max_id)
+        cells["largest id"] = _DASH if one.max_id is None else str(one.max_id)
     cells["duplicates"] = _percent(one.duplicates.share) if one.duplicates is not None else _DASH
     return cells
 

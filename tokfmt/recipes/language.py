@@ -331,7 +331,9 @@ def _values(kind: type, table: Any, where: Path, place: str) -> dict[str, Any]:
         key = one.metadata.get("key") or one.name
         if key in given and given[key] is not None:
             what = f"{place}: {key}" if place else key
-            found[one.name] = _value(given[key], hints[one.name], one.metadata, where, what)
+            found[one.name] = value = _value(given[key], hints[one.name], one.metadata, where, what)
+            if isinstance(value, str) and not value.strip():
+                raise FormatError(where, f"{what} is empty", remedy="Leave it out, or say what it is")
     return found
 
 

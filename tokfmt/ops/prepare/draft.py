@@ -121,7 +121,7 @@ class Draft:
     @property
     def info(self) -> RecordInfo:
         held = sum(reader.info.size for reader in self._readers)
-        held += sum(source.info.tokens for source in self.sources if isinstance(source, Source))
+        held += sum(source.info.tokens for source in self.of_ids)
         used = {name for entry in self.file.sources for name in entry.filter}
         unused = [f"no source has the filter {name}" for name in self.file.filters if name not in used]
         return RecordInfo(
@@ -154,6 +154,11 @@ class Draft:
 
     def record(self, index: int) -> NoReturn:  # noqa: ARG002
         raise self.unprepared()
+
+    @property
+    def of_ids(self) -> list[Source]:
+        """The sources that hold token ids."""
+        return [source for source in self.sources if isinstance(source, Source)]
 
     def looks(self) -> list[Look]:
         """What filters say of some texts of each source, from places spread over it."""

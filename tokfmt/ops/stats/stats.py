@@ -162,7 +162,7 @@ class _Run:
 
     def report(self, sources: Sequence[Source], sizes: Sequence[int]) -> Report:
         texts = [source for source in sources if self._is_text(source)]
-        if texts and len(texts) < len(sources):
+        if texts and not all(map(self._is_text_or_empty, sources)):
             raise OptionError(
                 f"{printable(texts[0].paths[0])}: holds text, other paths hold token ids. --tokenizer makes them alike"
             )
@@ -172,6 +172,9 @@ class _Run:
     def _is_text(self, source: Source) -> bool:
         reader = source.reader
         return isinstance(reader, RecordReader) and reader.info.kind == "text" and self.handle is None
+
+    def _is_text_or_empty(self, source: Source) -> bool:
+        return self._is_text(source) or (isinstance(source.reader, RecordReader) and not source.reader.info.size)
 
     # token ids
 
