@@ -11,11 +11,9 @@ import atexit
 import codecs
 import contextlib
 import gc
-import importlib
 import io
 import json
 import os
-import pkgutil
 import runpy
 import select
 import signal
@@ -146,20 +144,6 @@ def server(also=()):
     return ours
 
 
-def import_all(also):
-    """Import what commands import; torch, datatrove and distributed take long, and are asked for by their own tests."""
-    import tokfmt
-
-    for found in pkgutil.walk_packages(tokfmt.__path__, "tokfmt."):
-        if not found.name.startswith(("tokfmt.testing", "tokfmt.__main__", "tokfmt.torch", "tokfmt.integrations")):
-            importlib.import_module(found.name)
-    for name in (
-        "fastokens", "h5py", "msgspec", "numcodecs", "numpy.random", "rich.progress", "rich.table", "tokenizers", "xxhash",
-        *also,
-    ):  # fmt: skip
-        importlib.import_module(name)
-
-
 def serve(control):
     """Fork a process for each request; returns in that process, with what it is to run.
 
@@ -270,7 +254,10 @@ def end(status, kept):
 
 if __name__ == "__main__":
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    import_all(sys.argv[2:])
+    from warm import import_all, load_engines
+
+    import_all(*sys.argv[2:])
+    load_engines()
     assert threading.active_count() == 1
     KEPT = set(sys.modules) - {"__main__"}
     gc.collect()

@@ -4,15 +4,15 @@ One process imports everything and forks a child for each conversion, so a sweep
 """
 
 import gc
-import importlib
 import json
 import os
-import pkgutil
 import shutil
 import signal
 import sys
 import traceback
 from pathlib import Path
+
+from warm import import_all, load_engines
 
 from tokfmt import registry
 from tokfmt.core.errors import TokfmtError
@@ -227,17 +227,6 @@ def shards(case, home, order, moments):
     return {"said": said}
 
 
-def import_all():
-    """Children should convert, not import."""
-    for module in ("h5py", "numcodecs", "msgspec", "xxhash", "isal.isal_zlib", "deflate", "tokenizers", "fastokens"):
-        importlib.import_module(module)
-    for package in ("tokfmt.formats", "tokfmt.text"):
-        root = importlib.import_module(package)
-        for found in pkgutil.walk_packages(root.__path__, f"{package}."):
-            importlib.import_module(found.name)
-    registry.names()
-
-
 def serve():
     """For each line {"do": name, "case": case, "home": directory, "how": more} say what was seen, or what went wrong."""
     for line in iter(sys.stdin.readline, ""):
@@ -250,7 +239,9 @@ def serve():
 
 
 if __name__ == "__main__":
-    import_all()
+    import_all("isal.isal_zlib", "deflate", without=["tokfmt.tui"])
+    load_engines()
+    registry.names()
     gc.collect()
     gc.freeze()  # children share the pages
     serve()

@@ -20,10 +20,8 @@ Requests, one JSON a line: {"start": job} answers {"pid": n}; {"wait": pid} answ
 
 import atexit
 import gc
-import importlib
 import json
 import os
-import pkgutil
 import resource
 import select
 import signal
@@ -32,6 +30,8 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+
+from warm import import_all, load_engines
 
 EVENTS = {
     "open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.truncate", "os.listdir", "os.scandir",
@@ -220,23 +220,11 @@ def of_session(session):
     return found
 
 
-def import_all():
-    """What no child has to import, of which each would import the same: half of its time."""
-    import tokfmt
-
-    for found in pkgutil.walk_packages(tokfmt.__path__, "tokfmt."):
-        # of those left out torch and datatrove need what may not be installed
-        left_out = ("tokfmt.tui", "tokfmt.testing", "tokfmt.__main__", "tokfmt.torch", "tokfmt.integrations")
-        if not found.name.startswith(left_out):
-            importlib.import_module(found.name)
-    for name in ("h5py", "msgspec", "numpy.random", "tokenizers", "xxhash", "zarr"):
-        importlib.import_module(name)
-
-
 def serve():
     from tokfmt import registry
 
-    import_all()
+    import_all("zarr", without=["tokfmt.tui"])
+    load_engines()
     for name in registry.names():
         registry.get(name)
     convert_small_regions()

@@ -33,7 +33,7 @@ class Rehearsal:
         self.logs, self.count = logs, 0
         words = [sys.executable, str(Path(__file__).with_name("rehearsal.py"))]
         self.process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(ROOT)},
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "NO_COLOR": "1", "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
         )  # fmt: skip
 
     def ask(self, **request):

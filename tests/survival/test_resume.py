@@ -32,7 +32,7 @@ ALL = pytest.mark.parametrize("name", NAMES)
 def drive():
     """What `killed.py` sees."""
     words = [sys.executable, str(Path(__file__).with_name("killed.py"))]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
 
     def ask(what, case, home, **how):

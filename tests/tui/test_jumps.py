@@ -241,7 +241,6 @@ def test_a_regular_expression_without_end_freezes_nothing_and_is_called_off(toke
 
     async def steps(app, press):
         tab, pilot = tab_of(app), press.pilot
-        monkeypatch.setattr("tokfmt.tui.search.PATIENCE", 3)  # its thread goes on as long
         await look_for(app, pilot, EVIL)
         assert tab.search.running
         await pilot.press("down")
