@@ -267,7 +267,7 @@ def test_changed_sources_are_refused(home, tamper):
     kept = tree(home / HOME / "build")
     tamper(home)
     assert convert(home, *WORDS, check=4) == (
-        f"tokfmt: error: {home}/out.h5: an unfinished conversion is kept here, and the source {home}/in.bin has changed "
+        "tokfmt: error: out.h5: an unfinished conversion is kept here, and the source in.bin has changed "
         "since. Ask for the same to continue it; to start over, run once without --resume\n"
     )
     assert tree(home / HOME / "build") == kept
@@ -404,6 +404,19 @@ def test_shards(home, expected):
     assert (home / "out.h5").read_bytes() == expected
     assert hidden(home) == []
     assert "there are no shards of it" in convert(home, "--finish", "out.h5", "--overwrite", check=4)
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+def test_the_manifest_of_shards_is_that_of_one_run(home, tokens):
+    """Finished in the directory where they were written, paths are named as there."""
+    words = ["in.bin"] if tokens else ["small.jsonl", "--tokenizer", str(TOKENIZER)]
+    (home / "small.jsonl").write_bytes(b"".join(CORPUS.read_bytes().splitlines(keepends=True)[:9]))
+    convert(home, *words, "one.pbin")
+    for shard in ("1/2", "0/2"):
+        convert(home, *words, "out.pbin", "--shard", shard)
+    convert(home, "--finish", "out.pbin")
+    one, out = (json.loads((home / f"{name}.pbin.tokfmt.json").read_text()) for name in ("one", "out"))
+    assert {**one, "created": None, "seconds": None} == {**out, "created": None, "seconds": None}
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,8 @@ def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None,
     What only the steps after tokenising depend on may change: what is tokenised stays, the rest is done again.
     """
     path = staging.home / "conversion.json"
-    written = json.dumps({"schema": SCHEMA, "facts": facts, "request": _absolute(request)}).encode()
+    asked = {"request": _absolute(request), "here": os.getcwd(), "given": plain(request)}
+    written = json.dumps({"schema": SCHEMA, "facts": facts, **asked}).encode()
     if kept is None:
         write_whole(path, written)
         return True
@@ -280,7 +281,8 @@ def request_of_shards(destination: str | os.PathLike[str]) -> Request:
         raise ConversionError(
             f"{printable(destination)}: its shards were written by tokfmt {version}, this is {tokfmt.__version__}"
         )
-    request = replace(_rebuilt(kept["request"]), destination=Path(destination))
+    named = "given" if kept.get("here") == os.getcwd() else "request"  # as they would be named without shards
+    request = replace(_rebuilt(kept[named]), destination=Path(destination))
     _need_all(home, request.destination, request.finish)
     return request
 
