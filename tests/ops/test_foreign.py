@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from paths import FIXTURES
 
+import tokfmt
 from tokfmt import registry
-from tokfmt.core.errors import UnknownFormatError
+from tokfmt.core.errors import TokfmtError, UnknownFormatError
 from tokfmt.core.format import look
 from tokfmt.foreign import foreign
 
@@ -174,3 +175,18 @@ def test_a_file_of_a_dataset_names_it(file):
         UnknownFormatError, match=r"is a file of the [a-z-]+ dataset .*, and no dataset by itself. Name that directory"
     ):
         registry.detect(FIXTURES / file)
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_whatever_is_said_to_be_of_a_format(tmp_path, name):
+    """A file for a folder, a folder for a file, nothing at all: read, or an error in words."""
+    for path in ("text.jsonl", "empty", "folder/x.bin"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_bytes(b"" if path == "empty" else b'{"text": "one"}\n' * 9)
+    (tmp_path / "nothing").mkdir()
+    for path in ("text.jsonl", "empty", "folder", "nothing", "nowhere"):
+        for verb in (tokfmt.stats, tokfmt.check):
+            try:
+                verb(tmp_path / path, format=name)
+            except TokfmtError as error:
+                assert path in str(error)

@@ -40,8 +40,19 @@ from tokfmt.core.axis import (
     windows,
 )
 from tokfmt.core.errors import ConversionError, FormatError, Loss, TokfmtError
-from tokfmt.core.files import File, names_in, natural_key, walk
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, Receipt, Region, Target, raise_fatal, titled
+from tokfmt.core.files import File, names_in, natural_key
+from tokfmt.core.format import (
+    Confidence,
+    Finding,
+    Hints,
+    Probe,
+    Receipt,
+    Region,
+    Target,
+    everything_in,
+    raise_fatal,
+    titled,
+)
 from tokfmt.core.output import Output, copy_region, preallocate
 from tokfmt.core.protocols import Audit, Code, Piece, Place, Section, checked, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
@@ -603,7 +614,8 @@ class FlatFormat(ABC):
     def files(self, path: Path) -> list[Path]:
         """See `Format.files`."""
         if self.below:
-            return sorted(home / name for home, names in walk(path) for name in names if re.fullmatch(self.below, name))
+            there = everything_in(path) if path.is_dir() else [path]
+            return sorted(file for file in there if re.fullmatch(self.below, file.name))
         if not self.suffixes:
             return self.members(path)
         return [file for member in self.members(path) for file in self.names(member) if file.is_file()]

@@ -51,7 +51,7 @@ from tokfmt.ops.check.codes import meanings
 from tokfmt.ops.convert.convert import run
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
-from tokfmt.ops.source.manifest import found_as_written, manifest_of, manifest_path, manifests, read_manifest
+from tokfmt.ops.source.manifest import found_as_written, manifest_of, manifest_path, manifests
 from tokfmt.ops.source.opened import Source, open_found, open_one, tokenizer_of, told
 from tokfmt.ops.source.request import (
     EosChoice,

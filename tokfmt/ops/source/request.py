@@ -413,7 +413,7 @@ def found_at(path: Path, format_: Format, request: SourceRequest) -> SourceFiles
         return SourceFiles(path, format_, files)
     first = printable(others[0].relative_to(path))
     many = f"{len(others):,} other files, such as {first}" if len(others) > 1 else f"another file, {first}"
-    own = {file.relative_to(path).parts[0] for file in files if file.is_relative_to(path)}
+    own = {_below(file, path) for file in files if file.is_relative_to(path) and file != path}
     return SourceFiles(path, format_, files, many, any(_below(entry, path) not in {"", *own} for entry in others))
 
 
