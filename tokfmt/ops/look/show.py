@@ -33,7 +33,16 @@ from tokfmt.ops.look.query import Hit, LengthQuery, Query, Search, is_query, par
 from tokfmt.ops.look.search import Spelling, find, find_records
 from tokfmt.ops.source.ingest import encoded, encoder_of, tokenized
 from tokfmt.ops.source.opened import Source, open_one, tokenizer_of
-from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, format_of, needed, parse_selection, viewed
+from tokfmt.ops.source.request import (
+    EosChoice,
+    Options,
+    Path_,
+    SourceRequest,
+    format_of,
+    needed,
+    parse_selection,
+    viewed,
+)
 from tokfmt.run.execute import Progress, Silent
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
 from tokfmt.views.view import Beginning, SplitAt
@@ -126,7 +135,9 @@ def show(
         reader = tokenized(reader, handle)
     look = Look(reader, decoder, Spelling(decoder) if decoder is not None else None)
     if query is None:
-        chosen: Iterator[Chosen] = ((i, None) for i in _numbers(selection, reader.info.sequences, seed))
+        chosen: Iterator[Chosen] = (
+            (i, None) for i in _numbers(source.paths[0], selection, reader.info.sequences, seed)
+        )
     else:
         lengths, info = isinstance(query, LengthQuery), reader.info
         total, unit = (info.sequences, "sequences") if lengths else (info.tokens, "tokens")
@@ -210,11 +221,11 @@ def _query(selection: str | None) -> Query | None:
         raise
 
 
-def _numbers(selection: str | None, count: int, seed: int) -> Iterator[int]:
+def _numbers(path: Path_, selection: str | None, count: int, seed: int) -> Iterator[int]:
     """The numbers of the selected sequences."""
     match = _RANDOM.fullmatch(selection) if selection is not None else None
     if match is None:
-        return iter(range(*_range(selection, count, DEFAULT)))
+        return iter(range(*_range(path, selection, count, DEFAULT)))
     wanted = min(parse_count(match[1]), count)
     if wanted < 0:
         raise OptionError(f"{selection}: expected how many, such as random:5", name="random")
@@ -239,7 +250,7 @@ def _of_texts(
     seed, limit, most = how
     count = _count(records, most)
     if query is None:
-        chosen: Iterator[Chosen] = ((i, None) for i in _numbers(selection, count, seed))
+        chosen: Iterator[Chosen] = ((i, None) for i in _numbers(source.paths[0], selection, count, seed))
     else:
         progress.phase("searching", records.info.size, "bytes")
         hits = find_records(records, query, Search(each=True, progress=progress.advance))
@@ -263,7 +274,7 @@ def _of_records(
 ) -> Preview:
     """Records whose ids are made, or read, one by one: only of those that are shown."""
     selection, seed, limit, most = how
-    chosen: Iterator[Chosen] = ((i, None) for i in _numbers(selection, _count(records, most), seed))
+    chosen: Iterator[Chosen] = ((i, None) for i in _numbers(source.paths[0], selection, _count(records, most), seed))
     kept = _kept(chosen, limit, None)
     spelling = Spelling(decoder) if decoder is not None else None
 
@@ -471,7 +482,7 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     reader, decoder = found.reader, handle.decoder(lenient=True) if handle else None
     if isinstance(reader, RecordReader) or reader.info.layout is not Layout.SAMPLES:
         raise OptionError(f"{printable(path)}: {chosen.name} stores no samples here. Leave --samples away")
-    first, last = _range(selection, reader.info.sequences, SAMPLES)
+    first, last = _range(path, selection, reader.info.sequences, SAMPLES)
     look = _Rows(reader, found.separator.eos_id, reader.info.pad_id, decoder)
     return SampleView(
         path=str(Path(path)),
@@ -487,9 +498,9 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     )
 
 
-def _range(selection: str | None, count: int, default: int) -> tuple[int, int]:
+def _range(path: Path_, selection: str | None, count: int, default: int) -> tuple[int, int]:
     """What is selected; the first `default` when nothing is."""
-    return (0, min(default, count)) if selection is None else parse_selection(selection, count)
+    return (0, min(default, count)) if selection is None else parse_selection(selection, count, path)
 
 
 @dataclass(frozen=True, slots=True)
