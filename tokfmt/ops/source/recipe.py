@@ -46,6 +46,7 @@ from tokfmt.ops.source.request import (
     format_of,
     found_at,
     parse_selection,
+    selection_words,
     snapshot,
     viewed,
 )
@@ -110,6 +111,11 @@ def recipe(
     }  # fmt: skip
     listed = [sources] if isinstance(sources, (str, os.PathLike, Mapping)) else list(sources)
     entries = [entry if isinstance(entry, Mapping) else {"path": os.fspath(entry)} for entry in listed]
+    sliced = (slice, range)
+    entries = [
+        {**entry, "select": selection_words(entry["select"])} if isinstance(entry.get("select"), sliced) else entry
+        for entry in entries
+    ]
     table = {key: value for key, value in said.items() if value is not None}
     file = parse_recipe({**table, "source": entries}, Path("recipe"))
     reader, opened = _opened_recipe(file, Hints(drop=check_drops(drop)))
