@@ -33,16 +33,7 @@ from tokfmt.ops.look.query import Hit, LengthQuery, Query, Search, is_query, par
 from tokfmt.ops.look.search import Spelling, find, find_records
 from tokfmt.ops.source.ingest import encoded, encoder_of, tokenized
 from tokfmt.ops.source.opened import Source, open_one, tokenizer_of
-from tokfmt.ops.source.request import (
-    EosChoice,
-    Options,
-    Path_,
-    SourceRequest,
-    format_of,
-    needed,
-    parse_selection,
-    viewed,
-)
+from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, format_of, needed, parse_selection, viewed
 from tokfmt.run.execute import Progress, Silent
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
 from tokfmt.views.view import Beginning, SplitAt
@@ -221,7 +212,7 @@ def _query(selection: str | None) -> Query | None:
         raise
 
 
-def _numbers(path: Path_, selection: str | None, count: int, seed: int) -> Iterator[int]:
+def _numbers(path: Path, selection: str | None, count: int, seed: int) -> Iterator[int]:
     """The numbers of the selected sequences."""
     match = _RANDOM.fullmatch(selection) if selection is not None else None
     if match is None:
@@ -482,7 +473,7 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     reader, decoder = found.reader, handle.decoder(lenient=True) if handle else None
     if isinstance(reader, RecordReader) or reader.info.layout is not Layout.SAMPLES:
         raise OptionError(f"{printable(path)}: {chosen.name} stores no samples here. Leave --samples away")
-    first, last = _range(path, selection, reader.info.sequences, SAMPLES)
+    first, last = _range(found.paths[0], selection, reader.info.sequences, SAMPLES)
     look = _Rows(reader, found.separator.eos_id, reader.info.pad_id, decoder)
     return SampleView(
         path=str(Path(path)),
@@ -498,7 +489,7 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     )
 
 
-def _range(path: Path_, selection: str | None, count: int, default: int) -> tuple[int, int]:
+def _range(path: Path, selection: str | None, count: int, default: int) -> tuple[int, int]:
     """What is selected; the first `default` when nothing is."""
     return (0, min(default, count)) if selection is None else parse_selection(selection, count, path)
 

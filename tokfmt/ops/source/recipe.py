@@ -110,12 +110,10 @@ def recipe(
         "dedup": dedup, "filter": filters,
     }  # fmt: skip
     listed = [sources] if isinstance(sources, (str, os.PathLike, Mapping)) else list(sources)
-    entries = [entry if isinstance(entry, Mapping) else {"path": os.fspath(entry)} for entry in listed]
-    sliced = (slice, range)
-    entries = [
-        {**entry, "select": selection_words(entry["select"])} if isinstance(entry.get("select"), sliced) else entry
-        for entry in entries
-    ]
+    entries = [dict(entry) if isinstance(entry, Mapping) else {"path": os.fspath(entry)} for entry in listed]
+    for entry in entries:
+        if isinstance(entry.get("select"), (slice, range)):
+            entry["select"] = selection_words(entry["select"])
     table = {key: value for key, value in said.items() if value is not None}
     file = parse_recipe({**table, "source": entries}, Path("recipe"))
     reader, opened = _opened_recipe(file, Hints(drop=check_drops(drop)))
