@@ -110,7 +110,9 @@ def recipe(
         "dedup": dedup, "filter": filters,
     }  # fmt: skip
     listed = [sources] if isinstance(sources, (str, os.PathLike, Mapping)) else list(sources)
-    entries = [dict(entry) if isinstance(entry, Mapping) else {"path": os.fspath(entry)} for entry in listed]
+    entries: list[dict[str, Any]] = [
+        dict(entry) if isinstance(entry, Mapping) else {"path": os.fspath(entry)} for entry in listed
+    ]
     for entry in entries:
         if isinstance(entry.get("select"), (slice, range)):
             entry["select"] = selection_words(entry["select"])
