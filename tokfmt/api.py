@@ -40,7 +40,7 @@ _FLAGS = {
 }  # fmt: skip
 READING = {"from": "format", "from-opt": "options"}
 CONVERTING = {"from": "from_format", "from-opt": "from_options", "to": "to_format", "to-opt": "to_options"}
-_VALUE = r"[A-Z][A-Z_|]*|\d+|[a-z][\w-]*(?:=(?:[\w.-]+(?:,[a-z][\w-]*=[\w.-]+)*)?)?"
+_VALUE = r"[A-Z][A-Z_|]*|-?\d+|[a-z][\w-]*(?:=(?:[\w.-]+(?:,[a-z][\w-]*=[\w.-]+)*)?)?"
 _WORD = rf"(?<![\w-])--([a-z][a-z-]*)(?:[ =]((?:{_VALUE})(?![\w-]))|:)?"
 _COMMAND = r"(tokfmt [a-z]+ [^.;)]*)"
 _DROPS = r"--drop [a-z][a-z-]*(?: --drop [a-z][a-z-]*)*"
@@ -83,7 +83,7 @@ def _keyword(whole: str, option: str, value: str | None, renamed: Mapping[str, s
         return f"{name}:"
     if value == "none" or (option in ("from", "to") and value in names()):
         return f'{name}="{value}"'
-    if value is not None and (value.isdigit() or value.isupper()):
+    if value is not None and (value.lstrip("-").isdigit() or value.isupper()):
         return f"{name}={value}"
     return f"{name}={rest}"  # what follows are words of the sentence
 

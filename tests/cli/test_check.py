@@ -66,7 +66,7 @@ def test_lines():
     assert lines[0].startswith(f"error   TF501 {FAULTY} at byte 89: line 2 is not valid JSON")
     assert err.splitlines() == [
         f"tokfmt: error: {FAULTY}: 2 errors",
-        f"tokfmt: error: {MERGED}: 1 error, 1 note",
+        f"tokfmt: error: {MERGED}: 1 error, 1 info",
         f"{GOOD}: modalities, 5 sequences, 102 tokens: no findings",
     ]
 

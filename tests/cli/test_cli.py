@@ -93,7 +93,11 @@ def test_an_existing_destination_is_refused_then_replaced(tmp_path):
         (["convert", CORPUS, "o.pbin"], 2, "holds text"),
         (["convert", CORPUS, "o.pbin", "--tokenizer", TOKENIZER, "--text-field", ""], 2, "'' is not a field"),
         (["convert", CORPUS, "o.pbin", "--tokenizer", "./nowhere"], 2, "nowhere"),
-        (["show", PACK, "99"], 2, "sequence 99 is not one of the 42 sequences there are: 0 to 41"),
+        (
+            ["show", PACK, "99"],
+            2,
+            f"tokfmt: error: {PACK}: sequence 99 is not one of the 42 sequences there are: 0 to 41",
+        ),
     ],
 )
 def test_one_line_and_an_exit_code(tmp_path, words, code, says):
@@ -105,6 +109,16 @@ def test_one_line_and_an_exit_code(tmp_path, words, code, says):
     assert list(tmp_path.iterdir()) == []
     with_json = tokfmt(*words, "--json", cwd=tmp_path)
     assert json.loads(with_json.stdout)["error"]["exit_code"] == code
+
+
+def test_a_selection_of_nothing_is_said_before_a_separator_is_asked_for(tmp_path):
+    (tmp_path / "ids.jsonl").write_text('{"input_ids": [1, 2]}\n{"input_ids": [3, 4]}\n')
+    words = ("convert", "ids.jsonl", "o.pbin", "--select")
+    for chosen, says in (("99:100", "nothing is selected: the sources have 2 sequences"), ("99", "one of the 2 seq")):
+        done = tokfmt(*words, chosen, cwd=tmp_path, check=2)
+        assert says in done.stderr
+        assert "--eos" not in done.stderr
+    assert "--eos ID" in tokfmt(*words, "0:1", cwd=tmp_path, check=4).stderr
 
 
 def test_a_source_is_never_the_destination(tmp_path):

@@ -205,3 +205,14 @@ def test_what_is_no_path_says_so(verb):
         for wrong, name in ((dataset, "Dataset"), ([dataset], "Dataset"), (3, "int")):
             with pytest.raises(TypeError, match=rf"a path or a list of paths is needed, not {name}"):
                 verb(wrong)
+
+
+def test_a_negative_number_is_a_keywords_value():
+    with pytest.raises(OptionError, match="^sample=-1: expected"):
+        tokfmt.stats(PACK, sample=-1)
+
+
+def test_a_source_of_a_recipe_takes_a_slice():
+    chosen = [tokfmt.recipe([{"path": PACK, "select": some}], seq_len=64) for some in ("2:9", slice(2, 9), range(2, 9))]
+    assert len({len(one) for one in chosen}) == 1
+    assert all(np.array_equal(one[0]["input_ids"], chosen[0][0]["input_ids"]) for one in chosen)

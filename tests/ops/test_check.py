@@ -251,3 +251,23 @@ def test_padding_with_a_separator_of_0_is_no_unfinished_copy(zeros, found, tmp_p
     for deep in (False, True):
         verdict = tokfmt.check(tmp_path / "x.bin", format="stage1", options={"seq_len": 100}, eos=0, deep=deep)[0]
         assert [one.code for one in verdict.findings if one.severity == "error"] == found
+
+
+@pytest.mark.parametrize("name", ["nanogpt", "stage1"])
+def test_the_tokenizer_ends_documents_where_nothing_else_does(name, tmp_path):
+    """By the rule of the other commands: what stats counts with a tokenizer, check counts too."""
+    tokfmt.convert(CORPUS, tmp_path / "x.bin", to_format=name, tokenizer=str(TOKENIZER), manifest=False)
+    verdict = look(tmp_path / "x.bin", format=name, tokenizer=str(TOKENIZER))
+    told = tokfmt.stats(tmp_path / "x.bin", format=name, tokenizer=str(TOKENIZER)).datasets[0]
+    assert (verdict.counts, verdict.sequences, verdict.tokens) == ({}, told.sequences, told.tokens)
+    assert told.sequences == 184
+
+
+def test_a_file_has_the_separator_of_its_directory(tmp_path):
+    """Zeros are its padding, by the directory's manifest: no unfinished copy."""
+    source = tmp_path / "in.jsonl"
+    source.write_text('{"input_ids": [5, 6, 7]}\n')
+    tokfmt.convert(source, tmp_path / "x", to_format="stage1", eos=0, to_options={"seq_len": 100})
+    (block,) = (tmp_path / "x").iterdir()
+    for deep in (False, True):
+        assert look(tmp_path / "x", deep=deep).counts == look(block, deep=deep).counts == {}

@@ -177,9 +177,9 @@ def _document(found: list[Any], fixed: Any) -> dict[str, Any]:
 
 def _conclude(verdict: Any, *, quiet: bool) -> None:
     """The last line: an error's is always said."""
-    names = {"error": "error", "warning": "warning", "info": "note"}
-    known = {name: verdict.severities.get(name, 0) for name in names}
-    what = ", ".join(counted(count, names[name]) for name, count in known.items() if count)
+    known = {name: verdict.severities.get(name, 0) for name in _LEVELS}
+    said = [f"{count:,} info" if name == "info" else counted(count, name) for name, count in known.items() if count]
+    what = ", ".join(said)
     if known["error"]:
         click.echo(f"tokfmt: error: {printable(verdict.path)}: {what}", err=True)
         return

@@ -51,7 +51,7 @@ from tokfmt.ops.check.codes import meanings
 from tokfmt.ops.convert.convert import run
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
-from tokfmt.ops.source.manifest import found_as_written, manifest_path, manifests, read_manifest
+from tokfmt.ops.source.manifest import found_as_written, manifest_of, manifest_path, manifests
 from tokfmt.ops.source.opened import Source, open_found, open_one, tokenizer_of, told
 from tokfmt.ops.source.request import (
     EosChoice,
@@ -233,7 +233,7 @@ class _Checking:
         known = meanings(format_)
         one = found_at(self.path, format_, self.request)
         self.request, _ = found_as_written(one, self.request)
-        self.found.add(self._own(format_, read_options(format_, self.request)), known)
+        self.found.add(self._own(one, read_options(format_, self.request)), known)
         self.found.add(file_findings(one, self.deep, self.jobs, self.progress), known)
         if not self.found.errors:
             self.found.add(other_findings(one), known)
@@ -245,15 +245,15 @@ class _Checking:
             self.found.add((f for f in read if not (told and f.code == "TF901")), known)
         return self.found
 
-    def _own(self, format_: Format, options: Any) -> Iterator[Finding]:
+    def _own(self, one: SourceFiles, options: Any) -> Iterator[Finding]:
         """What the format itself finds."""
-        path = self.path
+        path, format_ = one.path, one.format
         if not isinstance(format_, Audited):
             yield from _guarded(format_.check(path, options))
             return
         if self.deep:
             self.progress.phase(f"checking {path.name}", 0, "tokens")
-        known = told(self.request.eos, [path], [read_manifest(path)])
+        known = told(self.request.eos, [path], [manifest_of(one)])
         default = self.handle.eos_id if self.handle else None
         with ThreadPoolExecutor(self.jobs, thread_name_prefix="tokfmt") as pool:
             how = Audit(
@@ -291,9 +291,11 @@ class _Checking:
             source = opened(self.request.eos)
         except SeparatorUnknownError:
             return opened(None, handle) if handle is not None else opened("none")
+        if isinstance(source.reader, RecordReader) or handle is None or self.request.eos is not None:
+            return source
         unused = isinstance(source.reader, SplitAt) and source.reader.info.sequences <= 1
-        if unused and handle is not None and self.request.eos is None:
-            source.reader.close()  # a convention that this dataset does not follow
+        if unused or source.separator.eos_id is None:
+            source.reader.close()  # nothing tells it, or a convention that this dataset does not follow
             return opened(None, handle)
         return source
 

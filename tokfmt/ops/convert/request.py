@@ -27,9 +27,9 @@ from tokfmt.core.format import REGION, Format, TokenWriter
 from tokfmt.core.options import parse_options
 from tokfmt.core.protocols import marks_of
 from tokfmt.core.records import RecordReader
-from tokfmt.core.text_format import printable
+from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.destination import guard
-from tokfmt.ops.source.request import SourceFiles, SourceRequest, option_names
+from tokfmt.ops.source.request import SourceFiles, SourceRequest, option_names, parse_selection
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Shard, Workers, plan, run
 from tokfmt.views.select import Chosen
@@ -421,6 +421,20 @@ def refuse_undealt(request: Request, sources: Sequence[Source], *, copies: bool)
             why = "equal sequences of ids are looked for"
     if why:
         raise OptionError(f"--shard: {why}, which is done in one go. Leave it out; --resume continues such a run")
+
+
+def refuse_selection_of_none(selection: str, sources: Sequence[Source]) -> None:
+    """Refuse a selection without sequences, where the target has to know what separates them.
+
+    Raises:
+        OptionError.
+    """
+    readers = [source.reader for source in sources]
+    count = sum(one.count() if isinstance(one, RecordReader) else one.info.sequences for one in readers)
+    first, last = parse_selection(selection, count)
+    if first == last:
+        there = counted(count, "sequence")
+        raise OptionError(f"--select {printable(selection)}: nothing is selected: the sources have {there}")
 
 
 def nothing_in(request: Request) -> str:

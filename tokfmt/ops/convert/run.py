@@ -42,6 +42,7 @@ from tokfmt.ops.convert.request import (
     portions,
     refuse_ledger,
     refuse_rejects,
+    refuse_selection_of_none,
     refuse_shards,
     refuse_text,
     refuse_undealt,
@@ -528,6 +529,8 @@ class Run:
     def _need_separator(self, sources: Sequence[Source]) -> None:
         known = self._agreed(sources).eos_id is not None
         if not known and self._writer(Target(0)).needs_eos and any(map(holds_something, sources)):
+            if self.request.select is not None:
+                refuse_selection_of_none(self.request.select, self._read(sources))
             why = f"{self.format.name} stores a separator after each sequence, and nothing says which id it is"
             raise SeparatorUnknownError(self.request.destination, why, self._name_separator())
 

@@ -126,7 +126,9 @@ def show(
         reader = tokenized(reader, handle)
     look = Look(reader, decoder, Spelling(decoder) if decoder is not None else None)
     if query is None:
-        chosen: Iterator[Chosen] = ((i, None) for i in _numbers(selection, reader.info.sequences, seed))
+        chosen: Iterator[Chosen] = (
+            (i, None) for i in _numbers(source.paths[0], selection, reader.info.sequences, seed)
+        )
     else:
         lengths, info = isinstance(query, LengthQuery), reader.info
         total, unit = (info.sequences, "sequences") if lengths else (info.tokens, "tokens")
@@ -210,11 +212,11 @@ def _query(selection: str | None) -> Query | None:
         raise
 
 
-def _numbers(selection: str | None, count: int, seed: int) -> Iterator[int]:
+def _numbers(path: Path, selection: str | None, count: int, seed: int) -> Iterator[int]:
     """The numbers of the selected sequences."""
     match = _RANDOM.fullmatch(selection) if selection is not None else None
     if match is None:
-        return iter(range(*_range(selection, count, DEFAULT)))
+        return iter(range(*_range(path, selection, count, DEFAULT)))
     wanted = min(parse_count(match[1]), count)
     if wanted < 0:
         raise OptionError(f"{selection}: expected how many, such as random:5", name="random")
@@ -239,7 +241,7 @@ def _of_texts(
     seed, limit, most = how
     count = _count(records, most)
     if query is None:
-        chosen: Iterator[Chosen] = ((i, None) for i in _numbers(selection, count, seed))
+        chosen: Iterator[Chosen] = ((i, None) for i in _numbers(source.paths[0], selection, count, seed))
     else:
         progress.phase("searching", records.info.size, "bytes")
         hits = find_records(records, query, Search(each=True, progress=progress.advance))
@@ -263,7 +265,7 @@ def _of_records(
 ) -> Preview:
     """Records whose ids are made, or read, one by one: only of those that are shown."""
     selection, seed, limit, most = how
-    chosen: Iterator[Chosen] = ((i, None) for i in _numbers(selection, _count(records, most), seed))
+    chosen: Iterator[Chosen] = ((i, None) for i in _numbers(source.paths[0], selection, _count(records, most), seed))
     kept = _kept(chosen, limit, None)
     spelling = Spelling(decoder) if decoder is not None else None
 
@@ -471,7 +473,7 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     reader, decoder = found.reader, handle.decoder(lenient=True) if handle else None
     if isinstance(reader, RecordReader) or reader.info.layout is not Layout.SAMPLES:
         raise OptionError(f"{printable(path)}: {chosen.name} stores no samples here. Leave --samples away")
-    first, last = _range(selection, reader.info.sequences, SAMPLES)
+    first, last = _range(found.paths[0], selection, reader.info.sequences, SAMPLES)
     look = _Rows(reader, found.separator.eos_id, reader.info.pad_id, decoder)
     return SampleView(
         path=str(Path(path)),
@@ -487,9 +489,9 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     )
 
 
-def _range(selection: str | None, count: int, default: int) -> tuple[int, int]:
+def _range(path: Path, selection: str | None, count: int, default: int) -> tuple[int, int]:
     """What is selected; the first `default` when nothing is."""
-    return (0, min(default, count)) if selection is None else parse_selection(selection, count)
+    return (0, min(default, count)) if selection is None else parse_selection(selection, count, path)
 
 
 @dataclass(frozen=True, slots=True)

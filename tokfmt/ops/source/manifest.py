@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -161,19 +161,14 @@ def local_tokenizer(path: Path) -> str | None:
 
 
 def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tuple[list[Manifest], list[str]]:
-    """The manifest beside each path, compared with its files, and notes on those that are ignored.
-
-    A file without one is read as the manifest of its directory says that all files there were written.
+    """What `manifest_of` says of each path, compared with its files, and notes on those that are ignored.
 
     Raises:
         CorruptError: One contradicts its dataset.
     """
     said, notes, of_folder = [], [], functools.cache(_of_folder)
     for one in found:
-        manifest = read_manifest(one.path)
-        if not manifest.content and not one.path.is_dir():
-            shared, files = of_folder(one.format, Path(os.path.abspath(one.path)).parent)  # type: ignore[arg-type] # one object a format
-            manifest = shared if one.path.name in files else manifest
+        manifest = manifest_of(one, of_folder)  # type: ignore[arg-type] # one object a format
         wrong = file_contradiction(one, manifest) if one.files else None
         if wrong is not None:
             if not request.ignore_manifest:
@@ -182,6 +177,17 @@ def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tu
             notes.append(f"the dataset {wrong.what}; {IGNORED}")
         said.append(manifest)
     return said, notes
+
+
+def manifest_of(
+    one: SourceFiles, of_folder: Callable[[Format, Path], tuple[Manifest, frozenset[str]]] | None = None
+) -> Manifest:
+    """The manifest beside a dataset; of a file without one, what that of its directory says of all files there."""
+    manifest = read_manifest(one.path)
+    if manifest.content or one.path.is_dir():
+        return manifest
+    shared, files = (of_folder or _of_folder)(one.format, Path(os.path.abspath(one.path)).parent)
+    return shared if one.path.name in files else manifest
 
 
 def _of_folder(format_: Format, folder: Path) -> tuple[Manifest, frozenset[str]]:

@@ -46,6 +46,7 @@ from tokfmt.ops.source.request import (
     format_of,
     found_at,
     parse_selection,
+    selection_words,
     snapshot,
     viewed,
 )
@@ -109,7 +110,12 @@ def recipe(
         "dedup": dedup, "filter": filters,
     }  # fmt: skip
     listed = [sources] if isinstance(sources, (str, os.PathLike, Mapping)) else list(sources)
-    entries = [entry if isinstance(entry, Mapping) else {"path": os.fspath(entry)} for entry in listed]
+    entries: list[dict[str, Any]] = [
+        dict(entry) if isinstance(entry, Mapping) else {"path": os.fspath(entry)} for entry in listed
+    ]
+    for entry in entries:
+        if isinstance(entry.get("select"), (slice, range)):
+            entry["select"] = selection_words(entry["select"])
     table = {key: value for key, value in said.items() if value is not None}
     file = parse_recipe({**table, "source": entries}, Path("recipe"))
     reader, opened = _opened_recipe(file, Hints(drop=check_drops(drop)))

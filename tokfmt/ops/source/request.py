@@ -217,7 +217,7 @@ def selection_words(selection: Selection) -> str | None:
     return str(int(selection))
 
 
-def parse_selection(text: str, count: int) -> tuple[int, int]:
+def parse_selection(text: str, count: int, path: Path_ | None = None) -> tuple[int, int]:
     """`A:B` as sequence numbers, like a Python slice: `5`, `0:10`, `-3:`, `:1e6`. What lies beyond the end is cut off.
 
     Raises:
@@ -232,7 +232,8 @@ def parse_selection(text: str, count: int) -> tuple[int, int]:
     if not colon:
         if not -count <= a < count:
             there = f"the {count:,} sequences there are: 0 to {count - 1:,}" if count else "the dataset: it has none"
-            raise OptionError(f"sequence {text} is not one of {there}")
+            of = "" if path is None else f"{printable(path)}: "
+            raise OptionError(f"{of}sequence {text} is not one of {there}")
         return a % count, a % count + 1
     a, b = (min(max(n + count if n < 0 else n, 0), count) for n in (a, b))
     if a > b:
