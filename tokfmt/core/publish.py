@@ -137,7 +137,11 @@ class Staging:
             DestinationExistsError: Overwriting was not asked for.
             ConversionError: It is nothing that is ever replaced, or holds what is not the dataset's.
         """
-        why = obstacle(self.destination, self.objection)
+        try:
+            why = obstacle(self.destination, self.objection)
+        except TokfmtError as error:  # what is there cannot be listed
+            retell(error, self.destination, self.given)
+            raise
         if os.path.lexists(self.destination) and not self.overwrite:
             raise DestinationExistsError(self.given, why)
         if why:

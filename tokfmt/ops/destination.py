@@ -122,8 +122,9 @@ def refuse_foreign(destination: Path) -> None:
         (manifest_path(place), "manifest", SCHEMA), (about, "ledger", "tokfmt.ledger/"), (rows, "ledger", "'record'"),
     ):  # fmt: skip
         if os.path.lexists(path) and (path.is_symlink() or words not in _beginning(path)):
+            shown = path if os.path.islink(destination) else Path(destination).with_name(path.name)
             raise ConversionError(
-                f"{printable(path)}: stands where the {what} goes, and is none. Move it away, or choose another "
+                f"{printable(shown)}: stands where the {what} goes, and is none. Move it away, or choose another "
                 "destination"
             )
 
