@@ -121,7 +121,7 @@ def refuse_foreign(destination: Path) -> None:
     for path, what, words in (
         (manifest_path(place), "manifest", SCHEMA), (about, "ledger", "tokfmt.ledger/"), (rows, "ledger", "'record'"),
     ):  # fmt: skip
-        if os.path.lexists(path) and (path.is_symlink() or words not in _beginning(path)):
+        if words not in (_beginning(path) or words):
             shown = path if os.path.islink(destination) else Path(destination).with_name(path.name)
             raise ConversionError(
                 f"{printable(shown)}: stands where the {what} goes, and is none. Move it away, or choose another "
@@ -130,19 +130,22 @@ def refuse_foreign(destination: Path) -> None:
 
 
 def _beginning(path: Path) -> str:
+    """What a small file begins with; " " of what is none, "" where nothing is: not any more, if others replace it."""
     try:
-        if not path.is_file():
-            return ""
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return " "
         with open(path, "rb") as file:
-            return file.read(1 << 12).decode("utf-8", "replace")
-    except OSError:
+            return file.read(1 << 12).decode("utf-8", "replace") or " "
+    except FileNotFoundError:
         return ""
+    except OSError:
+        return " "
 
 
 def remove_manifest_of_link(destination: Path) -> None:
     """Of a link, the manifest stands beside what it points at: an older one beside the link goes."""
     place = manifest_path(Path(os.path.abspath(destination)))
-    if os.path.islink(destination) and not place.is_symlink() and SCHEMA in _beginning(place):
+    if os.path.islink(destination) and SCHEMA in _beginning(place):
         with contextlib.suppress(OSError):
             place.unlink()
 
