@@ -406,6 +406,24 @@ def test_shards(home, expected):
     assert "there are no shards of it" in convert(home, "--finish", "out.h5", "--overwrite", check=4)
 
 
+GONE = """
+import os, sys
+os.rmdir(os.getcwd())
+from tokfmt.cli.main import run
+run(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("more", [["--resume"], ["--shard", "0/1"]])
+def test_a_working_directory_that_is_gone(tmp_path, more):
+    """Whoever names all by absolute paths needs none."""
+    gone, pack = tmp_path / "gone", FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+    gone.mkdir()
+    words = [sys.executable, "-c", GONE, "convert", pack, tmp_path / "out.pbin", *more]
+    done = subprocess.run(words, cwd=gone, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("tokens", [False, True])
 def test_the_manifest_of_shards_is_that_of_one_run(home, tokens):
     """Finished in the directory where they were written, paths are named as there."""

@@ -104,6 +104,14 @@ def facts_of(request: Request, resolved: Facts, before: Snapshot) -> dict[str, o
     return dict(json.loads(json.dumps(facts)))
 
 
+def _here() -> str:
+    """The working directory; "" where it is gone, which stops nobody who names all by absolute paths."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
 def _absolute(request: Request) -> dict[str, Any]:
     """A request as JSON that means the same in another working directory."""
     content: dict[str, Any] = plain(request)
@@ -175,7 +183,7 @@ def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None,
     What only the steps after tokenising depend on may change: what is tokenised stays, the rest is done again.
     """
     path = staging.home / "conversion.json"
-    asked = {"request": _absolute(request), "here": os.getcwd(), "given": plain(request)}
+    asked = {"request": _absolute(request), "here": _here(), "given": plain(request)}
     written = json.dumps({"schema": SCHEMA, "facts": facts, **asked}).encode()
     if kept is None:
         write_whole(path, written)
@@ -236,8 +244,7 @@ def _nameless(value: object) -> object:
 
 def _change(what: str, was: object, now: object) -> str:
     if what.startswith("the source "):
-        near = os.path.relpath(what.removeprefix("the source "))
-        name = printable(what if near.startswith("..") else f"the source {near}")
+        name = printable(f"the source {what.removeprefix('the source ').removeprefix(_here() + os.sep)}")
         return f"{name} {'is new' if was is None else 'is gone' if now is None else 'has changed since'}"
     return printable(f"{what} was {_short(was)} and is {_short(now)} now")
 
@@ -281,7 +288,7 @@ def request_of_shards(destination: str | os.PathLike[str]) -> Request:
         raise ConversionError(
             f"{printable(destination)}: its shards were written by tokfmt {version}, this is {tokfmt.__version__}"
         )
-    named = "given" if kept.get("here") == os.getcwd() else "request"  # as they would be named without shards
+    named = "given" if kept.get("here") == _here() else "request"  # as they would be named without shards
     request = replace(_rebuilt(kept[named]), destination=Path(destination))
     _need_all(home, request.destination, request.finish)
     return request
