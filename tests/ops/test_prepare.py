@@ -545,7 +545,7 @@ def test_of_a_plain_source_that_is_tokenised_which_is_going_to_be_drawn(
     monkeypatch.setattr("tokfmt.ops.prepare.prepare._TEXTS", 16)
     monkeypatch.setattr("tokfmt.text.ingest._SMALLEST", 1 << 16)
     if misled:
-        monkeypatch.setattr(Preparation, "_least_tokens", lambda *_: 1_000.0)
+        monkeypatch.setattr(Preparation, "_least_tokens", lambda *_: (10_000_000.0, 1_000.0))
     draw_, held, judged, lines = random.Random(6), [], [], []
     for number in range(3_200):
         text = " ".join(draw_.choice(WORDS) for _ in range(draw_.randrange(100, 200)))
@@ -574,6 +574,37 @@ def test_of_a_plain_source_that_is_tokenised_which_is_going_to_be_drawn(
     assert len(held[0].shards) > 7
     assert held[0].info.tokens < (1 + dedup) * 60_000 * 1.6
     assert misled or sum(judged) < len(lines) * 0.55
+
+
+@pytest.mark.parametrize("failing", [0, 2])
+def test_a_part_that_is_missing_is_read_with_the_numbers_of_its_records(tmp_path, monkeypatch, failing):
+    """Several workers left parts behind it; one worker alone, who does not count records first, goes on."""
+    monkeypatch.setattr("tokfmt.ops.prepare.prepare._SURVEYED", 1)
+    monkeypatch.setattr("tokfmt.ops.prepare.prepare._TEXTS", 16)
+    monkeypatch.setattr("tokfmt.text.ingest._SMALLEST", 1 << 16)
+    draw_ = random.Random(7)
+    texts = [" ".join(draw_.choice(WORDS) for _ in range(draw_.randrange(100, 200))) for _ in range(1_600)]
+    (tmp_path / "web.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    sources = {"web": (60_000, GARBAGE, 1)}
+    recipe, done, broken_once = written(tmp_path, sources, seed=1), list[int](), [failing]
+    ingest_block = ingest.ingest_block
+
+    def ending(job, item):
+        if item[0] in broken_once:
+            broken_once.clear()
+            raise OSError(28, "No space left on device")
+        shard = ingest_block(job, item)
+        done.append(shard.number)
+        return shard
+
+    monkeypatch.setattr("tokfmt.ops.source.ingest.ingest_block", ending)
+    with pytest.raises(TokfmtError):
+        tokfmt.convert(recipe, tmp_path / "out.pbin", manifest=False, resume=True, jobs=4, executor="threads")
+    before = list(done)
+    tokfmt.convert(recipe, tmp_path / "out.pbin", manifest=False, resume=True, jobs=1)
+    assert documents_of(tmp_path / "out.pbin") == expected({"web": texts}, sources, seed=1)[0]
+    assert max(before) > failing
+    assert failing in done[len(before) :]
 
 
 @pytest.mark.slow

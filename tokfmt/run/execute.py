@@ -167,6 +167,7 @@ def run_tasks(
         ended: the same whatever the number of workers, since items are begun in order.
     """
     local = isinstance(executor, (SerialExecutor, ThreadPoolExecutor))
+    ahead = 1 if isinstance(executor, SerialExecutor) else 2 * jobs
     call = _Local(function, shared) if local else _Remote(function, Parcel.pack(shared, scratch))
     pending: list[Future[R]] = []  # in order of items
     # not `wait(..., FIRST_COMPLETED)`: a signal in the middle of it leaves futures locked, and workers stuck on them
@@ -175,7 +176,7 @@ def run_tasks(
         for item in items:
             pending.append(future := executor.submit(call, item))
             future.add_done_callback(ended.put)
-            if len(pending) >= 2 * jobs:
+            if len(pending) >= ahead:
                 yield from _finished(pending, ended)
         while pending:
             yield from _finished(pending, ended)

@@ -185,7 +185,8 @@ class Ingestion:
         sieve: Only texts that pass are encoded, and `shard-000000.entries` tells of all; see `filters.ENTRY`.
         ration: With a sieve, only texts that may be drawn are looked at; the others count as texts that pass, of no
             token here, and of `UNREAD` tokens in their entry.
-        firsts: With a ration, the number in the source of the first record of each block.
+        firsts: With a ration, the number in the source of the first record of each block; none where each block is read
+            when all before it have been counted (`Ration.trim`).
     """
 
     records: RecordReader
@@ -243,7 +244,8 @@ def _reading(job: Ingestion, number: int, path: Path) -> Iterator[Callable[[Reco
         if job.ration is None:
             yield partial(_passed, job.sieve, job.encoder, file)
         else:
-            yield partial(_rationed, job.sieve, job.encoder, file, job.ration.copy(job.firsts[number]))
+            first = job.firsts[number] if job.firsts else job.ration.first
+            yield partial(_rationed, job.sieve, job.encoder, file, job.ration.copy(first))
 
 
 def _passed(sieve: Sieve, encoder: Encoder, file: BinaryIO, batch: RecordBatch) -> Ragged:

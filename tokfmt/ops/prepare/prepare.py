@@ -268,40 +268,41 @@ class Preparation:
 
     def _foresee(self, ration: Ration, source: TextSource) -> None:
         """Pass over records that are not going to be drawn; should they be needed, all is read (`Drawing.short`)."""
-        least = self._least_tokens(source)
+        least, each = self._least_tokens(source)
         if least <= 0:
             return
-        wanted = (
-            ration.quota / least
-        )  # documents; by chance these may have fewer tokens, the more so the fewer they are
-        wanted += 5 * math.sqrt(wanted)
-        ration.most = min(
-            ration.most, int(wanted / max(1, sum(records.count() for records in source.readers)) * (1 << 64))
-        )
+        # by chance documents that are drawn may have fewer tokens than others, the more so the fewer they are
+        wanted = ration.quota / least * (1 + 5 * math.sqrt(each / max(1, ration.quota)))
+        ration.most = min(ration.most, int(wanted * (1 << 64)))
 
-    def _least_tokens(self, source: TextSource) -> float:
-        """Tokens that a record of a source has on the average at least, with what filters leave out as none.
+    def _least_tokens(self, source: TextSource) -> tuple[float, float]:
+        """Tokens that a source has at least, with what filters leave out as none, and about how many a record has.
 
-        Of some records from places all over it that is their average less three times its standard error; 0 where
-        these are too few to tell.
+        Those of some records from places all over it, over the bytes of their lines, or over their number where that is
+        known of all: the average less three times its standard error. 0 where these are too few to tell.
         """
-        tokens, records, sieve = list[float](), list[float](), self._sieve(source)
+        sieve, tokens, sizes, records, every = self._sieve(source), list[float](), list[float](), 0.0, 0
         for reader in source.readers:
+            known = reader.info.records
+            every += reader.info.size if known is None else known
             for block in reader.blocks(-(-source.size // _PLACES)):
                 texts = next((batch.texts[:_TEXTS] for batch in reader.texts(block) if batch.texts), ())
                 passed = np.flatnonzero(sieve.entries(texts)["rule"] == 0).tolist()
                 found = self.encoder.encode([texts[k] for k in passed]) if self.encoder is not None else ()
-                scale = (block.stop - block.start) / max(
-                    1, sum(map(len, texts))
-                )  # where texts are long there are fewer
+                lines = next((batch.lines[: len(texts)] for batch in reader.lines(block) if batch.lines), ())
+                size = len(texts) if known is not None else sum(map(len, lines), len(lines))
+                # what a place stands for; where texts are long there are fewer
+                scale = (block.stop - block.start) / max(1, size if known is None else sum(map(len, texts)))
                 tokens.append(sum(map(len, found)) * scale)
-                records.append(len(texts) * scale)
-        total, places = sum(records), len(records)
-        if places < _PLACES // 2 or not total:
-            return 0.0
+                sizes.append(size * scale)
+                records += len(texts) * scale
+        places, total = len(sizes), sum(sizes)
+        if places < _PLACES // 2 or not total or not records:
+            return 0.0, 0.0
         mean = sum(tokens) / total
-        beside = sum((a - mean * b) ** 2 for a, b in zip(tokens, records, strict=True))
-        return mean - 3 * math.sqrt(beside * places / (places - 1)) / total
+        beside = sum((a - mean * b) ** 2 for a, b in zip(tokens, sizes, strict=True))
+        least = mean - 3 * math.sqrt(beside * places / (places - 1)) / total
+        return least * every, sum(tokens) / records
 
     def _drawn_of_all(self, number: int, source: TextSource, name: str, ration: Ration | None) -> tuple[Read, Drawing]:
         shards = self._read(name, source, ration)

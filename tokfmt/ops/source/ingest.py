@@ -22,7 +22,7 @@ from tokfmt.core.text_format import printable
 from tokfmt.ops.dataset import SHOWN_IDS, Dataset
 from tokfmt.ops.source.opened import Source, ends_of
 from tokfmt.ops.source.request import parse_selection
-from tokfmt.run.execute import Progress, make_executor, run_tasks
+from tokfmt.run.execute import Progress, SerialExecutor, make_executor, run_tasks
 from tokfmt.run.plan import Kind, Workers, journaled
 from tokfmt.text.ingest import Ingestion, Ration, Shard, ShardReader, Unread, block_size, encoded_batches, ingest_block
 from tokfmt.views.select import Concat, Slice
@@ -74,8 +74,9 @@ def ingest(
     slots = workers.jobs * workers.shards
     size = workers.journal.once(f"blocks-{name}", lambda: block_size(records.info.size, slots))
     blocks: Sequence[tuple[int, Block]] = list(enumerate(records.blocks(size, first, last)))
-    numbers = [] if ration is None else _first_records(records, [block for _, block in blocks], first, ration)
-    job = Ingestion(records, encoder, home, sieve, ration if numbers else None, numbers)
+    in_turn = isinstance(workers.executor, SerialExecutor) and workers.share is None  # each is counted before the next
+    numbers = [] if ration is None or in_turn else _first_records(records, [one for _, one in blocks], first, ration)
+    job = Ingestion(records, encoder, home, sieve, ration if in_turn or numbers else None, numbers)
     firsts, recalled = list[int](), workers.journal.done(f"shard of {name}")
     if workers.share is not None:
         blocks = workers.share.of(blocks)
