@@ -349,6 +349,8 @@ def reading_error(path: str | os.PathLike[str], error: OSError) -> FormatError:
         errno.ENXIO: "is not a regular file: found a FIFO or socket",
         errno.EIO: "the disk reports a read error",
     }
+    if error.errno == errno.ENOTDIR and os.path.isfile(folder := os.path.dirname(path)):
+        return FormatError(folder, "is a file", expected=f"a directory that holds {os.path.basename(path)}")
     what = reasons.get(error.errno or 0, (error.strerror or "cannot be read").lower())
     piped = error.errno == errno.ENXIO or (error.errno == errno.ENOENT and os.fspath(path) == "-")
     return FormatError(path, what, remedy=_SAVE if piped else None)
