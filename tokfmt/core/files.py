@@ -356,6 +356,15 @@ def reading_error(path: str | os.PathLike[str], error: OSError) -> FormatError:
     return FormatError(path, what, remedy=_SAVE if piped else None)
 
 
+@contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """What fails in writing is the sentence of `write_error`."""
+    try:
+        yield
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
 def write_error(path: str | os.PathLike[str], error: OSError) -> OutageError:
     """An operating system's error while writing, as a sentence; with its notes."""
     outage = OutageError(f"{printable(path)}: cannot be written: {write_reason(error)}")
