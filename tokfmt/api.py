@@ -17,7 +17,8 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+from operator import index
+from typing import TYPE_CHECKING, ParamSpec, SupportsIndex, TypeVar, cast
 
 from tokfmt.core.errors import OptionError, TokfmtError, missing_package
 
@@ -38,6 +39,7 @@ _FLAGS = {
     "overwrite", "resume", "verify", "dry-run", "deep", "samples", "ignore-order", "ignore-manifest", "recursive",
     "checksums",
 }  # fmt: skip
+_LEAST = {"jobs": 1, "sample": 1, "vocab_size": 1, "seq_len": 1, "limit": 0}
 READING = {"from": "format", "from-opt": "options"}
 CONVERTING = {"from": "from_format", "from-opt": "from_options", "to": "to_format", "to-opt": "to_options"}
 _VALUE = r"[A-Z][A-Z_|]*|-?\d+|[a-z][\w-]*(?:=(?:[\w.-]+(?:,[a-z][\w-]*=[\w.-]+)*)?)?"
@@ -94,6 +96,11 @@ def spoken(renamed: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P,
     def decorated(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            for name in _LEAST.keys() & kwargs.keys():
+                number, least = kwargs[name], _LEAST[name]
+                wrong = isinstance(number, bool) or not isinstance(number, SupportsIndex) or index(number) < least
+                if number is not None and wrong:
+                    raise OptionError(f"{name}={number!r}: expected a whole number, at least {least}", name=name)
             try:
                 return cast("R", _reworded(function(*args, **kwargs), renamed))
             except TokfmtError as error:

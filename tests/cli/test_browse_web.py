@@ -101,14 +101,14 @@ class Visit:
         self.sent += payload.decode("utf-8", "replace") if isinstance(payload, bytes) else payload
 
     def see(self, text):
-        """Wait until the terminal is sent a text."""
+        """Wait until the terminal is sent a text; what was sent behind it is there for the next."""
 
         def sent():
             self.page.wait_for_timeout(30)
             return text in self.sent
 
         until(sent)
-        self.sent = ""
+        self.sent = self.sent.partition(text)[2]
 
 
 def test_a_page_shows_the_list_and_takes_keys(browser, tmp_path):
@@ -132,6 +132,7 @@ def test_a_page_shows_the_list_and_takes_keys(browser, tmp_path):
         visit.page.keyboard.press("q")
         visit.page.wait_for_selector("body.-closed .closed")
         until(lambda: not server.children)
+        visit.sent = ""
         visit.page.click(".closed a")
         visit.see("begins with")
         visit.page.close()

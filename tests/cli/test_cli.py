@@ -98,6 +98,18 @@ def test_an_existing_destination_is_refused_then_replaced(tmp_path):
             2,
             f"tokfmt: error: {PACK}: sequence 99 is not one of the 42 sequences there are: 0 to 41",
         ),
+        (["convert", PACK, "o.zarr", "--select", "99"], 2, f"{PACK}: sequence 99 is not one of the 42 sequences"),
+        (["convert", PACK, BLOCK, "o.zarr", "--select", "999"], 2, f"{PACK} and 1 more: sequence 999 is not one of"),
+        (["convert", CORPUS, CORPUS, "o.jsonl", "--select", "999"], 2, f"{CORPUS} and 1 more: sequence 999 is not"),
+        (
+            ["convert", CORPUS, CORPUS, "o.pbin", "--tokenizer", TOKENIZER, "--select", "999"],
+            2,
+            f"{CORPUS} and 1 more: sequence 999 is not one of the 368 sequences",
+        ),
+        *(
+            (["stats", CORPUS, "--from", name], 3, f"{CORPUS}: is a file: expected a directory that holds {index}")
+            for name, index in (("mds", "index.json"), ("litdata", "index.json"), ("levanter", "shard_ledger.json"))
+        ),
     ],
 )
 def test_one_line_and_an_exit_code(tmp_path, words, code, says):

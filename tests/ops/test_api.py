@@ -11,6 +11,7 @@ import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
+from tokfmt.api import CONVERTING, READING, in_python
 from tokfmt.core.errors import DestinationExistsError, OptionError, SeparatorUnknownError
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
@@ -116,8 +117,6 @@ def test_what_one_word_says(tmp_path):
     ],
 )
 def test_messages_are_in_pythons_words(said, meant):
-    from tokfmt.api import CONVERTING, in_python
-
     assert in_python(said, CONVERTING) == meant
 
 
@@ -208,11 +207,32 @@ def test_what_is_no_path_says_so(verb):
 
 
 def test_a_negative_number_is_a_keywords_value():
-    with pytest.raises(OptionError, match="^sample=-1: expected"):
-        tokfmt.stats(PACK, sample=-1)
+    assert in_python("--sample -1: expected more", READING) == "sample=-1: expected more"
 
 
 def test_a_source_of_a_recipe_takes_a_slice():
     chosen = [tokfmt.recipe([{"path": PACK, "select": some}], seq_len=64) for some in ("2:9", slice(2, 9), range(2, 9))]
     assert len({len(one) for one in chosen}) == 1
     assert all(np.array_equal(one[0]["input_ids"], chosen[0][0]["input_ids"]) for one in chosen)
+
+
+@pytest.mark.parametrize("wrong", [1.5, "3", True, -1])
+@pytest.mark.parametrize("name", ["sample", "seq_len", "vocab_size", "jobs"])
+def test_what_is_no_number_is_refused_by_name(name, wrong):
+    with pytest.raises(OptionError, match=f"^{name}={wrong!r}: expected a whole number, at least 1$"):
+        tokfmt.stats(PACK, **{name: wrong})
+
+
+def test_a_limit_may_be_0_and_numbers_may_be_numpys():
+    assert not tokfmt.diff(PACK, PACK, limit=0).first
+    assert tokfmt.stats(PACK, sample=np.int64(3)).datasets[0].sampled.sequences == 3
+    with pytest.raises(OptionError, match="^limit=-1: expected a whole number, at least 0$"):
+        tokfmt.diff(PACK, PACK, limit=-1)
+
+
+def test_sequences_are_shown_by_number_and_by_slice():
+    for selection, numbers in ((5, [5]), (np.int64(-1), [41]), (slice(2, 4), [2, 3]), (range(3), [0, 1, 2])):
+        assert [one.index for one in tokfmt.show(PACK, selection).shown] == numbers
+    for wrong in (1.5, [1, 2]):
+        with pytest.raises(OptionError, match="selects no sequences"):
+            tokfmt.show(PACK, wrong)

@@ -185,3 +185,21 @@ def test_brackets_of_many_lines(shapes):
         lines.append(b'{"' + b" " * spaces + b'":' + inner + b"}")
     data = b"\n".join([*lines, b"{}"])
     assert skippable(lines_of(None, data, 99)) is all(not nested or levels < DEEPEST for _, levels, nested in shapes)
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "ids_field"),
+    [
+        (b'{"id": 7, "tokens": [1, 2]}', "text", "tokens"),
+        (b'{"tokens": [1, 2]}', "tokens", "tokens"),
+        (b'{"a": {"n": [], "to.kens": [1]}}', "a.text", "a.to\\.kens"),
+        (b'{"tokens": [1, true]}', "text", None),
+        (b'{"tokens": []}', "text", None),
+        (b'{"tokens": "abc"}', "text", None),
+    ],
+)
+def test_ids_that_stand_where_text_is_looked_for(line, field, ids_field):
+    """The error says which option reads them."""
+    problem = Parser("text", tuple(field.split(".")), others=False).one(line)
+    expected = f"--from-opt ids_field={ids_field} reads its ids" if ids_field else "--text-field NAME reads another one"
+    assert problem.remedy.startswith(expected)

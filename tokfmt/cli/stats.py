@@ -157,7 +157,7 @@ def _write_page(report: Report, place: Staging, request: StatsRequest, watcher: 
     """The page of the report, with what a shallow check finds."""
     from tokfmt import registry
     from tokfmt.cli.page import page, prepared_of
-    from tokfmt.core.files import write_error
+    from tokfmt.core.files import writing
     from tokfmt.core.format import files_of
     from tokfmt.core.output import readable_by
     from tokfmt.ops.check import CheckRequest, check
@@ -175,10 +175,8 @@ def _write_page(report: Report, place: Staging, request: StatsRequest, watcher: 
         prepared = {path: prepared_of(read_manifest(Path(path)).content.get("prepared")) for path in paths}
     files = (file for one in report.datasets for file in files_of(registry.get(one.format), Path(one.path)))
     place.readable = readable_by(files)  # the page tells what is in them
-    try:
+    with writing(place.destination):
         place.path.write_text(page(report, findings, prepared), "utf-8")
-    except OSError as error:
-        raise write_error(place.destination, error) from error
     place.publish()
 
 

@@ -349,9 +349,20 @@ def reading_error(path: str | os.PathLike[str], error: OSError) -> FormatError:
         errno.ENXIO: "is not a regular file: found a FIFO or socket",
         errno.EIO: "the disk reports a read error",
     }
+    if error.errno == errno.ENOTDIR and os.path.isfile(folder := os.path.dirname(path)):
+        return FormatError(folder, "is a file", expected=f"a directory that holds {os.path.basename(path)}")
     what = reasons.get(error.errno or 0, (error.strerror or "cannot be read").lower())
     piped = error.errno == errno.ENXIO or (error.errno == errno.ENOENT and os.fspath(path) == "-")
     return FormatError(path, what, remedy=_SAVE if piped else None)
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """What fails in writing is the sentence of `write_error`."""
+    try:
+        yield
+    except OSError as error:
+        raise write_error(path, error) from error
 
 
 def write_error(path: str | os.PathLike[str], error: OSError) -> OutageError:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import ConversionError
-from tokfmt.core.files import File, walk, write_error
+from tokfmt.core.files import File, walk, writing
 from tokfmt.core.format import Receipt, Region
 from tokfmt.core.protocols import pieces_of
 from tokfmt.core.text_format import printable
@@ -40,11 +40,8 @@ _PIECE = 1 << 18
 
 def preallocate(path: Path, size: int) -> None:
     """Create a file of `size` bytes (sparse until written)."""
-    try:
-        with open(path, "xb") as file:
-            file.truncate(size)
-    except OSError as error:
-        raise write_error(path, error) from error
+    with writing(path), open(path, "xb") as file:
+        file.truncate(size)
 
 
 class Output:
@@ -59,10 +56,8 @@ class Output:
         self._first, self._end = sys.maxsize, 0
 
     def __enter__(self) -> Output:
-        try:
+        with writing(self.path):
             self._fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError as error:
-            raise write_error(self.path, error) from error
         return self
 
     def __exit__(
@@ -84,11 +79,9 @@ class Output:
         """
         view = memoryview(data) if isinstance(data, bytes) else np.ascontiguousarray(data).view(np.uint8).data
         done = 0
-        try:
+        with writing(self.path):
             while done < len(view):
                 done += os.pwrite(self._fd, view[done : done + _PIECE], offset + done)
-        except OSError as error:
-            raise write_error(self.path, error) from error
         self._touched(offset, done)
 
     def copy(self, offset: int, file: File, begin: int, length: int) -> None:
@@ -133,10 +126,8 @@ class _Draft(io.BufferedWriter):
         self._path = path
 
     def write(self, data: Buffer, /) -> int:
-        try:
+        with writing(self._path):
             return super().write(data)
-        except OSError as error:
-            raise write_error(self._path, error) from error
 
 
 @contextmanager
@@ -149,15 +140,13 @@ def whole(path: Path, drafts: Path | None = None, *, stays: bool = False) -> Ite
         stays: It is of the destination, not a part that goes when it has been read.
     """
     draft = (drafts or path.parent) / f"{path.name}.{os.urandom(4).hex()}"
-    try:
+    with writing(path):
         with _Draft(draft, path) as file:
             yield file
             if stays:
                 file.flush()
                 begin_writeback(file.fileno())
         os.replace(draft, path)
-    except OSError as error:
-        raise write_error(path, error) from error
 
 
 def concatenate(parts: Sequence[Path], destination: Path, *, keep: bool = False) -> None:
@@ -166,17 +155,14 @@ def concatenate(parts: Sequence[Path], destination: Path, *, keep: bool = False)
     The kernel copies, so memory does not grow with the parts.
     """
     at = 0
-    try:
-        with open(destination, "wb", opener=_not_followed) as out:
-            for part in parts:
-                with open(part, "rb") as source:
-                    size = os.fstat(source.fileno()).st_size
-                    _append(source.fileno(), out.fileno(), at, size)
-                    at += size
-                if not keep:
-                    os.unlink(part)
-    except OSError as error:
-        raise write_error(destination, error) from error
+    with writing(destination), open(destination, "wb", opener=_not_followed) as out:
+        for part in parts:
+            with open(part, "rb") as source:
+                size = os.fstat(source.fileno()).st_size
+                _append(source.fileno(), out.fileno(), at, size)
+                at += size
+            if not keep:
+                os.unlink(part)
 
 
 def begin_writeback(fd: int, offset: int = 0, length: int = 0) -> None:

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tokfmt.core.errors import ConversionError
-from tokfmt.core.files import write_error
+from tokfmt.core.files import writing
 from tokfmt.core.text_format import printable
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -176,14 +176,12 @@ class Scratch:
             OutageError: There is no room.
         """
         parent = Path(tempfile.gettempdir())
-        try:
+        with writing(parent):
             _remove_dead(parent)
             lock = -1
             while lock < 0:  # else somebody took it for a dead one
                 self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
                 lock = take_lock(self.path / "lock")
-        except OSError as error:
-            raise write_error(parent, error) from error
         self._finalizer = weakref.finalize(self, _remove, self.path, lock, os.getpid())
 
     def close(self) -> None:

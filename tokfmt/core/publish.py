@@ -31,7 +31,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 
 from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageError, TokfmtError, retell
-from tokfmt.core.files import walk, write_error, write_reason
+from tokfmt.core.files import walk, write_error, write_reason, writing
 from tokfmt.core.format import everything_in
 from tokfmt.core.output import ANYBODY, Objection, followed, inherit, no_directory, obstacle, remove, restrict
 from tokfmt.core.private import check_private, distrusted, holder, make_private, take_lock
@@ -203,10 +203,8 @@ class Staging:
         """Make the output durable; nothing is written to it any more."""
         if self._sealed:
             return
-        try:
+        with writing(self.given):
             sync_tree(self.path)
-        except OSError as error:
-            raise write_error(self.given, error) from error
         self._sealed = True
 
     def publish(self, beside: Beside = MappingProxyType({})) -> None:
@@ -434,10 +432,8 @@ def publish_text(
         ConversionError: It cannot be written, or is nothing that is ever replaced.
     """
     with Staging(destination, overwrite=overwrite, objection=objection) as staging:
-        try:
+        with writing(destination):
             staging.path.write_text(text, "utf-8")
-        except OSError as error:
-            raise write_error(destination, error) from error
         staging.publish()
     return staging.destination
 

@@ -266,7 +266,7 @@ class FlatReader:
         extent = self.extents[k]
         width = extent.dtype.itemsize
         at = extent.begin + (position - self._begins[k]) * width
-        place = extent.file.lies_at(at)
+        place = at if extent.file.plain else extent.file.lies_at(at)
         if place is None:
             return Place(extent.file.path, 0, None, f"byte {at:,} of what is compressed there")
         return Place(extent.file.path, place, width)

@@ -151,7 +151,7 @@ class Mds(ShardFormat):
         return Confidence.CERTAIN if shards or kind else None
 
     def listing(self, path: Path, options: ReadOptions) -> Listing:
-        if not path.is_file() or not File(path).size:
+        if path.parent.is_dir() and not (path.is_file() and File(path).size):
             what = "is empty: its writer was killed" if path.is_file() else "no such file"
             raise FormatError(path, what, remedy="Write it again, or streaming's merge_index")
         index = json_object(File(path))

@@ -28,7 +28,7 @@ import msgspec
 
 from tokfmt.core.axis import TokenReader, batches, windows
 from tokfmt.core.errors import ConversionError, OptionError, missing_package
-from tokfmt.core.files import names_in, write_error
+from tokfmt.core.files import names_in, write_error, writing
 from tokfmt.core.options import given_options
 from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.publish import Staging, write_whole
@@ -275,10 +275,8 @@ class TokfmtWriter(PipelineStep):  # type: ignore[misc] # datatrove is no depend
             ConversionError: It cannot be written, or a document holds what JSON lines cannot.
         """
         home = _parts_of(self.destination)
-        try:
+        with writing(home):
             home.mkdir(exist_ok=True)
-        except OSError as error:
-            raise write_error(home, error) from error
         part, files = home / _part(rank, world_size), dict[str | None, None]()
         with Staging(part, overwrite=True) as staging:
             texts = staging.path if self.tokenizer is None else staging.scratch / "texts.jsonl"
@@ -302,14 +300,12 @@ class TokfmtWriter(PipelineStep):  # type: ignore[misc] # datatrove is no depend
 
     def _write_files(self, part: Path, files: list[str | None]) -> None:
         """Say where the documents of a part come from, as far as they tell; of very many files nobody would."""
-        try:
+        with writing(part):
             write_whole(_files_of(part), json.dumps(files if len(files) <= _FILES else [None]).encode())
-        except OSError as error:
-            raise write_error(part, error) from error
 
     def _write(self, document: Document, file: BinaryIO) -> None:
         line = _line(document)
-        try:
+        try:  # for each document: without the cost of `writing`
             file.write(line)
         except OSError as error:
             raise write_error(_parts_of(self.destination), error) from error

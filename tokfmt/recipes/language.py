@@ -306,6 +306,13 @@ def _names(kind: type) -> list[str]:
     return [one.metadata.get("key") or one.name for one in fields(kind) if one.name not in inner]
 
 
+_PLACES = (
+    (RecipeFile, "above the first [[source]]"),
+    (SourceEntry, "below a [[source]]"),
+    (FilterRules, "below a [filter.NAME]"),
+)
+
+
 def _keys(table: Any, known: Sequence[str], where: Path, place: str) -> dict[str, Any]:
     """A table whose keys are all known.
 
@@ -319,6 +326,7 @@ def _keys(table: Any, known: Sequence[str], where: Path, place: str) -> dict[str
         if key not in known:
             near = nearest(str(key), known)
             hint = f"Did you mean {near}?" if near else f"It is one of {', '.join(known)}"
+            hint = next((f"It stands {there}" for kind, there in _PLACES if key in _names(kind)), hint)
             raise FormatError(where, f'{at}unknown key "{printable(key)}"', remedy=hint)
     return dict(table)
 

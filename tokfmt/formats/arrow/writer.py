@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import Layout, Separators, TokenReader, check_ids, check_interval, windows
 from tokfmt.core.errors import ConversionError, Loss, OptionError, SeparatorUnknownError
-from tokfmt.core.files import File, write_error
+from tokfmt.core.files import File, writing
 from tokfmt.core.format import Receipt, Region, Target
 from tokfmt.core.marks import BEGINS, TARGET, labels_of, of_next
 from tokfmt.core.output import Output, preallocate, whole
@@ -216,12 +216,10 @@ class ColumnWriter(ABC):
         return self.path
 
     def create(self, source: TokenReader) -> None:  # noqa: ARG002 - sizes are known in the end
-        try:
+        with writing(self.path):
             self._parts.mkdir(exist_ok=True)
             if not self.single:
                 self.home.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise write_error(self.path, error) from error
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
         rows, cuts = self._rows(source), [(region.sequences.start, region.sequences.stop, 0)]

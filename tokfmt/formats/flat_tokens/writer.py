@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import INT32_MAX, WINDOW, TokenReader, check_ids, sequence_at, windows
 from tokfmt.core.errors import Loss, OptionError
-from tokfmt.core.files import write_error
+from tokfmt.core.files import writing
 from tokfmt.core.format import Receipt, Region, Target
 from tokfmt.core.output import whole
 from tokfmt.formats.flat_tokens import Codec, WriteOptions
@@ -50,10 +50,8 @@ class FlatTokensWriter:
 
     def create(self, source: TokenReader) -> None:  # noqa: ARG002 - sizes come with the metadata
         for directory in (self._drafts, *(self._chunk(name, 0).parent for name in (TOKENS, STARTS))):
-            try:
+            with writing(directory):
                 directory.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise write_error(directory, error) from error
 
     @property
     def _drafts(self) -> Path:

@@ -26,11 +26,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -57,6 +57,7 @@ _LIBRARY_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, Overf
 FILTER_NAMES = {4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf", 32001: "blosc", 32004: "lz4", 32015: "zstd"}
 _REPACK = "h5repack -f GZIP=4 OLD.h5 NEW.h5 makes one that can be read"
 
+R = TypeVar("R")
 Attribute = int | float | str | None
 
 
@@ -145,17 +146,22 @@ def open_stored(path: Path) -> Stored:
     Raises:
         FormatError: It is not a regular HDF5 file, or its dataset `data` is not one that can be trusted and read.
     """
+    return within(path, _stored)
+
+
+def within(path: Path, look: Callable[[File, Any], R]) -> R:
+    """What `look(file, handle)` finds in a file; raises what `open_stored` raises."""
     file = File(path)
     check_superblock(file)
     with library_errors(path):
         handle = open_library(path)
     try:
         with library_errors(path):
-            stored = _stored(file, handle)
+            found = look(file, handle)
     finally:
         handle.close()
     file.check_unchanged()
-    return stored
+    return found
 
 
 def check_superblock(file: File) -> None:

@@ -22,15 +22,13 @@ from tokfmt.formats.hdf5.container import (
     FILTER_NAMES,
     attribute_of,
     box_of,
-    check_superblock,
     header_of,
-    library_errors,
     open_data,
-    open_library,
     root_names,
     shape_of,
     storage_of,
     superblock_fields,
+    within,
 )
 from tokfmt.formats.hdf5.reader import examples_problem, files_in, own_facts
 from tokfmt.formats.hdf5.table import DEFLATE, FLETCHER32, SHUFFLE, ChunkMap, DamagedChunkError, Table
@@ -60,28 +58,15 @@ def sections(path: Path, options: ReadOptions) -> Sequence[Section]:  # noqa: AR
         of = "" if len(files) == 1 else f" of {file.name}"
         parts += [
             Part(f"superblock{of}", file, partial(_superblock, file)),
-            Part(f"root group{of}", file, partial(_within, file, _objects)),
-            Part(f"attributes{of}", file, partial(_within, file, _attributes)),
-            Part(f"storage of /data{of}", file, partial(_within, file, _storage)),
+            Part(f"root group{of}", file, partial(within, file, _objects)),
+            Part(f"attributes{of}", file, partial(within, file, _attributes)),
+            Part(f"storage of /data{of}", file, partial(within, file, _storage)),
         ]
     return parts
 
 
 def _superblock(path: Path) -> list[Field]:
     return superblock_fields(File(path))
-
-
-def _within(path: Path, look: Any) -> Any:
-    """What `look(file, handle)` finds in an opened file."""
-    file = File(path)
-    check_superblock(file)
-    with library_errors(path):
-        handle = open_library(path)
-    try:
-        with library_errors(path):
-            return look(file, handle)
-    finally:
-        handle.close()
 
 
 def _objects(file: File, handle: Any) -> list[Field]:

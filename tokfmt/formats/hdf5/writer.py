@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import INT32_MAX, U16, U32, WINDOW, Dtype, TokenReader, check_ids, windows
 from tokfmt.core.errors import Loss, OptionError, TokenRangeError
-from tokfmt.core.files import write_error
+from tokfmt.core.files import write_error, writing
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter
 from tokfmt.core.marks import TARGET
 from tokfmt.core.output import Output, copy_region, whole
@@ -63,27 +63,22 @@ def write_chunks(out: BinaryIO, packer: Packer, samples: NDArray[np.int32], full
 
 def read_part(path: Path, count: int) -> Iterator[tuple[memoryview, bool]]:
     """Every one of the `count` chunks of a part, in order, and whether it is raw; about a megabyte is read at once."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(-4 * count, os.SEEK_END)
-            sizes = np.frombuffer(file.read(4 * count), np.uint32)
-            lengths = (sizes & (RAW - 1)).astype(np.int64)
-            file.seek(0)
-            for piece in np.split(np.arange(count), np.flatnonzero(np.diff(np.cumsum(lengths) >> 20)) + 1):
-                held, end = memoryview(file.read(int(lengths[piece].sum()))), 0
-                for size in sizes[piece].tolist():
-                    begin, end = end, end + (size & (RAW - 1))
-                    yield held[begin:end], bool(size & RAW)
-    except OSError as error:
-        raise write_error(path, error) from error
+    with writing(path), open(path, "rb") as file:
+        file.seek(-4 * count, os.SEEK_END)
+        sizes = np.frombuffer(file.read(4 * count), np.uint32)
+        lengths = (sizes & (RAW - 1)).astype(np.int64)
+        file.seek(0)
+        for piece in np.split(np.arange(count), np.flatnonzero(np.diff(np.cumsum(lengths) >> 20)) + 1):
+            held, end = memoryview(file.read(int(lengths[piece].sum()))), 0
+            for size in sizes[piece].tolist():
+                begin, end = end, end + (size & (RAW - 1))
+                yield held[begin:end], bool(size & RAW)
 
 
 def remove_part(path: Path) -> None:
     """A part whose chunks are where they belong."""
-    try:
+    with writing(path):
         os.unlink(path)
-    except OSError as error:
-        raise write_error(path, error) from error
 
 
 class SampleFile:
@@ -275,12 +270,10 @@ class SampleWriter:
         return self.path.with_name(f"{self.path.name}.parts")
 
     def create(self, source: TokenReader) -> None:  # noqa: ARG002 - parts need nothing of it
-        try:
+        with writing(self.path):
             self.parts.mkdir()
             if self.path.suffix != ".h5":
                 self.path.mkdir()
-        except OSError as error:
-            raise write_error(self.path, error) from error
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
         packer, cut = Packer(self.options.seq_len, shuffle=self.shuffle), max(1, WINDOW // (3 * self.options.seq_len))
@@ -461,11 +454,9 @@ class CorpusWriter:
 
     def create(self, source: TokenReader) -> None:
         files = self._files(source)
-        try:
+        with writing(self.path):
             if not files.single:
                 self.path.mkdir()
-        except OSError as error:
-            raise write_error(self.path, error) from error
         for number, (first, last) in enumerate(pairwise(files.bounds)):
             facts = Own("corpus", self.eos_id, None, first, files.bounds[-1])
             empty_corpus(files.name(number), last - first, self._dtype(source), facts)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File, write_error
+from tokfmt.core.files import File, writing
 from tokfmt.core.format import Finding
 from tokfmt.core.output import followed, readable_by
 from tokfmt.core.publish import Staging
@@ -483,14 +483,12 @@ def write_index(
     validator = Validator() if validate else None
     with Staging(destination, overwrite=overwrite, readable=readable_by([source])) as staging:
         spilled = staging.scratch / "entries"
-        try:
+        with writing(destination):
             with open(spilled, "wb") as out:
                 entries, dropped = _spill(text, validator, out, advance, drop_invalid=drop_invalid)
             text.file.check_unchanged()
             with open(spilled, "rb") as entries_file, open(staging.path, "wb") as index:
                 index.writelines(write_entries(entries, _batches(entries_file)))
-        except OSError as error:
-            raise write_error(destination, error) from error
         staging.publish()
     return IndexReport(source, destination, entries, dropped, text.size)
 

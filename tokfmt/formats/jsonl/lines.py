@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, MissingDependencyError, TruncatedError, UnsafeError
-from tokfmt.core.files import File, write_error
+from tokfmt.core.files import File, writing
 from tokfmt.core.output import concatenate, whole
 from tokfmt.core.ragged import true_at
 
@@ -184,16 +184,13 @@ def join(parts: Sequence[Path], destination: Path, jobs: int, *, keep: bool = Fa
         return
     compress = _compressor(compression, destination)
     waiting: deque[Future[bytes]] = deque()
-    try:
-        with ThreadPoolExecutor(min(_THREADS, jobs)) as pool, whole(destination) as out:
-            for member in _members(parts, keep=keep):
-                waiting.append(pool.submit(compress, member))
-                if len(waiting) > 2 * _THREADS:
-                    out.write(waiting.popleft().result())
-            for done in waiting:
-                out.write(done.result())
-    except OSError as error:
-        raise write_error(destination, error) from error
+    with writing(destination), ThreadPoolExecutor(min(_THREADS, jobs)) as pool, whole(destination) as out:
+        for member in _members(parts, keep=keep):
+            waiting.append(pool.submit(compress, member))
+            if len(waiting) > 2 * _THREADS:
+                out.write(waiting.popleft().result())
+        for done in waiting:
+            out.write(done.result())
 
 
 def _members(parts: Sequence[Path], *, keep: bool) -> Iterator[bytes]:

@@ -224,9 +224,11 @@ class Parser:
                 return Fault(f"is no record: {where} is not a JSON object", found=kind_of(document))
             names = list(document) if isinstance(document, dict) else list(map(str, range(len(document))))
             if key not in names:
-                remedy = f"--{self.kind}-field NAME reads another one; {DROP}"
+                remedy = f"--text-field NAME reads another one; {DROP}"
                 if self.kind == "ids":
                     remedy = f"--from-opt ids_field=NAME reads another one; {DROP}"
+                elif of_ids := next((other for other in names if _are_ids(step(document, other))), ""):
+                    remedy = _read_as_ids(shown_path((*self.path[:depth], of_ids)))
                 what = CHATS if self.kind == "text" and not depth and are_chats(names) else f'has no field "{name}"'
                 return Fault(what, found=_fields_of(names, self.path[:depth]), remedy=remedy)
             others += [shown_path((*self.path[:depth], other)) for other in names if other != key]
@@ -253,6 +255,8 @@ class Parser:
     def _checked(self, value: object, name: str) -> Value | Problem:
         if self.kind == "ids":
             return _ids(value, name)
+        if _are_ids(value):
+            return Fault(f'has a field "{name}" of token ids, not of text', remedy=_read_as_ids(name))
         if not isinstance(value, str):
             return Fault(f'has a field "{name}" that is not a string', found=kind_of(value))
         try:
@@ -261,6 +265,14 @@ class Parser:
             found = f"\\u{ord(value[error.start]):04x}"
             return Fault(f'has a lone surrogate in field "{name}", which is no character', found=found, code="TF504")
         return value
+
+
+def _are_ids(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(token) is int for token in value)
+
+
+def _read_as_ids(name: str) -> str:
+    return f"--from-opt ids_field={name} reads its ids; {DROP}"
 
 
 def _ids(value: object, name: str) -> Value | Problem:

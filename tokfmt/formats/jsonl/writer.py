@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import WINDOW, TokenReader, check_ids, sequence_at, windows
 from tokfmt.core.errors import ConversionError, Loss
-from tokfmt.core.files import write_error
+from tokfmt.core.files import writing
 from tokfmt.core.format import Receipt, Region, Target
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import Offsets, Tokens
@@ -135,10 +135,8 @@ class JsonlWriter:
 
     def create(self, source: TokenReader) -> None:
         del source
-        try:
+        with writing(self.path):
             self._parts.mkdir()
-        except OSError as error:
-            raise write_error(self.path, error) from error
 
     def _part(self, region: int) -> Path:
         return self._parts / f"{region:08d}"

@@ -28,7 +28,7 @@ from tokfmt.core.errors import (
     UnsupportedError,
     VerificationError,
 )
-from tokfmt.core.files import write_error
+from tokfmt.core.files import writing
 from tokfmt.core.format import REGION, Finding, Format, files_of, look
 from tokfmt.core.output import readable_by
 from tokfmt.core.protocols import Audit, Audited, Code, Patchable, Repair, Repairable
@@ -500,10 +500,8 @@ class _Job:
         with Staging(
             self.destination, overwrite=self.overwrite, objection=objection, readable=readable_by(before)
         ) as staging:
-            try:
+            with writing(self.destination):
                 _copy(self.format, self.path, staging.path)
-            except OSError as error:
-                raise write_error(self.destination, error) from error
             try:
                 format_.patch(staging.path, read_options(self.format, source))
             except TokfmtError as error:

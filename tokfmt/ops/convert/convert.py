@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tokfmt import registry
 from tokfmt.api import CONVERTING, spoken
 from tokfmt.core.errors import DetectionError, OptionError, TokfmtError, retell
-from tokfmt.core.files import reading_error, write_error
+from tokfmt.core.files import reading_error, write_error, writing
 from tokfmt.core.format import files_of
 from tokfmt.core.options import given_options
 from tokfmt.core.private import Scratch
@@ -264,11 +264,8 @@ def _copy(path: Path_, copy: Path) -> None:
         fd = os.dup(sys.stdin.fileno()) if os.fspath(path) == STREAM else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise reading_error(path, error) from error
-    try:
-        with open(fd, "rb") as source, open(copy, "xb") as target:
-            shutil.copyfileobj(source, target, _PIECE)
-    except OSError as error:
-        raise write_error(copy, error) from error
+    with writing(copy), open(fd, "rb") as source, open(copy, "xb") as target:
+        shutil.copyfileobj(source, target, _PIECE)
 
 
 def _need_lines(copy: Path, name: str) -> None:

@@ -46,12 +46,14 @@ class _Part:
     aside: Aside
 
 
-def selected_blocks(readers: Sequence[RecordReader], selection: str | None) -> list[tuple[int, Block]]:
+def selected_blocks(
+    readers: Sequence[RecordReader], selection: str | None, paths: Sequence[Path] = ()
+) -> list[tuple[int, Block]]:
     """Blocks of all readers, in order, that hold the selected records; each with the number of its reader."""
     if selection is None:
         return [(k, block) for k, reader in enumerate(readers) for block in reader.blocks(_BLOCK)]
     counts = [reader.count() for reader in readers]
-    first, last = parse_selection(selection, sum(counts))
+    first, last = parse_selection(selection, sum(counts), paths)
     found, base = [], 0
     for k, (reader, count) in enumerate(zip(readers, counts, strict=True)):
         a, b = max(first - base, 0), min(last - base, count)
@@ -62,10 +64,11 @@ def selected_blocks(readers: Sequence[RecordReader], selection: str | None) -> l
 
 
 def copy_records(
-    readers: Sequence[RecordReader], path: Path, selection: str | None, workers: Workers, progress: Progress
-) -> Copied:
-    """Write the selected records of all readers to `path`, one line each, in order."""
-    blocks = selected_blocks(readers, selection)
+    readers: Sequence[RecordReader], path: Path, selection: str | None, paths: Sequence[Path], workers: Workers,
+    progress: Progress,
+) -> Copied:  # fmt: skip
+    """Write the selected records of all readers, which read `paths`, to `path`, one line each, in order."""
+    blocks = selected_blocks(readers, selection, paths)
     progress.phase("copying", sum(block.stop - block.start for _, block in blocks), "bytes")
     parts, home = [], copies_in(workers)
     home.mkdir(exist_ok=True)

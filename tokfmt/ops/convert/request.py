@@ -431,7 +431,7 @@ def refuse_selection_of_none(selection: str, sources: Sequence[Source]) -> None:
     """
     readers = [source.reader for source in sources]
     count = sum(one.count() if isinstance(one, RecordReader) else one.info.sequences for one in readers)
-    first, last = parse_selection(selection, count)
+    first, last = parse_selection(selection, count, [path for source in sources for path in source.paths])
     if first == last:
         there = counted(count, "sequence")
         raise OptionError(f"--select {printable(selection)}: nothing is selected: the sources have {there}")

@@ -60,6 +60,7 @@ from tokfmt.ops.source.opened import (
     agreed_tokenizer,
     files_of_sources,
     open_sources,
+    paths_of,
     tokenizer_of,
 )
 from tokfmt.ops.source.request import (
@@ -302,7 +303,7 @@ class Run:
             return []
         axis, selection = axes[0] if len(axes) == 1 else Concat(axes), self.request.select
         if selection is not None and len(axes) == len(self._read(sources)):
-            axis = Slice(axis, *parse_selection(selection, axis.info.sequences))
+            axis = Slice(axis, *parse_selection(selection, axis.info.sequences, paths_of(sources)))
         writer = self._writer(Target(self._agreed(sources).eos_id))
         return known_losses(axis, sources, writer, self.request.source)
 
@@ -409,7 +410,7 @@ class Run:
 
         plain, path = self.request.arrangement.plain, places[self.portions[0].destination][0].path
         copy = path if plain else copies_in(workers) / "lines"
-        copied = copy_records(readers, copy, self.request.select, workers, self.progress)
+        copied = copy_records(readers, copy, self.request.select, paths_of(sources), workers, self.progress)
         asides = [(source, copied.asides[k]) for k, source in enumerate(sources)]
         dropped = self._accepted(record_losses(asides, self.format, self.request.source.drop))
         written = [Written(self.portions[0], copied.records, None, None, len(copied.blocks))]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tokfmt import registry
 from tokfmt.core.axis import TokenReader
-from tokfmt.core.files import write_error
+from tokfmt.core.files import writing
 from tokfmt.core.format import Decoder, Format, Target, files_of
 from tokfmt.core.options import parse_options
 from tokfmt.core.output import readable_by
@@ -65,17 +65,15 @@ def export(
     found = [SourceFiles(path, format, tuple(files_of(format, path))) for path in map(Path, paths)] if format else []
     guard(place, paths, found)
     watched, before = progress or Silent(), snapshot(found)
-    try:
-        with Staging(place, overwrite=overwrite, readable=readable_by(before)) as staging:
-            if isinstance(source, RecordReader):
-                _copy(source, rows, staging.path, watched)
-            else:
-                _write(_chosen(source, rows), staging, decoder, watched)
-            check_unchanged(before, found)
-            size = os.stat(staging.path).st_size
-            staging.publish({manifest_path(staging.destination).name: None})
-    except OSError as error:  # readers word their own
-        raise write_error(place, error) from error
+    # readers word their own errors
+    with writing(place), Staging(place, overwrite=overwrite, readable=readable_by(before)) as staging:
+        if isinstance(source, RecordReader):
+            _copy(source, rows, staging.path, watched)
+        else:
+            _write(_chosen(source, rows), staging, decoder, watched)
+        check_unchanged(before, found)
+        size = os.stat(staging.path).st_size
+        staging.publish({manifest_path(staging.destination).name: None})
     return size
 
 

@@ -33,7 +33,17 @@ from tokfmt.ops.look.query import Hit, LengthQuery, Query, Search, is_query, par
 from tokfmt.ops.look.search import Spelling, find, find_records
 from tokfmt.ops.source.ingest import encoded, encoder_of, tokenized
 from tokfmt.ops.source.opened import Source, open_one, tokenizer_of
-from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, format_of, needed, parse_selection, viewed
+from tokfmt.ops.source.request import (
+    EosChoice,
+    Options,
+    Selection,
+    SourceRequest,
+    format_of,
+    needed,
+    parse_selection,
+    selection_words,
+    viewed,
+)
 from tokfmt.run.execute import Progress, Silent
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
 from tokfmt.views.view import Beginning, SplitAt
@@ -80,7 +90,7 @@ class Preview:
 
 def show(
     path: str | os.PathLike[str],
-    selection: str | None = None,
+    selection: Selection = None,
     *,
     from_format: str | None = None,
     from_options: Options = (),
@@ -99,7 +109,8 @@ def show(
 
     Args:
         path: A file or a directory.
-        selection: `5`, `0:10`, `-3:`, `random:5`, or a query (see `ops.look.query`); the first five by default.
+        selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, or a query (see `ops.look.query`); by default the
+            first five.
         from_format, from_options, tokenizer, text_field, eos, split: As everywhere.
         seed: Of `random:5`: the same seed chooses the same sequences of datasets with as many.
         limit: At most so many sequences; by default ten of a search, all of any other selection. 0 for all.
@@ -109,6 +120,7 @@ def show(
     Raises:
         TokfmtError: One of its kinds.
     """
+    selection = selection_words(selection)
     query = _query(selection)
     handle = tokenizer_of(tokenizer)
     decoder = handle.decoder() if handle else None
@@ -140,7 +152,7 @@ def show(
     return _preview(source, counts, _sequences(reader, kept, look), kept)
 
 
-def show_origins(path: str | os.PathLike[str], selection: str | None = None, **given: Any) -> Preview:
+def show_origins(path: str | os.PathLike[str], selection: Selection = None, **given: Any) -> Preview:
     """The same as `show`, and where each sequence comes from, by the ledger beside the dataset.
 
     Sequences are samples where the ledger is of samples.
@@ -491,7 +503,7 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
 
 def _range(path: Path, selection: str | None, count: int, default: int) -> tuple[int, int]:
     """What is selected; the first `default` when nothing is."""
-    return (0, min(default, count)) if selection is None else parse_selection(selection, count, path)
+    return (0, min(default, count)) if selection is None else parse_selection(selection, count, (path,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.records import Aside, Block, RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.ops.dataset import SHOWN_IDS, Dataset
-from tokfmt.ops.source.opened import Source, ends_of
+from tokfmt.ops.source.opened import Source, ends_of, paths_of
 from tokfmt.ops.source.request import parse_selection
 from tokfmt.run.execute import Progress, SerialExecutor, make_executor, run_tasks
 from tokfmt.run.plan import Kind, Workers, journaled
@@ -368,7 +368,7 @@ def token_axis(
             continue
         first, last = 0, None
         if selection is not None and len(sources) == 1:
-            first, last = parse_selection(selection, source.reader.count())
+            first, last = parse_selection(selection, source.reader.count(), source.paths)
             selection = None
         encoder = encoder_for(source.reader, tokenizer, progress) if encoded else Unread()
         shards = ingest(
@@ -383,7 +383,7 @@ def token_axis(
         readers.append(_not_twice(shards, stored_eos, source.paths[0], notes))
     axis = readers[0] if len(readers) == 1 else Concat(readers)
     if selection is not None:
-        axis = Slice(axis, *parse_selection(selection, axis.info.sequences))
+        axis = Slice(axis, *parse_selection(selection, axis.info.sequences, paths_of(sources)))
     return Reading(axis, asides, encoded or workers.journal.keeps, tuple(notes), report)
 
 

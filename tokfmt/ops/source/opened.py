@@ -106,6 +106,11 @@ class Source(NamedTuple):
     left_out: tuple[str, ...] = ()
 
 
+def paths_of(sources: Iterable[Source]) -> list[Path]:
+    """The paths of all sources, in order."""
+    return [path for source in sources for path in source.paths]
+
+
 def tokenizer_of(name: str | None, **how: Any) -> TokenizerHandle | None:
     """The tokenizer of that name, directory or file, if there is one; `how` as for `load_tokenizer`.
 

@@ -9,7 +9,7 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -217,7 +217,7 @@ def selection_words(selection: Selection) -> str | None:
     return str(int(selection))
 
 
-def parse_selection(text: str, count: int, path: Path_ | None = None) -> tuple[int, int]:
+def parse_selection(text: str, count: int, paths: Sequence[Path_] = ()) -> tuple[int, int]:
     """`A:B` as sequence numbers, like a Python slice: `5`, `0:10`, `-3:`, `:1e6`. What lies beyond the end is cut off.
 
     Raises:
@@ -232,7 +232,8 @@ def parse_selection(text: str, count: int, path: Path_ | None = None) -> tuple[i
     if not colon:
         if not -count <= a < count:
             there = f"the {count:,} sequences there are: 0 to {count - 1:,}" if count else "the dataset: it has none"
-            of = "" if path is None else f"{printable(path)}: "
+            more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+            of = f"{printable(paths[0])}{more}: " if paths else ""
             raise OptionError(f"{of}sequence {text} is not one of {there}")
         return a % count, a % count + 1
     a, b = (min(max(n + count if n < 0 else n, 0), count) for n in (a, b))
