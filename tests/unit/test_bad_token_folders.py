@@ -315,7 +315,9 @@ def items_that_overlap(path):
     poked(path / "chunk-0-0.bin", 9, b"\xff")
 
 
-@bad("litdata", "pytree_mistake", r"chunk-0-0.bin: an item has not its size in front, as of PyTreeLoader at byte 17,588")
+@bad(
+    "litdata", "pytree_mistake", r"chunk-0-0.bin: an item has not its size in front, as of PyTreeLoader at byte 17,588"
+)
 def items_of_another_size_than_they_say(path):
     raw = (path / "chunk-0-0.bin").read_bytes()
     poked(path / "chunk-0-0.bin", int.from_bytes(raw[4 + 4 * 20 : 8 + 4 * 20], "little"), b"\xff")
