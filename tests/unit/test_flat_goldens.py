@@ -339,13 +339,6 @@ def test_shards_that_an_index_leaves_out_or_names_twice_are_told(home, name, key
         assert twice == f"index.json names a {key[:-1]} more than once: it is read as often"
 
 
-@pytest.mark.parametrize("home", ["litdata", "mds", "levanter"])
-def test_a_file_is_no_folder(home, tmp_path):
-    (tmp_path / "t.jsonl").write_text("{}")
-    with pytest.raises(FormatError, match="t.jsonl: is a file: expected a folder with (index|shard_ledger).json in it"):
-        tokfmt.open(tmp_path / "t.jsonl", format=home)
-
-
 @pytest.mark.parametrize(("name", "dtype"), [("bytes_int64", "int64"), ("bytes_uint16", "uint16")])
 def test_what_bytes_seem_to_be(name, dtype):
     with pytest.raises(FormatError, match=rf"dtype.*NAME.* does \({dtype}, it seems\)"):

@@ -124,9 +124,8 @@ class Datatrove(FlatFormat):
         if os.path.lexists(index):  # a link that leads nowhere is an error
             laid = _indexed(file, options.width, said, index, metadata)
         elif width := options.width or said:
-            dtype = np.dtype(f"<u{width}")
-            told = whole_tokens(file, dtype, "TF723") if count is None else told_tokens(file, dtype, count, "TF723")
-            extent, problems = told
+            args = file, np.dtype(f"<u{width}")
+            extent, problems = whole_tokens(*args, "TF723") if count is None else told_tokens(*args, count, "TF723")
             laid = Laid(extents=[extent], separators=Separators.AFTER, problems=problems)
         else:
             remedy = "--from-opt width=2 (or 4) reads it as one stream"

@@ -16,7 +16,6 @@ import numpy as np
 from tokfmt.core.axis import windows
 from tokfmt.core.errors import (
     CorruptError,
-    FormatError,
     MissingDependencyError,
     OptionError,
     SourceChangedError,
@@ -68,17 +67,6 @@ def inside(folder: Path, name: object, home: str = "folder") -> Path:
             remedy = f"Copy what it points to into the {home}, if it is to be trusted"
             raise UnsafeError(path, f"is a symbolic link that leaves the {home}", remedy=remedy)
     return path
-
-
-def index_in(folder: Path, name: str) -> Path:
-    """The path of the index of a folder.
-
-    Raises:
-        FormatError: It is a file.
-    """
-    if folder.is_file():
-        raise FormatError(folder, "is a file", expected=f"a folder with {name} in it")
-    return folder / name
 
 
 def json_object(file: File, most: int = JSON_BYTES) -> Mapping[str, Any]:

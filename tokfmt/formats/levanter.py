@@ -33,12 +33,11 @@ from tokfmt.core.ragged import Offsets
 from tokfmt.core.sections import Part, shown
 from tokfmt.core.text_format import printable
 from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, joined
-from tokfmt.formats.folders import index_in, inside, json_object, whole_number
+from tokfmt.formats.folders import inside, json_object, whole_number
 from tokfmt.formats.zarr_arrays.array import Array
 from tokfmt.formats.zarr_arrays.store import Directory, json_of
 
 LEDGER = "shard_ledger.json"
-_FINISH = "Build it to its end"
 _BUILD = "__shards__"  # of the older package, until it is done
 _RATIO, _ROWS = 1100, 1 << 20  # rows for each stored byte of offsets, and so many for nothing
 
@@ -136,10 +135,8 @@ class Levanter(FlatFormat):
         return Reader(self.examine(paths, options, hints), hints.drop)
 
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:  # noqa: ARG002
-        path = index_in(paths[0], LEDGER)
-        if not path.exists() and (paths[0] / _BUILD).exists():
-            raise UnsupportedError(path.parent, "the cache was not finished", expected=LEDGER, remedy=_FINISH)
-        ledger = json_object(File(path))
+        path = paths[0] / LEDGER
+        ledger = {} if (paths[0] / _BUILD).exists() and not path.exists() else json_object(File(path))
         shards, problems = _shards(paths[0], ledger, options.leaf)
         rows = joined([Laid(extents=(), starts=np.zeros(1, np.int64)), *(_look(shard, options) for shard in shards)])
         said = ledger.get("metadata")
@@ -161,7 +158,7 @@ def _shards(folder: Path, ledger: Mapping[str, Any], leaf: str) -> tuple[list[Sh
     """The stores that the ledger lists, and what is wrong with its sums."""
     path, layout = folder / LEDGER, ledger.get("layout", "consolidated")
     if ledger.get("is_finished") is not True:
-        raise UnsupportedError(path, "the cache was not finished", expected="is_finished", remedy=_FINISH)
+        raise UnsupportedError(path, "the cache was not finished", expected="is_finished", remedy="Build it to its end")
     total = whole_number(path, "total_num_rows", ledger.get("total_num_rows"))
     counted = _count(path, ledger.get("field_counts"), leaf)
     if layout == "consolidated":
@@ -169,8 +166,7 @@ def _shards(folder: Path, ledger: Mapping[str, Any], leaf: str) -> tuple[list[Sh
     names, rows = ledger.get("finished_shards"), ledger.get("shard_rows")
     by_shard = ledger.get("field_counts_by_shard") or {}
     if not (layout == "sharded" and isinstance(names, list) and isinstance(rows, dict) and isinstance(by_shard, dict)):
-        with_names = "finished_shards, shard_rows and field_counts_by_shard beside it"
-        expected = with_names if layout == "sharded" else "consolidated or sharded"
+        expected = "consolidated or sharded" if layout != "sharded" else "finished_shards, shard_rows beside it"
         raise UnsupportedError(path, "layout", expected=expected, found=str(layout)[:60])
     found, problems = list[Shard](), list[Problem]()
     for name in names:

@@ -140,17 +140,11 @@ class LitData(ShardFormat):
         if table[0] != begin:
             found = int(table[0])
             raise CorruptError(file.path, "place of the first item", offset=4, expected=begin, found=found)
-        if loader == _TOKENS:
-            return Ids(places, lengths, dtype)
-        wrong = lengths < 4
-        if not wrong.any():
-            wrong = gathered(file, places, 4).view("<u4")[:, 0] != lengths - 4
-        if not wrong.any():
-            return Ids(places + 4, lengths - 4, dtype)
-        if loader:
-            at = int(places[np.argmax(wrong)])
-            raise CorruptError(file.path, f"an item has not its size in front, as of {loader}", offset=at)
-        return Ids(places, lengths, dtype)
+        sized = loader != _TOKENS and (lengths >= 4).all()
+        sized = sized and np.array_equal(gathered(file, places, 4).view("<u4")[:, 0], lengths - 4)
+        if loader not in ("", _TOKENS) and not sized:
+            raise CorruptError(file.path, f"items have not their sizes in front, as of {loader}", offset=begin)
+        return Ids(places + 4 * sized, lengths - 4 * sized, dtype)
 
 
 def _listed(path: Path, chunk: object, config: Mapping[str, Any], dtype: np.dtype[Any]) -> Listed:

@@ -33,7 +33,7 @@ from tokfmt.core.protocols import Audit, Code, Section
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.sections import shown
 from tokfmt.formats.flat import Column, Cut, Extent, FlatFormat, FlatWriter, Laid, Pieces
-from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, digest, index_in, inside, most_decoded
+from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, digest, inside, most_decoded
 
 INDEX = "index.json"
 _ITEMS = 1 << 20  # places of items that are written together
@@ -231,7 +231,7 @@ class ShardFormat(FlatFormat):
         return self._laid(path, options, whole=True)
 
     def _laid(self, folder: Path, options: Any, *, whole: bool) -> Laid:
-        listing = self.listing(index_in(folder, INDEX), options)
+        listing = self.listing(folder / INDEX, options)
         named = [form.name for one in listing.shards if isinstance(one, Listed) for form in one.forms]
         spare = [file for file in self.files(folder) if str(file.relative_to(folder)) not in {INDEX, *map(str, named)}]
         notes = [*listing.notes]
