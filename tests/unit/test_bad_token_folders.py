@@ -186,6 +186,25 @@ def a_loss_of_other_bytes(path):
     file.write_bytes(content)
 
 
+@bad("datatrove", "00004_noindex.ds", r"bytes of tokens: expected 25,536, found 25,534. Copy or write it again")
+def a_ds_cut_between_tokens_without_an_index(path):
+    path.write_bytes(path.read_bytes()[:-2])
+
+
+@bad("datatrove", "00002_noeos_loss.ds", r"00002_noeos_loss.ds.loss: no such file")
+def a_loss_behind_a_link_that_leads_nowhere(path):
+    mask = path.with_name(f"{path.name}.loss")
+    mask.unlink()
+    mask.symlink_to(path.parent / "elsewhere")
+
+
+@bad("datatrove", DS, r"00000_unshuffled.ds.index: no such file")
+def an_index_behind_a_link_that_leads_nowhere(path):
+    ends = path.with_name(f"{path.name}.index")
+    ends.unlink()
+    ends.symlink_to(path.parent / "elsewhere")
+
+
 @bad("datatrove", "merged", r"000_merged.ds.index: is missing")
 def an_index_lost(path):
     (path / "000_merged.ds.index").unlink()
@@ -284,6 +303,22 @@ def places_that_split_an_id(path):
     raw = bytearray((path / "chunk-0-0.bin").read_bytes())
     raw[8] += 1
     (path / "chunk-0-0.bin").write_bytes(raw)
+
+
+@bad("litdata", LIT, r"place of the first item at byte 4: expected 92, found 93")
+def a_gap_before_the_first_item(path):
+    poked(path / "chunk-0-0.bin", 4, b"\x5d")
+
+
+@bad("litdata", LIT, r"places of items at byte 0: expected 21 items from byte 92 to 9,298.*9,298, not in order")
+def items_that_overlap(path):
+    poked(path / "chunk-0-0.bin", 9, b"\xff")
+
+
+@bad("litdata", "pytree_mistake", r"chunk-0-0.bin: items have not their sizes in front, as of PyTreeLoader at byte 128")
+def items_of_another_size_than_they_say(path):
+    raw = (path / "chunk-0-0.bin").read_bytes()
+    poked(path / "chunk-0-0.bin", int.from_bytes(raw[4 + 4 * 20 : 8 + 4 * 20], "little"), b"\xff")
 
 
 @bad("litdata", ZSTD, r"would decode to far more than it is: expected at most 1,\d{3},\d{3}, found 68,719,476,736")
@@ -555,6 +590,30 @@ def a_shard_named_twice(path):
 @bad("levanter", SHARDED, r"elements of input_ids in the finished shards: expected 12,769, found 12,768")
 def other_elements_than_the_shards_have(path):
     ledger(path, field_counts={"input_ids": 12769})
+
+
+@bad("levanter", SHARDED, r"shards of which only elements are counted: expected 0, found 1")
+def elements_of_a_shard_that_nothing_names(path):
+    counts = json.loads((path / "shard_ledger.json").read_text())["field_counts_by_shard"]
+    ledger(path, field_counts_by_shard={**counts, "part-9": {"input_ids": 1}})
+
+
+@bad("levanter", SHARDED, r"elements of input_ids in the finished shards: expected 12,769, found 12,768")
+def other_elements_where_an_empty_shard_is_not_counted(path):
+    counts = json.loads((path / "shard_ledger.json").read_text())["field_counts_by_shard"]
+    del counts["part-00000-of-00005"]
+    ledger(path, field_counts={"input_ids": 12769}, field_counts_by_shard=counts)
+
+
+@bad("levanter", SHARDED, r"layout: expected finished_shards, shard_rows beside it, found")
+def a_ledger_without_names(path):
+    ledger(path, finished_shards=None)
+
+
+@bad("levanter", CACHE, r"shard_ledger.json: the cache was not finished: expected is_finished. Build it to")
+def a_build_of_the_older_package(path):
+    (path / "shard_ledger.json").unlink()
+    (path / "__shards__").mkdir()
 
 
 @bad("levanter", SHARDED, r"shard_rows: expected a whole number, found None")

@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import shutil
 
 import numpy as np
@@ -303,3 +304,67 @@ def test_a_pair_goes_by_its_prefix_and_by_either_file(tmp_path):
     tokfmt.convert(pack, tmp_path / "my_text", to_format="megatron", eos=50256, overwrite=True)
     with tokfmt.open(tmp_path / "my_text.idx") as dataset:
         assert len(dataset) == 42
+
+
+def changed(folder, name, tmp_path, change):
+    """A copy of a golden, its index changed."""
+    copy = shutil.copytree(FIXTURES / folder / name, tmp_path / name)
+    index = json.loads((copy / "index.json").read_text())
+    change(index)
+    (copy / "index.json").write_text(json.dumps(index))
+    return copy
+
+
+@pytest.mark.parametrize("name", ["pytree_mistake", "empty_first_item", "torch_uint16"])
+@pytest.mark.parametrize(
+    "forget", [lambda config: config.pop("item_loader"), lambda config: config.update(item_loader=None)]
+)
+def test_items_tell_whether_they_have_a_size_in_front(name, forget, tmp_path):
+    """Older indexes of litdata name no item_loader."""
+    with (
+        tokfmt.open(changed("litdata", name, tmp_path, lambda index: forget(index["config"])), eos="none") as dataset,
+        tokfmt.open(FIXTURES / "litdata" / name, eos="none") as whole,
+    ):
+        assert [one.tolist() for one in dataset] == [one.tolist() for one in whole]
+
+
+@pytest.mark.parametrize(
+    ("home", "name", "key"), [("litdata", "torch_uint16", "chunks"), ("mds", "ndarray_int32", "shards")]
+)
+def test_shards_that_an_index_leaves_out_or_names_twice_are_told(home, name, key, tmp_path):
+    path = changed(home, name, tmp_path, lambda index: index[key].append(index[key].pop(0) and index[key][0]))
+    with tokfmt.open(path, eos="none") as dataset:
+        left_out, twice = dataset.info.notes
+        assert re.fullmatch(rf"1 of the {key} are not in index.json, and not read: \S*0\S*", left_out)
+        assert twice == f"index.json names a {key[:-1]} more than once: it is read as often"
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("bytes_int64", "int64"), ("bytes_uint16", "uint16")])
+def test_what_bytes_seem_to_be(name, dtype):
+    with pytest.raises(FormatError, match=rf"dtype.*NAME.* does \({dtype}, it seems\)"):
+        tokfmt.open(FIXTURES / "mds" / name)
+
+
+def test_bytes_that_are_not_whole_int64_seem_to_be_less(tmp_path):
+    """Six bytes: 1, 2, 3."""
+    shard = np.array([1, 12, 22, 6], "<u4").tobytes() + np.array([1, 2, 3], "<u2").tobytes()
+    raw = {"basename": "shard.00000.mds", "bytes": len(shard), "hashes": {}}
+    one = {
+        "format": "mds",
+        "version": 2,
+        "column_names": ["tokens"],
+        "column_encodings": ["bytes"],
+        "column_sizes": [None],
+    }
+    (tmp_path / "shard.00000.mds").write_bytes(shard)
+    (tmp_path / "index.json").write_text(json.dumps({"version": 2, "shards": [{**one, "samples": 1, "raw_data": raw}]}))
+    with pytest.raises(FormatError, match=r"dtype.*NAME.* does \(uint16, it seems\)"):
+        tokfmt.open(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["csv", "xsv", "json"])
+def test_shards_of_text_are_named(kind, tmp_path):
+    (tmp_path / f"shard.00000.{kind}").write_text("a\n")
+    (tmp_path / "index.json").write_text(json.dumps({"version": 2, "shards": [{"format": kind, "version": 2}]}))
+    with pytest.raises(FormatError, match=rf"a shard that is not read: expected mds, version 2, found {kind}"):
+        tokfmt.open(tmp_path)

@@ -122,7 +122,7 @@ class Info:
         return {
             **({"split": self.split, "other_splits": self.other_splits} if self.split is not None else {}),
             **(masks if self.nonstandard_masks is not None else {}),
-            **({"loss_masks": self.loss_masks} if self.loss_masks else {}),
+            **({"loss_masks": self.loss_masks.removeprefix("loss masks ")} if self.loss_masks else {}),
             **self.extras,
             **({"pad_id": self.pad_id} if self.pad_id is not None else {}),
         }

@@ -16,6 +16,8 @@ Source: huggingface/datatrove a649de79, pipeline/tokens/{tokenizer,merger}.py an
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -118,16 +120,17 @@ class Datatrove(FlatFormat):
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:  # noqa: ARG002
         index, metadata = (beside(file.path, suffix) for suffix in (".index", ".metadata"))
-        tokenizer, said = _said(metadata) if metadata.is_file() else ("", None)
-        if index.is_file():
+        tokenizer, said, count = _said(metadata) if os.path.lexists(metadata) else ("", None, None)
+        if os.path.lexists(index):  # a link that leads nowhere is an error
             laid = _indexed(file, options.width, said, index, metadata)
         elif width := options.width or said:
-            extent, problems = whole_tokens(file, np.dtype(f"<u{width}"), "TF723")
+            args = file, np.dtype(f"<u{width}")
+            extent, problems = whole_tokens(*args, "TF723") if count is None else told_tokens(*args, count, "TF723")
             laid = Laid(extents=[extent], separators=Separators.AFTER, problems=problems)
         else:
             remedy = "--from-opt width=2 (or 4) reads it as one stream"
             raise UnsupportedError(file.path, "has neither .index nor .metadata to tell its width", remedy=remedy)
-        if (mask := beside(file.path, ".loss")).is_file():
+        if os.path.lexists(mask := beside(file.path, ".loss")):
             whole, wrong = loss_mask(mask, laid.extents[0].tokens, "TF725")
             laid = replace(laid, masks=[whole], problems=[*laid.problems, *wrong])
         return replace(laid, extras={"tokenizer": shown(tokenizer)})
@@ -145,12 +148,13 @@ def for_people(count: int) -> str:
     return f"{value:.{max(0, 3 - len(str(int(value))))}f} {' kMGTPE'[power].strip()}T"
 
 
-def _said(metadata: Path) -> tuple[str, int | None]:
-    """Tokenizer and bytes a token, as far as the metadata tell them."""
+def _said(metadata: Path) -> tuple[str, int | None, int | None]:
+    """Tokenizer, bytes a token, and tokens, as far as the metadata tell them."""
     text = File(metadata)
-    line = text.read(0, min(text.size, _METADATA)).decode("utf-8", "replace").split("\n", 1)[0]
+    line, *rest = text.read(0, min(text.size, _METADATA)).decode("utf-8", "replace").split("\n", 2)
+    count = int(rest[0]) if rest and re.fullmatch(r"[0-9]{1,18}", rest[0]) else None
     tokenizer, _, size = line.rpartition("|")
-    return (tokenizer, int(size)) if size in ("2", "4") and tokenizer else (line, None)
+    return (tokenizer, int(size), count) if size in ("2", "4") and tokenizer else (line, None, count)
 
 
 def _indexed(file: File, width: int | None, said: int | None, ends_file: Path, metadata: Path) -> Laid:

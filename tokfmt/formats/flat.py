@@ -39,7 +39,7 @@ from tokfmt.core.axis import (
     sequence_at,
     windows,
 )
-from tokfmt.core.errors import ConversionError, FormatError, Loss, TokfmtError
+from tokfmt.core.errors import ConversionError, FormatError, Loss
 from tokfmt.core.files import File, names_in, natural_key
 from tokfmt.core.format import (
     Confidence,
@@ -73,7 +73,6 @@ from tokfmt.core.sections import (
     whole_tokens,
     written_tokens,
 )
-from tokfmt.core.text_format import printable
 from tokfmt.views.select import lost_empties
 from tokfmt.views.view import WithSeparators
 
@@ -652,18 +651,17 @@ class FlatFormat(ABC):
             return
         reader = FlatReader(laid)
         looks = how.spread(lambda cut: list(self._unreadable(reader, *cut)), windows(0, reader.info.tokens))
-        for (a, b), failed in zip(windows(0, reader.info.tokens), looks, strict=True):
+        for (a, b), findings in zip(windows(0, reader.info.tokens), looks, strict=True):
             how.advance(b - a)
-            for code, why in failed:
-                yield Finding(code, "error", str(path), str(why).removeprefix(f"{printable(path)}: "))
+            yield from findings
         reader.close()
 
-    def _unreadable(self, reader: FlatReader, start: int, stop: int) -> Iterator[tuple[str, TokfmtError]]:
+    def _unreadable(self, reader: FlatReader, start: int, stop: int) -> Iterator[Finding]:
         for code, read in ((self.unreadable, reader.tokens), (self.masked, reader.marks)):
             try:
                 read(start, stop)
-            except TokfmtError as error:
-                yield code, error
+            except FormatError as error:
+                yield Finding.of(code, error)
 
     def codes(self) -> Mapping[str, Code]:
         """See `protocols.Explained`."""

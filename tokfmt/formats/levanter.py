@@ -38,6 +38,7 @@ from tokfmt.formats.zarr_arrays.array import Array
 from tokfmt.formats.zarr_arrays.store import Directory, json_of
 
 LEDGER = "shard_ledger.json"
+_BUILD = "__shards__"  # of the older package, until it is done
 _RATIO, _ROWS = 1100, 1 << 20  # rows for each stored byte of offsets, and so many for nothing
 
 
@@ -125,7 +126,7 @@ class Levanter(FlatFormat):
     }  # fmt: skip
 
     def sniff(self, probe: Probe) -> Confidence | None:
-        return Confidence.CERTAIN if LEDGER in probe.entries else None
+        return Confidence.CERTAIN if {LEDGER, _BUILD} & set(probe.entries) else None
 
     def writer(self, path: Path, options: Any, target: Target) -> FlatWriter:  # noqa: ARG002 - none
         raise OptionError(f"{path}: caches of Levanter are read, not written. Write jsonl or parquet, and build one")
@@ -134,7 +135,8 @@ class Levanter(FlatFormat):
         return Reader(self.examine(paths, options, hints), hints.drop)
 
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:  # noqa: ARG002
-        ledger = json_object(File(paths[0] / LEDGER))
+        path = paths[0] / LEDGER
+        ledger = {} if (paths[0] / _BUILD).exists() and not path.exists() else json_object(File(path))
         shards, problems = _shards(paths[0], ledger, options.leaf)
         rows = joined([Laid(extents=(), starts=np.zeros(1, np.int64)), *(_look(shard, options) for shard in shards)])
         said = ledger.get("metadata")
@@ -143,7 +145,7 @@ class Levanter(FlatFormat):
         others = _others(shards[0].folder, options.leaf) if shards else []
         return replace(
             rows, separators=Separators.TRAILING, problems=[*problems, *rows.problems],
-            sections=[Part("ledger", paths[0] / LEDGER, lambda: [
+            sections=[Part("ledger", path, lambda: [
                 Field(shown(key), None, 0, shown(json.dumps(value))) for key, value in ledger.items()
             ])],
             notes=(f"other arrays are not read: {', '.join(others)}",) if others else (),
@@ -163,8 +165,9 @@ def _shards(folder: Path, ledger: Mapping[str, Any], leaf: str) -> tuple[list[Sh
         return [Shard(folder, total, counted)], []
     names, rows = ledger.get("finished_shards"), ledger.get("shard_rows")
     by_shard = ledger.get("field_counts_by_shard") or {}
-    if layout != "sharded" or not isinstance(names, list) or not isinstance(rows, dict):
-        raise UnsupportedError(path, "layout", expected="consolidated or sharded", found=str(layout)[:60])
+    if not (layout == "sharded" and isinstance(names, list) and isinstance(rows, dict) and isinstance(by_shard, dict)):
+        expected = "consolidated or sharded" if layout != "sharded" else "finished_shards, shard_rows beside it"
+        raise UnsupportedError(path, "layout", expected=expected, found=str(layout)[:60])
     found, problems = list[Shard](), list[Problem]()
     for name in names:
         try:
@@ -172,17 +175,19 @@ def _shards(folder: Path, ledger: Mapping[str, Any], leaf: str) -> tuple[list[Sh
         except FormatError as error:
             problems.append(fatal("TF786" if isinstance(error, UnsafeError) else "TF783", error))
             continue
-        elements = _count(path, by_shard.get(name) if isinstance(by_shard, dict) else None, leaf)
+        elements = _count(path, by_shard.get(name), leaf)
         found.append(Shard(store, whole_number(path, "shard_rows", rows.get(name)), elements))
     if len({shard.folder for shard in found}) != len(found):
         problems.append(fatal("TF783", CorruptError(path, "names a shard twice")))
-    told = [shard.elements for shard in found if shard.elements is not None]
-    sums = [("rows of the finished shards", total, sum(shard.rows for shard in found))]
-    if counted is not None and len(told) == len(found):
-        sums.append((f"elements of {leaf} in the finished shards", counted, sum(told)))
-    for what, expected, held in sums:
-        if not problems and held != expected:
-            problems.append(fatal("TF783", CorruptError(path, what, expected=expected, found=held)))
+    unknown = by_shard.keys() - {*rows, *map(str, names)}
+    sums = [("shards of which only elements are counted", 0, len(unknown))]
+    sums.append(("rows of the finished shards", total, sum(shard.rows for shard in found)))
+    if counted is not None and not any(shard.rows and shard.elements is None for shard in found):
+        told = sum(shard.elements or 0 for shard in found)
+        sums.append((f"elements of {leaf} in the finished shards", counted, told))
+    for what, summed, held in sums:
+        if not problems and held != summed:
+            problems.append(fatal("TF783", CorruptError(path, what, expected=summed, found=held)))
     return found, problems
 
 
@@ -216,7 +221,7 @@ def _dtype(folder: Path, store: Directory, leaf: str) -> np.dtype[Any]:
         what, listed = f"has no array {leaf} of one dimension", ", ".join(_others(folder, leaf)) or "nothing"
         raise UnsupportedError(folder, what, found=listed, remedy="--from-opt leaf=NAME reads another")
     kind = str((json_of(store, f"{leaf}/data/zarr.json") or {}).get("data_type"))
-    if not re.fullmatch(r"u?int(16|32|64)", kind):
+    if not re.fullmatch(r"u?int(8|16|32|64)", kind):
         raise UnsupportedError(folder / leaf, "holds no token ids", expected="integers", found=kind[:60])
     return np.dtype(kind).newbyteorder("<")
 

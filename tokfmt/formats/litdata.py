@@ -9,8 +9,9 @@
 
 - compression zstd or zstd:LEVEL: a chunk is one frame, called chunk-R-K.zstd:LEVEL.bin.
 - A separator may follow each document; nothing says whether, or which. TokensLoader ignores where documents begin.
-- With another item_loader, the default, each item has its size in front (u32): TokensLoader cannot read that.
-  The same with a `dim` of null, which upstream writes where the first item of a chunk is empty. tokfmt reads both.
+- With another item_loader, the default, `dim` is null, and each item has its size in front (u32): TokensLoader cannot
+  read that. Nor a `dim` of null without sizes, where the first item of a chunk is empty. tokfmt reads both; older
+  indexes name no item_loader: then the items tell.
 - Only {rank}.index.json: the writers were not merged.
 Source: Lightning-AI/litData 8805bae0, litdata 0.2.76, run.
 """
@@ -34,10 +35,11 @@ from tokfmt.core.ragged import Offsets
 from tokfmt.core.sections import shown
 from tokfmt.formats.flat import NoOptions
 from tokfmt.formats.folders import json_object, whole_number
-from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat, ShardWriter, Written
+from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat, ShardWriter, Written, gathered
 
 NUMPY = {1: "<i2", 2: "<i4", 3: "<i8", 4: "<u1", 5: "<u2", 6: "<u4", 7: "<u8"}
 TENSOR = {11: "<u1", 13: "<i2", 14: "<i2", 15: "<i4", 16: "<i4", 17: "<i8", 18: "<i8", 20: "<u2"}
+_TOKENS = "TokensLoader"
 _CHUNK = r"chunk-\d+-(\d+)(\.[\w:]+)?\.bin"
 _SPEC = '[1, {"type": null, "context": null, "children_spec": []}]'
 
@@ -81,7 +83,7 @@ class Writer(ShardWriter):
         config = {
             "chunk_bytes": None, "chunk_size": self.options.chunk_tokens, "compression": self.codec or None,
             "encryption": None, "data_format": [f"no_header_{self.options.codes}:{code}"], "data_spec": _SPEC,
-            "item_loader": "TokensLoader",
+            "item_loader": _TOKENS,
         }  # fmt: skip
         return {"chunks": chunks, "config": config, "updated_at": "0"}
 
@@ -94,7 +96,7 @@ class LitData(ShardFormat):
     carries = "sequences in order, empty ones too; ids up to 2^32-1"
     cannot = "ids above 2^32-1, or 2^31-1 with codes=tensor"
     read_options, write_options, Writer = NoOptions, WriteOptions, Writer
-    pattern, unreadable = _CHUNK, "TF741"
+    pattern, below, unreadable = _CHUNK, rf"index\.json|{_CHUNK}", "TF741"
     shard, item = "chunk", "item"
     missing, wrong_size, wrong_items, wrong_name = "TF742", "TF743", "TF744", "TF746"
     meanings = {
@@ -115,9 +117,6 @@ class LitData(ShardFormat):
         listed = re.search(rb'"chunks"\s*:\s*\[', index.head) and b'"data_format"' in index.head + index.tail
         return Confidence.CERTAIN if listed else None
 
-    def files(self, path: Path) -> list[Path]:
-        return [file for file in (path / INDEX, *super().files(path)) if file.is_file()]
-
     def listing(self, path: Path, options: object) -> Listing:  # noqa: ARG002 - none
         if not path.is_file() and any(path.parent.glob("*.index.json")):
             what, remedy = "the indexes of its writers were never merged", "Run litdata's merge again"
@@ -127,9 +126,8 @@ class LitData(ShardFormat):
         if not isinstance(chunks, list) or not isinstance(config, dict):
             raise CorruptError(path, "is no index of LitData", expected="chunks and config")
         dtype, problems = _dtype(path, config), list[Problem]()
-        sized = config.get("item_loader", "TokensLoader") != "TokensLoader"
-        shards = [_listed(path, chunk, config, (dtype, sized)) for chunk in chunks]
-        if sized or any(chunk.get("dim") is None for chunk in chunks):
+        shards = [_listed(path, chunk, config, dtype) for chunk in chunks]
+        if any(chunk.get("dim") is None for chunk in chunks):
             what = "dim is null in the index: TokensLoader cannot read that"
             remedy = "tokfmt convert to litdata mends it"
             problems.append(Problem("TF745", "warning", CorruptError(path, what, remedy=remedy)))
@@ -137,20 +135,24 @@ class LitData(ShardFormat):
         return Listing(shards, problems, extras={"dtype": dtype.name, "chunks": len(chunks), "compression": codec})
 
     def ids(self, one: Listed, file: File, table: Offsets) -> Ids:
-        dtype, sized = one.about
-        begin = 4 * (one.count + 2)
-        lengths = np.diff(table) - 4 * sized
-        if table[0] != begin or (lengths < 0).any():
-            expected = f"the first at byte {begin:,}, none shorter than {4 * sized} bytes"
-            raise CorruptError(file.path, "places of items", offset=4, expected=expected, found=int(table[0]))
-        return Ids(table[:-1] + 4 * sized, lengths, dtype)
+        dtype, loader = one.about
+        places, lengths, begin = table[:-1], np.diff(table), 4 * (one.count + 2)
+        if table[0] != begin:
+            found = int(table[0])
+            raise CorruptError(file.path, "place of the first item", offset=4, expected=begin, found=found)
+        sized = loader != _TOKENS and (lengths >= 4).all()
+        sized = sized and np.array_equal(gathered(file, places, 4).view("<u4")[:, 0], lengths - 4)
+        if loader not in ("", _TOKENS) and not sized:
+            raise CorruptError(file.path, f"items have not their sizes in front, as of {loader}", offset=begin)
+        return Ids(places + 4 * sized, lengths - 4 * sized, dtype)
 
 
-def _listed(path: Path, chunk: object, config: Mapping[str, Any], about: object) -> Listed:
+def _listed(path: Path, chunk: object, config: Mapping[str, Any], dtype: np.dtype[Any]) -> Listed:
     if not isinstance(chunk, dict):
         raise CorruptError(path, "a chunk in the index", expected="an object", found=str(chunk)[:60])
     size, count = (whole_number(path, key, chunk.get(key)) for key in ("chunk_bytes", "chunk_size"))
-    return Listed([Form(chunk.get("filename"), str(config.get("compression") or ""))], size, count, about)
+    loader = shown(config.get("item_loader") or "") if chunk.get("dim") is None else _TOKENS  # no dim, no sizes
+    return Listed([Form(chunk.get("filename"), str(config.get("compression") or ""))], size, count, (dtype, loader))
 
 
 def _dtype(path: Path, config: Mapping[str, Any]) -> np.dtype[Any]:

@@ -40,12 +40,11 @@ from tokfmt.core.protocols import Code
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.sections import shown
 from tokfmt.formats.folders import begin_of, json_object, whole_number
-from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat, ShardWriter, Written
+from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat, ShardWriter, Written, gathered
 
 CODES = {8: "<u1", 9: "<i1", 16: "<u2", 17: "<i2", 32: "<u4", 33: "<i4", 64: "<u8", 65: "<i8"}
 KINDS = {np.dtype(kind).name: np.dtype(kind) for kind in CODES.values()}
 _SHARD = r"shard\.\d+\.mds(\.\w+)?"
-_SPAN, _FAR = 1 << 23, 1 << 12  # bytes read together; between samples, beyond which each is read by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +147,8 @@ class Mds(ShardFormat):
         if index is None or (index.size and not re.search(rb'"shards"\s*:\s*\[', index.head)):
             return None
         shards = any(re.fullmatch(_SHARD, name) for name in probe.entries)
-        return Confidence.CERTAIN if shards or re.search(rb'"format"\s*:\s*"mds"', index.head) else None
+        kind = re.search(rb'"format"\s*:\s*"(mds|csv|tsv|xsv|json)"', index.head)  # all but the first are refused
+        return Confidence.CERTAIN if shards or kind else None
 
     def listing(self, path: Path, options: ReadOptions) -> Listing:
         if path.parent.is_dir() and not (path.is_file() and File(path).size):
@@ -254,7 +254,7 @@ def _cells(file: File, table: Offsets, column: Column) -> tuple[Offsets, Offsets
     if not all(fixed) or (lengths < sum(fixed) + 4 * len(free)).any():
         raise CorruptError(file.path, "a sample is shorter than its columns", found=f"sizes {sizes}"[:60])
     widths = np.tile(np.array([size or 0 for size in sizes], np.int64), (len(begins), 1))
-    widths[:, free] = _gathered(file, begins, 4 * len(free)).view("<u4")
+    widths[:, free] = gathered(file, begins, 4 * len(free)).view("<u4")
     wrong = np.flatnonzero(widths.sum(axis=1) + 4 * len(free) != lengths)
     if len(wrong) or (widths > file.size).any():
         raise CorruptError(file.path, "a sample is not as long as its columns", offset=int(begins[[*wrong, 0][0]]))
@@ -275,9 +275,10 @@ def _ids(file: File, places: Offsets, lengths: Offsets, column: Column) -> Ids:
         dtype = np.dtype(CODES[int(codes[0])] if len(codes) else "<u2")
         places, lengths = places + 1, lengths - 1
     if dtype is None:
-        some = min(int(lengths[:1].sum()), _FAR) // 8 * 8
+        some = min(int(lengths[:1].sum()), 1 << 12) // 8 * 8
         odd = np.frombuffer(file.read(int(places[:1].sum()), some), "<u4")[1::2]
-        remedy = f"--from-opt dtype=NAME does ({'uint16' if odd.any() else 'int64'}, it seems)"
+        wide = not odd.any() and not (lengths % 8).any()
+        remedy = f"--from-opt dtype=NAME does ({'int64' if wide else 'uint16'}, it seems)"
         raise UnsupportedError(file.path, f"nothing tells the dtype of column {column.name}, of bytes", remedy=remedy)
     if column.shaped:
         shape = _front(file, places, lengths, 1)[:, 0]
@@ -297,21 +298,7 @@ def _front(file: File, places: Offsets, lengths: Offsets, width: int) -> NDArray
     """uint8[places, width]: the first bytes of columns, or of what is left of them."""
     if (short := lengths < width).any():
         raise CorruptError(file.path, "a column is too short for its array", offset=int(places[np.argmax(short)]))
-    return _gathered(file, places, width)
-
-
-def _gathered(file: File, places: Offsets, width: int) -> NDArray[np.uint8]:
-    """uint8[places, width]: so many bytes from each place of those in ascending order."""
-    found, k = np.zeros((len(places), width), np.uint8), 0
-    while k < len(places) and width:
-        near = int(np.searchsorted(places, places[k] + _SPAN, side="right"))
-        span = int(places[near - 1] - places[k]) + width
-        if span > (near - k) * _FAR:
-            near, span = k + 1, width
-        raw = file.array(int(places[k]), span, "u1")
-        found[k:near] = raw[(places[k:near] - places[k])[:, None] + np.arange(width)]
-        k = near
-    return found
+    return gathered(file, places, width)
 
 
 FORMAT = Mds()

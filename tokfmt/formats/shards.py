@@ -31,12 +31,14 @@ from tokfmt.core.format import Finding, Hints, Problem, Receipt, Region, Target,
 from tokfmt.core.output import Output
 from tokfmt.core.protocols import Audit, Code, Section
 from tokfmt.core.ragged import Offsets, offsets_of
+from tokfmt.core.sections import shown
 from tokfmt.formats.flat import Column, Cut, Extent, FlatFormat, FlatWriter, Laid, Pieces
 from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, digest, inside, most_decoded
 
 INDEX = "index.json"
 _ITEMS = 1 << 20  # places of items that are written together
 _HASHED = 1 << 28  # bytes of shards that check compares with their hashes without --deep
+_SPAN, _FAR = 1 << 23, 1 << 12  # bytes read together; between items, beyond which each is read by itself
 _NEAR = 1 << 20  # bytes that are read beyond the ids that were asked for
 
 
@@ -230,6 +232,14 @@ class ShardFormat(FlatFormat):
 
     def _laid(self, folder: Path, options: Any, *, whole: bool) -> Laid:
         listing = self.listing(folder / INDEX, options)
+        named = [form.name for one in listing.shards if isinstance(one, Listed) for form in one.forms]
+        spare = [file for file in self.files(folder) if str(file.relative_to(folder)) not in {INDEX, *map(str, named)}]
+        notes = [*listing.notes]
+        if spare:
+            names = ", ".join(shown(file.name) for file in spare[:3])
+            notes.append(f"{len(spare):,} of the {self.shard}s are not in index.json, and not read: {names}")
+        if len(set(map(str, named))) < len(named):
+            notes.append(f"index.json names a {self.shard} more than once: it is read as often")
         looks = [one if isinstance(one, Problem) else self._look(folder, one, whole) for one in listing.shards]
         found = [look for look in looks if not isinstance(look, Problem)]
         lengths = [np.zeros(0, np.int64), *(lengths for _, lengths, _ in found)]
@@ -239,7 +249,7 @@ class ShardFormat(FlatFormat):
             separators=Separators.TRAILING,
             problems=[*(look for look in looks if isinstance(look, Problem)), *listing.problems],
             sections=[section for *_, sections in found for section in sections],
-            notes=listing.notes,
+            notes=tuple(notes),
             extras=listing.extras,
         )
 
@@ -306,7 +316,8 @@ class ShardFormat(FlatFormat):
         count, *_ = table = np.frombuffer(begin_of(file, 0, begin), "<u4").astype(np.int64)
         if count != one.count or table[1] < begin or table[-1] != one.size or (np.diff(table[1:]) < 0).any():
             expected = f"{one.count:,} {self.item}s from byte {begin:,} to {one.size:,}"
-            found = f"{count:,} {self.item}s from {table[1]:,} to {table[-1]:,}"
+            order = ", not in order" if (np.diff(table[1:]) < 0).any() else ""
+            found = f"{count:,} {self.item}s from {table[1]:,} to {table[-1]:,}{order}"
             raise CorruptError(file.path, f"places of {self.item}s", offset=0, expected=expected, found=found)
         return table[1:]
 
@@ -318,6 +329,20 @@ class ShardFormat(FlatFormat):
             what = f"the ids of {self.item} {int(wrong[0]):,} end inside one of {ids.dtype.itemsize} bytes"
             raise CorruptError(file.path, what, offset=int(ids.places[wrong[0]]))
         return ids
+
+
+def gathered(file: File, places: Offsets, width: int) -> NDArray[np.uint8]:
+    """uint8[places, width]: so many bytes from each place of those in ascending order."""
+    found, k = np.zeros((len(places), width), np.uint8), 0
+    while k < len(places) and width:
+        near = int(np.searchsorted(places, places[k] + _SPAN, side="right"))
+        span = int(places[near - 1] - places[k]) + width
+        if span > (near - k) * _FAR:
+            near, span = k + 1, width
+        raw = file.array(int(places[k]), span, "u1")
+        found[k:near] = raw[(places[k:near] - places[k])[:, None] + np.arange(width)]
+        k = near
+    return found
 
 
 def _extent(file: File, ids: Ids, find: Callable[[File], Ids], hashes: Mapping[str, str]) -> Extent:
