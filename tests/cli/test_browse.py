@@ -49,7 +49,7 @@ def test_a_dumb_terminal_gets_a_preview():
     [
         (subprocess.PIPE, {}, "note: stderr is no terminal"),
         (None, {"PYTHONIOENCODING": "latin1"}, "note: a terminal of iso8859-1 has not the letters"),
-        (None, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, "╭─"),  # that nobody chose
+        (None, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, "╭"),  # that nobody chose
     ],
 )
 def test_where_textual_draws_on_stderr_it_is_seen_or_not_drawn(stderr, environment, says):
