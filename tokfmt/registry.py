@@ -198,7 +198,17 @@ def _refuse_foreign(path: str | os.PathLike[str], probe: Probe, *, claimed: bool
         raise UnknownFormatError(path, f"is {sign.name}, no format that tokfmt reads", sign.step)
     if not claimed:
         known = f"tokfmt reads {', '.join(names())}; --from NAME says that it is one of these"
+        if inside := _datasets_in(probe):
+            known = f"Name one of the datasets in it, such as {printable(inside[0])}, or read all by --recursive"
         raise UnknownFormatError(path, _describe(probe), known)
+
+
+def _datasets_in(probe: Probe) -> list[str]:
+    """Those of a directory's first directories that some format recognises."""
+    folders = [name for name in probe.entries if (probe.path / name).is_dir() and not name.startswith(".")]
+    with contextlib.suppress(FormatError):  # one may be closed to us
+        return [name for name in folders[:8] if candidates(look(probe.path / name))]
+    return []
 
 
 def _around(path: Path) -> str:

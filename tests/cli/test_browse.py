@@ -1,5 +1,6 @@
 """`tokfmt browse` from outside: previews, errors, pictures, a real terminal."""
 
+import contextlib
 import gzip
 import os
 import pty
@@ -41,6 +42,34 @@ def test_a_dumb_terminal_gets_a_preview():
     finally:
         os.close(master)
         os.close(slave)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "environment", "says"),
+    [
+        (subprocess.PIPE, {}, "note: stderr is no terminal"),
+        (None, {"PYTHONIOENCODING": "latin1"}, "note: a terminal of iso8859-1 has not the letters"),
+        (None, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, "╭"),  # that nobody chose
+    ],
+)
+def test_where_textual_draws_on_stderr_it_is_seen_or_not_drawn(stderr, environment, says):
+    master, slave = pty.openpty()
+    streams = {"stdin": slave, "stdout": slave, "stderr": stderr or slave}
+    words = [sys.executable, "-m", "tokfmt", "browse", str(PACK)]
+    with subprocess.Popen(words, **streams, env={**os.environ, "TERM": "xterm", **environment}, cwd=ROOT) as process:
+        os.close(slave)
+        shown = process.stderr.read() if stderr else b""
+        with contextlib.suppress(OSError):  # when its other side is closed
+            while piece := os.read(master, 1 << 16):
+                shown += piece
+                if b"begins with" in shown:
+                    process.terminate()
+    os.close(master)
+    assert says in shown.decode()
+    assert b"\\u" not in shown
+    if says.startswith("note: "):
+        assert process.returncode == 0
+        assert b"464 2068" in shown
 
 
 def test_a_preview_of_datasets_below_each_other(tmp_path):

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import pickle
+import shutil
 import tarfile
 import zipfile
 
@@ -69,6 +70,7 @@ FILES = {
     "a 7-Zip archive": b"7z\xbc\xaf\x27\x1c" + bytes(40),
     "lz4 data": b"\x04\x22\x4d\x18" + bytes(40),
     "one JSON array": b'[\n {"text": "a"},\n {"text": "b"}\n]\n',
+    "a catalog of Levanter caches": b'{\n "version": 1,\n "splits": {"train": {"a": {"cache_dir": "a", "ledger": {}}}}\n}',
     "a TOML or INI file": b'[project]\nname = "x"\n',
     "JSON over several lines": b'{\n  "text": "a"\n}\n',
     "a table (CSV)": b"id,text\n1,a\n2,b\n",
@@ -135,6 +137,7 @@ def test_magic_counts_for_more_than_a_name(tmp_path, name):
         ({"meta.json": b"{}", "train-00000.bin": b"", "train-offsets.npy": b""}, "a tokbin source"),
         ({"_versions/1.manifest": b"", "data/a.lance": b""}, "a Lance dataset"),
         ({"data.mdb": b"", "lock.mdb": b""}, "an LMDB database"),
+        ({"data-00000.hdf5": b"\x89HDF"}, "a directory of HDF5 files, and none is named"),
     ],
 )
 def test_directories(tmp_path, names, says):
@@ -142,6 +145,14 @@ def test_directories(tmp_path, names, says):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
     with pytest.raises(UnknownFormatError, match=f"is {says}"):
+        registry.detect(tmp_path)
+
+
+def test_a_directory_of_datasets_says_so(tmp_path):
+    (tmp_path / "assets").mkdir()
+    for split in ("train", "validation"):
+        shutil.copytree(FIXTURES / "levanter/marin_sharded", tmp_path / split)
+    with pytest.raises(UnknownFormatError, match="Name one of the datasets in it, such as train, or read all by"):
         registry.detect(tmp_path)
 
 

@@ -9,6 +9,7 @@ from browsing import BLOCKS, EVERY, HDF5, PACK, STORE, Fake, browse, reader_text
 from paths import CORPUS, FIXTURES, TOKENIZER
 from textual.widgets import Input
 
+from tokfmt.core.errors import CorruptError
 from tokfmt.ops.source.opened import open_source
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.dialogs import BookmarkList, OneOf, Page, Question
@@ -288,6 +289,22 @@ def test_damage_is_shown_in_its_place():
         assert tab.where == (200, 0)
 
     browse([], steps, session=session_of(Fake(broken=(3,))))
+
+
+@pytest.mark.parametrize("columns", range(60, 80, 4))
+def test_a_message_is_broken_between_words(columns):
+    why = "the chunk is damaged beyond everything that anybody has ever seen of that kind"
+
+    class Broken(Fake):
+        def tokens(self, start, stop):
+            raise CorruptError("a.bin", why)
+
+    async def steps(app, press):
+        reader = tab_of(app).reader
+        drawn = " ".join(reader.render_line(y).text.strip() for y in range(reader.size.height - 5))
+        assert set(why.split()) <= {*drawn.split(), *reader_text(app).split()}
+
+    browse([], steps, session=session_of(Broken()), size=(columns, 30))
 
 
 def test_what_is_remembered(tmp_path, monkeypatch):

@@ -402,6 +402,13 @@ def test_everything_fits_in_any_size():
             for key in ("2", "3", "4"):
                 await press(key)
                 assert all(widget.region.right <= width for widget in app.tab.query("*"))
+            await press("1")
+            for key in ("question_mark", "i", "g", "slash", "f", "e", "S"):
+                await press(key)
+                assert len(app.screen_stack) == 2, key
+                box = app.screen.query_one(".box")
+                assert all(widget.region.right <= box.region.right <= width for widget in box.query("*")), key
+                await press("escape")
 
     browse([PACK], steps, tokenizer=str(TOKENIZER))
 

@@ -47,6 +47,10 @@ def test_reads_by_position_and_says_where_it_ends(tmp_path):
     with pytest.raises(TruncatedError) as caught:
         file.read(8, 4)
     assert str(caught.value).endswith("f: the file ends too early at byte 10: expected 2 more bytes")
+    os.truncate(tmp_path / "f", 5)
+    for read in (lambda: file.read(3, 4), lambda: file.array(3, 4, np.dtype("u1"))):
+        with pytest.raises(TruncatedError, match=r"it shrank since it was opened at byte 5: expected 2 more bytes$"):
+            read()
 
 
 @pytest.mark.parametrize(

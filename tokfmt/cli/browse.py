@@ -7,11 +7,14 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from tokfmt.cli.parameters import PLACE, THEME, Command, examples, output, reading, requested, tokenizer
+
+if TYPE_CHECKING:
+    from io import TextIOWrapper
 
 _EPILOG = examples(
     "tokfmt browse fixtures/modalities/D_2byte_gpt2.pbin",
@@ -92,6 +95,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         plain_signals()
         app.run()
     else:
+        cast("TextIOWrapper", sys.__stderr__).reconfigure(encoding="utf-8")  # Textual draws on it; ASCII nobody chose
         _until_left(app, app.run)
     _refuse(app)
 
@@ -215,7 +219,12 @@ def _unfit_terminal() -> str:
     for name, stream in (("stdout", sys.stdout), ("stdin", sys.stdin)):
         if not stream.isatty():
             return f"{name} is no terminal"
-    return "a terminal of TERM=dumb has no cursor to move" if os.environ.get("TERM") == "dumb" else ""
+    if os.environ.get("TERM") == "dumb":
+        return "a terminal of TERM=dumb has no cursor to move"
+    if not sys.stderr.isatty():  # on which Textual draws
+        return "stderr is no terminal"
+    coding = sys.stderr.encoding
+    return "" if "utf" in coding.lower() else f"a terminal of {coding} has not the letters (LC_ALL=C.UTF-8 if it has)"
 
 
 def _preview(requests: list[Any], given: dict[str, Any], unfit: str) -> None:

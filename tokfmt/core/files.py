@@ -139,7 +139,9 @@ class File:
             except OSError as error:
                 raise reading_error(self.path, error) from error
             if not got:
-                raise self._ends(offset + done, len(view) - done)
+                raise self._ends(
+                    offset + done, len(view) - done, "the file ends too early: it shrank since it was opened"
+                )
             done += got
 
     def _bound(self, offset: int, length: int) -> None:
@@ -148,9 +150,8 @@ class File:
         if offset + length > end:
             raise self._ends(end, offset + length - end)
 
-    def _ends(self, offset: int, missing: int) -> TruncatedError:
-        more = f"{missing:,} more bytes"
-        return TruncatedError(self.path, "the file ends too early", offset=offset, expected=more)
+    def _ends(self, offset: int, missing: int, what: str = "the file ends too early") -> TruncatedError:
+        return TruncatedError(self.path, what, offset=offset, expected=f"{missing:,} more bytes")
 
     def array(self, offset: int, count: int, dtype: np.dtype[np.generic] | str) -> NDArray[Any]:
         """`count` items of `dtype` from byte `offset`; a fresh array."""

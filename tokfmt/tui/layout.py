@@ -12,6 +12,7 @@ line in it).
 
 from __future__ import annotations
 
+import textwrap
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -531,7 +532,7 @@ class RowLayout:
 
 def _damaged(damage: Damage, start: int, stop: int, width: int) -> list[Line]:
     text, width = printable(damage.why), max(20, min(width, 200))
-    parts = [text[a : a + width] for a in range(0, len(text), width)] or [""]
+    parts = textwrap.wrap(text, width) or [""]
     return [Line((Run(p, len(p), -1, Kind.DAMAGE),), start, stop, leads=not i) for i, p in enumerate(parts)]
 
 

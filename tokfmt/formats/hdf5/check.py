@@ -489,7 +489,7 @@ def _look_for_separators(seen: Seen, values: Values, eos_id: int, known: FileFac
 def _worded(stored: Stored, seen: Seen, *, deep: bool) -> Iterator[Finding]:
     name = str(stored.path)
     for error in seen.damaged:
-        yield Finding("TF331", "error", name, error.what, error.remedy or "", error.offset)
+        yield Finding("TF331", "error", name, error.what.removesuffix(","), error.remedy or "", error.offset)
     for code, text, remedy, _ in TESTS:
         tally = seen.tallies.get(code)
         if tally is None or not tally.count:

@@ -407,10 +407,7 @@ class Walk:
 
     def _memo(self) -> None:
         """Skip what stores the object just made for later use, if anything does."""
-        opcode = self._peek()
-        if opcode == FRAME:
-            self.at = self._after_frames()
-            opcode = self._peek()
+        opcode = self._after_frames()
         if opcode not in {MEMOIZE, BINPUT, LONG_BINPUT}:
             return
         at = self.at
@@ -430,10 +427,7 @@ class Walk:
 
     def _opcode(self) -> int:
         """The next opcode that is not a FRAME."""
-        opcode = self._peek()
-        if opcode == FRAME:
-            self.at = self._after_frames()
-            opcode = self._peek()
+        opcode = self._after_frames()
         self.at += 1
         return opcode
 
@@ -449,8 +443,8 @@ class Walk:
         return self._data[index]
 
     def _after_frames(self) -> int:
-        """Enter the frame that begins here (or the last of several); where its content begins."""
-        while self._peek() == FRAME:
+        """Enter the frame that begins here, if one does (or the last of several); the opcode that comes then."""
+        while (opcode := self._peek()) == FRAME:
             at = self.at
             if self._framed:
                 raise CorruptError(
@@ -465,9 +459,7 @@ class Walk:
                     expected=f"at most {self.stop - self.at:,} bytes", found=size, remedy=_CUT,
                 )  # fmt: skip
             self._framed, self._limit = size > 0, self.at + size if size else self.stop
-            if self.at >= self.stop:
-                raise self._ended()
-        return self.at
+        return opcode
 
     def _bytes(self, count: int) -> bytes:
         """The next `count` bytes, of the same opcode."""

@@ -5,6 +5,7 @@ The facts of the token under the cursor: id, bytes, position, byte in the file, 
 
 from __future__ import annotations
 
+import textwrap
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import ClassVar, NamedTuple
@@ -280,9 +281,8 @@ class Reader(WithLoader, can_focus=True):
 
     def _damaged(self, damage: Damage, y: int) -> list[Segment]:
         """A line of the message in place of a row that cannot be read."""
-        width = max(10, self.columns - 4)
-        text = f"✗ {damage.why}"
-        part = text[max(0, y - 1) * width : y * width] if y else ""
+        lines = ["", *textwrap.wrap(f"✗ {damage.why}", max(10, self.columns - 4))]
+        part = lines[y] if y < len(lines) else ""
         return [Segment(f"  {part}", self.get_component_rich_style(STYLES[Kind.DAMAGE]))]
 
     # by keys and by mouse
