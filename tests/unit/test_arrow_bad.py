@@ -390,7 +390,17 @@ def test_links_that_leave_the_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b'{"_data_files": 7}', b"[" * 100_000, b'{"_data_files": ["a"]}', b"\xff\xfe"]
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"_data_files": 7}',
+        b'{"_data_files": []}',
+        b"[" * 100_000,
+        b'{"_data_files": ["a"]}',
+        b"\xff\xfe",
+    ],
 )
 def test_state_that_is_none(tmp_path, content):
     home = saved(tmp_path / "saved", [])
@@ -411,6 +421,13 @@ def test_order_of_state_counts_and_caches_are_left_out(tmp_path):
     stream(home / "cache-0123abcd.arrow", table([[3]]))
     reader = open_source([home]).reader
     assert reader.tokens(0, 2).tolist() == [2, 1]
+
+
+def test_a_folder_that_lost_its_state(tmp_path):
+    home = saved(tmp_path / "saved", ["data-00000-of-00001.arrow"])
+    stream(home / "data-00000-of-00001.arrow")
+    (home / "state.json").unlink()
+    refused(home, r"state\.json: no such file\. dataset_info\.json stands beside", code="TF681")
 
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):

@@ -208,13 +208,17 @@ class Arrow(Columnar):
             one = self.find(path / chosen)
             return Found(one.files, chosen, tuple(s for s in splits if s != chosen), (listing, *one.beside))
         if (state := path / "state.json").is_file():
-            listed = _listed(state, "_data_files")
+            if not (listed := _listed(state, "_data_files")):
+                raise CorruptError(state, "names no file", remedy="Name the *.arrow files one by one, or save it again")
             files = [inside(path, one.get("filename") if isinstance(one, dict) else one) for one in listed]
             info = path / "dataset_info.json"
             return Found(files, None, (), (state, info) if info.is_file() else (state,))
         names = [name for name in _named(path, ".arrow") if not name.startswith("cache-")]
         if not names:
             raise FormatError(path, "holds no *.arrow")
+        if (path / "dataset_info.json").is_file():
+            what = "no such file. dataset_info.json stands beside, and what save_to_disk writes has both"
+            raise FormatError(state, what, remedy="Copy it again, or name the *.arrow files one by one, in order")
         return Found([path / name for name in names])
 
 
