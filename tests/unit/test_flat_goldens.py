@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import struct
 
 import numpy as np
 import pyarrow as pa
@@ -269,6 +270,53 @@ def test_zeros_at_the_end_are_not_read_as_tokens(tmp_path):
         tokfmt.open(path)
     (finding,) = registry.get("nanogpt").check(path, registry.get("nanogpt").read_options())
     assert finding.code == "TF643"
+
+
+@pytest.mark.parametrize(("count", "cut"), [(1000, True), (40_000, False)])
+def test_zeros_are_left_out_all_or_none(count, cut, tmp_path):
+    """Where more stand at the end than opening looks at, none comes back as a token."""
+    path, whole = tmp_path / "train.bin", FIXTURES / "nanogpt" / "openwebtext" / "train.bin"
+    path.write_bytes(whole.read_bytes() + bytes(2 * count))
+    if not cut:
+        with pytest.raises(FormatError, match="cut them all off"):
+            tokfmt.open(path, drop=["tail"])
+        return
+    with tokfmt.open(whole) as expected, tokfmt.open(path, drop=["tail"]) as found:
+        assert found.info.tokens == expected.info.tokens
+
+
+def test_documents_that_run_backwards_are_named(tmp_path):
+    path = tmp_path / "x_document.idx"
+    lengths, pointers, indices = [2, 1], [0, 4], [0, 2, 1, 2]
+    path.write_bytes(struct.pack("<9sQBQQ2i2q4q", b"MMIDIDX", 1, 8, 2, 4, *lengths, *pointers, *indices))
+    path.with_suffix(".bin").write_bytes(bytes(6))
+    with pytest.raises(FormatError, match=r"document index 2 at byte 74: expected 2 or more, found 1"):
+        tokfmt.open(path)
+
+
+def shard(path, magic, version, ids, dtype):
+    path.write_bytes(struct.pack("<3i1012x", magic, version, len(ids)) + np.array(ids, dtype).tobytes())
+    return path
+
+
+def test_shards_of_two_variants_are_not_one_stream(tmp_path):
+    shard(tmp_path / "x_train_000001.bin", 20240520, 1, [50256, 1, 2], "<u2")
+    shard(tmp_path / "x_train_000002.bin", 20240801, 7, [128000, 3], "<u4")
+    with pytest.raises(FormatError, match="more than one variant"):
+        tokfmt.open(tmp_path)
+
+
+def test_a_shard_that_begins_inside_a_document_says_so(tmp_path):
+    for ids, told in (([5, 6, 50256, 7], True), ([50256, 7], False)):
+        with tokfmt.open(shard(tmp_path / "x_train_000002.bin", 20240520, 1, ids, "<u2")) as dataset:
+            assert any("go on with a document" in note for note in dataset.info.notes) is told
+
+
+def test_a_big_endian_array_is_refused(tmp_path):
+    path = tmp_path / "x_train_000001.npy"
+    np.save(path, np.array([50256, 1, 2], ">u2"))
+    with pytest.raises(FormatError, match=r"no one-dimensional array of ids.*>u2"):
+        tokfmt.open(path)
 
 
 def test_a_folder_of_nanogpt_is_read_without_its_pickle(tmp_path):

@@ -27,9 +27,7 @@ SHOWN = 96
 """Characters of a value from a file that are shown."""
 
 
-_NUMPY = re.compile(
-    rb"\{'descr': '([<>|][iu][1248])', 'fortran_order': (?:False|True), 'shape': \((\d{1,18}),\), \}\s*"
-)
+_NUMPY = re.compile(rb"\{'descr': '([<|][iu][1248])', 'fortran_order': (?:False|True), 'shape': \((\d{1,18}),\), \}\s*")
 _TOGETHER, _MANY = 4, 4096  # fields that fail together, and more than which are not tried in halves
 
 
@@ -320,7 +318,8 @@ def told_tokens(
 def written_tokens(extent: Extent, code: str) -> tuple[Extent, list[Problem]]:
     """An extent without the zeros at its end that a writer leaves which makes a file at full size, and is killed.
 
-    From 64 of the last 32,768 tokens on they are a problem of that code, which `--drop tail` accepts.
+    From 64 of the last 32,768 tokens on they are a problem of that code, which `--drop tail` accepts where they begin
+    in these: of more, a part would be left, as tokens.
     """
     width, looked = extent.dtype.itemsize, min(extent.tokens, _LOOKED_AT)
     tail = extent.file.array(extent.begin + (extent.tokens - looked) * width, looked, extent.dtype)
@@ -330,8 +329,9 @@ def written_tokens(extent: Extent, code: str) -> tuple[Extent, list[Problem]]:
     what = f"ends with {zeros:,} zeros{' or more' * (zeros == looked)}, as a writer that was killed leaves them"
     kept = extent._replace(tokens=extent.tokens - zeros)
     at = extent.begin + kept.tokens * width
-    error = TruncatedError(extent.file.path, what, offset=at, remedy="--drop tail leaves them out")
-    return kept, [fatal(code, error, "tail")]
+    seen = zeros < looked or looked == extent.tokens
+    remedy = "--drop tail leaves them out" if seen else "Write it again, or cut them all off: truncate -s BYTES PATH"
+    return kept, [fatal(code, TruncatedError(extent.file.path, what, offset=at, remedy=remedy), "tail" if seen else "")]
 
 
 def numpy_extent(file: File) -> Extent:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -118,7 +118,15 @@ class Llmc(FlatFormat):
         files = [file for file in self.all_files(paths) if not options.split or f"_{options.split}_" in file.name]
         if not files:
             raise FormatError(paths[0], f"holds no NAME_{options.split}_NNNNNN.bin")
-        return super().examine(files, options, hints)
+        laid = super().examine(files, options, hints)
+        if "variant" not in laid.extras:
+            what = "holds shards of more than one variant, whose separators differ"
+            raise FormatError(paths[0], what, remedy="Name the shards of one variant")
+        first = laid.extents[0]
+        if first.tokens and int(first.file.array(first.begin, 1, first.dtype)[0]) != laid.eos_id:
+            note = f"{first.file.path.name}: its first tokens go on with a document of the shard before"
+            return replace(laid, notes=(*laid.notes, note))
+        return laid
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:  # noqa: ARG002
         numpy = file.path.suffix == ".npy"

@@ -272,10 +272,13 @@ def _marked(index: File, columns: Columns, begins: Offsets, *, by_document: bool
         for a, b in cuts:
             marks[a:b] = begins[marks[a:b]]
         return marks, []
-    error = CorruptError(
-        index.path, "document indices", offset=columns.at("document_indices"), expected=f"0 up to {count:,}",
-        found=f"{marks[:1]} to {marks[-1:]}", remedy="--from-opt unit=sequences reads each sequence by itself",
-    )  # fmt: skip
+    remedy = "--from-opt unit=sequences reads each sequence by itself"
+    what, k, expected, found = "document indices", 0, f"0 up to {count:,}", f"{marks[:1]} to {marks[-1:]}"
+    if len(falls := np.flatnonzero(np.diff(marks) < 0)):
+        k = int(falls[0]) + 1
+        what, expected, found = f"document index {k:,}", f"{marks[k - 1]:,} or more", f"{marks[k]:,}"
+    at = columns.at("document_indices", k)
+    error = CorruptError(index.path, what, offset=at, expected=expected, found=found, remedy=remedy)
     note = f"{index.path.name}: names no document; each of its {count:,} sequences was read as one"
     return begins, [fatal("TF605", error) if len(marks) > 1 and by_document else noted("TF605", error, note)]
 
