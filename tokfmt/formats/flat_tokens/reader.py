@@ -53,22 +53,32 @@ def groups_of(store: Store) -> list[Group]:
     """
     names = store.names("")
     zarr_format = _zarr_format(store, names)
-    if names & {TOKENS, STARTS}:
+    if _is_group(store, names):
         return [Group(None, zarr_format)]
     found, example = [], "tokens" in names
     for child in sorted(names, key=natural_key):
         inside = frozenset() if child.startswith(".") else store.names(child)
         example = example or "tokens" in inside
-        if inside & {TOKENS, STARTS}:
+        if _is_group(store, inside):
             found.append(Group(child, zarr_format))
     if found:
         return found
     if example:
-        raise CorruptError(
-            store.root, "holds an array tokens, the name in the documentation's example", expected=TOKENS,
-            remedy=f"If its ids are encoded (2 * id + start bit), rename it to {TOKENS}",
-        )  # fmt: skip
+        raise _misnamed(store)
     raise CorruptError(store.root, f"holds no {TOKENS}, and no split that does", remedy="Name a store of flat tokens")
+
+
+def _is_group(store: Store, names: frozenset[str]) -> bool:
+    if names & {TOKENS, STARTS, "tokens"} == {STARTS, "tokens"}:
+        raise _misnamed(store)
+    return bool(names & {TOKENS, STARTS})
+
+
+def _misnamed(store: Store) -> CorruptError:
+    return CorruptError(
+        store.root, "holds an array tokens, the name in the documentation's example", expected=TOKENS,
+        remedy=f"If its ids are encoded (2 * id + start bit), rename it to {TOKENS}",
+    )  # fmt: skip
 
 
 def _zarr_format(store: Store, names: frozenset[str]) -> int:
