@@ -51,34 +51,24 @@ def groups_of(store: Store) -> list[Group]:
     Raises:
         CorruptError: There is none.
     """
-    names = store.names("")
+    names, told, wrong = store.names(""), {TOKENS, STARTS, "tokens"}, {STARTS, "tokens"}
     zarr_format = _zarr_format(store, names)
-    if _is_group(store, names):
+    if names & {TOKENS, STARTS} and names & told != wrong:
         return [Group(None, zarr_format)]
-    found, example = [], "tokens" in names
+    found, example, misnamed = [], "tokens" in names, False
     for child in sorted(names, key=natural_key):
         inside = frozenset() if child.startswith(".") else store.names(child)
-        example = example or "tokens" in inside
-        if _is_group(store, inside):
+        example, misnamed = example or "tokens" in inside, misnamed or inside & told == wrong
+        if inside & {TOKENS, STARTS}:
             found.append(Group(child, zarr_format))
-    if found:
+    if found and not misnamed:
         return found
     if example:
-        raise _misnamed(store)
+        raise CorruptError(
+            store.root, "holds an array tokens, the name in the documentation's example", expected=TOKENS,
+            remedy=f"If its ids are encoded (2 * id + start bit), rename it to {TOKENS}",
+        )  # fmt: skip
     raise CorruptError(store.root, f"holds no {TOKENS}, and no split that does", remedy="Name a store of flat tokens")
-
-
-def _is_group(store: Store, names: frozenset[str]) -> bool:
-    if names & {TOKENS, STARTS, "tokens"} == {STARTS, "tokens"}:
-        raise _misnamed(store)
-    return bool(names & {TOKENS, STARTS})
-
-
-def _misnamed(store: Store) -> CorruptError:
-    return CorruptError(
-        store.root, "holds an array tokens, the name in the documentation's example", expected=TOKENS,
-        remedy=f"If its ids are encoded (2 * id + start bit), rename it to {TOKENS}",
-    )  # fmt: skip
 
 
 def _zarr_format(store: Store, names: frozenset[str]) -> int:
