@@ -44,6 +44,23 @@ def test_a_dumb_terminal_gets_a_preview():
         os.close(slave)
 
 
+@pytest.mark.parametrize("closed", ["<&-", "2>&-"])
+def test_streams_that_are_closed_are_no_terminal(closed):
+    master, slave = pty.openpty()
+    words = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "tokfmt", "browse", str(PACK)]
+    environment = {**os.environ, "TERM": "xterm"}
+    with subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave, env=environment, cwd=ROOT) as process:
+        os.close(slave)
+        shown = b""
+        with contextlib.suppress(OSError):
+            while (piece := os.read(master, 1 << 16)) and b"\x1b[?1049h" not in shown:
+                shown += piece
+        process.terminate()
+    os.close(master)
+    assert b"464 2068" in shown
+    assert process.returncode == 0
+
+
 @pytest.mark.parametrize(
     ("stderr", "environment", "says"),
     [

@@ -172,6 +172,30 @@ def test_nothing_is_cut_or_printed_over_another(browser, awkward, width):
     visit.page.close()
 
 
+@pytest.mark.parametrize("width", [360, 1200])
+def test_large_numbers_fit_in_their_cards(browser, report, width):
+    visit = Visit(browser, report, width=width)
+    for value in ("7,123,456", "1,234,567,890,123"):
+        visit.page.locator(".card .value").nth(1).evaluate("(node, value) => { node.textContent = value }", value)
+        for card in visit.page.locator(".card").all():
+            assert card.evaluate("node => node.scrollWidth <= node.clientWidth")
+        assert visit.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    visit.page.close()
+
+
+def test_words_in_tables_are_not_columns_of_letters(browser, report, tmp_path):
+    out = tmp_path / "several.html"
+    source = tmp_path / f"{'n' * 200}.jsonl"
+    source.write_text('{"input_ids": [1, 2]}\n')
+    done = run("fixtures/modalities/E_D_2byte_gpt2.pbin", source, "--html", out)
+    assert done.returncode == 0, done.stderr
+    for path, width, words in ((report, 360, "one stream, cut"), (out, 1200, "modalities"), (out, 360, "jsonl")):
+        visit = Visit(browser, path, width=width)
+        cell = visit.page.locator("td.word", has_text=re.compile(f"^{words}$")).first
+        assert cell.bounding_box()["width"] > 80
+        visit.page.close()
+
+
 def test_units_of_text(browser, awkward):
     """Text that nobody tokenised has documents and characters, nowhere sequences or tokens; a mean has one rounding."""
     visit = Visit(browser, awkward)

@@ -53,6 +53,20 @@ def test_text_from_a_pipe(run, tmp_path, way):
     assert "tokfmt-scratch" not in json.dumps(of_pipe)
 
 
+def test_standard_input_that_is_closed(tmp_path):
+    words = [sys.executable, "-m", "tokfmt", "convert", "-", "o.jsonl"]
+    done = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", *words], cwd=tmp_path, capture_output=True, timeout=60)
+    assert done.stderr.endswith(b"error: -: standard input is closed. Pipe something into it, or name a file\n")
+    assert done.returncode == 2
+
+
+def test_a_path_that_begins_with_a_dash(run, tmp_path):
+    (tmp_path / "-dash.jsonl").write_bytes(CORPUS.read_bytes())
+    assert run("stats", "-dash.jsonl", check=2).said.endswith("A file of that name is ./-dash.jsonl\n")
+    for words in (["./-dash.jsonl"], ["--", "-dash.jsonl"]):
+        assert b"-dash.jsonl\n" in run("stats", *words).stdout
+
+
 @pytest.mark.parametrize(("to", "name"), [("jsonl", "x.jsonl"), ("stage1", "x")])
 def test_to_stdout(run, tmp_path, to, name):
     words = ["--to", to, "--eos", "50256", "--drop", "empty-sequences", "--drop", "embedded-separators"]

@@ -7,14 +7,11 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import click
 
 from tokfmt.cli.parameters import PLACE, THEME, Command, examples, output, reading, requested, tokenizer
-
-if TYPE_CHECKING:
-    from io import TextIOWrapper
 
 _EPILOG = examples(
     "tokfmt browse fixtures/modalities/D_2byte_gpt2.pbin",
@@ -95,7 +92,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         plain_signals()
         app.run()
     else:
-        cast("TextIOWrapper", sys.__stderr__).reconfigure(encoding="utf-8")  # Textual draws on it; ASCII nobody chose
+        cast("Any", sys.__stderr__).reconfigure(encoding="utf-8")  # Textual draws on it; ASCII nobody chose
         _until_left(app, app.run)
     _refuse(app)
 
@@ -216,13 +213,13 @@ def _draw(app: Any, out: str, keys: list[str], size: tuple[int, int]) -> None:
 
 def _unfit_terminal() -> str:
     """Why the browser cannot be drawn here; "" where it can."""
-    for name, stream in (("stdout", sys.stdout), ("stdin", sys.stdin)):
-        if not stream.isatty():
+    dumb = os.environ.get("TERM") == "dumb"
+    for name in ("stdout", "stdin", *(() if dumb else ("stderr",))):  # it is stderr that Textual draws on
+        stream = getattr(sys, name)
+        if stream is None or not stream.isatty():
             return f"{name} is no terminal"
-    if os.environ.get("TERM") == "dumb":
+    if dumb:
         return "a terminal of TERM=dumb has no cursor to move"
-    if not sys.stderr.isatty():  # on which Textual draws
-        return "stderr is no terminal"
     coding = sys.stderr.encoding
     return "" if "utf" in coding.lower() else f"a terminal of {coding} has not the letters (LC_ALL=C.UTF-8 if it has)"
 

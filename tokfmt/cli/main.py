@@ -150,7 +150,9 @@ def _invoke(words: list[str]) -> int:
         click.echo(error.ctx.get_help() if error.ctx else error.format_message(), err=True)
         return 2
     except click.ClickException as error:
-        return _fail(error.format_message(), 2, words, {"type": "UsageError"})
+        lost = [word for word in words if word.startswith("-") and os.path.lexists(word)]
+        hint = f" A file of that name is ./{lost[0]}" if lost and isinstance(error, click.NoSuchOption) else ""
+        return _fail(error.format_message() + hint, 2, words, {"type": "UsageError"})
     except (click.Abort, KeyboardInterrupt, signals.Interrupted, console.ReaderGone, console.StdoutError):
         raise
     except TokfmtError as error:

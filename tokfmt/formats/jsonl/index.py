@@ -271,7 +271,7 @@ class _Gaps:
         Raises:
             CorruptError: One of them is a document, and the index is not trusted.
         """
-        self._keep(np.asarray([self.end]), np.asarray([self.text.size]))
+        self._keep(np.asarray([self.end], np.int64), np.asarray([self.text.size], np.int64))
         count, hidden = 0, list[int]()
         for start, stop in self.found:
             lines = _lines_between(self.text, start, stop)

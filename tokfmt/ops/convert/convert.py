@@ -258,8 +258,9 @@ def _piped(paths: Sequence[Path_], progress: Progress) -> Iterator[tuple[tuple[P
 
 
 def _copy(path: Path_, copy: Path) -> None:
-    if os.fspath(path) == STREAM and sys.stdin.isatty():
-        raise OptionError("-: standard input is a terminal. Pipe something into it, or name a file")
+    if os.fspath(path) == STREAM and (sys.stdin is None or sys.stdin.isatty()):
+        what = "closed" if sys.stdin is None else "a terminal"
+        raise OptionError(f"-: standard input is {what}. Pipe something into it, or name a file")
     try:
         fd = os.dup(sys.stdin.fileno()) if os.fspath(path) == STREAM else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
