@@ -427,7 +427,7 @@ def test_a_folder_that_lost_its_state(tmp_path):
     home = saved(tmp_path / "saved", ["data-00000-of-00001.arrow"])
     stream(home / "data-00000-of-00001.arrow")
     (home / "state.json").unlink()
-    refused(home, r"state\.json: no such file\. dataset_info\.json stands beside", code="TF681")
+    refused(home, r"state\.json: no such file, as beside dataset_info\.json", code="TF681")
 
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):

@@ -318,8 +318,7 @@ def told_tokens(
 def written_tokens(extent: Extent, code: str) -> tuple[Extent, list[Problem]]:
     """An extent without the zeros at its end that a writer leaves which makes a file at full size, and is killed.
 
-    From 64 of the last 32,768 tokens on they are a problem of that code, which `--drop tail` accepts where they begin
-    in these: of more, a part would be left, as tokens.
+    From 64 of the last 32,768 tokens on they are a problem of that code, which `--drop tail` accepts if all are seen.
     """
     width, looked = extent.dtype.itemsize, min(extent.tokens, _LOOKED_AT)
     tail = extent.file.array(extent.begin + (extent.tokens - looked) * width, looked, extent.dtype)

@@ -120,13 +120,10 @@ class Llmc(FlatFormat):
             raise FormatError(paths[0], f"holds no NAME_{options.split}_NNNNNN.bin")
         laid = super().examine(files, options, hints)
         if "variant" not in laid.extras:
-            what = "holds shards of more than one variant, whose separators differ"
-            raise FormatError(paths[0], what, remedy="Name the shards of one variant")
-        first = laid.extents[0]
-        if first.tokens and int(first.file.array(first.begin, 1, first.dtype)[0]) != laid.eos_id:
-            note = f"{first.file.path.name}: its first tokens go on with a document of the shard before"
-            return replace(laid, notes=(*laid.notes, note))
-        return laid
+            raise FormatError(paths[0], "holds shards of more than one variant", remedy="Name those of one")
+        first, note = laid.extents[0], f"{files[0].name}: its first tokens go on with a document of the shard before"
+        goes_on = first.tokens and first.file.array(first.begin, 1, first.dtype)[0] != laid.eos_id
+        return replace(laid, notes=(*laid.notes, note)) if goes_on else laid
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:  # noqa: ARG002
         numpy = file.path.suffix == ".npy"

@@ -213,9 +213,8 @@ def laid_out(data: File, index: File, *, by_document: bool) -> Laid:
     head, path = HEADER.read(index), index.path
     count, marks, kind = head["sequences"], head["document_indices"], DTYPES.get(head["dtype_code"])
     if head["magic"] != MAGIC or head["version"] != 1 or kind is None:
-        found = (
-            f"{printable(head['magic'][:7].decode('latin-1'))}, version {head['version']}, dtype {head['dtype_code']}"
-        )
+        magic = printable(head["magic"][:7].decode("latin-1"))
+        found = f"{magic}, version {head['version']}, dtype {head['dtype_code']}"
         raise UnsupportedError(path, "no index of tokens", expected="MMIDIDX, version 1, integers", found=found)
     columns, dtype, header = columns_of(count, marks), np.dtype(kind), HEADER.part(f"header of {path.name}", index)
     if index.size not in (columns.end, columns.end + count):
@@ -240,9 +239,8 @@ def _begins(index: File, columns: Columns, width: int) -> tuple[Offsets, list[Pr
         if int(lengths.min()) < 0:
             k = int(np.argmax(lengths < 0))
             what, at, found = f"length {a + k:,}", columns.at("lengths", a + k), int(lengths[k])
-            negative.append(
-                fatal("TF604", CorruptError(index.path, what, offset=at, expected="0 or more", found=found))
-            )
+            error = CorruptError(index.path, what, offset=at, expected="0 or more", found=found)
+            negative.append(fatal("TF604", error))
             lengths = np.maximum(lengths, 0)
         lengths[0] += begins[a]
         np.cumsum(lengths, out=begins[a + 1 : b + 1])
@@ -367,7 +365,8 @@ def read_blend(path: Path, split: str = "train") -> list[Blended]:
         remedy = "Write a weight before each prefix, or before none"
         raise CorruptError(path, "weights and prefixes do not alternate", found=f"{wrong} as a prefix", remedy=remedy)
     weights = numbers[::2] if paired else [None] * len(words)
-    if bad := next((word for word, w in zip(words[::2], weights, strict=False) if w is not None and not _sound(w)), ""):
+    weighed = [(word, weight) for word, weight in zip(words[::2], weights, strict=False) if weight is not None]
+    if bad := next((word for word, weight in weighed if not 0 <= weight < math.inf), ""):
         raise CorruptError(path, "a weight", expected="a finite number, 0 or more", found=bad)
     return [Blended(weight, prefix) for weight, prefix in zip(weights, prefixes, strict=True)]
 
@@ -404,10 +403,6 @@ def _number(word: str) -> float | None:
         return float(word)
     except ValueError:
         return None
-
-
-def _sound(weight: float) -> bool:
-    return math.isfinite(weight) and weight >= 0
 
 
 FORMAT = Megatron()

@@ -109,6 +109,7 @@ class NanoGpt(FlatFormat):
         extent, problems = whole_tokens(file, np.dtype(f"<u{width}"), "TF642")
         head = file.array(0, min(extent.tokens, _LOOKED_AT), extent.dtype)
         extent, unwritten = written_tokens(extent, "TF643")
+        guessed = f"{width}-byte ids, which nothing stores; --from-opt width=N overrides"
         gpt2 = not hints.no_eos and bool((head == GPT2_EOS).any())
         return Laid(
             extents=[extent],
@@ -116,9 +117,7 @@ class NanoGpt(FlatFormat):
             eos_id=GPT2_EOS if gpt2 else None,
             eos_from="GPT-2's separator stands in the data" if gpt2 else "",
             problems=[*problems, *unwritten],
-            inferred=()
-            if options.width
-            else (f"{width}-byte ids, which nothing stores; --from-opt width=N overrides",),
+            inferred=() if options.width else (guessed,),
             extras={"width": width},
         )
 

@@ -208,8 +208,7 @@ class Arrow(Columnar):
             one = self.find(path / chosen)
             return Found(one.files, chosen, tuple(s for s in splits if s != chosen), (listing, *one.beside))
         if (state := path / "state.json").is_file():
-            if not (listed := _listed(state, "_data_files")):
-                raise CorruptError(state, "names no file", remedy="Name the *.arrow files one by one, or save it again")
+            listed = _listed(state, "_data_files")
             files = [inside(path, one.get("filename") if isinstance(one, dict) else one) for one in listed]
             info = path / "dataset_info.json"
             return Found(files, None, (), (state, info) if info.is_file() else (state,))
@@ -217,8 +216,7 @@ class Arrow(Columnar):
         if not names:
             raise FormatError(path, "holds no *.arrow")
         if (path / "dataset_info.json").is_file():
-            what = "no such file. dataset_info.json stands beside, and what save_to_disk writes has both"
-            raise FormatError(state, what, remedy="Copy it again, or name the *.arrow files one by one, in order")
+            raise FormatError(state, "no such file, as beside dataset_info.json", remedy="Name the *.arrow files")
         return Found([path / name for name in names])
 
 
@@ -237,8 +235,8 @@ def _chosen(path: Path, split: str | None, splits: Sequence[str]) -> str:
 def _listed(path: Path, key: str) -> list[Any]:
     """A list in a JSON file."""
     found = json_object(File(path), _LARGEST_JSON).get(key)
-    if not isinstance(found, list):
-        raise CorruptError(path, f'has no list "{key}"')
+    if not isinstance(found, list) or not found:
+        raise CorruptError(path, f'has no list "{key}"{", or an empty one" if found == [] else ""}')
     return found
 
 
