@@ -368,3 +368,10 @@ def test_shards_of_text_are_named(kind, tmp_path):
     (tmp_path / "index.json").write_text(json.dumps({"version": 2, "shards": [{"format": kind, "version": 2}]}))
     with pytest.raises(FormatError, match=rf"a shard that is not read: expected mds, version 2, found {kind}"):
         tokfmt.open(tmp_path)
+
+
+def test_an_index_without_shards_is_an_empty_dataset(tmp_path):
+    """What streaming's writer leaves that was given no sample."""
+    (tmp_path / "index.json").write_text('{"version": 2, "shards": []}')
+    with tokfmt.open(tmp_path) as dataset:
+        assert (dataset.format, len(dataset)) == ("mds", 0)

@@ -339,3 +339,11 @@ def test_what_is_not_flat_tokens_is_not_claimed(tmp_path):
     assert FORMAT.sniff(look(tmp_path / "other.zip")) is None
     bad = FIXTURES / "bad/flat-tokens/meta_name_of_example"
     assert FORMAT.sniff(look(bad)) is Confidence.STRUCTURE
+
+
+@pytest.mark.parametrize("split", ["", "train"])
+def test_the_name_of_the_example_is_told_beside_seq_starts(split, tmp_path):
+    write(FORMAT, tmp_path / "x.zarr", Ragged.of([[1, 2], [3]]), options={"split": split or "none"})
+    (tmp_path / "x.zarr" / split / "encoded_tokens").rename(tmp_path / "x.zarr" / split / "tokens")
+    with pytest.raises(CorruptError, match="holds an array tokens, the name in the documentation's example"):
+        read(FORMAT, tmp_path / "x.zarr")

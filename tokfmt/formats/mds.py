@@ -147,8 +147,8 @@ class Mds(ShardFormat):
         if index is None or (index.size and not re.search(rb'"shards"\s*:\s*\[', index.head)):
             return None
         shards = any(re.fullmatch(_SHARD, name) for name in probe.entries)
-        kind = re.search(rb'"format"\s*:\s*"(mds|csv|tsv|xsv|json)"', index.head)  # all but the first are refused
-        return Confidence.CERTAIN if shards or kind else None
+        kind = re.search(rb'"format"\s*:\s*"(mds|csv|tsv|xsv|json)"|"shards"\s*:\s*\[\s*\]', index.head)
+        return Confidence.CERTAIN if shards or kind else None  # `listing` refuses those of text
 
     def listing(self, path: Path, options: ReadOptions) -> Listing:
         if path.parent.is_dir() and not (path.is_file() and File(path).size):

@@ -51,17 +51,17 @@ def groups_of(store: Store) -> list[Group]:
     Raises:
         CorruptError: There is none.
     """
-    names = store.names("")
+    names, told, wrong = store.names(""), {TOKENS, STARTS, "tokens"}, {STARTS, "tokens"}
     zarr_format = _zarr_format(store, names)
-    if names & {TOKENS, STARTS}:
+    if names & {TOKENS, STARTS} and names & told != wrong:
         return [Group(None, zarr_format)]
-    found, example = [], "tokens" in names
+    found, example, misnamed = [], "tokens" in names, False
     for child in sorted(names, key=natural_key):
         inside = frozenset() if child.startswith(".") else store.names(child)
-        example = example or "tokens" in inside
+        example, misnamed = example or "tokens" in inside, misnamed or inside & told == wrong
         if inside & {TOKENS, STARTS}:
             found.append(Group(child, zarr_format))
-    if found:
+    if found and not misnamed:
         return found
     if example:
         raise CorruptError(
