@@ -4,10 +4,13 @@ import contextlib
 import gzip
 import os
 import pty
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import forkserver
@@ -87,6 +90,39 @@ def test_where_textual_draws_on_stderr_it_is_seen_or_not_drawn(stderr, environme
     if says.startswith("note: "):
         assert process.returncode == 0
         assert b"464 2068" in shown
+
+
+def test_it_is_suspended_and_drawn_again(tmp_path):
+    """Ctrl+Z, `fg`: the process stops, and the whole screen is there when it goes on."""
+    master, slave = pty.openpty()
+    words = [sys.executable, "-m", "tokfmt", "browse", str(PACK)]
+    environment = {**os.environ, "TERM": "xterm", "XDG_STATE_HOME": str(tmp_path)}
+
+    def until(text):
+        shown = b""
+        while text not in shown:
+            assert select.select([master], [], [], 60)[0], shown[-500:]
+            shown += os.read(master, 1 << 16)
+
+    with subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave, env=environment, cwd=ROOT) as process:
+        try:
+            until(b"begins with")
+            os.write(master, b"\x1a")
+            until(b"\x1b[?1049l")
+            state = Path(f"/proc/{process.pid}/stat")
+            end = time.monotonic() + 60
+            while state.read_text().rpartition(")")[2].split()[0] != "T":
+                assert time.monotonic() < end
+                time.sleep(0.02)
+            process.send_signal(signal.SIGCONT)
+            until(b"begins with")
+            os.write(master, b"q")
+            until(b"\x1b[?1049l")
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+            os.close(slave)
+            os.close(master)
 
 
 def test_a_preview_of_datasets_below_each_other(tmp_path):

@@ -71,6 +71,7 @@ class Browser(App[None]):
         Binding("S", "picture", "Save a picture of the screen (SVG)", show=False),
         Binding("escape", "cancel", "Stop loading", show=False),
         Binding("q", "quit", "Quit"),
+        Binding("ctrl+z", "suspend_process", "To the shell; fg comes back", show=False),
         *(Binding(tab.key, f"tab('{tab.name}')", tab.title, show=False) for tab in TABS),
     ]
 
@@ -104,6 +105,7 @@ class Browser(App[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.screen.screen_layout_refresh_signal.subscribe(self, self._laid_out)
         self.show_dataset(0)
         self._show_tab(self.entry)
