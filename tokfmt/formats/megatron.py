@@ -171,10 +171,8 @@ class Megatron(FlatFormat):
         if not (blend := read_blend(paths[0], options.split)):
             raise FormatError(paths[0], "is a blend list that names no prefix", found=f"split {options.split}")
         laid = super().examine([located(paths[0], one.prefix) for one in blend], options, hints)
-        weighed = (
-            f"weights are not applied: each of {len(blend):,} prefixes is read once; tokfmt recipe mixes by weight"
-        )
-        return replace(laid, notes=(*laid.notes, weighed)) if blend[0].weight is not None else laid
+        note = f"weights are not applied: each of {len(blend):,} prefixes is read once; tokfmt recipe mixes by weight"
+        return replace(laid, notes=(*laid.notes, note)) if blend[0].weight is not None else laid
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:  # noqa: ARG002
         index = File(self.names(file.path)[1])
@@ -218,8 +216,7 @@ def laid_out(data: File, index: File, *, by_document: bool) -> Laid:
         raise UnsupportedError(path, "no index of tokens", expected="MMIDIDX, version 1, integers", found=found)
     columns, dtype, header = columns_of(count, marks), np.dtype(kind), HEADER.part(f"header of {path.name}", index)
     if index.size not in (columns.end, columns.end + count):
-        size = f"{columns.end:,}"
-        cut = TruncatedError(path, "the size of the index", offset=18, expected=size, found=index.size)
+        cut = TruncatedError(path, "the size of the index", offset=18, expected=columns.end, found=index.size)
         return _documents(Extent(data, 0, 0, dtype), offsets_of([]), [fatal("TF602", cut)], header)
     begins, negative, problems = _begins(index, columns, dtype.itemsize)
     if index.size != columns.end:
