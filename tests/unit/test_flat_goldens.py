@@ -312,6 +312,14 @@ def test_a_shard_that_begins_inside_a_document_says_so(tmp_path):
             assert any("go on with a document" in note for note in dataset.info.notes) is told
 
 
+@pytest.mark.parametrize(("numbers", "told"), [((1, 2, 3), False), ((1, 3), True), ((2, 3), False)])
+def test_a_shard_that_is_missing_is_told(tmp_path, numbers, told):
+    for number in numbers:
+        shard(tmp_path / f"x_train_{number:06d}.bin", 20240520, 1, [50256, number, 7], "<u2")
+    with tokfmt.open(tmp_path) as dataset:
+        assert any("000003.bin is read behind x_train_000001.bin" in note for note in dataset.info.notes) is told
+
+
 def test_a_big_endian_array_is_refused(tmp_path):
     path = tmp_path / "x_train_000001.npy"
     np.save(path, np.array([50256, 1, 2], ">u2"))

@@ -19,6 +19,7 @@ Source: karpathy/llm.c f1e2ace, KellerJordan/modded-nanogpt f411b3d3, NVIDIA-NeM
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -121,9 +122,14 @@ class Llmc(FlatFormat):
         laid = super().examine(files, options, hints)
         if "variant" not in laid.extras:
             raise FormatError(paths[0], "holds shards of more than one variant", remedy="Name those of one")
-        first, note = laid.extents[0], f"{files[0].name}: its first tokens go on with a document of the shard before"
-        goes_on = first.tokens and first.file.array(first.begin, 1, first.dtype)[0] != laid.eos_id
-        return replace(laid, notes=(*laid.notes, note)) if goes_on else laid
+        first, notes = laid.extents[0], list(laid.notes)
+        if first.tokens and first.file.array(first.begin, 1, first.dtype)[0] != laid.eos_id:
+            notes.append(f"{files[0].name}: its first tokens go on with a document of the shard before")
+        numbered = [(int(found[1]), file.name) for file in files if (found := re.fullmatch(_SHARD, file.name))]
+        for (number, name), (following, other) in itertools.pairwise(numbered):
+            if following != number + 1:
+                notes.append(f"{other} is read behind {name}: a document that goes on from one to the other is of both")
+        return replace(laid, notes=tuple(notes))
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:  # noqa: ARG002
         numpy = file.path.suffix == ".npy"

@@ -299,11 +299,14 @@ def _legacy(data: File, index: File, *, by_document: bool) -> Laid:
     """
     head = OLD.read(index)
     kind, count = DTYPES.get(head["dtype_code"]), head["items"]
+    if head["version"] != 1 or kind is None or head["item_size"] != np.dtype(kind).itemsize:
+        told = f"version {head['version']}, dtype {head['dtype_code']} of {head['item_size']} bytes"
+        raise UnsupportedError(index.path, "no index of tokens", expected="TNTIDX, version 1, integers", found=told)
     columns = Columns(
         OLD.size, dimensions=("<i8", count + 1), begins=("<i8", count + 1), sizes=("<i8", head["sizes"]),
         document_indices=("<i8", head["documents"]),
     )  # fmt: skip
-    if kind is None or index.size != columns.end:
+    if index.size != columns.end:
         raise TruncatedError(index.path, "the size of the index", expected="as its counts say", found=index.size)
     begins = columns.read(index, "begins")
     extent, sizes = told_tokens(data, np.dtype(kind), int(begins[-1]), "TF604")
@@ -311,6 +314,9 @@ def _legacy(data: File, index: File, *, by_document: bool) -> Laid:
         k = int(wrong[0]) if len(wrong) else 0
         what, at, found = f"where item {k:,} begins", columns.at("begins", k), int(begins[k])
         sizes = [fatal("TF604", CorruptError(index.path, what, offset=at, expected="from 0 up", found=found))]
+    elif head["sizes"] != count or (columns.read(index, "sizes") != np.diff(begins)).any():
+        error = CorruptError(index.path, "the sizes are not those of its items", offset=columns.at("sizes", 0))
+        sizes = [fatal("TF604", error)]
     starts, marked = _marked(index, columns, begins, by_document=by_document)
     return _documents(extent, starts, [*sizes, *marked], OLD.part(f"header of {index.path.name}", index))
 
