@@ -289,8 +289,10 @@ class Preparation:
                 texts = next((batch.texts[:_TEXTS] for batch in reader.texts(block) if batch.texts), ())
                 passed = np.flatnonzero(sieve.entries(texts)["rule"] == 0).tolist()
                 found = self.encoder.encode([texts[k] for k in passed]) if self.encoder is not None else ()
-                lines = next((batch.lines[: len(texts)] for batch in reader.lines(block) if batch.lines), ())
-                size = len(texts) if known is not None else sum(map(len, lines), len(lines))
+                size = len(texts)
+                if known is None:
+                    lines = next((batch.lines[:size] for batch in reader.lines(block) if batch.lines), ())
+                    size = sum(map(len, lines), len(lines))
                 # what a place stands for; where texts are long there are fewer
                 scale = (block.stop - block.start) / max(1, size if known is None else sum(map(len, texts)))
                 tokens.append(sum(map(len, found)) * scale)
