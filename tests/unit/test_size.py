@@ -24,7 +24,7 @@ class Measure(NamedTuple):
 
 
 MODULES = Measure("modules", 189, 190)
-LINES = Measure("lines", 60_870, 36_500)
+LINES = 61_150
 MODULE = Measure("longest module", 700, 700)
 FUNCTION = Measure("longest function", 80, 80)
 
