@@ -67,6 +67,7 @@ compat: $(STAMP)
 	$(BIN)/python -m tests.compat $(ONLY)
 
 bench: $(STAMP)
+	@tests/system.sh
 	$(BIN)/python -m benchmarks $(ONLY)
 
 format: $(STAMP)

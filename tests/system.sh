@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the tests use beside what uv.lock has: PyTorch, a terminal multiplexer and a browser. Installed where the machine
+# What tests and benchmarks use beside what uv.lock has: PyTorch, a terminal multiplexer and a browser. Installed where the machine
 # allows it; tests that miss one say so, and fail where TOKFMT_ALL_TESTS is set (.ci/run sets it), but for PyTorch.
 set -uo pipefail
 cd "$(dirname "$0")/.."

@@ -1,6 +1,8 @@
 """What is found out of sources once a machine: the same samples, nothing opened that is not read, never out of date."""
 
+import errno
 import json
+import os
 import pickle
 import shutil
 from unittest import mock
@@ -114,6 +116,48 @@ def test_a_cache_that_cannot_be_written_to_is_done_without(corpus, monkeypatch):
     (corpus / "file").write_text("no directory")
     monkeypatch.setenv("XDG_CACHE_HOME", str(corpus / "file"))
     assert len(opened(corpus)) == len(opened(corpus)) > 0
+
+
+def test_a_user_without_a_home(corpus, monkeypatch):
+    """In containers: the number of a user whom nobody knows."""
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    monkeypatch.chdir(corpus)
+    before = sorted(corpus.iterdir())
+    assert len(opened(corpus)) > 0
+    assert sorted(corpus.iterdir()) == before
+
+
+def test_a_full_cache_is_done_without(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def full(fd):
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(os, "fsync", full)
+    (column,) = cache.columns("k" * 40, 1 << 21, ["x"], lambda: iter([(np.arange(200_000),)]))
+    assert column.path is None
+    assert (column.array == np.arange(200_000)).all()
+    assert [path.suffix for path in (tmp_path / "tokfmt/recipes").iterdir()] == [".lock"]
+
+
+def test_what_nobody_uses_goes(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def kept(key):
+        return cache.columns(key * 40, 1 << 21, ["x"], lambda: iter([(np.arange(200_000),)]))[0].path
+
+    old, used = kept("a"), kept("b")
+    cache.remember("c" * 40, 1)
+    cache.remember("d" * 40, 2)
+    for path in old.parent.iterdir():
+        os.utime(path, (0, 0))
+    assert kept("b") == used
+    assert cache.recalled("c" * 40) == 1
+    new = kept("e")
+    assert {path for path in new.parent.iterdir() if path.suffix != ".lock"} == {
+        used, new, new.with_name("c" * 40 + ".json")
+    }  # fmt: skip
 
 
 def test_small_recipes_leave_nothing_in_the_cache(corpus):

@@ -1,14 +1,19 @@
 """What another process holds or has changed: locks that say whose they are, parcels that are what was packed, scratch."""
 
+import errno
 import os
 import stat
+import subprocess
 
 import numpy as np
 import pytest
+from paths import FIXTURES
 
+import tokfmt
 from tokfmt.core.errors import ConversionError, UnsafeError
-from tokfmt.core.private import Scratch, check_private, holder, make_private, take_lock
+from tokfmt.core.private import Scratch, check_private, holder, make_private, release, take_lock
 from tokfmt.core.publish import Staging
+from tokfmt.ops.convert.convert import finish
 from tokfmt.run import plan
 from tokfmt.run.execute import Parcel, receive
 from tokfmt.run.plan import Journal
@@ -42,6 +47,61 @@ def test_waiting_for_a_lock_ends(tmp_path, monkeypatch):
     os.close(lock)
     with Journal(tmp_path) as opened:
         assert opened.once("x", lambda: 1) == 1
+
+
+@pytest.fixture(params=[errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK])
+def without_locks(request, monkeypatch):
+    """Lustre mounted without flock, some FUSE, NFS whose server has no locks."""
+
+    def flock(fd, how):
+        raise OSError(request.param, os.strerror(request.param))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+
+
+@pytest.mark.usefixtures("without_locks")
+def test_who_has_signed_a_lock_holds_it_where_there_are_none(tmp_path):
+    path = tmp_path / "lock"
+    lock = take_lock(path)
+    assert take_lock(path) == -1
+    assert holder(path) == f"{ME}; this file system has no locks: if that process has ended, remove {path}"
+    release(lock)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for name, free in (
+        (f"process {ended.pid} on {os.uname().nodename}\n", True),
+        (f"process {os.getpid()} on another-machine\n", False),
+        (f"process 1 on {os.uname().nodename}\n", False),
+        (f"process {'9' * 99} on {os.uname().nodename}\n", False),
+        ("", True),
+        ("torn", True),
+    ):
+        path.write_text(name)
+        lock = take_lock(path)
+        assert (lock >= 0) == free, name
+        if free:
+            release(lock)
+    one, other = take_lock(tmp_path / "shared", shared=True), take_lock(tmp_path / "shared", shared=True)
+    assert min(one, other) >= 0
+    release(one)
+    release(other)
+
+
+@pytest.mark.usefixtures("without_locks")
+def test_conversions_where_there_are_no_locks(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    source = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+    tokfmt.convert(source, tmp_path / "a.zarr", resume=True)
+    tokfmt.convert(source, tmp_path / "a.zarr", overwrite=True, shuffle=1)
+    with Staging(tmp_path / "e.zarr"), Scratch() as scratch:
+        tokfmt.convert(source, tmp_path / "b.zarr")
+        assert scratch.is_dir()
+    for shard in ((0, 2), (1, 2)):
+        tokfmt.convert(source, tmp_path / "c.zarr", shard=shard)
+    finish(tmp_path / "c.zarr")
+    assert {name for name in os.listdir(tmp_path) if not name.endswith(".json")} == {"a.zarr", "b.zarr", "c.zarr"}
+    with Staging(tmp_path / "d.zarr", kept="resume"), pytest.raises(ConversionError, match=f"locked by {ME}"):
+        tokfmt.convert(source, tmp_path / "d.zarr", resume=True)
 
 
 def test_a_parcel_is_what_was_packed(tmp_path):

@@ -196,12 +196,12 @@ def _by_kernel(source: int, out: int, begin: int, at: int, length: int) -> int:
     """Copy bytes from one file to another; how many were copied before the kernel refused, or all.
 
     It refuses across file systems (EXDEV), where it does not know how (ENOSYS, EINVAL, EOPNOTSUPP) - and for every
-    reason that reading and writing fail for.
+    reason that reading and writing fail for. Only Linux has the call.
     """
-    done = 0
-    while done < length:
+    done, copy = 0, getattr(os, "copy_file_range", None)
+    while copy is not None and done < length:
         try:
-            copied = os.copy_file_range(source, out, min(length - done, 1 << 30), begin + done, at + done)
+            copied = copy(source, out, min(length - done, 1 << 30), begin + done, at + done)
         except OSError:
             break
         if not copied:

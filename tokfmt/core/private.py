@@ -10,14 +10,19 @@ Commands that have no destination to build beside have scratch:
         lock                     held with flock while it lives
 
 What processes of the same user left behind that could not clean up (SIGKILL) goes when the next one makes its own.
+
+Where a file system has no locks (Lustre mounted without them, NFS whose server has none), a lock is held as long as the
+process lives that has signed it; of another machine's that is not known, and it is taken to live.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import pwd
+import re
 import shutil
 import stat
 import tempfile
@@ -33,6 +38,8 @@ from tokfmt.core.text_format import printable
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _PAUSE = 0.05  # seconds between two tries to lock
 _PREFIX = "tokfmt-scratch-"
+_NO_LOCKS = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOLCK}
+_SIGNED = re.compile(r"process (\d+) on (.*)\n")
 
 
 def make_private(path: Path, *, taken_over: bool = False) -> None:
@@ -101,6 +108,23 @@ def _name_of(owner: int) -> str:
         return f"user {owner}"
 
 
+def user_directory(kind: str, otherwise: str) -> Path:
+    """Where the user's files of a kind belong, by the XDG Base Directory specification; may not exist.
+
+    Args:
+        kind: "CACHE" or "STATE".
+        otherwise: Below the home directory.
+
+    Raises:
+        FileNotFoundError: There is no home directory: neither HOME nor the system's list of users has one.
+    """
+    named = os.environ.get(f"XDG_{kind}_HOME", "")
+    place = Path(named if os.path.isabs(named) else os.path.join(os.path.expanduser("~"), otherwise))
+    if not place.is_absolute():
+        raise FileNotFoundError(errno.ENOENT, "No home directory")
+    return place / "tokfmt"
+
+
 def take_lock(path: Path, *, shared: bool = False, patience: float = 0) -> int:
     """Lock a file, made if need be, and write into it who holds it.
 
@@ -110,16 +134,17 @@ def take_lock(path: Path, *, shared: bool = False, patience: float = 0) -> int:
         patience: Seconds to wait for whoever holds it.
 
     Returns:
-        A descriptor that holds the lock; -1 when it is taken, or its directory is going.
+        A descriptor that holds the lock, for `release`; -1 when it is taken, or its directory is going.
     """
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except FileNotFoundError:
         return -1
     try:
-        if _locked(fd, shared=shared, patience=patience) and os.path.samestat(os.fstat(fd), os.stat(path)):
+        if _locked(fd, shared=shared, patience=patience):
             _sign(fd)
-            return fd
+            if os.path.samestat(os.fstat(fd), os.stat(path)):
+                return fd
     except FileNotFoundError:
         pass
     except BaseException:
@@ -129,17 +154,46 @@ def take_lock(path: Path, *, shared: bool = False, patience: float = 0) -> int:
     return -1
 
 
+def release(lock: int) -> None:
+    """Give back what `take_lock` gave."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(lock, 0)
+    os.close(lock)
+
+
 def _locked(fd: int, *, shared: bool, patience: float) -> bool:
     end = time.monotonic() + patience
-    while True:
-        try:
-            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= end:
-                return False
-            time.sleep(_PAUSE)
-        else:
-            return True
+    while not _lock(fd, shared=shared):
+        if time.monotonic() >= end:
+            return False
+        time.sleep(_PAUSE)
+    return True
+
+
+def _lock(fd: int, *, shared: bool) -> bool:
+    try:
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return shared or not _may_live(fd)
+    return True
+
+
+def _may_live(fd: int) -> bool:
+    """Whether the process that has signed a lock may still live."""
+    signed = _SIGNED.fullmatch(os.pread(fd, 200, 0).decode("utf-8", "replace"))
+    if signed is None or signed[2] != os.uname().nodename:
+        return signed is not None
+    try:
+        os.kill(int(signed[1]), 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
 
 
 def _sign(fd: int) -> None:
@@ -150,15 +204,23 @@ def _sign(fd: int) -> None:
 
 
 def holder(path: Path) -> str:
-    """Who holds a lock, or held it last: "process 4711 on node7"."""
+    """Who holds a lock: "process 4711 on node7"; and how to get rid of one that nobody can tell to be free."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return "another process"
     try:
-        return printable(os.read(fd, 200).decode("utf-8", "replace").strip()) or "another process"
+        name = printable(os.read(fd, 200).decode("utf-8", "replace").strip()) or "another process"
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return name
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return f"{name}; this file system has no locks: if that process has ended, remove {printable(path)}"
+        raise
     finally:
         os.close(fd)
+    return name
 
 
 class Scratch:
@@ -200,7 +262,7 @@ class Scratch:
 def _remove(path: Path, lock: int, owner: int) -> None:
     if os.getpid() == owner:  # not what a forked child inherits
         shutil.rmtree(path, ignore_errors=True)
-        os.close(lock)
+        release(lock)
 
 
 def _remove_dead(parent: Path) -> None:
@@ -213,4 +275,4 @@ def _remove_dead(parent: Path) -> None:
             lock = -1 if distrusted(entry.path) else take_lock(Path(entry.path, "lock"))
             if lock >= 0:
                 shutil.rmtree(entry.path, ignore_errors=True)
-                os.close(lock)
+                release(lock)

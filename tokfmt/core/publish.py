@@ -34,7 +34,7 @@ from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageEr
 from tokfmt.core.files import walk, write_error, write_reason, writing
 from tokfmt.core.format import everything_in
 from tokfmt.core.output import ANYBODY, Objection, followed, inherit, no_directory, obstacle, remove, restrict
-from tokfmt.core.private import check_private, distrusted, holder, make_private, take_lock
+from tokfmt.core.private import check_private, distrusted, holder, make_private, release, take_lock
 from tokfmt.core.text_format import printable
 
 _OLD = ".old"
@@ -383,7 +383,7 @@ class Staging:
         if not self.keep:
             self._discard()
         if self._lock >= 0:
-            os.close(self._lock)
+            release(self._lock)
             self._lock = -1
 
     def _discard(self) -> None:
@@ -519,7 +519,7 @@ def remove_leftovers(destination: Path, *, spare: bool = False) -> tuple[str, ..
                 if os.path.lexists(old) and not os.path.lexists(destination):
                     os.rename(old, destination)  # killed between the two renames: the old one comes back
                 shutil.rmtree(entry.path, ignore_errors=True)
-                os.close(fd)
+                release(fd)
                 removed += [entry.name] if kept else []
     return tuple(removed)
 

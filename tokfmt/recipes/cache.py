@@ -5,7 +5,7 @@
 
 KEY is a hash of all that the array depends on: files with their sizes, times and inodes, and how they are read. It is
 written under a lock beside a hidden name and renamed, so it is whole or not there. What is small is held in memory and
-never written.
+never written; what nobody has asked for in thirty days goes when something is written.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import OutageError, TokfmtError
-from tokfmt.core.private import check_private, make_private, take_lock
+from tokfmt.core.errors import ConversionError, OutageError, TokfmtError
+from tokfmt.core.private import check_private, distrusted, make_private, release, take_lock, user_directory
 from tokfmt.core.publish import write_whole
 
 Numbers = NDArray[np.int64]
 SMALL = 1 << 20
 """Bytes; what takes no more is held in memory."""
 
+_UNUSED = 30 * 86400  # seconds
 _PATIENCE = 600.0  # seconds that a process waits for another that computes the same
 _SUFFIX = ".i64"
 
@@ -74,7 +76,7 @@ def directory() -> Path:
 
 
 def _place() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tokfmt" / "recipes"
+    return user_directory("CACHE", ".cache") / "recipes"
 
 
 def key_of(*facts: object) -> str:
@@ -92,12 +94,29 @@ def columns(key: str, most: int, names: Sequence[str], parts: Parts, *, keep: bo
         parts: Computes them.
         keep: Also what is small.
     """
-    if most <= SMALL and not keep:
-        return [Column(array) for array in _joined(parts(), len(names))]
-    try:
-        place = directory()
-    except (TokfmtError, OSError):  # a home that cannot be written to: every process computes for itself
-        return [Column(array) for array in _joined(parts(), len(names))]
+    if most > SMALL or keep:
+        with contextlib.suppress(ConversionError, OSError):
+            return [Column(path=path) for path in _kept(key, names, parts)]
+    # also where a home cannot be written to, or is full: then every process computes for itself
+    return [Column(array) for array in _joined(parts(), len(names))]
+
+
+def _use(*paths: Path) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            os.utime(path)
+
+
+def _remove_unused(place: Path) -> None:
+    with os.scandir(place) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if entry.stat(follow_symlinks=False).st_mtime < time.time() - _UNUSED:
+                    os.unlink(entry.path)
+
+
+def _kept(key: str, names: Sequence[str], parts: Parts) -> list[Path]:
+    place = directory()
     paths = [place / f"{key}-{name}{_SUFFIX}" for name in names]
     if not _there(paths):
         lock = take_lock(place / f"{key}.lock", patience=_PATIENCE)
@@ -106,9 +125,11 @@ def columns(key: str, most: int, names: Sequence[str], parts: Parts, *, keep: bo
         try:
             if not _there(paths):
                 _write(paths, parts())
+                _remove_unused(place)
         finally:
-            os.close(lock)
-    return [Column(path=path) for path in paths]
+            release(lock)
+    _use(*paths)
+    return paths
 
 
 def _there(paths: Sequence[Path]) -> bool:
@@ -146,12 +167,13 @@ def _write(paths: Sequence[Path], parts: Iterator[Sequence[Numbers]]) -> None:
 
 def recalled(key: str) -> Any:
     """A small value that was remembered; None where nothing was, or it cannot be read."""
-    if not _place().is_dir():
-        return None
-    try:
-        return json.loads((directory() / f"{key}.json").read_bytes())
-    except (OSError, ValueError, RecursionError, TokfmtError):
-        return None
+    with contextlib.suppress(OSError, ValueError, RecursionError, TokfmtError):
+        path = _place() / f"{key}.json"
+        if not distrusted(path.parent):
+            value = json.loads(path.read_bytes())
+            _use(path)
+            return value
+    return None
 
 
 def remember(key: str, value: object) -> None:

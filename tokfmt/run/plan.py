@@ -6,6 +6,7 @@ that is kept (`core.publish.Staging`):
     setup                 locked while something is done once for all
     created.json ...      what was done once: the value that came of it (created-train.json: of one split)
     journal-3-of-8        what shard 3 of 8 has finished, a line each (0 of 1: all of it)
+    lock-of-journal-...   held while it is written
 
     line = crc32 of the rest, 8 hex digits; a space; JSON [kind, number, facts]; newline
 
@@ -17,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import shutil
@@ -36,7 +36,7 @@ import numpy as np
 from tokfmt.core.axis import TokenReader, largest_id, windows
 from tokfmt.core.errors import ConversionError, IncompleteWriteError
 from tokfmt.core.format import REGION, Receipt, Region, TokenWriter
-from tokfmt.core.private import holder, make_private, take_lock
+from tokfmt.core.private import holder, make_private, release, take_lock
 from tokfmt.core.protocols import Gatherer
 from tokfmt.core.publish import sync_file_system, write_whole
 from tokfmt.run.execute import ClusterExecutor, run_tasks
@@ -139,12 +139,15 @@ class Journal(Forgetful):
             ConversionError: Another process writes it.
         """
         self.home, self.shard = home, shard
-        self._fd = os.open(home / shard.journal, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        place = home / f"lock-of-{shard.journal}"
+        self._lock = take_lock(place)
+        if self._lock < 0:
+            raise ConversionError(f"shard {shard} is running already ({holder(place)})")
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(self._fd)
-            raise ConversionError(f"shard {shard} is running already") from error
+            self._fd = os.open(home / shard.journal, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except BaseException:
+            release(self._lock)
+            raise
         entries, self._size = read_journal(home / shard.journal)
         os.ftruncate(self._fd, self._size)
         self._done: dict[str, dict[int, Any]] = {}
@@ -224,7 +227,7 @@ class Journal(Forgetful):
         try:
             yield
         finally:
-            os.close(lock)
+            release(lock)
 
     def __enter__(self) -> Journal:
         return self
@@ -239,6 +242,7 @@ class Journal(Forgetful):
                 raise
         finally:
             os.close(self._fd)
+            release(self._lock)
 
 
 def of_part(name: str, part: str) -> str:

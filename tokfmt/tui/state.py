@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.private import distrusted, make_private, take_lock
+from tokfmt.core.private import distrusted, make_private, release, take_lock, user_directory
 
 SCHEMA = "tokfmt.browse/1"
 _MOST = 500
@@ -31,9 +31,12 @@ _PENDING: deque[Future[None]] = deque(maxlen=1)  # what was given to it last
 
 
 def state_file() -> Path:
-    """Where it is kept."""
-    home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    return Path(home) / "tokfmt" / "browse.json"
+    """Where it is kept.
+
+    Raises:
+        OSError: There is no home directory.
+    """
+    return user_directory("STATE", ".local/state") / "browse.json"
 
 
 def is_written() -> bool:
@@ -54,8 +57,8 @@ def remember(path: Path, **facts: object) -> None:
 
 def amend(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """Change what is known of a dataset, in place, while no other browser does. Silent when it cannot be written."""
-    file, key = state_file(), os.path.abspath(path)
     with contextlib.suppress(OSError, ValueError, UnicodeError, TokfmtError):
+        file, key = state_file(), os.path.abspath(path)
         file.parent.parent.mkdir(parents=True, exist_ok=True)
         make_private(file.parent, taken_over=True)
         lock = take_lock(file.with_name(f"{file.name}.lock"), patience=_PATIENCE)
@@ -74,7 +77,7 @@ def amend(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
                 content = _packed(kept)
             _write(file, content)
         finally:
-            os.close(lock)
+            release(lock)
 
 
 def _packed(datasets: list[tuple[str, Any]]) -> bytes:

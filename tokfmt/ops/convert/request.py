@@ -7,6 +7,7 @@ split is then shuffled by itself.
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -485,7 +486,10 @@ def shard_of(shard: tuple[int, int] | None) -> Shard | None:
     """
     if shard is None:
         return None
-    index, count = shard
+    try:
+        index, count = map(operator.index, shard)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"shard is {shard!r}: is a pair of whole numbers, (index, count)") from error
     if not 0 <= index < count:
         raise OptionError(f"--shard {index}/{count}: shards of {count} are 0/{count} to {count - 1}/{count}")
     return Shard(index, count)

@@ -1,0 +1,75 @@
+"""Other systems than Linux, as far as their missing calls go: all that CPython and libc have on Linux alone is taken away."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from paths import FIXTURES
+
+# by the documentation of CPython 3.13; the first two of them, and those of libc, are what tokfmt knows to use
+MISSING = """\
+import builtins, ctypes, errno, os, select, signal
+
+for name in (
+    "copy_file_range", "posix_fadvise", "POSIX_FADV_DONTNEED", "posix_fallocate", "fdatasync", "sched_getaffinity",
+    "sched_setaffinity", "memfd_create", "eventfd", "pidfd_open", "splice", "sendfile", "getxattr", "setxattr", "listxattr",
+    "getrandom", "O_TMPFILE", "O_PATH", "O_DIRECT", "O_NOATIME", "getresuid", "unshare", "setns", "pipe2", "accept4", "statx",
+):
+    if hasattr(os, name):
+        delattr(os, name)
+for name in ("sigtimedwait", "sigwaitinfo", "SIGSTKFLT", "SIGPWR", "SIGPOLL", "SIGRTMIN", "SIGRTMAX", "pidfd_send_signal"):
+    if hasattr(signal, name):
+        delattr(signal, name)
+del select.epoll, errno.ENOMEDIUM, errno.EREMOTEIO
+
+class Library(ctypes.CDLL):
+    def __getattr__(self, name):
+        if name in ("renameat2", "syncfs", "prctl", "gettid", "sched_getcpu"):
+            raise AttributeError(name)
+        return super().__getattr__(name)
+
+ctypes.CDLL, real = Library, builtins.open
+
+def opened(path, *args, **kwargs):
+    if str(path).startswith(("/proc/", "/sys/")):
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+    return real(path, *args, **kwargs)
+
+builtins.open = opened
+"""
+
+COMMANDS = """\
+convert {text} a.pbin --tokenizer {tokenizer} -j 2 --executor processes
+convert a.pbin a.pbin b.pbin --verify
+convert b.pbin out.zarr -j 2 --executor processes
+convert a.pbin out.zarr --overwrite --shuffle 1
+convert out.zarr samples --to hdf5 --seq-len 64
+convert samples a.jsonl
+convert a.pbin out --to megatron
+diff a.pbin out
+check out.zarr samples
+stats b.pbin --output-format json
+show b.pbin 3 --tokenizer {tokenizer}
+recipe a=a.pbin:0.5 b=b.pbin:0.5 --seq-len 64 --shuffle samples -o mix.toml
+convert mix.toml mix.ds --to stage1
+"""
+
+
+@pytest.mark.slow
+def test_commands(tmp_path):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(MISSING)
+    names = {"text": FIXTURES / "text" / "corpus.jsonl", "tokenizer": FIXTURES / "tokenizer"}
+    for line in COMMANDS.splitlines():
+        command = [part.format(**names) for part in line.split()]
+        done = subprocess.run(
+            [sys.executable, "-m", "tokfmt", *command], cwd=tmp_path, capture_output=True, text=True,
+            env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+        )  # fmt: skip
+        assert done.returncode == 0, (line, done.stdout, done.stderr)
+    lost = subprocess.run(
+        [sys.executable, "-c", "import os; os.copy_file_range"], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+    )  # fmt: skip
+    assert "AttributeError" in lost.stderr  # the calls were missing indeed
