@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import tracemalloc
 
 import numpy as np
@@ -458,3 +459,167 @@ def test_sniffing_imports_no_pyarrow():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["parquet", "arrow", "False"]
+
+
+# dictionaries of ids, files that disagree, and what stands where none is looked for
+
+
+LISTS = pa.DictionaryArray.from_arrays(
+    pa.array([0, 1, None, 2, 0, 3], pa.int8()), pa.array([[1, 2, 3], [4], [], None], pa.list_(pa.int32()))
+)
+ROWS = [[1, 2, 3], [4], None, [], [1, 2, 3], None]
+
+
+def in_dictionaries():
+    flat = pa.array([1, 2, 3, 4, 1, 2, 3], pa.uint16()).dictionary_encode()
+    inner = pa.ListArray.from_arrays(pa.array([0, 3, 4, 4, 7], pa.int32()), flat)
+    fixed = pa.FixedSizeListArray.from_arrays(pa.array([5, 6, 7, 8], pa.int64()), 2)
+    return {
+        "lists": (LISTS, [row or [] for row in ROWS]),
+        "ids": (inner, [[1, 2, 3], [4], [], [1, 2, 3]]),
+        "both": (pa.DictionaryArray.from_arrays(pa.array([3, 1, 2]), inner), [[1, 2, 3], [4], []]),
+        "fixed": (pa.DictionaryArray.from_arrays(pa.array([1, 0, 1]), fixed), [[7, 8], [5, 6], [7, 8]]),
+        "in a struct": (pa.StructArray.from_arrays([inner], ["ids"]), [[1, 2, 3], [4], [], [1, 2, 3]]),
+    }
+
+
+@pytest.mark.parametrize("kind", ["lists", "ids", "both", "fixed", "in a struct"])
+@pytest.mark.parametrize("batch", [1, 4, 100])
+def test_ids_in_dictionaries(tmp_path, kind, batch):
+    array, rows = in_dictionaries()[kind]
+    path = stream(tmp_path / "x.arrow", pa.table({"tokens": array}), batch=batch)
+    options = {"column": "tokens.ids"} if kind == "in a struct" else {}
+    reader = open_source([path], drop=["null-rows"], options=options).reader
+    bounds = reader.offsets(0, reader.info.sequences).tolist()
+    assert [reader.tokens(a, b).tolist() for a, b in zip(bounds, bounds[1:], strict=False)] == rows
+    assert reader.info.dtype.itemsize == (2 if kind in ("ids", "both", "in a struct") else 4)
+    if kind == "lists":
+        refused(path, "row (0|1|2) of record batch (0|2) is NULL", code="TF683")
+    if kind == "fixed":
+        assert reader.info.extras["variant"] == "blocks"
+
+
+def test_ids_in_dictionaries_that_are_none(tmp_path):
+    flat = pa.array([1, None, -7]).dictionary_encode()
+    path = stream(tmp_path / "x.arrow", pa.table({"input_ids": pa.ListArray.from_arrays([0, 2, 3], flat)}))
+    refused(path, "row 0 .* NULL among its ids", code="TF684")
+    floats = pa.DictionaryArray.from_arrays(pa.array([0]), pa.array([[1.5]]))
+    path = stream(tmp_path / "x.arrow", pa.table({"input_ids": floats}))
+    refused(path, 'column "input_ids" is no list of ids', UnsupportedError, code="TF682")
+
+
+def test_a_list_that_stands_for_many_rows(tmp_path):
+    """One list of a million ids, and rows that are it: a few are decoded at once, and what no bytes hold is a bomb."""
+    long = pa.array([np.arange(1_000_000, dtype=np.int32)])
+    for rows, bomb in ((100, False), (40_000, True)):
+        array = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int8)), long)
+        path = stream(tmp_path / "x.arrow", pa.table({"input_ids": array}), batch=rows)
+        if bomb:
+            refused(path, "ids in record batch 0 of .* bytes", UnsafeError, "TF687")
+        else:
+            everything(path)
+            assert open_source([path]).reader.info.tokens == rows * 1_000_000
+
+
+def packed(path, masks, starts, ids=((1, 2, 3), (4, 5))):
+    kinds = {"input_ids": pa.int32(), "loss_mask": pa.int8(), "seq_start_id": pa.int32()}
+    values = (list(map(list, ids)), masks, starts)
+    arrays = (pa.array(v, pa.list_(kind)) for v, kind in zip(values, kinds.values(), strict=True))
+    return parquet(path, pa.table(dict(zip(kinds, arrays, strict=True))))
+
+
+@pytest.mark.parametrize(
+    ("masks", "starts", "words"),
+    [
+        (
+            [[1, 1, 0, 1, 1, 0], [1, 0, 1, 0]],
+            [[0, 2], [0]],
+            "row 0 .* loss_mask of another length: expected 3, found 6",
+        ),
+        ([[1, 1, 0], [1]], [[0, 2], [0]], "row 1 .* loss_mask of another length: expected 2, found 1"),
+        ([[1, 1, 0], None], [[0, 2], [0]], "row 1 .* loss_mask of another length: expected 2, found 0"),
+        ([[1, 1, 0], [1, None]], [[0, 2], [0]], "row 1 .* has a NULL in its loss_mask"),
+        ([[1, 1, 0], [1, 0]], [[0, 2], [None]], "row 1 .* has a NULL in its seq_start_id"),
+        ([[1, 1, 0], [1, 0]], [[0, 2], None], "row 1 .* has no seq_start_id"),
+    ],
+)
+def test_masks_that_do_not_fit(tmp_path, masks, starts, words):
+    refused(packed(tmp_path / "x.parquet", masks, starts), words, code="TF665")
+
+
+def test_labels_that_do_not_fit(tmp_path):
+    for labels, words in (
+        ([[1, None, 3], [4]], "row 0 .* has a NULL in its labels"),
+        ([[1, 2, 3], [4, 5]], "another length: expected 1, found 2"),
+    ):
+        rows = (pa.array(one, pa.list_(pa.int32())) for one in ([[1, 2, 3], [4]], labels))
+        refused(parquet(tmp_path / "x.parquet", pa.table(dict(zip(("input_ids", "labels"), rows, strict=True)))), words)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("other", ["packed", "labels", "tokens", "floats", "text", "texts"])
+def test_files_of_one_folder_that_disagree(tmp_path, other, order):
+    """The file and the column are named in the same words by reading and by the check, whichever is first."""
+    first, second = [tmp_path / "a.parquet", tmp_path / "b.parquet"][::order]
+    parquet(first)
+    words = {
+        "packed": 'has no column "(loss_mask|seq_start_id)" of ids', "labels": 'has no column "labels" of ids',
+        "tokens": 'has no column "(tokens|input_ids)" of ids', "floats": 'column "input_ids"',
+        "text": "has no column", "texts": "has no column|has several columns of text",
+    }[other]  # fmt: skip
+    ids = pa.array(IDS, pa.list_(pa.int32()))
+    if other == "packed":
+        packed(second, [[1, 1, 0], [1, 0]], [[0, 2], [0]])
+    else:
+        parquet(second, pa.table({
+            "labels": {"input_ids": ids, "labels": ids}, "tokens": {"tokens": ids},
+            "floats": {"input_ids": [[1.5]]}, "text": {"text": ["a"]}, "texts": {"a": ["a"], "b": ["b"]},
+        }[other]))  # fmt: skip
+    refused(tmp_path, words)
+    with pytest.raises(FormatError, match=words) as caught:
+        everything(tmp_path)
+    format_ = registry.get("parquet")
+    found = [finding.message for finding in format_.check(tmp_path, format_.read_options())]
+    assert found == [caught.value.statement]
+    assert caught.value.path.endswith((first.name, second.name))
+
+
+def test_bytes_behind_the_end_of_a_stream(tmp_path):
+    """Two streams in one file, as `cat` joins them: only the first is read, which is said."""
+    path = stream(tmp_path / "x.arrow")
+    content, format_ = path.read_bytes(), registry.get("arrow")
+    assert not open_source([path]).reader.info.notes
+    assert not list(format_.check(path, format_.read_options()))
+    for more in (content, b"\0"):
+        path.write_bytes(content + more)
+        reader = open_source([path]).reader
+        said = (
+            f"x.arrow: goes on behind its end marker at byte {len(content):,}: found {len(more):,} bytes? that nobody"
+        )
+        assert reader.info.tokens == 6
+        assert re.match(said, reader.info.notes[0])
+        (finding,) = format_.check(path, format_.read_options())
+        assert (finding.code, finding.offset) == ("TF681", len(content))
+    text = stream(tmp_path / "t.arrow", pa.table({"text": ["a"]}))
+    text.write_bytes(text.read_bytes() + b"more")
+    assert "behind its end marker" in open_source([text]).reader.info.notes[0]
+    assert [finding.code for finding in format_.check(text, format_.read_options())] == ["TF681"]
+
+
+@pytest.mark.parametrize("new", [pa.ipc.new_stream, pa.ipc.new_file])
+def test_streams_before_1_0(tmp_path, new):
+    """Messages without FFFFFFFF in front: recognised, and refused by name."""
+    path = tmp_path / "x.arrow"
+    options = pa.ipc.IpcWriteOptions(use_legacy_format=True)
+    with pa.OSFile(str(path), "wb") as sink, new(sink, table().schema, options=options) as out:
+        out.write_table(table())
+    assert registry.detect(path).name == "arrow"
+    refused(path, "Arrow of a version before 1.0.* Write it again", code="TF681")
+
+
+def test_a_split_that_is_missing(tmp_path):
+    (tmp_path / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
+    stream(saved(tmp_path / "train", ["data.arrow"]) / "data.arrow")
+    words = 'dataset_dict.json: names the split "test", which is missing'
+    for options in ({}, {"split": "train"}, {"split": "test"}):
+        refused(tmp_path, words, code="TF681", **options)

@@ -42,6 +42,8 @@ from tokfmt.core.files import File, names_in, natural_key
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, titled
 from tokfmt.core.options import Late, option
 from tokfmt.core.protocols import Audit
+from tokfmt.core.text_format import printable
+from tokfmt.formats.arrow.container import begins_old
 from tokfmt.formats.folders import inside, json_object
 
 _SHARD = re.compile(r"(.+?)-(\d{5})-of-(\d{5})(?:-\w+)?\.(?:parquet|pq)")
@@ -194,7 +196,9 @@ class Arrow(Columnar):
         if not probe.is_directory:
             length = int.from_bytes(probe.head[4:8], "little")
             stream = probe.head[:4] == b"\xff\xff\xff\xff" and 16 <= length <= probe.size - 8 and length % 8 == 0
-            return Confidence.CERTAIN if stream or probe.head.startswith(b"ARROW1\0\0") else None
+            if stream or probe.head.startswith(b"ARROW1\0\0"):
+                return Confidence.CERTAIN
+            return Confidence.STRUCTURE if begins_old(probe.head) else None  # to be refused by its name
         if "dataset_dict.json" in probe.entries or {"state.json", "dataset_info.json"} <= set(probe.entries):
             return Confidence.CERTAIN
         return Confidence.STRUCTURE if any(name.endswith(".arrow") for name in probe.entries) else None
@@ -204,6 +208,9 @@ class Arrow(Columnar):
             return Found([path])
         if (listing := path / "dataset_dict.json").is_file():
             splits = [inside(path, name).name for name in _listed(listing, "splits")]
+            if missing := next((name for name in splits if not (path / name).is_dir()), ""):
+                what = f'names the split "{printable(missing)}", which is missing'
+                raise CorruptError(listing, what, remedy="Copy it again, or take it out of the list")
             chosen = _chosen(path, split, splits)
             one = self.find(path / chosen)
             return Found(one.files, chosen, tuple(s for s in splits if s != chosen), (listing, *one.beside))

@@ -18,8 +18,8 @@ from tokfmt.formats.arrow.container import (
     Container,
     Group,
     ParquetContainer,
+    agreed,
     arrow,
-    chosen,
     open_containers,
     worded,
 )
@@ -64,7 +64,8 @@ def findings(format_: Columnar, path: Path, options: ReadOptions, how: Audit) ->
     try:
         arrow()
         containers = open_containers(format_, format_.find(path, options.split).files)
-        column = chosen(containers[0], options)
+        column = agreed(containers, options)
+        yield from (problem.finding() for container in containers for problem in container.problems)
         if column.kind == "text":
             yield from _texts(format_, path, options, how)
             return

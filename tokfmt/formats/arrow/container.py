@@ -24,6 +24,7 @@ from tokfmt.core.errors import (
     UnsupportedError,
 )
 from tokfmt.core.files import File, Stream
+from tokfmt.core.format import Problem, noted
 from tokfmt.core.records import CHATS, are_chats
 from tokfmt.core.text_format import counted, printable
 
@@ -40,6 +41,7 @@ _MAGIC, _ARROW, _FRAME = b"PAR1", b"ARROW1\0\0", b"\xff\xff\xff\xff"
 _UNREADABLE = "the footer cannot be read"
 _SCHEMA, _DICTIONARIES, _BATCH = 1, 2, 3
 _NESTED = 16
+_SCHEMA_BYTES = 1 << 16  # in which the schema of an old stream is looked for
 
 Path_ = tuple[int, ...]
 Spans = dict[Path_, tuple[int, int]]
@@ -126,6 +128,7 @@ class ParquetContainer:
     """A Parquet file. Picklable; threads may share it."""
 
     unit = "row group"
+    problems: Sequence[Problem] = ()
 
     def __init__(self, path: Path, *, tail: bool = False) -> None:  # noqa: ARG002 - a file without its end has no rows
         self.path, self.file = path, File(path)
@@ -345,6 +348,7 @@ class ArrowContainer:
     """An Arrow IPC file or stream: the same messages, in a file behind a magic and with a footer. Picklable."""
 
     unit = "record batch"
+    problems: Sequence[Problem] = ()
 
     def __init__(self, path: Path, *, tail: bool = False) -> None:
         self.path, self.file = path, File(path)
@@ -352,7 +356,11 @@ class ArrowContainer:
         self.messages, self.end, self.ended = self._walk()
         batches = [message for message in self.messages if message.kind == _BATCH]
         if not self.messages or self.messages[0].kind != _SCHEMA:
-            raise CorruptError(path, "does not begin with a schema, as Arrow does", remedy="Streams before 1.0 do not")
+            raise CorruptError(path, "does not begin with a schema, as Arrow does")
+        if self.ended and not self._is_file and (left := self.file.size - self.end - 8):
+            found, remedy = f"{counted(left, 'byte')} that nobody reads", "Joined streams have to be files of their own"
+            error = CorruptError(path, "goes on behind its end marker", offset=self.end + 8, found=found, remedy=remedy)
+            self.problems = [noted("TF681", error, f"{path.name}: {error.statement}")]
         if not self.ended and not tail:
             remedy = "Copy or write it again; --drop tail reads the whole batches that are there"
             raise TruncatedError(path, "has no end marker: batches may be missing", offset=self.end, remedy=remedy)
@@ -371,8 +379,11 @@ class ArrowContainer:
             frame = self.file.read(at, 8)
             length = int.from_bytes(frame[4:], "little")
             if frame[:4] != _FRAME:
+                old = not found and begins_old(self.file.read(at, min(size - at, _SCHEMA_BYTES)))
+                what = "is Arrow of a version before 1.0" if old else "no message of Arrow"
+                remedy = "Write it again with a newer version" if old else None
                 raise CorruptError(
-                    self.path, "no message of Arrow", offset=at, expected="FFFFFFFF", found=frame[:4].hex()
+                    self.path, what, offset=at, expected="FFFFFFFF", found=frame[:4].hex(), remedy=remedy
                 )
             if not length:
                 return found, at, True
@@ -425,8 +436,20 @@ class ArrowContainer:
             batch = pa.ipc.open_stream(pa.py_buffer(stream), options=options).read_next_batch()
             for column in batch.columns:
                 column.validate(full=True)
-            rows = max(1, group.rows * AT_ONCE // max(group.size, 1))
+            rows = max(1, group.rows * AT_ONCE // max(self._weight(group, batch, columns), 1))
             yield from (batch.slice(first, rows) for first in range(0, batch.num_rows, rows))
+
+    def _weight(self, group: Group, batch: Any, columns: Sequence[str]) -> int:
+        """Bytes that the rows of a group take: lists in a dictionary may stand for any number of them."""
+        weight, compute = group.size, arrow().compute
+        for array in (values_of(batch, name) for name in columns):
+            if arrow().types.is_dictionary(array.type) and kind_of(array.type) == "ids":
+                lengths = compute.list_value_length(array.dictionary)
+                total = compute.sum(compute.cast(lengths.take(array.indices), "int64")).as_py() or 0
+                stored = group.size + array.dictionary.nbytes
+                check_claim(self.path, f"ids in {self.unit} {group.number:,}", total, stored)
+                weight = max(weight, 8 * group.rows * (compute.max(lengths).as_py() or 0))
+        return weight
 
     def _check_buffers(self, message: Message) -> None:
         """Compressed buffers state their own size, which is allocated."""
@@ -474,6 +497,14 @@ def _message(data: bytes, begin: int) -> Message:
     if kind not in (_SCHEMA, _DICTIONARIES, _BATCH) or rows < 0:
         raise ValueError(f"a message of kind {kind} with {rows} rows")
     return Message(kind, begin, len(data) + 8, _at("<q", data, body_at) if body_at else 0, rows)
+
+
+def begins_old(data: bytes) -> bool:
+    """Whether a stream begins as those of Arrow before 1.0 do: length and schema, without FFFFFFFF in front."""
+    try:
+        return _message(data[4 : 4 + int.from_bytes(data[:4], "little")], 0).kind == _SCHEMA
+    except (ValueError, IndexError):
+        return False
 
 
 def _buffers(data: bytes, kind: int) -> Iterator[tuple[int, int]]:
@@ -538,16 +569,19 @@ def typed(schema: Any, name: str) -> Any:
     return kind
 
 
+def plain(kind: Any) -> Any:
+    """A type without the dictionary that Arrow may keep its values in."""
+    return kind.value_type if kind is not None and arrow().types.is_dictionary(kind) else kind
+
+
 def kind_of(kind: Any) -> str:
     """What a type may hold: "ids", "text", or ""."""
     if kind is None:
         return ""
-    types = arrow().types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
+    types, kind = arrow().types, plain(kind)
     lists = (types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_list_view, types.is_large_list_view)
     if any(is_it(kind) for is_it in lists):
-        return "ids" if types.is_integer(kind.value_type) else ""
+        return "ids" if types.is_integer(plain(kind.value_type)) else ""
     return "text" if str(kind).removeprefix("large_").removesuffix("_view") in ("string", "binary") else ""
 
 
@@ -572,7 +606,7 @@ def chosen(container: Container, options: ReadOptions) -> Column:
     for name in IDS:
         if every.get(name) == "ids":
             return Column("ids", name, ("labels",) if every.get("labels") == "ids" else ())
-        if name in every and str(typed(schema, name)).startswith(("list", "large_list", "fixed_size_list")):
+        if name in every and str(plain(typed(schema, name))).startswith(("list", "large_list", "fixed_size_list")):
             what = f'column "{name}" is no list of ids'
             raise UnsupportedError(container.path, what, expected="list<int32>", found=str(typed(schema, name)))
     texts = [name for name, kind in every.items() if kind == TEXT and "binary" not in str(typed(schema, name))]
@@ -584,6 +618,25 @@ def chosen(container: Container, options: ReadOptions) -> Column:
     if are_chats(every):
         what = CHATS
     raise UnsupportedError(container.path, what, found=listed, remedy=_NAME)
+
+
+def agreed(containers: Sequence[Container], options: ReadOptions) -> Column:
+    """The column to read, of several files that all have it, and the same ones beside it.
+
+    Raises:
+        UnsupportedError: None is what is looked for, or files differ in that.
+    """
+    column = chosen(containers[0], options)
+    for other in containers[1:]:
+        both_ids = column.kind == kind_of(typed(other.schema, column.name)) == "ids"
+        beside = chosen(other, options).beside if both_ids else ()
+        for name in dict.fromkeys((column.name, *column.beside, *beside)):
+            for here, there in ((other, containers[0]), (containers[0], other)):
+                if kind_of(found := typed(here.schema, name)) != column.kind:
+                    what = f'has no column "{printable(name)}" of {column.kind}, as {printable(there.path.name)} has'
+                    listed = printable(", ".join(here.schema.names[:20])) if found is None else str(found)
+                    raise UnsupportedError(here.path, what, found=listed)
+    return column
 
 
 def values_of(batch: Any, name: str) -> Any:
@@ -599,7 +652,7 @@ def unread(containers: Sequence[Container], column: Column, *, nulls: bool) -> t
 
     Decodes a column of which no footer tells that.
     """
-    notes, count = list[str](), 0
+    notes, count = [problem.note for container in containers for problem in container.problems], 0
     for container in containers if nulls else ():
         for group in container.groups:
             known = container.facts(group, column.name).nulls  # of lists: NULL and empty ones

@@ -19,25 +19,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import U8, U16, U32, Info, Layout, Separators, check_interval, check_position, largest_id
-from tokfmt.core.errors import CorruptError, UnsupportedError
+from tokfmt.core.errors import CorruptError
 from tokfmt.core.format import Hints, Problem, fatal, raise_fatal
 from tokfmt.core.marks import BEGINS, IGNORED, TARGET, other_label
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, TextRecords
-from tokfmt.core.text_format import counted, printable
+from tokfmt.core.text_format import counted
 from tokfmt.formats.arrow.container import (
-    PACKED,
     TEXT,
     Column,
     Container,
     Group,
     ParquetContainer,
+    agreed,
     arrow,
-    chosen,
-    kind_of,
     open_containers,
     own_blocks,
+    plain,
     typed,
     unread,
     values_of,
@@ -92,22 +91,23 @@ def open_reader(
     arrow()  # before anything else is said
     found = [format_.find(path, options.split) for path in paths]
     containers = open_containers(format_, [file for one in found for file in one.files], tail="tail" in hints.drop)
-    column = chosen(containers[0], options)
-    for container in containers[1:]:
-        if kind_of(other := typed(container.schema, column.name)) != column.kind:
-            what, first = f'has no column "{printable(column.name)}" of {column.kind}', containers[0].path.name
-            there = printable(", ".join(container.schema.names[:20])) if other is None else str(other)
-            raise UnsupportedError(container.path, f"{what}, as {printable(first)} has", found=there)
+    column = agreed(containers, options)
     if column.kind == TEXT:
         return TextReader(containers, column, hints, found[0])
     kinds = (ColumnReader, MaskedReader, PackedReader)
     return kinds[len(column.beside)](containers, column, options, hints, found[0])
 
 
+def spelled(array: Any) -> Any:
+    """An array whose values are no longer in a dictionary."""
+    return array.dictionary.take(array.indices) if arrow().types.is_dictionary(array.type) else array
+
+
 def lists(array: Any) -> tuple[Any, Offsets]:
     """Values of the lists of an array side by side, and their offsets; NULL counts as an empty list."""
+    array = spelled(array)
     lengths = arrow().compute.list_value_length(array).fill_null(0)
-    return array.flatten(), offsets_of(lengths.to_numpy(zero_copy_only=False))
+    return spelled(array.flatten()), offsets_of(lengths.to_numpy(zero_copy_only=False))
 
 
 class Rows:
@@ -132,7 +132,7 @@ class Rows:
             raise CorruptError(container.path, what, expected=group.rows, found=base)
 
     def _decoded(self, container: Container, group: Group, batch: Any, base: int) -> tuple[Decoded, list[Problem]]:
-        array, problems = values_of(batch, self.column.name), list[Problem]()
+        array, problems = spelled(values_of(batch, self.column.name)), list[Problem]()
 
         def wrong(
             code: int, row: int, what: str, expected: object = None, found: object = None, word: str = ""
@@ -159,17 +159,20 @@ class Rows:
             wrong(4, _row(bounds, at), "has an id that no tokenizer has", f"below {2**32:,}", int(raw[at]))
         tokens: Tokens = raw.astype(dtype_of(array.type), copy=False)
         rows = Decoded(tokens, bounds)
-        if self.column.beside == ("labels",):
-            rows = _labelled(rows, lists(values_of(batch, "labels")), wrong)
-        elif self.column.beside:
-            masks, starts = (lists(values_of(batch, name)) for name in PACKED[1:])
-            rows = _packed(rows, masks, starts, wrong, samples=self.samples)
+        beside = {name: lists(values_of(batch, name)) for name in self.column.beside}
+        if lacking := next((name for name, (found, _) in beside.items() if found.null_count), ""):
+            found, ends = beside[lacking]
+            wrong(5, _row(ends, int(np.argmax(found.is_null()))), f"has a NULL in its {lacking}")
+        elif "labels" in beside:
+            rows = _labelled(rows, beside["labels"], wrong)
+        elif beside:
+            rows = _packed(rows, beside["loss_mask"], beside["seq_start_id"], wrong, samples=self.samples)
         return rows, problems
 
 
 def dtype_of(kind: Any) -> Any:
     """The unsigned dtype of the ids of a list type; ids of 8 bytes are checked to fit 4."""
-    return {8: U8, 16: U16}.get(kind.value_type.bit_width, U32)
+    return {8: U8, 16: U16}.get(plain(plain(kind).value_type).bit_width, U32)
 
 
 def _row(bounds: Offsets, at: int) -> int:
@@ -179,7 +182,7 @@ def _row(bounds: Offsets, at: int) -> int:
 def _labelled(rows: Decoded, labels: tuple[Any, Offsets], wrong: Any) -> Decoded:
     """Labels of Hugging Face, which stand at the token itself: moved to the one before, which predicts it."""
     found, bounds = labels
-    if not np.array_equal(bounds, rows.offsets) or found.null_count:
+    if not np.array_equal(bounds, rows.offsets):
         at = max(int(np.argmax(bounds != rows.offsets)) - 1, 0)
         expected, there = (int(np.diff(some)[at]) for some in (rows.offsets, bounds))
         wrong(5, at, "has labels of another length", expected, there)
@@ -208,7 +211,7 @@ def _packed(
     """Rows of several sequences."""
     lengths, count = np.diff(rows.offsets), np.diff(starts[1])
     different = np.diff(masks[1]) != lengths
-    if different.any() or masks[0].null_count or starts[0].null_count:
+    if different.any():
         at = int(np.argmax(different))
         wrong(5, at, "has a loss_mask of another length", int(lengths[at]), int(np.diff(masks[1])[at]))
         return rows
@@ -276,7 +279,7 @@ class ColumnReader:
         self, containers: Sequence[Container], column: Column, options: ReadOptions, hints: Hints, found: Found,
         odd: tuple[int, int], tops: Sequence[int | None],
     ) -> Info:  # fmt: skip
-        kinds = [typed(container.schema, column.name) for container in containers]
+        kinds = [plain(typed(container.schema, column.name)) for container in containers]
         fixed = {kind.list_size if arrow().types.is_fixed_size_list(kind) else None for kind in kinds}
         width = fixed.pop() if len(fixed) == 1 else None
         blocks = options.rows == "blocks" or (width is not None and options.rows is None) or own_blocks(containers[0])
