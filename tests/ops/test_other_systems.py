@@ -1,11 +1,15 @@
 """Other systems than Linux, as far as their missing calls go: all that CPython and libc have on Linux alone is taken away."""
 
 import os
+import resource
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from paths import FIXTURES
+
+import tokfmt
 
 # by the documentation of CPython 3.13; the first two of them, and those of libc, are what tokfmt knows to use
 MISSING = """\
@@ -73,3 +77,17 @@ def test_commands(tmp_path):
         env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
     )  # fmt: skip
     assert "AttributeError" in lost.stderr  # the calls were missing indeed
+
+
+def test_few_open_files(tmp_path):
+    """The limit is 256 on macOS, and a file of more would fail."""
+    for number in range(100):
+        (tmp_path / f"{number}.bin").write_bytes(np.array([number + 1, 1, 0], "<u2").tobytes())
+    done = subprocess.run(
+        [sys.executable, "-m", "tokfmt", "convert", *(f"{number}.bin" for number in range(100)), "out.zarr"]
+        + ["--from", "nanogpt", "--eos", "0", "-j", "2"],
+        cwd=tmp_path, capture_output=True, text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [ids.tolist() for ids in tokfmt.open(tmp_path / "out.zarr")] == [[number + 1, 1] for number in range(100)]

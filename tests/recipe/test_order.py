@@ -197,7 +197,8 @@ def test_a_recipe_of_five_billion_samples():
     words = {"seq_len": 4096, "shuffle": "samples", "eos": "none", "tokens": 2 * 10**13, "source": entries}
     file = parse_recipe(words, Path("mix.toml"))
     held = [Source(name, (Path(name),), "held", Endless(), None, [name], [name]) for name in "ab"]
-    Samples(file, held).samples([0])  # what is imported is not counted
+    first = Samples(file, held)  # what is imported is not counted
+    assert len(first.samples([0])["input_ids"]) == len(first.spans(0)) == 1
     tracemalloc.start()
     view = Samples(file, held)
     for k in (0, 10**9, len(view) - 1):

@@ -29,6 +29,7 @@ from tokfmt.cli.parameters import (
     tokenizer,
     workers,
 )
+from tokfmt.core.machine import cpus
 from tokfmt.core.text_format import counted, printable
 
 _EPILOG = examples(
@@ -91,7 +92,7 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
     from tokfmt.run.execute import POOLS
 
     for pool in POOLS:  # looked at when a tokenizer is first used
-        os.environ.setdefault(pool, str(given["jobs"] or os.cpu_count() or 1))
+        os.environ.setdefault(pool, str(given["jobs"] or cpus()))
     if as_json and destination == "-":
         context.fail("--json and a DST of - would both be printed.")
     run = _finish(context, sources, given) if finishing else _convert(context, sources)

@@ -11,6 +11,7 @@ import errno
 import io
 import os
 import re
+import resource
 import stat
 import sys
 import threading
@@ -32,7 +33,8 @@ keep_freed_memory()  # here, because every process that reads anything comes by
 _DIGITS = re.compile("([0-9]+)")
 _SAVE = "Only tokfmt convert reads pipes: save it to a file first"
 _SMALL = 1 << 20  # bytes that one call reads whole, but for signals and ends of files
-_MOST_OPEN = 256
+_ALLOWED = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+_MOST_OPEN = 256 if _ALLOWED == resource.RLIM_INFINITY else min(256, _ALLOWED // 2)  # some systems allow 256 in all
 """Descriptors kept open at once; a dataset of more files opens the others for each read."""
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
-from pathlib import Path
 from typing import Generic, TypeVar
+
+from tokfmt.core.machine import memory
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -16,7 +16,6 @@ _WINDOW_BYTES = 1 << 24
 """A window of tokens at the widest, and as much again; never touched, so it takes no memory itself."""
 
 _SHARE = 2  # one part in so many
-_GROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 def keep_freed_memory() -> None:
@@ -32,18 +31,9 @@ def keep_freed_memory() -> None:
 def share() -> int:
     """Bytes that an answer may hold which grows with the number of sequences; beyond them, refuse or spill.
 
-    Half of what the machine has, or of what its container may use.
+    Half of what the process may use.
     """
-    return _limit() // _SHARE
-
-
-def _limit() -> int:
-    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        allowed = _GROUP.read_text().strip()
-    except OSError:
-        return whole
-    return min(whole, int(allowed)) if allowed.isdigit() else whole
+    return memory() // _SHARE
 
 
 class Recent(Generic[K, V]):

@@ -44,6 +44,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from tokfmt.core.errors import ConversionError, MissingDependencyError, OptionError, OutageError, UnsafeError
+from tokfmt.core.machine import cpus
 from tokfmt.core.options import nearest
 from tokfmt.core.text_format import printable
 from tokfmt.run.isolation import ENDING, isolated, undelivered, without_main
@@ -103,7 +104,7 @@ def _processes(jobs: int) -> Executor:
 
 def worker_count(jobs: int | None) -> int:
     """How many workers somebody means who says so many, or nothing: one a core."""
-    return max(1, jobs or os.cpu_count() or 1)
+    return max(1, jobs or cpus())
 
 
 def is_cluster(name: str) -> bool:

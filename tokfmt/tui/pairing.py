@@ -11,7 +11,6 @@ one by one where it is of equal length. Time is that of sorting.
 
 from __future__ import annotations
 
-import os
 import threading
 from array import array
 from bisect import bisect_left, bisect_right
@@ -24,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import TokfmtError
+from tokfmt.core.machine import cpus
 from tokfmt.ops.compare.alignment import Alignment, Kind, Step, align, increasing
 from tokfmt.ops.compare.diff import Compared, open_both
 from tokfmt.ops.compare.fingerprint import hands
@@ -207,7 +207,7 @@ class Comparison:
         return True
 
     def _walk(self, job: Job) -> str:
-        jobs = os.cpu_count() or 1
+        jobs = cpus()
         both = self._open(job, jobs=jobs)
         try:
             job.phase("comparing", both.a.tokens + both.b.tokens, both.unit)

@@ -7,7 +7,6 @@ sequences apart; a stream split at its separator: documents are what lies betwee
 from __future__ import annotations
 
 import copy
-import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +33,7 @@ from tokfmt.core.axis import (
     windows,
 )
 from tokfmt.core.errors import ConversionError, CorruptError, IncompleteWriteError
+from tokfmt.core.machine import cpus
 from tokfmt.core.protocols import Located, Piece, Place, Underlying, ignore, marks_of, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 
@@ -352,7 +352,7 @@ class SplitAt(Indexed):
             scanned: Told how many more tokens were scanned.
         """
         self.eos_id = eos_id
-        separators, max_id = _scan(stored, eos_id, jobs or os.cpu_count() or 1, scanned)
+        separators, max_id = _scan(stored, eos_id, jobs or cpus(), scanned)
         cut = _CUTS.get(where or stored.info.separators, _pieces)
         self._offsets, self._step_at, self._step_to = cut(separators, stored.info.tokens)
         info = replace(

@@ -15,7 +15,6 @@ skipped for that chunk (deflate is, when it could not shrink it).
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import WINDOW, check_interval, windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
+from tokfmt.core.machine import cpus
 from tokfmt.core.memory import Recent
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import offsets_of
@@ -645,7 +645,7 @@ class Rows:
     def map(self, function: Callable[[int, Values], R]) -> Iterator[R]:
         """`function(first, rows)` for consecutive blocks of all rows, in order, several at a time in threads."""
         blocks = list(windows(0, len(self), self.together))
-        workers = self._jobs or os.cpu_count() or 1
+        workers = self._jobs or cpus()
         if workers == 1:
             yield from (function(first, self.read(first, last)) for first, last in blocks)
             return
