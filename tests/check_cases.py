@@ -545,6 +545,8 @@ CASES = {
     "TF641": lambda tmp: (tmp, {"format": "nanogpt"}),
     "TF642": upstream(NANOGPT, patched(13000, lambda rest: b"\1")),
     "TF643": upstream(NANOGPT, patched(13000, lambda rest: bytes(4000))),
+    "TF644": upstream(NANOGPT, lambda path: path.write_bytes(np.fromfile(path, "<u2").byteswap().tobytes())),
+    "TF645": upstream(NANOGPT, patched(13000, lambda rest: b"")),
     "TF116": some_end_otherwise, "TF117": no_common_end, "TF118": a_document_of_nothing, "TF122": cut_at_512,
     "TF123": padded_documents, "TF202": unreadable_block, "TF208": short_block, "TF209": block_of_zeros,
     "TF210": zero_tail, "TF211": big_endian_block, "TF212": sixteen_bits, "TF214": beyond_gpt2,

@@ -182,7 +182,7 @@ def detect(path: str | os.PathLike[str]) -> Format:
     if whole := "" if probe.is_directory or alone else _around(probe.path):
         what = f"is a file of the {whole} dataset {printable(probe.path.parent)}, and no dataset by itself"
         raise UnknownFormatError(path, what, "Name that directory")
-    if best <= Confidence.NAME:
+    if best <= Confidence.NAME or probe.path.suffix == ".json":
         _refuse_foreign(path, probe, claimed=bool(claims))
     winners = [name for name, confidence in claims.items() if confidence == best]
     if len(winners) > 1:
@@ -238,8 +238,11 @@ def of_prefix(path: Path) -> Path:
         raise reading_error(path, error) from error
     else:
         return path
-    suffixes = [getattr(format_, "prefix", "") for format_ in formats()]
-    found = (path.with_name(path.name + suffix) for suffix in suffixes if suffix)
+    prefixed = [format_ for format_ in formats() if getattr(format_, "prefix", "")]
+    found = [path.with_name(path.name + getattr(format_, "prefix", "")) for format_ in prefixed]
+    for format_ in prefixed:  # by a name that means the format, it will say which file is missing
+        named = (path.with_name(path.name + suffix) for suffix in getattr(format_, "suffixes", ()))
+        found += [place for place in named if any(fnmatch.fnmatch(place.name, one) for one in format_.extensions)]
     return next((place for place in found if place.is_file()), path)
 
 

@@ -158,6 +158,20 @@ def half_a_token_of_four_bytes(path):
     path.write_bytes(path.read_bytes()[: 4 * 1000 + 2])
 
 
+@bad(
+    "nanogpt",
+    TRAIN,
+    r"seems to hold big-endian ids: expected little-endian ones, found .*'>u2'.*width.*2.* reads",
+)
+def ids_of_two_bytes_in_the_other_order(path):
+    path.write_bytes(np.fromfile(path, "<u2").byteswap().tobytes())
+
+
+@bad("nanogpt", "u4_fork/train.bin", r"seems to hold big-endian ids.*'>u4'.*width.*4.* reads")
+def ids_of_four_bytes_in_the_other_order(path):
+    path.write_bytes(np.fromfile(path, "<u4").byteswap().tobytes())
+
+
 @bad("nanogpt", TRAIN, r"ends with 2,000 zeros")
 def zeros_behind_the_last_token(path):
     path.write_bytes(path.read_bytes() + bytes(4000))

@@ -285,6 +285,37 @@ def test_zeros_are_left_out_all_or_none(count, cut, tmp_path):
         assert found.info.tokens == expected.info.tokens
 
 
+@pytest.mark.parametrize("ids", [[65535] * 300, range(65536), range(50000, 65536), [0] * 40, [256] * 300, [7], []])
+def test_few_or_large_ids_are_not_taken_for_big_endian_ones(ids, tmp_path):
+    path = tmp_path / "train.bin"
+    np.array([*ids, 50256], "<u2").tofile(path)
+    with tokfmt.open(path, format="nanogpt", eos="none") as found:
+        assert found.info.tokens == len(ids) + 1
+
+
+def test_bytes_in_the_other_order_are_read_as_they_stand_when_told(tmp_path):
+    path = tmp_path / "train.bin"
+    ids = np.fromfile(FIXTURES / "nanogpt" / "openwebtext" / "train.bin", ">u2")
+    ids.astype("<u2").tofile(path)
+    with tokfmt.open(path, format="nanogpt", options={"width": 2}, eos="none") as found:
+        assert np.concatenate(list(found)).tolist() == ids.tolist()
+
+
+@pytest.mark.parametrize("eos", [None, 50256, 11])
+def test_a_document_that_does_not_end_is_kept_and_told(eos, tmp_path):
+    path = tmp_path / "train.bin"
+    for ids, cut in (([5, 11, 6, 50256, 7, 8], True), ([5, 11, 6, 50256, 7, eos or 50256], False), ([5, 6], False)):
+        np.array(ids, "<u2").tofile(path)
+        with tokfmt.open(path, format="nanogpt", eos=eos) as found:
+            said = [note for note in found.info.notes if "ends without" in note]
+            assert np.concatenate(list(found)).tolist() == [i for i in ids if i != (eos or 50256)]
+        assert said == [f"train.bin ends without {eos or 50256} at byte 12: its last document is not finished"] * cut
+        if eos is None:
+            format_ = registry.get("nanogpt")
+            codes = [(finding.code, finding.severity) for finding in format_.check(path, format_.read_options())]
+            assert codes == [("TF645", "warning")] * cut
+
+
 def test_documents_that_run_backwards_are_named(tmp_path):
     path = tmp_path / "x_document.idx"
     lengths, pointers, indices = [2, 1], [0, 4], [0, 2, 1, 2]

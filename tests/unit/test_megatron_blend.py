@@ -10,7 +10,7 @@ from paths import FIXTURES
 
 import tokfmt
 from tokfmt import registry
-from tokfmt.core.errors import FormatError, TokfmtError
+from tokfmt.core.errors import FormatError, TokfmtError, UnknownFormatError
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.megatron import FORMAT, read_blend
 from tokfmt.testing import write
@@ -68,7 +68,8 @@ def test_splits(split, count):
         ('{"train": ["a"]}', "is no list of splits: expected train, valid, test"),
         ('{"train": {"a": 1}, "valid": null, "test": null}', "the words of train"),
         ("", "names no prefix"),
-        ("a", "no such file"),
+        ("a", "names the prefix a, which has no index: expected a.idx, beside the list or from where"),
+        ("0.5 web/a 0.5 b", "names the prefix web/a, which has no index"),
         ("a /", "a prefix: expected the name of files without their suffix, found /"),
     ],
 )
@@ -80,6 +81,53 @@ def test_what_is_not_certain_is_refused(tmp_path, words, says):
     findings = list(FORMAT.check(path, FORMAT.read_options()))
     assert [finding.code for finding in findings] == ["TF601"]
     assert says in findings[0].message
+
+
+LISTS = {
+    "0.5 a_text_document 0.5 b_text_document": "names the prefix a_text_document, which has no index",
+    "here/a_text_sentence": "names the prefix here/a_text_sentence, which has no index",
+    '{"train": ["1", "a_text_document"], "valid": null, "test": null}\n': "names the prefix a_text_document, which has",
+}
+
+
+@pytest.mark.parametrize("words", LISTS)
+@pytest.mark.parametrize("name", ["list", "list.txt", "list.json"])
+def test_a_list_of_which_no_prefix_is_there_is_named(tmp_path, words, name):
+    path = tmp_path / name
+    path.write_text(words)
+    both = words[0] == "{" and name == "list.json"
+    with pytest.raises(TokfmtError, match="could be jsonl or megatron" if both else LISTS[words]):
+        tokfmt.open(path)
+
+
+@pytest.mark.parametrize("words", ["this_document is a text", "1 apple 2 pears", "see a_document and b_document"])
+def test_prose_about_documents_is_no_list(tmp_path, words):
+    (tmp_path / "x.txt").write_text(words)
+    assert registry.detect(tmp_path / "x.txt").name == "text"
+
+
+@pytest.mark.parametrize("idx", [None, b"", b"MMIDIDX"])
+@pytest.mark.parametrize("named", ["a_text_document", "a_text_document.bin"])
+def test_a_pair_without_its_index_says_so_by_any_name(tmp_path, idx, named):
+    """A writer that was killed has written the tokens alone."""
+    (tmp_path / "a_text_document.bin").write_bytes(bytes(range(1, 250)) * 2)
+    if idx is not None:
+        (tmp_path / "a_text_document.idx").write_bytes(idx)
+    says = "no such file" if idx is None else f"ends too early at byte {len(idx)}: expected {34 - len(idx)} more bytes"
+    with pytest.raises(FormatError, match=rf"a_text_document\.idx: .*{says}\. Without it .*write the dataset again"):
+        tokfmt.open(tmp_path / named)
+    (finding,) = FORMAT.check(tmp_path / named, FORMAT.read_options())
+    assert finding.code == "TF601"
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_file_of_sequences_is_named(tmp_path, indent):
+    path = tmp_path / "sequences.json"
+    path.write_text(json.dumps(json.loads((HOME / "sequences.json").read_text()), indent=indent))
+    with pytest.raises(UnknownFormatError, match=r"is a list of how many sequences .*Name the blend list"):
+        tokfmt.open(path)
+    path.write_text('{"input_ids": [2, 3]}')
+    assert registry.detect(path).name == "jsonl"
 
 
 def test_prose_with_a_slash_is_no_list(tmp_path, monkeypatch):

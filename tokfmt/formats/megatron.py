@@ -48,6 +48,8 @@ _AT_ONCE = 1 << 16  # entries of an index, which stay in the processor's cache; 
 LARGEST_LIST = 1 << 24  # bytes of a blend list; one of 100,000 prefixes has a third of that
 _WORDS = 8  # at the beginning of a file that may be one
 SPLITS = ("train", "valid", "test")
+_NAMED = re.compile(r".+_(document|sentence)")
+_KILLED = "Without it .bin has no documents: copy it, or write the dataset again if its writer was killed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +140,15 @@ class Megatron(FlatFormat):
     }  # fmt: skip
 
     def recognise(self, probe: Probe) -> Confidence | None:
-        path, indexes = probe.path, list[Path]()
+        path = probe.path
         if path.suffix in self.suffixes:
-            indexes = self.names(path)[1:]
-        else:
-            indexes = [self.names(located(path, prefix))[1] for prefix in likely_prefixes(probe.head)]
-        return Confidence.CERTAIN if any(map(_is_index, indexes)) else None
+            index = self.names(path)[1]
+            lost = _NAMED.fullmatch(path.stem) and (not index.is_file() or index.stat().st_size < HEADER.size)
+            return Confidence.CERTAIN if _is_index(index) else Confidence.NAME if lost else None
+        words = likely_prefixes(probe.head)
+        prefixes = [word for word in words if _number(word) is None and word not in (*SPLITS, "null")]
+        listed = any(_is_index(self.names(located(path, prefix))[1]) for prefix in words)
+        return Confidence.CERTAIN if listed or (prefixes and all(map(_NAMED.fullmatch, prefixes))) else None
 
     def canonical(self, path: Path) -> Path:
         return path if self._is_list(path) else super().canonical(path)
@@ -170,12 +175,22 @@ class Megatron(FlatFormat):
             return super().examine(paths, options, hints)
         if not (blend := read_blend(paths[0], options.split)):
             raise FormatError(paths[0], "is a blend list that names no prefix", found=f"split {options.split}")
-        laid = super().examine([located(paths[0], one.prefix) for one in blend], options, hints)
+        prefixes = [located(paths[0], one.prefix) for one in blend]
+        for one, prefix in zip(blend, prefixes, strict=True):
+            if not os.path.isfile(f"{prefix}.idx"):
+                what = f"names the prefix {printable(one.prefix)}, which has no index"
+                raise FormatError(
+                    paths[0], what, expected=f"{one.prefix}.idx, beside the list or from where tokfmt runs"
+                )
+        laid = super().examine(prefixes, options, hints)
         note = f"weights are not applied: each of {len(blend):,} prefixes is read once; tokfmt recipe mixes by weight"
         return replace(laid, notes=(*laid.notes, note)) if blend[0].weight is not None else laid
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:  # noqa: ARG002
-        index = File(self.names(file.path)[1])
+        path = self.names(file.path)[1]
+        if not path.exists():
+            raise FormatError(path, "no such file", remedy=_KILLED)
+        index = File(path)
         try:
             return laid_out(file, index, by_document=options.unit == "documents")
         finally:
@@ -208,6 +223,9 @@ def laid_out(data: File, index: File, *, by_document: bool) -> Laid:
     """
     if index.read(0, min(8, index.size)) == LEGACY:
         return _legacy(data, index, by_document=by_document)
+    if (more := HEADER.size - index.size) > 0:
+        what, expected = "the file ends too early", f"{more:,} more bytes"
+        raise TruncatedError(index.path, what, offset=index.size, expected=expected, remedy=_KILLED)
     head, path = HEADER.read(index), index.path
     count, marks, kind = head["sequences"], head["document_indices"], DTYPES.get(head["dtype_code"])
     if head["magic"] != MAGIC or head["version"] != 1 or kind is None:

@@ -21,9 +21,9 @@ from typing import Any, Literal
 import numpy as np
 
 from tokfmt.core.axis import Separators
-from tokfmt.core.errors import FormatError
+from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Confidence, Hints, Probe
+from tokfmt.core.format import Confidence, Hints, Probe, Problem, fatal
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Code
 from tokfmt.formats.flat import FlatFormat, FlatWriter, Laid, whole_tokens, written_tokens
@@ -76,6 +76,11 @@ class NanoGpt(FlatFormat):
                        "another width (--from-opt width=N). --drop tail reads up to the last whole token."),
         "TF643": Code("zeros at the end", "The writer makes the file at full size, and was killed before it filled "
                        "it; or a copy was cut. Write it again; --drop tail reads what is before the zeros."),
+        "TF644": Code("bytes in the other order", "Ids are only plausible with their bytes swapped: a big-endian "
+                       "machine wrote them, and nanoGPT would train on other ids. --from-opt width=N reads them all "
+                       "the same."),
+        "TF645": Code("the last document does not end", "Upstream's writer ends each with the separator: a cut copy, "
+                       "or a shard of a stream that was cut anywhere. It is read as a document."),
     }  # fmt: skip
 
     def sniff(self, probe: Probe) -> Confidence | None:
@@ -104,13 +109,31 @@ class NanoGpt(FlatFormat):
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:
         pairs = file.array(0, min(file.size // 2, 2 * _LOOKED_AT), "<u2")
-        wide = len(pairs) >= 256 and file.size % 4 == 0 and float(np.mean(pairs[1::2] < 4)) > 0.95
-        width = options.width or (4 if wide else 2)
+        turned, enough = pairs.byteswap(), len(pairs) >= 256
+        wide, wide_turned = (
+            enough and file.size % 4 == 0 and float(np.mean(high < 4)) > 0.95 for high in (pairs[1::2], turned[::2])
+        )
+        width = options.width or (4 if wide or wide_turned else 2)
         extent, problems = whole_tokens(file, np.dtype(f"<u{width}"), "TF642")
+        beyond, beyond_turned = (float(np.mean(ids > GPT2_EOS)) if enough else 0.0 for ids in (pairs, turned))
+        gpt2_turned = beyond_turned < 0.01 and beyond > 0.1 and len(np.unique(pairs)) >= 256
+        if options.width is None and not wide and (wide_turned or gpt2_turned):
+            remedy = f"numpy.fromfile(PATH, '>u{width}').astype('<u{width}').tofile(PATH) turns them; "
+            remedy += f"--from-opt width={width} reads them as they stand"
+            found = f"ids such as {', '.join(map(str, extent.file.array(0, 3, extent.dtype)))}"
+            what, expected = "seems to hold big-endian ids", "little-endian ones"
+            error = UnsupportedError(file.path, what, expected=expected, found=found, remedy=remedy)
+            problems.append(fatal("TF644", error))
         head = file.array(0, min(extent.tokens, _LOOKED_AT), extent.dtype)
         extent, unwritten = written_tokens(extent, "TF643")
         guessed = f"{width}-byte ids, which nothing stores; --from-opt width=N overrides"
         gpt2 = not hints.no_eos and bool((head == GPT2_EOS).any())
+        ends = hints.eos_id if hints.eos_id is not None else GPT2_EOS if gpt2 else None
+        last = file.array((extent.tokens - 1) * width, 1, extent.dtype)[0] if extent.tokens else ends
+        if ends != last and (head == ends).any():
+            unended = CorruptError(file.path, f"ends without {ends}", offset=extent.tokens * width)
+            note = f"{file.path.name} {unended.statement}: its last document is not finished"
+            problems.append(Problem("TF645", "warning", unended, note=note))
         return Laid(
             extents=[extent],
             separators=Separators.AFTER,
