@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import index
@@ -98,7 +99,8 @@ def spoken(renamed: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P,
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             for name in _LEAST.keys() & kwargs.keys():
                 number, least = kwargs[name], _LEAST[name]
-                wrong = isinstance(number, bool) or not isinstance(number, SupportsIndex) or index(number) < least
+                wrong = isinstance(number, bool) or not isinstance(number, SupportsIndex)
+                wrong = wrong or not least <= index(number) <= sys.maxsize
                 if number is not None and wrong:
                     raise OptionError(f"{name}={number!r}: expected a whole number, at least {least}", name=name)
             try:

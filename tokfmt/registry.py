@@ -236,6 +236,8 @@ def of_prefix(path: Path) -> Path:
         pass
     except OSError as error:
         raise reading_error(path, error) from error
+    except ValueError as error:
+        raise FormatError(path, "is no name that a file can have") from error  # with a zero byte
     else:
         return path
     prefixed = [format_ for format_ in formats() if getattr(format_, "prefix", "")]

@@ -403,3 +403,10 @@ def test_a_destination_whose_manifest_has_too_long_a_name(tmp_path):
     name = "x" * 246 + ".pbin"
     assert "cannot be written: file name too long" in tokfmt("convert", PACK, name, cwd=tmp_path, check=4).stderr
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("words", ["stats --seq-len", "show --limit", "convert out.zarr --eos", "stats --sample"])
+def test_numbers_that_are_too_large(tmp_path, words):
+    command, *rest = words.split()
+    done = tokfmt(command, PACK, *rest, "1e30", cwd=tmp_path, check=2)
+    assert "to 9,223,372,036,854,775,807, found 1,000,000,000,000,000,019," in done.stderr

@@ -236,3 +236,21 @@ def test_sequences_are_shown_by_number_and_by_slice():
     for wrong in (1.5, [1, 2]):
         with pytest.raises(OptionError, match="selects no sequences"):
             tokfmt.show(PACK, wrong)
+
+
+@pytest.mark.parametrize("verb", [tokfmt.open, tokfmt.stats, tokfmt.check, lambda paths: tokfmt.diff(PACK, paths)])
+def test_no_path(verb):
+    """A pattern that matches nothing, say."""
+    with pytest.raises(OptionError, match="no path is given"):
+        verb([])
+
+
+@pytest.mark.parametrize("words", [{"eos": 1 << 63}, {"seq_len": 1 << 63}])
+def test_numbers_that_are_too_large(words):
+    with pytest.raises(OptionError, match=f"{next(iter(words))}.*{1 << 63}"):
+        tokfmt.stats(PACK, **words)
+
+
+def test_a_path_with_a_zero_byte():
+    with pytest.raises(tokfmt.TokfmtError, match="is no name that a file can have"):
+        tokfmt.open("a\0b")

@@ -58,8 +58,10 @@ _EPILOG = examples(
     "--seq-len", type=Count(1), help="Tokens in a sample, for formats with samples: 2048 or 2Ki (2k is 2,000)."
 )
 @click.option("--select", metavar="A:B", help="Only these sequences.")
-@click.option("--shuffle", type=Count(), metavar="SEED", help="Shuffle all sequences; the seed decides the order.")
-@click.option("--seed", type=Count(), help="Deals sequences out to --split NAME=SHARE,... Default: 0.")
+@click.option(
+    "--shuffle", type=Count(most=None), metavar="SEED", help="Shuffle all sequences; the seed decides the order."
+)
+@click.option("--seed", type=Count(most=None), help="Deals sequences out to --split NAME=SHARE,... Default: 0.")
 @workers(" The output does not depend on it.")
 @running("--executor", type=ExecutorName(["auto", "threads", "processes", "serial", "dask"]), default="auto",
               show_default=True, help="Where tasks run; auto: in processes for much text or many HDF5 samples, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -51,12 +52,12 @@ class Count(click.ParamType[Any]):
     """A whole number as people write it: 4096, 1_000_000, 1e6, 10M, 4Ki.
 
     Args:
-        least, most: What it may be, when there are bounds.
+        least, most: What it may be, None: anything.
     """
 
     name = "number"
 
-    def __init__(self, least: int | None = None, most: int | None = None) -> None:
+    def __init__(self, least: int | None = None, most: int | None = sys.maxsize) -> None:
         self.least, self.most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
@@ -69,7 +70,7 @@ class Count(click.ParamType[Any]):
             number = parse_count(value)
         except OptionError as error:
             self.fail(str(error), param, ctx)
-        if self.most is not None and not (self.least or 0) <= number <= self.most:
+        if self.most is not None and (number > self.most or (self.most < sys.maxsize and number < (self.least or 0))):
             self.fail(f"expected {self.least or 0:,} to {self.most:,}, found {number:,}.", param, ctx)
         if self.least is not None and number < self.least:
             self.fail(f"expected at least {self.least:,}, found {number:,}.", param, ctx)

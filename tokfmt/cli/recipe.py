@@ -42,7 +42,7 @@ _WRITTEN = (
 @click.option("--tail", type=Words(["pad", "drop"]), help="The last sample of a stream.")
 @click.option("--long", type=Words(["split", "truncate"]), help="Documents beyond a sample, with --pack document.")
 @click.option("--shuffle", type=Words(["none", "samples", "documents"]), help="What comes in random order.")
-@click.option("--seed", type=Count(0), help="What draws the order.")
+@click.option("--seed", type=Count(0, None), help="What draws the order.")
 @click.option("--tokens", type=Count(1), help="Budget of the whole.")
 @click.option("--epochs", type=Count(1), help="Passes over the sources; with weights at most so many.")
 @click.option("--eos", type=Eos(), help="Separator: an id, or none. Default: what the sources say.")

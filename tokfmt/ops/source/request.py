@@ -9,6 +9,7 @@ import glob
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -69,7 +70,8 @@ class SourceRequest:
 
     def __post_init__(self) -> None:
         eos: object = self.eos  # in Python anybody may say anything
-        known = eos is None or eos == "none" or (isinstance(eos, int) and not isinstance(eos, bool) and eos >= 0)
+        number = isinstance(eos, int) and not isinstance(eos, bool) and 0 <= eos <= sys.maxsize
+        known = eos is None or eos == "none" or number
         if not known:
             raise OptionError(f"eos: expected a token id, none, or nothing at all; found {eos!r}", name="eos")
 
@@ -121,6 +123,7 @@ def several(paths: object) -> tuple[Path_, ...]:
     """Paths, of which one may be given by itself.
 
     Raises:
+        OptionError: There is none.
         TypeError: Something is no path, as a Dataset.
     """
     if isinstance(paths, (str, os.PathLike)):
@@ -131,6 +134,8 @@ def several(paths: object) -> tuple[Path_, ...]:
             wrong = type(path if isinstance(paths, (list, tuple)) else paths).__name__
             raise TypeError(f"a path or a list of paths is needed, not {wrong} (a Dataset's .save(PATH) writes one)")
         found.append(path)
+    if not found:
+        raise OptionError("no path is given")
     return tuple(found)
 
 
