@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tokfmt.core.errors import AmbiguousFormatError, FormatError, OptionError, PluginWarning, UnknownFormatError
+from tokfmt.core.files import reading_error
 from tokfmt.core.format import Confidence, Format, Probe, files_of, look
 from tokfmt.core.options import nearest
 from tokfmt.core.text_format import printable
@@ -225,8 +226,17 @@ def of_prefix(path: Path) -> Path:
     """A file of the dataset that a prefix means, where no file has that name; else the path itself.
 
     A format whose datasets go by a prefix (`data/my_text_document` of .bin and .idx) names a suffix as `prefix`.
+
+    Raises:
+        FormatError: What is there cannot be looked at.
     """
-    if os.path.lexists(path):
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        raise reading_error(path, error) from error
+    else:
         return path
     prefixed = [format_ for format_ in formats() if getattr(format_, "prefix", "")]
     found = [path.with_name(path.name + getattr(format_, "prefix", "")) for format_ in prefixed]

@@ -390,3 +390,16 @@ def test_what_is_written_by_no_name_says_how():
     """`tokfmt formats` leaves no destination blank."""
     for name, said in (("mds", "--to mds"), ("levanter", "read only"), ("recipe", "read only"), ("hdf5", ".h5")):
         assert tokfmt("formats", name, check=0).stdout.splitlines()[2] == f"destinations  {said}"
+
+
+@pytest.mark.parametrize("command", ["stats", "check", "show", "browse"])
+def test_a_name_that_no_file_can_have(tmp_path, command):
+    """Of a text, say, that somebody took for a path."""
+    done = tokfmt(command, "x" * 300, cwd=tmp_path, check=3)
+    assert "file name too long" in done.stdout + done.stderr
+
+
+def test_a_destination_whose_manifest_has_too_long_a_name(tmp_path):
+    name = "x" * 246 + ".pbin"
+    assert "cannot be written: file name too long" in tokfmt("convert", PACK, name, cwd=tmp_path, check=4).stderr
+    assert os.listdir(tmp_path) == []

@@ -210,3 +210,43 @@ def test_root_leaves_owner_and_mode(open_place, alice):
     assert (status.st_uid, stat.S_IMODE(status.st_mode)) == (ALICE, 0o600)
     assert (alices / "out.pbin.tokfmt.json").stat().st_uid == ALICE
     assert place.is_dir()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "stats {0}",
+        "check {0}",
+        "show {0}",
+        "convert {0} out.zarr",
+        "diff in.pbin {0}",
+        "stats {1}",
+        "convert in.pbin {2}",
+    ],
+)
+@pytest.mark.parametrize("mode", [0o000, 0o444])
+def test_a_directory_that_nobody_may_enter(open_place, alice, words, mode):
+    """It is named, and not what was wanted of it, nor the destination, nor a bug."""
+    alices = open_place[1]
+    closed = alices / "closed"
+    closed.mkdir()
+    (closed / "in.pbin").write_bytes(PACK.read_bytes())
+    closed.chmod(mode)
+    os.chown(closed, ALICE, ALICE)
+    command, *rest = words.format("closed/in.pbin", "closed/in", "closed/out.zarr").split()
+    done = alice(command, *rest)
+    assert done.code in (3, 4), done.stderr
+    said = done.stdout + done.stderr
+    assert "closed/" in said
+    assert "permission denied" in said
+    assert "out.zarr: cannot" not in said or words.endswith("{2}")
+
+
+def test_a_manifest_that_nobody_may_read(open_place, alice):
+    alices = open_place[1]
+    beside = alices / "in.pbin.tokfmt.json"
+    beside.write_text("{}")
+    beside.chmod(0)
+    done = alice("stats", "in.pbin")
+    assert done.code == 0
+    assert "note: the manifest in.pbin.tokfmt.json cannot be read, so nothing is known from it" in done.stderr

@@ -8,6 +8,7 @@ verdict and a convert that reads or writes a pipe with 141.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -159,15 +160,28 @@ def _invoke(words: list[str]) -> int:
         _trace(debug)
         text = ". ".join((str(error), *getattr(error, "__notes__", ())))
         return _fail(text, error.exit_code, words, {"type": type(error).__name__, **error.facts()})
-    except MemoryError:
-        return _fail("out of memory", 4, words, {"type": "MemoryError"})
     except BaseException as error:  # noqa: BLE001 - a library's exit, a panic in Rust: none is an Exception
         if isinstance(error, SystemExit) and _COMPLETE in os.environ:  # click's way to end a completion
             return int(error.code or 0)
         _trace(debug)
-        text = f"unexpected {type(error).__name__}: {error}. This is a bug in tokfmt; --debug shows where"
-        return _fail(text, 70, words, {"type": type(error).__name__})
+        return _fail(*_unforeseen(error), words, {"type": type(error).__name__})
     return result if isinstance(result, int) else 0
+
+
+_OUTSIDE = {
+    errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE, errno.ENAMETOOLONG, errno.EMFILE, errno.ENFILE, errno.ENODEV,
+    errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EREMOTE,
+}  # fmt: skip
+"""What no program can help: permissions, disks, file servers that are gone."""
+
+
+def _unforeseen(error: BaseException) -> tuple[str, int]:
+    """The line and the exit code of what nobody has worded."""
+    if isinstance(error, MemoryError):
+        return "out of memory", 4
+    if isinstance(error, OSError) and error.filename is not None and error.errno in _OUTSIDE:
+        return f"{printable(str(error.filename))}: {(error.strerror or 'cannot be used').lower()}", 4
+    return f"unexpected {type(error).__name__}: {error}. This is a bug in tokfmt; --debug shows where", 70
 
 
 def _called(words: list[str]) -> Any:

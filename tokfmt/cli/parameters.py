@@ -178,7 +178,7 @@ output = partial(click.option, cls=Grouped, group="Output")
 
 def workers(text: str = "") -> Callable[[F], F]:
     """--jobs, -j."""
-    said = f"How many workers there are. Default: one a core.{text}"
+    said = f"How many workers there are. Default: one for each core it may use.{text}"
     return running("-j", "--jobs", type=Count(1, 1024), metavar="N", help=said)
 
 

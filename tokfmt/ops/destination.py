@@ -130,10 +130,17 @@ def refuse_foreign(destination: Path) -> None:
 
 
 def _beginning(path: Path) -> str:
-    """What a small file begins with; " " of what is none, "" where nothing is: not any more, if others replace it."""
+    """What a small file begins with; " " of what is none, "" where nothing is: not any more, if others replace it.
+
+    "" as well where nobody can look, and so nobody can write: whoever tries says why.
+    """
     try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            return " "
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return ""
+    if not stat.S_ISREG(mode):
+        return " "
+    try:
         with open(path, "rb") as file:
             return file.read(1 << 12).decode("utf-8", "replace") or " "
     except FileNotFoundError:

@@ -65,10 +65,12 @@ class Manifest(NamedTuple):
     Attributes:
         content: The JSON object; empty when there is none, or it is not one of ours.
         path: The file.
+        broken: It is there, but nobody can tell what it says.
     """
 
     content: Mapping[str, Any]
     path: Path = Path()
+    broken: bool = False
 
     @property
     def eos_id(self) -> int | None:
@@ -131,13 +133,15 @@ def read_manifest(path: Path) -> Manifest:
             return Manifest({}, beside)
         beside = manifest_path(Path(os.path.realpath(path)))
     try:
-        if not beside.is_file() or beside.stat().st_size > _LIMIT:
-            return Manifest({}, beside)
-        content = json.loads(beside.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        small = beside.stat().st_size <= _LIMIT and os.path.isfile(beside)
+        content = json.loads(beside.read_bytes()) if small else None
+    except FileNotFoundError:
         return Manifest({}, beside)
-    ours = isinstance(content, dict) and content.get("schema") == SCHEMA
-    return Manifest(content if ours else {}, beside)
+    except (OSError, ValueError, RecursionError):
+        content = None
+    if isinstance(content, dict) and content.get("schema") == SCHEMA:
+        return Manifest(content, beside)
+    return Manifest({}, beside, broken=True)
 
 
 def local_tokenizer(path: Path) -> str | None:
@@ -175,6 +179,8 @@ def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tu
                 raise wrong
             manifest = Manifest({})
             notes.append(f"the dataset {wrong.what}; {IGNORED}")
+        elif manifest.broken:
+            notes.append(f"the manifest {printable(manifest.path.name)} cannot be read, so nothing is known from it")
         said.append(manifest)
     return said, notes
 
