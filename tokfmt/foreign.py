@@ -102,6 +102,8 @@ _FILES: list[tuple[Sign, Callable[[Probe], bool]]] = [
     (Sign("a list of how many sequences and documents prefixes of Megatron-LM have",
           "Name the blend list, or one of these prefixes"),
      lambda probe: re.match(rb'\s*\{\s*"[^"]*_(document|sentence)":\s*\[\s*\d+,\s*\d+\s*\]', probe.head) is not None),
+    (Sign("a part of a run of open-instruct that was stopped", "Finish the run, and name its folder"),
+     lambda probe: re.fullmatch(r"_(tokens|labels|boundaries)\.partial\.bin", probe.path.name) is not None),
     (Sign("an SQLite database", _NEXT), _magic(b"SQLite format 3\0")),
     (Sign("a Vortex file", "vortex.open(PATH).to_arrow() gives its columns; " + _COLUMNS), _magic(b"VTXF")),
     (Sign("an ArrayRecord or Riegeli file", "array_record.python.array_record_module reads its records; " + _NEXT),

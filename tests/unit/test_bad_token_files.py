@@ -115,6 +115,23 @@ def an_array_of_two_dimensions(path):
     np.save(numpy_shard(path), np.zeros((4, 4), "<u2"))
 
 
+@bad("llmc", NPY, r"no one-dimensional array of ids: .*found \{'descr': '<i2'")
+def an_array_of_signed_ids_of_two_bytes(path):
+    np.save(numpy_shard(path), np.zeros(4, "<i2"))
+
+
+@bad("llmc", NPY, r"no one-dimensional array of ids: .*found \{'descr': '<u8'")
+def an_array_of_unsigned_ids_of_eight_bytes(path):
+    np.save(numpy_shard(path), np.zeros(4, "<u8"))
+
+
+@bad("llmc", NPY, r"no one-dimensional array of ids: .*'fortran_order': True")
+def an_array_in_the_order_of_fortran(path):
+    raw = numpy_shard(path).read_bytes()
+    said = raw[10:128].replace(b"False", b"True").rstrip().ljust(117) + b"\n"
+    numpy_shard(path).write_bytes(raw[:10] + said + raw[128:])
+
+
 @bad("llmc", NPY, r"no one-dimensional array of ids: .*found uint16\[4096\] in 8,319 bytes")
 def an_array_cut(path):
     file = numpy_shard(path)

@@ -73,6 +73,21 @@ def rows_cut(path):
     whole.write_bytes(whole.read_bytes()[:-20])
 
 
+@bad("olmo", "core-00000.npy", r"core-00000.csv.gz: is empty: its writer was killed")
+def rows_never_written(path):
+    path.with_suffix(".csv.gz").write_bytes(b"")
+
+
+@bad("olmo", "core-00000.npy", r"bytes of a token: expected 2, as the rows tell, found 1, as given", width=1)
+def a_width_that_is_too_small(path):
+    pass
+
+
+@bad("olmo", "core-00000.npy", r"bytes of a token: expected 2, as the rows tell, found 4, as given", width=4)
+def a_width_that_is_too_large(path):
+    pass
+
+
 @bad("olmo", "core-00000.npy", r"row 30: .*up to 12,767, found 10,7")
 def tokens_cut(path):
     path.write_bytes(path.read_bytes()[:-2])

@@ -17,7 +17,7 @@ from paths import FIXTURES
 
 import tokfmt
 from tokfmt import registry
-from tokfmt.core.errors import FormatError, LossyConversionError, TokfmtError
+from tokfmt.core.errors import FormatError, LossyConversionError, TokfmtError, UnknownFormatError
 from tokfmt.core.format import Confidence, Hints, look
 from tokfmt.core.protocols import Audit
 
@@ -314,6 +314,49 @@ def test_a_document_that_does_not_end_is_kept_and_told(eos, tmp_path):
             format_ = registry.get("nanogpt")
             codes = [(finding.code, finding.severity) for finding in format_.check(path, format_.read_options())]
             assert codes == [("TF645", "warning")] * cut
+
+
+@pytest.mark.parametrize("dtype", ["|u1", "<u2", "<u4", "<i4", "<i8"])
+def test_arrays_of_each_width_are_shards(dtype, tmp_path):
+    path = tmp_path / "x_train_000001.npy"
+    np.save(path, np.array([50, 1, 2, 50, 3]).astype(dtype))
+    with tokfmt.open(path, eos=50) as found:
+        assert [one.tolist() for one in found] == [[1, 2], [3]]
+
+
+def olmo(path, documents):
+    """Rows for documents as they are."""
+    bounds = np.cumsum([0, *map(len, documents)])
+    np.concatenate(documents).astype("<u2").tofile(path)
+    rows = "".join(f"{a},{b}\n" for a, b in zip(bounds, bounds[1:], strict=False))
+    path.with_suffix(".csv.gz").write_bytes(gzip.compress(rows.encode()))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("documents", "eos", "says"),
+    [
+        ([[1, 2, 9], [9], [3, 9]], None, ""),
+        ([[1, 2, 9], [9], [3, 4]], None, "a scan for 9,.*: expected 3, found 2, of which 0 lie within a row"),
+        ([[1, 9, 2], [5, 9], [3, 9]], None, "a scan for 9,.*: expected 3, found 3, of which 1 lies? within a row"),
+        ([[1, 9, 2], [5, 9], [3, 9]], 9, "a scan for 9,.*: expected 3, found 3, of which 1 lies? within a row"),
+        ([[1, 2, 9], [], [3, 9]], 9, "a scan for 9,.*: expected 3, found 2, of which 0 lie within a row"),
+        ([[1, 2], [3, 4], [5, 6]], None, "no id ends most rows"),
+    ],
+)
+def test_rows_are_compared_with_a_scan(documents, eos, says, tmp_path):
+    """By the places of separators: as many of them as rows do not make them the same documents."""
+    findings = list(tokfmt.check(olmo(tmp_path / "x.npy", documents), deep=True, eos=eos)[0].findings)
+    assert [finding.code for finding in findings] == ["TF705"] * bool(says)
+    assert [finding.severity for finding in findings] == ["info" if "no id" in says else "warning"] * bool(says)
+    assert all(re.search(says, finding.message) for finding in findings)
+
+
+def test_parts_of_a_run_that_was_stopped_are_named(tmp_path):
+    for name in ("_tokens.partial.bin", "_labels.partial.bin", "_boundaries.partial.bin"):
+        (tmp_path / name).write_bytes(bytes(range(200)) * 20)
+        with pytest.raises(UnknownFormatError, match="is a part of a run of open-instruct that was stopped"):
+            tokfmt.open(tmp_path / name)
 
 
 def test_documents_that_run_backwards_are_named(tmp_path):

@@ -27,7 +27,7 @@ SHOWN = 96
 """Characters of a value from a file that are shown."""
 
 
-_NUMPY = re.compile(rb"\{'descr': '([<|][iu][1248])', 'fortran_order': (?:False|True), 'shape': \((\d{1,18}),\), \}\s*")
+_NUMPY = re.compile(rb"\{'descr': '([<|](?:u[124]|i[48]))', 'fortran_order': False, 'shape': \((\d{1,18}),\), \}\s*")
 _TOGETHER, _MANY = 4, 4096  # fields that fail together, and more than which are not tried in halves
 
 

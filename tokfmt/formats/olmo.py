@@ -193,9 +193,13 @@ def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> La
         likely = 4 if len(odd) and float(np.mean(odd < 4)) > 0.95 else 2
         remedy = f"--from-opt width=N gives the bytes of one ({likely}, it seems)"
         raise UnsupportedError(file.path, "raw tokens, and no .csv.gz beside them tells their width", remedy=remedy)
-    whole = [w for w in (1, 2, 4, 8) if end * w == file.size] or [w for w in (1, 2, 4, 8) if _zeros(file, end * w)]
-    width = width or (whole or [2])[0]
-    count, problems = file.size // width, list[Problem]()
+    exact, problems = [w for w in (1, 2, 4, 8) if end * w == file.size], list[Problem]()
+    if width and exact and width not in exact:
+        what, expected, remedy = "bytes of a token", f"{exact[0]}, as the rows tell", f"Leave width={width} away"
+        error = CorruptError(file.path, what, expected=expected, found=f"{width}, as given", remedy=remedy)
+        problems.append(fatal("TF702", error))
+    width = width or (exact or [w for w in (1, 2, 4, 8) if _zeros(file, end * w)] or [2])[0]
+    count = file.size // width
     if spans is None:
         if rest := file.size % width:
             raise TruncatedError(file.path, f"a stream of {width}-byte tokens ends inside one", offset=file.size - rest)
@@ -205,7 +209,7 @@ def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> La
     for k in np.flatnonzero(wrong)[:1].tolist():
         what, expected = f"row {k + 1:,}", f"from {before[k]:,} on, up to {count:,}"
         error = CorruptError(path, what, expected=expected, found=f"{spans[k, 0]:,} to {spans[k, 1]:,}")
-        return Laid(extents=(), starts=offsets_of([]), problems=[fatal("TF702", error)])
+        return Laid(extents=(), starts=offsets_of([]), problems=[*problems, fatal("TF702", error)])
     gaps = np.flatnonzero(spans[:, 0] > before)
     for k in gaps[:1].tolist():
         error = CorruptError(path, f"row {k + 1:,} begins", expected=int(before[k]), found=int(spans[k, 0]),
@@ -243,6 +247,8 @@ def _zeros(file: File, at: int) -> bool:
 def _rows(path: Path, most: int) -> Offsets:
     """int64[rows, 2]: first and exclusive last token of each document. At most so many rows, and some."""
     file = File(path)
+    if not file.size:
+        raise CorruptError(path, "is empty: its writer was killed", remedy="Copy it again, or write the dataset again")
     text = io.TextIOWrapper(gzip.GzipFile(fileobj=io.BytesIO(file.read(0, file.size))), "utf-8", "replace", newline="")
     rows = csv.reader(iter(lambda: text.readline(_LINE), ""))
     pairs = ((int(row[0]), int(row[1])) for row, _ in zip(rows, range(most + _LINE), strict=False))
@@ -261,10 +267,7 @@ def _rows(path: Path, most: int) -> Offsets:
 def _run_on(looks: Sequence[Laid], eos_id: int | None) -> tuple[Offsets, tuple[str, ...]]:
     """Where documents begin: one that does not end with its file goes on in the next, if the file is full."""
     readers = [FlatReader(replace(look, problems=())) for look in looks]
-    ends = [int(reader.tokens(at - 1, at)[0]) for reader in readers
-            for at in reader.offsets(0, min(reader.info.sequences, _ENDS - 1))[1:].tolist() if at]  # fmt: skip
-    common = max(set(ends), key=ends.count, default=-1)
-    eos_id = common if eos_id is None and 2 * ends.count(common) > len(ends) else eos_id
+    eos_id = _common_end(readers) if eos_id is None else eos_id
     starts, notes, base, goes_on = list[Offsets](), list[str](), 0, False
     for number, reader in enumerate(readers):
         total, begins = reader.info.tokens, reader.offsets(0, reader.info.sequences)
@@ -277,18 +280,33 @@ def _run_on(looks: Sequence[Laid], eos_id: int | None) -> tuple[Offsets, tuple[s
     return np.concatenate([*starts, [base]]).astype(np.int64), tuple(notes)
 
 
+def _common_end(readers: Sequence[FlatReader]) -> int | None:
+    """The id that most of the first documents end with."""
+    ends = [int(reader.tokens(at - 1, at)[0]) for reader in readers
+            for at in reader.offsets(0, min(reader.info.sequences, _ENDS - 1))[1:].tolist() if at]  # fmt: skip
+    common = max(set(ends), key=ends.count, default=-1)
+    return common if 2 * ends.count(common) > len(ends) else None
+
+
 def _scanned(reader: FlatReader, path: Path, eos_id: int | None) -> Iterator[Finding]:
-    """Another number of separators than of documents, which only all tokens show."""
-    info, found = reader.info, 0
-    if info.layout is not Layout.DOCUMENTS:
+    """Separators elsewhere than at the ends of documents, or too few of them, which only all tokens show."""
+    info, found, within = reader.info, 0, 0
+    if info.layout is not Layout.DOCUMENTS or not info.tokens:
         return
-    if info.tokens:
-        eos_id = int(reader.tokens(info.tokens - 1, info.tokens)[0]) if eos_id is None else eos_id
+    eos_id = _common_end([reader]) if eos_id is None else eos_id
+    if eos_id is None:
+        what, remedy = "no id ends most rows, which a scan would compare", "--eos ID says what to scan for"
+        yield Finding.of("TF705", CorruptError(path, what, remedy=remedy), "info")
+        return
+    ends = reader.offsets(0, info.sequences)[1:]
     for a, b in windows(0, info.tokens):
-        found += int(np.count_nonzero(reader.tokens(a, b) == eos_id))
-    if found != info.sequences:
+        places = a + 1 + np.flatnonzero(reader.tokens(a, b) == eos_id)
+        near = ends[np.searchsorted(ends, a) : np.searchsorted(ends, b, side="right")]
+        found, within = found + len(places), within + int(np.isin(places, near, invert=True).sum())
+    if found != info.sequences or within:
         what = f"a scan for {eos_id}, as OLMo-core reads local files, does not find the documents of the rows"
-        yield Finding.of("TF705", CorruptError(path, what, expected=info.sequences, found=found), "warning")
+        told = f"{found:,}, of which {within:,} {'lies' if within == 1 else 'lie'} within a row"
+        yield Finding.of("TF705", CorruptError(path, what, expected=info.sequences, found=told), "warning")
 
 
 FORMAT = Olmo()
