@@ -99,10 +99,12 @@ def spoken(renamed: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P,
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             for name in _LEAST.keys() & kwargs.keys():
                 number, least = kwargs[name], _LEAST[name]
-                wrong = isinstance(number, bool) or not isinstance(number, SupportsIndex)
-                wrong = wrong or not least <= index(number) <= sys.maxsize
-                if number is not None and wrong:
+                if number is None:
+                    continue
+                if isinstance(number, bool) or not isinstance(number, SupportsIndex) or index(number) < least:
                     raise OptionError(f"{name}={number!r}: expected a whole number, at least {least}", name=name)
+                if index(number) > sys.maxsize:
+                    raise OptionError(f"{name}={number!r}: expected a whole number, at most {sys.maxsize}", name=name)
             try:
                 return cast("R", _reworded(function(*args, **kwargs), renamed))
             except TokfmtError as error:

@@ -196,7 +196,7 @@ def surplus(a, b):
 
 
 def test_what_lies_behind_the_first_difference_must_fit_into_memory(monkeypatch):
-    monkeypatch.setattr(alignment.memory, "share", lambda: 96 * 30)
+    monkeypatch.setattr(alignment.resources, "share", lambda: 96 * 30)
     base = rows(40)
     assert found(base[:30], base[:20]).differing == {"only_in_a": 10}
     with pytest.raises(OptionError, match="40 sequences lie behind the first difference .sequence 20.*--ignore-order"):
@@ -206,7 +206,7 @@ def test_what_lies_behind_the_first_difference_must_fit_into_memory(monkeypatch)
 def test_fingerprints_beyond_a_share_of_memory_go_to_disk(monkeypatch):
     a, b = PACKS / "D_2byte_gpt2.pbin", PACKS / "D_2byte_gpt2_filtered_mod3.pbin"
     plain = differ(a, b, ignore_order=True)
-    monkeypatch.setattr(alignment.memory, "share", lambda: 64)
+    monkeypatch.setattr(alignment.resources, "share", lambda: 64)
     assert differ(a, b, ignore_order=True) == plain
     with hands(1) as workers:
         small, large = (side(rows(n)).fingerprints(0, workers, lambda _: None) for n in (1, 2))

@@ -313,7 +313,7 @@ def test_duplicates_never_fill_memory(monkeypatch):
     axes = [Indexed(Lists(sequences), None, "x"), Streamed(Lists([sum(ended, [])], separators=Separators.BETWEEN), EOS)]
     for axis in axes:
         for room, left_out in ((24 * 50, False), (24 * 20, True)):
-            monkeypatch.setattr(duplicates.memory, "share", lambda room=room: room)
+            monkeypatch.setattr(duplicates.resources, "share", lambda room=room: room)
             with monkeypatch.context() as patch:
                 patch.setattr(walk, "_size", lambda axis: 7)
                 found = measure(

@@ -29,7 +29,7 @@ from tokfmt.cli.parameters import (
     tokenizer,
     workers,
 )
-from tokfmt.core.machine import cpus
+from tokfmt.core.resources import cpus
 from tokfmt.core.text_format import counted, printable
 
 _EPILOG = examples(

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import Passed
 from tokfmt.core.errors import CorruptError, FormatError, OutageError, SourceChangedError, TruncatedError
-from tokfmt.core.memory import keep_freed_memory
+from tokfmt.core.resources import keep_freed_memory
 from tokfmt.core.text_format import printable
 
 keep_freed_memory()  # here, because every process that reads anything comes by

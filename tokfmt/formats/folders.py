@@ -24,7 +24,7 @@ from tokfmt.core.errors import (
     UnsupportedError,
 )
 from tokfmt.core.files import File, Identity, Stream
-from tokfmt.core.memory import Recent
+from tokfmt.core.resources import Recent
 
 JSON_BYTES = 1 << 26
 """Of an index: some 100,000 shards."""

@@ -44,8 +44,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from tokfmt.core.errors import ConversionError, MissingDependencyError, OptionError, OutageError, UnsafeError
-from tokfmt.core.machine import cpus
 from tokfmt.core.options import nearest
+from tokfmt.core.resources import cpus
 from tokfmt.core.text_format import printable
 from tokfmt.run.isolation import ENDING, isolated, undelivered, without_main
 

@@ -42,10 +42,10 @@ from tokfmt.core.draws import SHUFFLE, draws
 from tokfmt.core.errors import ConversionError, IncompleteWriteError
 from tokfmt.core.files import File
 from tokfmt.core.format import REGION
-from tokfmt.core.memory import share
 from tokfmt.core.output import Output, preallocate
 from tokfmt.core.protocols import ignore
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of, reordered
+from tokfmt.core.resources import share
 from tokfmt.run.plan import Kind, Workers, journaled, of_part
 
 ENTRY = np.dtype([("key", "<u8"), ("start", "<i8"), ("length", "<i8")])

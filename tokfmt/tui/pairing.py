@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.machine import cpus
+from tokfmt.core.resources import cpus
 from tokfmt.ops.compare.alignment import Alignment, Kind, Step, align, increasing
 from tokfmt.ops.compare.diff import Compared, open_both
 from tokfmt.ops.compare.fingerprint import hands

@@ -33,9 +33,9 @@ from tokfmt.core.axis import (
     windows,
 )
 from tokfmt.core.errors import ConversionError, CorruptError, IncompleteWriteError
-from tokfmt.core.machine import cpus
 from tokfmt.core.protocols import Located, Piece, Place, Underlying, ignore, marks_of, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.resources import cpus
 
 
 class View:

@@ -29,10 +29,9 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import WINDOW, check_interval, windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.machine import cpus
-from tokfmt.core.memory import Recent
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import offsets_of
+from tokfmt.core.resources import Recent, cpus
 
 DEFLATE, SHUFFLE, FLETCHER32 = 1, 2, 3
 CHECKSUM_BYTES = 4

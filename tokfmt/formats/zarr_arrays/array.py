@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, SourceChangedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.memory import Recent
 from tokfmt.core.protocols import Place
+from tokfmt.core.resources import Recent
 from tokfmt.formats.zarr_arrays import codecs
 from tokfmt.formats.zarr_arrays.codecs import AGAIN, CHUNK_BYTES, COMPRESSORS
 from tokfmt.formats.zarr_arrays.store import Blob, Origin, Store, json_of

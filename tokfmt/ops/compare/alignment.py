@@ -26,7 +26,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import axis, memory
+from tokfmt.core import axis, resources
 from tokfmt.core.errors import OptionError
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Read, Side
 from tokfmt.run.execute import SerialExecutor
@@ -304,10 +304,11 @@ def align(
 
 def check_room(count: int, first: int) -> None:
     """Raise OptionError when `count` sequences behind the first difference are more than memory should hold."""
-    if count * HELD > memory.share():
+    if count * HELD > resources.share():
         raise OptionError(
             f"{count:,} sequences lie behind the first difference (sequence {first:,}); aligning them would hold "
-            f"{count * HELD:,} bytes of memory, half of this machine's is {memory.share():,}. --ignore-order needs less"
+            f"{count * HELD:,} bytes of memory, half of this machine's is {resources.share():,}. "
+            "--ignore-order needs less"
         )
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_128, xxh3_128_digest
 
-from tokfmt.core import axis, memory
+from tokfmt.core import axis, resources
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Encoder
@@ -278,7 +278,7 @@ def hash_records(
         _hash_block, shared, blocks, workers.executor, workers.jobs, workers.scratch
     ):
         parts[number], total, count = prints, total + tokens, count + len(prints)
-        if count * _PRINT > memory.share() // 2:
+        if count * _PRINT > resources.share() // 2:
             raise OptionError(
                 f"16 bytes are held for each record, and after {count:,} that is a quarter of this machine's memory. "
                 "Convert the records to a pack first (tokfmt convert SRC x.pbin), and compare that"
@@ -445,7 +445,7 @@ def empty_print() -> Fingerprints:
 
 def _room(count: int) -> Fingerprints:
     """Where fingerprints go: memory, or, beyond a share of it, a file in $TMPDIR that has no name any more."""
-    if count * _PRINT <= memory.share() // 4:
+    if count * _PRINT <= resources.share() // 4:
         return np.empty((count, 2), np.uint64)
     with tempfile.TemporaryFile(prefix="tokfmt-") as file:
         return np.memmap(file, np.uint64, "w+", shape=(count, 2))

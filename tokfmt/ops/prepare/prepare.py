@@ -27,10 +27,10 @@ from tokfmt.core.axis import TokenReader, batches, windows
 from tokfmt.core.draws import DRAWN, draws
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Encoder
-from tokfmt.core.memory import share
 from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.records import Aside, Block, RecordBatch, RecordInfo, RecordReader
+from tokfmt.core.resources import share
 from tokfmt.core.text_format import printable
 from tokfmt.ops.prepare.draft import Draft, TextSource
 from tokfmt.ops.prepare.draw import Drawing, Kept, Tally, draw, in_order

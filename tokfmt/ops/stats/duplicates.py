@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import memory
+from tokfmt.core import resources
 from tokfmt.core.ragged import Offsets
 from tokfmt.ops.compare.fingerprint import Fingerprints
 from tokfmt.ops.stats.report import Duplicates, RepeatedSequence
@@ -145,7 +145,7 @@ class Store:
 
 def too_many(sequences: int) -> bool:
     """Whether the rows of so many sequences take more than what may be held of this machine's memory."""
-    return _ROW * sequences > memory.share()
+    return _ROW * sequences > resources.share()
 
 
 def duplicates_of(
