@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -52,7 +53,7 @@ from tokfmt.ops.convert.convert import run
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.source.manifest import found_as_written, manifest_of, manifest_path, manifests
-from tokfmt.ops.source.opened import Source, open_found, open_one, tokenizer_of, told
+from tokfmt.ops.source.opened import Source, open_found, open_one, open_stored, tokenizer_of, told
 from tokfmt.ops.source.request import (
     EosChoice,
     SourceFiles,
@@ -95,6 +96,7 @@ class Verdict:
         findings: At most `most` of each code, in the order in which they were met.
         counts: How many there are of each code.
         severities: How many there are of each severity.
+        notes: What opening it without an error says of it, as to whoever converts or shows it: oddities, guesses.
         unsafe: Reading on could execute code, leave the dataset, or exhaust memory.
     """
 
@@ -106,6 +108,7 @@ class Verdict:
     findings: list[Finding] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     severities: dict[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     unsafe: bool = False
     most: int = MOST
 
@@ -243,6 +246,11 @@ class _Checking:
             told = self.found.errors > 0  # then a reader that refuses says nothing new
             read = self._read(format_)
             self.found.add((f for f in read if not (told and f.code == "TF901")), known)
+        elif not self.found.errors:
+            with suppress(TokfmtError):  # --deep says it
+                source = open_stored([one], self.request)
+                source.reader.close()
+                self.found.notes = source.remarks
         return self.found
 
     def _own(self, one: SourceFiles, options: Any) -> Iterator[Finding]:
@@ -300,7 +308,7 @@ class _Checking:
         return source
 
     def _of_source(self, source: Source) -> Iterator[Finding]:
-        reader = source.reader
+        reader, self.found.notes = source.reader, () if self.found.errors else source.remarks
         if isinstance(reader, RecordReader):
             if self.deep:
                 try:
