@@ -226,7 +226,7 @@ class _Checking:
             look(registry.of_prefix(self.path))
             format_ = format_of(self.path, self.request.format)
         except FormatError as error:
-            self.found.add([_finding("TF900", "error", error)], meanings(None))
+            self.found.add([Finding.of("TF900", error)], meanings(None))
             return self.found
         except DetectionError as error:
             why = str(error).partition(": ")[2] or str(error)
@@ -380,19 +380,10 @@ def _guarded(found: Iterator[Finding]) -> Iterator[Finding]:
 
 def _refusal(path: str, error: TokfmtError) -> Finding:
     if isinstance(error, UnsafeError):
-        return _finding("TF902", "error", error)
+        return Finding.of("TF902", error)
     if isinstance(error, FormatError):
-        return _finding("TF901", "warning" if isinstance(error, UnsupportedError) else "error", error)
+        return Finding.of("TF901", error, "warning" if isinstance(error, UnsupportedError) else "error")
     return Finding("TF901", "warning", path, str(error).removeprefix(f"{path}: "))
-
-
-def _finding(code: str, severity: str, error: FormatError) -> Finding:
-    contrast = ""
-    if error.expected is not None and error.found is not None:
-        contrast = f": expected {error.expected}, found {error.found}"
-    elif error.found is not None:
-        contrast = f": found {error.found}"
-    return Finding(code, severity, error.path, error.what + contrast, error.remedy or "", error.offset)
 
 
 _INDEX_CODES = frozenset({"TF511", "TF512", "TF514", "TF515"})
