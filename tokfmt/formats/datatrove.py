@@ -35,7 +35,7 @@ from tokfmt.core.ragged import offsets_of
 from tokfmt.core.sections import Column, all_or_none, shown
 from tokfmt.formats.flat import Extent, FlatFormat, FlatWriter, Laid, loss_mask, told_tokens, whole_tokens
 
-_AT_ONCE = 1 << 20  # index entries
+_AT_ONCE = 1 << 16  # index entries
 _METADATA = 1 << 12  # bytes
 
 
@@ -80,7 +80,8 @@ class Datatrove(FlatFormat):
     carries = "sequences in order, empty ones too; loss masks; ids up to 2^32-1"
     cannot = "ids above 2^32-1"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
-    pattern, unreadable, masked = r"[^.].*\.ds", "TF721", "TF725"
+    pattern = r"([^.].*\.ds)(?:\.index|\.loss)?"  # which tell that there were tokens; a total has metadata alone
+    unreadable, masked = "TF721", "TF725"
     suffixes, member = (".ds", ".ds.index", ".ds.metadata", ".ds.loss"), "X.ds"
     meanings = {
         "TF721": Code("no token file of datatrove", "It cannot be read, or neither .index nor .metadata tells the "
@@ -96,7 +97,7 @@ class Datatrove(FlatFormat):
     }  # fmt: skip
 
     def recognise(self, probe: Probe) -> Confidence | None:
-        if probe.path.suffix != ".ds":
+        if self.canonical(probe.path).suffix != ".ds":
             return None
         told = any(beside.is_file() for beside in self.companions(probe.path))
         return Confidence.CERTAIN if told else Confidence.NAME
@@ -160,14 +161,17 @@ def _said(metadata: Path) -> tuple[str, int | None, int | None]:
 def _indexed(file: File, width: int | None, said: int | None, ends_file: Path, metadata: Path) -> Laid:
     """Of tokens with an index of where documents end, and what the metadata say of their width."""
     index, problems = File(ends_file), list[Problem]()
-    ends = index.array(0, index.size // 8, "<u8").astype(np.int64)
-    falls = np.flatnonzero(np.diff(ends, prepend=0) < 0)
-    if index.size % 8 or len(falls):
-        what = f"decreases at entry {falls[0]:,}" if len(falls) else "ends inside an entry"
-        at = 8 * (int(falls[0]) if len(falls) else index.size // 8)
+    starts, fall = np.zeros(index.size // 8 + 1, np.int64), -1
+    for a, b in windows(0, len(starts) - 1, _AT_ONCE):
+        starts[a + 1 : b + 1] = index.array(8 * a, b - a, "<u8")
+        if fall < 0 and len(falls := np.flatnonzero(np.diff(starts[a : b + 1]) < 0)):
+            fall = a + int(falls[0])
+    if index.size % 8 or fall >= 0:
+        what = f"decreases at entry {fall:,}" if fall >= 0 else "ends inside an entry"
+        at = 8 * (fall if fall >= 0 else index.size // 8)
         broken = fatal("TF722", CorruptError(index.path, what, offset=at, remedy="Copy it again"))
         return Laid(extents=[Extent(file, 0, 0, np.dtype("<u2"))], starts=offsets_of([]), problems=[broken])
-    end = int(ends[-1]) if len(ends) else 0
+    end = int(starts[-1])
     fitting = [w for w in (said, 2, 4) if w and end * w == file.size]
     if said and fitting and said not in fitting:
         error = CorruptError(metadata, "width", expected=fitting[0], found=said)
@@ -176,10 +180,10 @@ def _indexed(file: File, width: int | None, said: int | None, ends_file: Path, m
     extent, sizes = told_tokens(file, np.dtype(f"<u{width or (fitting or [said or 2])[0]}"), end, "TF723")
     return Laid(
         extents=[extent],
-        starts=np.concatenate([np.zeros(1, np.int64), ends]),
+        starts=starts,
         separators=Separators.TRAILING,
         problems=[*problems, *sizes],
-        sections=[Column(f"ends in {index.path.name}", index, 0, "<u8", len(ends))],
+        sections=[Column(f"ends in {index.path.name}", index, 0, "<u8", len(starts) - 1)],
     )
 
 
