@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 
 import click
@@ -120,6 +121,26 @@ def test_json(tmp_path):
     found = json.loads(run("--json", FAULTY, "--most", "1")[1])["datasets"][0]
     assert (found["codes"], len(found["findings"]), found["findings"][0]["offset"]) == ({"TF501": 2}, 1, 89)
     assert json.loads(run("--output-format", "json", GOOD)[1])["schema"] == "tokfmt.check/1"
+
+
+def test_notes_of_reading(tmp_path):
+    """What convert, show and stats note of a dataset without an error, check notes as well."""
+    shards = tmp_path / "shards"
+    shutil.copytree(FIXTURES / "llmc/shards", shards)
+    shutil.copy(shards / "fineweb_train_000002.bin", shards / "x_train_000002.bin")
+    for more in ([], ["--deep"]):
+        code, out, err = run(str(shards), *more)
+        assert (code, out, err.count("note: ")) == (0, "", 1)
+        assert "is read behind" in err
+        assert "x_train_000002.bin" in err
+        notes = json.loads(run(str(shards), "--json", *more)[1])["datasets"][0]["notes"]
+        assert [f"note: {note}" for note in notes] == err.splitlines()[:1]
+    assert "note: " not in run(str(shards), "--quiet")[2]
+    two = run(str(shards), GOOD)[2]
+    assert two.count(f"note: {shards}: ") == 1
+    ends = str(FIXTURES / "datatrove/00000_unshuffled.ds")
+    assert "note: separator 50256 inferred" in run(ends)[2]
+    assert "inferred" not in run(ends, "--eos", "50256")[2]
 
 
 def test_against_a_corpus_as_its_messages_advise(tmp_path):

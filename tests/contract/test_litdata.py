@@ -5,6 +5,7 @@ import json
 import numpy as np
 import zstandard
 
+import tokfmt
 from tokfmt.formats.litdata import FORMAT
 from tokfmt.testing import FormatContract
 
@@ -74,3 +75,33 @@ class TestNoSeparator(TestFolder):
 
 class TestCompressed(TestFolder):
     write_variants = ({"compression": "zstd", "chunk_tokens": 30}, {"compression": "zstd:9", "codes": "numpy"})
+
+
+DOCUMENTS = [[], [1, 2, 3], [4, 5, 6, 7, 8], [], [9]]
+
+
+def noted(tmp_path, format_, **demands):
+    """The notes of a conversion of five documents, two of them empty, and its result."""
+    source = tmp_path / "x.jsonl"
+    source.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in DOCUMENTS))
+    done = tokfmt.convert(source, tmp_path / "out", to_format=format_, jobs=1, overwrite=True, verify=True, **demands)
+    return [note for note in done.notes if note.startswith("out: ")], done
+
+
+def test_what_tokensloader_drops_at_the_ends_of_chunks_is_told(tmp_path):
+    """`--seq-len`: of chunks of 5, 6 and 3 tokens blocks of 3 leave 2."""
+    (told,), done = noted(tmp_path, "litdata", eos=99, seq_len=3, to_options={"chunk_tokens": 5})
+    assert [sum(map(len, chunk)) for chunk in documents(tmp_path / "out")] == [5, 6, 3]
+    assert told == "out: TokensLoader(block_size=3) drops 2 of 14 tokens, at the ends of 3 chunks"
+    assert done.sample_length is None
+    assert noted(tmp_path, "litdata", eos=99, to_options={"chunk_tokens": 5})[0] == []
+    assert noted(tmp_path, "litdata", eos=99, seq_len=7)[0] == []
+
+
+def test_documents_that_upstream_cannot_tell_or_write_are_told(tmp_path):
+    """Without a separator an empty document is an item of no bytes."""
+    for format_, why in (("litdata", "TokensLoader"), ("mds", "MDSWriter")):
+        (told,), _ = noted(tmp_path, format_, to_options={"eos": "none"}, eos="none")
+        assert told.startswith("out: 2 empty sequences (first: sequence 0): ")
+        assert why in told
+        assert noted(tmp_path, format_, eos=99)[0] == []

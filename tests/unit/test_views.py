@@ -72,11 +72,7 @@ class Stream(MemoryReader):
 
     def __init__(self, flat, where):
         super().__init__(Ragged.of([flat] if flat else []))
-        self.where = where
-
-    @property
-    def info(self):
-        return replace(super().info, separators=self.where)
+        self.info = replace(self.info, separators=where)
 
 
 @quick
@@ -193,7 +189,7 @@ def test_facts_of_several_sources_are_those_of_all():
 
     def source(**how):
         reader = MemoryReader(Ragged.of([[1, 2]]))
-        reader._info = replace(reader.info, **facts, **how)
+        reader.info = replace(reader.info, **facts, **how)
         return reader
 
     one, same, other = (source(extras={"width": 2, "order": order}) for order in ("le", "le", "be"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokfmt.cli.console import Watcher, annotate, document
+from tokfmt.cli.console import Watcher, annotate, document, note
 from tokfmt.cli.parameters import (
     CODE,
     PLACE,
@@ -124,6 +124,8 @@ def _check(request: CheckRequest, output: str, fix_to: str | None, *, overwrite:
     if output == "json":
         click.echo(json.dumps(_document(found, fixed), indent=2))
     for verdict in found:
+        for text in () if quiet or output == "json" else verdict.notes:
+            note(text, f"{verdict.path}: " if len(found) > 1 else "")
         _conclude(verdict, quiet=quiet)
     if fixed is not None:
         _say_fixed(fixed, quiet=quiet)
@@ -167,7 +169,7 @@ def _document(found: list[Any], fixed: Any) -> dict[str, Any]:
             "path": verdict.path, "format": verdict.format, "deep": verdict.deep, "sequences": verdict.sequences,
             "tokens": verdict.tokens, "unsafe": verdict.unsafe, "exit_code": verdict.exit_code,
             "severities": verdict.severities, "codes": verdict.counts,
-            "findings": [finding._asdict() for finding in verdict.findings],
+            "findings": [finding._asdict() for finding in verdict.findings], "notes": verdict.notes,
         }
         for verdict in found
     ]  # fmt: skip

@@ -203,6 +203,7 @@ class TokenWriter(Protocol):
             `wants_max_id(source)`, which may be left out, says that of one source.
         merged: A method `merged(source)`, which may be left out: how many sequences end with the separator and get no
             other, so that reading takes their own away.
+        notes: A method `notes(source)`, which may be left out: what others than tokfmt will not read of it, in words.
     """
 
     needs_eos: bool

@@ -160,7 +160,7 @@ class FlatReader:
             tokens -= tokens % self._row
         self._starts = laid.starts
         rows = tokens // self._row if self._row else int(tokens > 0)
-        self._info = Info(
+        self.info = Info(
             layout=layout,
             dtype=max((NATIVE[extent.dtype.itemsize] for extent in laid.extents), default=U16),
             sequences=rows if self._starts is None else len(self._starts) - 1,
@@ -178,12 +178,8 @@ class FlatReader:
             extras=laid.extras,
         )
 
-    @property
-    def info(self) -> Info:
-        return self._info
-
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         return self._read(start, stop)
 
     def _read(self, start: int, stop: int) -> Tokens:
@@ -191,13 +187,13 @@ class FlatReader:
         if start < stop <= self._begins[k + 1]:  # of one file, as most often
             one, a = self.extents[k], start - self._begins[k]
             ids = one.file.ids(one.begin + a * one.dtype.itemsize, stop - start, one.dtype)
-            return ids if ids.dtype == self._info.dtype else ids.astype(self._info.dtype, copy=False)
+            return ids if ids.dtype == self.info.dtype else ids.astype(self.info.dtype, copy=False)
         found = [
             extent.file.ids(extent.begin + a * extent.dtype.itemsize, b - a, extent.dtype)
             for extent, a, b in self._parts(self.extents, start, stop)
         ]
-        tokens: Tokens = found[0] if len(found) == 1 else np.concatenate([np.empty(0, self._info.dtype), *found])
-        return tokens.astype(self._info.dtype, copy=False)
+        tokens: Tokens = found[0] if len(found) == 1 else np.concatenate([np.empty(0, self.info.dtype), *found])
+        return tokens.astype(self.info.dtype, copy=False)
 
     def closed_reader(
         self,
@@ -208,7 +204,7 @@ class FlatReader:
     ) -> Callable[[int], Tokens]:
         """See `axis.closed_reader`; with a `closing` of None all tokens are given."""
         starts = self._starts if starts is None else starts
-        if starts is None or any(NATIVE[extent.dtype.itemsize] != self._info.dtype for extent in self.extents):
+        if starts is None or any(NATIVE[extent.dtype.itemsize] != self.info.dtype for extent in self.extents):
             return otherwise
         cells, numbers = starts.data, range(len(starts) - 1)
         cuts, readers = list[int](), list[Callable[[int], Tokens]]()
@@ -229,7 +225,7 @@ class FlatReader:
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """Where tokens lie; see `protocols.Verbatim`. Signed and unsigned ids are the same bytes."""
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         pieces = []
         for extent, a, b in self._parts(self.extents, start, stop):
             if extent.dtype.names or not extent.file.plain:
@@ -241,7 +237,7 @@ class FlatReader:
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
         """See `protocols.Marked`; a loss mask of the token itself is its TARGET."""
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         if not self._masks:
             return None
         found = [mask_bytes(mask, a, b) for mask, a, b in self._parts(self._masks, start, stop)]
@@ -255,13 +251,13 @@ class FlatReader:
                 yield extents[k], max(start - base, 0), min(stop, end) - base
 
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
+        check_interval(first, last, self.info.sequences, "sequences")
         if self._starts is None:
-            return np.arange(first, last + 1, dtype=np.int64) * (self._row or self._info.tokens)
+            return np.arange(first, last + 1, dtype=np.int64) * (self._row or self.info.tokens)
         return self._starts[first : last + 1]
 
     def place(self, position: int) -> Place:
-        check_position(position, self._info.tokens)
+        check_position(position, self.info.tokens)
         k = bisect_right(self._begins, position) - 1
         extent = self.extents[k]
         width = extent.dtype.itemsize
@@ -282,7 +278,7 @@ class FlatReader:
             local = (at - extent.begin) // extent.dtype.itemsize
             if 0 <= local < extent.tokens:
                 position = self._begins[k] + local
-                return position if position < self._info.tokens else None
+                return position if position < self.info.tokens else None
         return None
 
     def close(self) -> None:

@@ -19,13 +19,14 @@ Source: Lightning-AI/litData 8805bae0, litdata 0.2.76, run.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Confidence, Probe, Problem
@@ -54,16 +55,25 @@ class WriteOptions:
     )
     chunk_tokens: int = option(1 << 24, "tokens in a chunk; documents stay whole", least=1, most=1 << 29)
     compression: str = option("none", "of each chunk: none, zstd, or with a level zstd:7")
+    seq_len: int | None = option(None, "TokensLoader's block_size: what it will drop is told", least=1)
 
 
 class Writer(ShardWriter):
     """Writes chunks, and last index.json."""
 
     codecs, per_file = ("zstd",), "chunk_tokens"
+    empties = "TokensLoader, which reads a chunk as one stream, cannot tell that they are there"
 
     def dtype(self, top: int) -> np.dtype[Any]:
         wide = "<i4" if self.options.codes == "tensor" else "<u4"
         return np.dtype("<u2" if top < 1 << 16 else wide)
+
+    def notes(self, source: TokenReader) -> Iterator[str]:
+        yield from super().notes(source)
+        cuts, length = self.cuts(self.stored(source)), self.options.seq_len
+        if length and (dropped := sum((cut.stop - cut.start) % length for cut in cuts)):
+            of = f"{dropped:,} of {cuts[-1].stop:,} tokens, at the ends of {len(cuts):,} chunks"
+            yield f"TokensLoader(block_size={length}) drops {of}"
 
     def name(self, number: int, codec: str) -> str:
         return f"chunk-0-{number}{f'.{codec}' if codec else ''}.bin"

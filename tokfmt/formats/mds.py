@@ -74,6 +74,7 @@ class Writer(ShardWriter):
     """Writes shards, and last index.json."""
 
     head = 9  # the size of a sample, 1 dimension of 4 bytes, its length
+    empties = "streaming reads them, and its MDSWriter refuses to write them again"
     codecs, per_file = ("zstd", "gz", "bz2", "snappy", "br"), "shard_tokens"
 
     @property

@@ -34,6 +34,7 @@ from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.sections import shown
 from tokfmt.formats.flat import Column, Cut, Extent, FlatFormat, FlatWriter, Laid, Pieces
 from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, digest, inside, most_decoded
+from tokfmt.views.select import lost_empties
 
 INDEX = "index.json"
 _ITEMS = 1 << 20  # places of items that are written together
@@ -378,12 +379,14 @@ class ShardWriter(FlatWriter):
 
     Attributes:
         head: Bytes in front of the ids of each item.
+        empties: What upstream does with an item without an id.
         codecs: Those that upstream reads.
         hashed: Kinds of hashes of files in the index.
     """
 
     separators, whole, needs_max_id, folder = Separators.TRAILING, True, True, True
     head: ClassVar[int] = 0
+    empties: ClassVar[str]
     codecs: ClassVar[Sequence[str]]
     hashed: Sequence[str] = ()
 
@@ -405,6 +408,11 @@ class ShardWriter(FlatWriter):
     def heads(self, lengths: Offsets, dtype: np.dtype[Any]) -> NDArray[np.uint8]:  # noqa: ARG002 - none
         """uint8[items, head]: what stands in front of the ids of items of so many."""
         return np.zeros((len(lengths), 0), np.uint8)
+
+    def notes(self, source: TokenReader) -> Iterator[str]:
+        """See `TokenWriter.notes`."""
+        for loss in () if self.needs_eos else lost_empties(source):
+            yield f"{loss.what}: {self.empties}"
 
     @property
     def most_bytes(self) -> int:  # type: ignore[override]

@@ -73,7 +73,7 @@ class TextReader(TextRecords):
             raise reading_error(error.filename, error) from error
         whole = not self._mark
         plain = not any(path.suffix in (".gz", ".zst") for path in self.files)
-        self._info = RecordInfo(
+        self.info = RecordInfo(
             "text", sum(self._sizes), len(self.files) if whole else None, random_access=whole or plain,
             inferred=tuple(self._guessed()), extras={"files": len(self.files)},
         )  # fmt: skip
@@ -87,10 +87,6 @@ class TextReader(TextRecords):
             line = printable(found[1].decode())
             splits = f"--from-opt separator='{line}' splits there"
             yield f"{self.files[0].name} has lines {line}, which stay in its text; {splits}"
-
-    @property
-    def info(self) -> RecordInfo:
-        return self._info
 
     # where documents are
 

@@ -381,13 +381,9 @@ class MemoryReader:
 
     def __init__(self, ragged: Ragged) -> None:
         self.ragged = ragged
-        self._info = Info(
+        self.info = Info(
             Layout.DOCUMENTS, ragged.tokens.dtype, len(ragged), len(ragged.tokens), max_id=largest_id(ragged.tokens)
         )
-
-    @property
-    def info(self) -> Info:
-        return self._info
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, len(self.ragged.tokens))

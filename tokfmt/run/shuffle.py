@@ -37,7 +37,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import WINDOW, Info, TokenReader, check_interval, sequence_at, windows
+from tokfmt.core.axis import WINDOW, TokenReader, check_interval, sequence_at, windows
 from tokfmt.core.draws import SHUFFLE, draws
 from tokfmt.core.errors import ConversionError, IncompleteWriteError
 from tokfmt.core.files import File
@@ -283,23 +283,19 @@ class Shuffled:
                 count, at = count + len(entries), int(offsets[-1])
             out.write(np.array([at], np.int64).tobytes())
         self._offsets = File(path)
-        self._info = source.info
+        self.info = source.info
         self._bucket = np.array([piece.bucket for piece in pieces], np.int64)
         self._shift = np.array([piece.shift for piece in pieces], np.int64)
         self._bounds = np.array([*(piece.start for piece in pieces), at], np.int64)
-        if (count, at) != (self._info.sequences, self._info.tokens):
+        if (count, at) != (self.info.sequences, self.info.tokens):
             raise IncompleteWriteError(f"{count:,} sequences of {at:,} tokens were spilled; the source holds others")
 
-    @property
-    def info(self) -> Info:
-        return self._info
-
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
+        check_interval(first, last, self.info.sequences, "sequences")
         return self._offsets.array(first * 8, last - first + 1, np.dtype(np.int64))
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         first = int(np.searchsorted(self._bounds, start, side="right")) - 1
         found = []
         for k in range(first, int(np.searchsorted(self._bounds, stop))) if start < stop else ():
@@ -311,7 +307,7 @@ class Shuffled:
                 found.append(self._buckets.tokens(bucket)[a - shift : b - shift])
         if len(found) == 1:
             return found[0]
-        return np.concatenate(found) if found else np.empty(0, self._info.dtype)
+        return np.concatenate(found) if found else np.empty(0, self.info.dtype)
 
     def close(self) -> None:
         self._offsets.close()

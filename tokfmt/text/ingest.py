@@ -346,11 +346,7 @@ class ShardReader:
             at += len(lengths)
         np.cumsum(self._offsets, out=self._offsets)
         top = max((shard.max_id for shard in self.shards), default=-1)
-        self._info = Info(Layout.DOCUMENTS, U32, count, int(self._offsets[-1]), max_id=top)
-
-    @property
-    def info(self) -> Info:
-        return self._info
+        self.info = Info(Layout.DOCUMENTS, U32, count, int(self._offsets[-1]), max_id=top)
 
     @property
     def aside(self) -> Aside:
@@ -358,7 +354,7 @@ class ShardReader:
         return reduce(operator.add, (shard.aside for shard in self.shards), Aside())
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         out = np.empty(stop - start, np.uint32)
         k = int(self._starts.searchsorted(start, side="right")) - 1
         while k < len(self.shards) and (base := int(self._starts[k])) < stop:
@@ -382,7 +378,7 @@ class ShardReader:
                         room[a:b] = held[at : at + b - a]
 
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
+        check_interval(first, last, self.info.sequences, "sequences")
         return self._offsets[first : last + 1]
 
     def close(self) -> None:

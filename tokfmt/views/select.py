@@ -318,7 +318,7 @@ class Concat:
         known = [info.max_id for info in infos if info.max_id is not None]
         free_of = {info.free_of for info in infos}
         lengths = {info.sample_length for info in infos}
-        self._info = replace(
+        self.info = replace(
             infos[0],
             dtype=np.result_type(*(info.dtype for info in infos)),
             sequences=int(self._firsts[-1]),
@@ -332,21 +332,17 @@ class Concat:
             **_agreed(infos),
         )
 
-    @property
-    def info(self) -> Info:
-        return self._info
-
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self._info.tokens)
-        dtype = self._info.dtype
+        check_interval(start, stop, self.info.tokens)
+        dtype = self.info.dtype
         pieces = [self.sources[k].tokens(a, b).astype(dtype, copy=False) for k, a, b in self._parts(start, stop)]
         if len(pieces) == 1:
             return pieces[0]
-        return np.concatenate(pieces) if pieces else np.empty(0, self._info.dtype)
+        return np.concatenate(pieces) if pieces else np.empty(0, self.info.dtype)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
         """Those of all sources; of one that has none every token counts. See `protocols.Marked`."""
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         if all(marks_of(source) is None for source in self.sources):
             return None
         pieces = [np.empty(0, np.uint8)]
@@ -376,7 +372,7 @@ class Concat:
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """Those of all sources; see `protocols.Verbatim`."""
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         found: list[Piece] = []
         for k, a, b in self._parts(start, stop):
             pieces = pieces_of(self.sources[k], a, b)
@@ -386,7 +382,7 @@ class Concat:
         return found
 
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
+        check_interval(first, last, self.info.sequences, "sequences")
         pieces = [np.empty(0, np.int64)]
         for k in _touched(self._firsts, first, last):
             base = int(self._firsts[k])
@@ -396,14 +392,14 @@ class Concat:
 
     def _end_before(self, last: int) -> int:
         """Offset where sequence `last` begins, or the end of the axis."""
-        if last == self._info.sequences:
-            return self._info.tokens
+        if last == self.info.sequences:
+            return self.info.tokens
         k = int(np.searchsorted(self._firsts, last, side="right")) - 1
         local = last - int(self._firsts[k])
         return int(self.sources[k].offsets(local, local)[0]) + int(self._starts[k])
 
     def beneath(self, position: int) -> tuple[TokenReader, int]:
-        check_position(position, self._info.tokens)
+        check_position(position, self.info.tokens)
         k = int(np.searchsorted(self._starts, position, side="right")) - 1
         return self.sources[k], position - int(self._starts[k])
 

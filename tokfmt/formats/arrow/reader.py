@@ -273,7 +273,7 @@ class ColumnReader:
                 first = sum(rows for rows, _ in counts[:number]) + scanned[number][2][1]
         self._firsts = offsets_of([rows for rows, _ in counts])
         self._starts = offsets_of([values or 0 for _, values in counts])
-        self._info = self._told(containers, column, options, hints, found, (odd, first), tops)
+        self.info = self._told(containers, column, options, hints, found, (odd, first), tops)
 
     def _told(
         self, containers: Sequence[Container], column: Column, options: ReadOptions, hints: Hints, found: Found,
@@ -322,10 +322,6 @@ class ColumnReader:
         for piece, problems in self.rows.decode(container, group):
             raise_fatal(problems, self.drop)
             yield piece
-
-    @property
-    def info(self) -> Info:
-        return self._info
 
     def _pieces(self, number: int) -> Iterator[Decoded]:
         """The rows of a group; what was found once has to be found again."""
@@ -381,7 +377,7 @@ class ColumnReader:
         return getattr(self._local, "number", -1) == number and self._local.reached[rows] <= at
 
     def _window(self, start: int, stop: int, part: str) -> list[Any]:
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         found = []
         while start < stop:
             piece = self._piece(int(np.searchsorted(self._starts, start, side="right")) - 1, start)
@@ -392,15 +388,15 @@ class ColumnReader:
 
     def tokens(self, start: int, stop: int) -> Tokens:
         found = self._window(start, stop, "tokens")
-        tokens: Tokens = found[0] if len(found) == 1 else np.concatenate([np.empty(0, self._info.dtype), *found])
-        return tokens.astype(self._info.dtype, copy=False)
+        tokens: Tokens = found[0] if len(found) == 1 else np.concatenate([np.empty(0, self.info.dtype), *found])
+        return tokens.astype(self.info.dtype, copy=False)
 
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
-        if self._info.layout is Layout.STREAM:
-            return np.arange(first, last + 1, dtype=np.int64) * self._info.tokens
+        check_interval(first, last, self.info.sequences, "sequences")
+        if self.info.layout is Layout.STREAM:
+            return np.arange(first, last + 1, dtype=np.int64) * self.info.tokens
         found, number = list[Any](), int(np.searchsorted(self._firsts, first, side="right")) - 1
-        end = self._starts[-1] if first == self._info.sequences else None
+        end = self._starts[-1] if first == self.info.sequences else None
         while first < last or end is None:
             base, stop = int(self._firsts[number]), min(last, int(self._firsts[number + 1]))
             bounds = self._bounds(number, first - base, max(stop, first) - base)
@@ -429,7 +425,7 @@ class ColumnReader:
         return start + self._known[number][first : last + 1]
 
     def place(self, position: int) -> Place:
-        check_position(position, self._info.tokens)
+        check_position(position, self.info.tokens)
         number = int(np.searchsorted(self._starts, position, side="right")) - 1
         container, group = self.groups[number]
         detail = f"id {position - int(self._starts[number]):,} of {container.unit} {group.number:,}"
@@ -502,7 +498,7 @@ class TextReader(TextRecords):
         if "null-rows" not in hints.drop:
             self._refuse_nulls()
         notes = unread(containers, column, nulls="null-rows" in hints.drop)
-        self._info = RecordInfo(
+        self.info = RecordInfo(
             TEXT, sum(sizes), int(self._firsts[-1]), random_access=True, notes=notes,
             field=column.name, split=found.split, other_splits=found.others, extras={"files": len(containers)},
         )  # fmt: skip
@@ -514,10 +510,6 @@ class TextReader(TextRecords):
                 if nulls := container.facts(group, self.column.name).nulls:
                     what = f"{container.unit} {group.number:,} has {counted(nulls, 'row')} of NULL"
                     raise NullRowError(container.path, what, remedy=_NULLS)
-
-    @property
-    def info(self) -> RecordInfo:
-        return self._info
 
     @property
     def firsts(self) -> Offsets:

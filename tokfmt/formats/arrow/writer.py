@@ -71,7 +71,7 @@ class Packs(View):
         super().__init__(source, replace(source.info, layout=Layout.SAMPLES, sequences=rows, segmented=True))
 
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
+        check_interval(first, last, self.info.sequences, "sequences")
         return self._offsets[first : last + 1]
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:

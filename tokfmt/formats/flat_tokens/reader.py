@@ -183,7 +183,7 @@ class FlatTokensReader:
             self._bound = max_token_id(store, group) if options.bound == "check" else None
             if layout.big_endian:
                 notes.append(f"{store.root.name}: {TOKENS} is big-endian, which seqax refuses")
-        self._info = Info(
+        self.info = Info(
             layout=Layout.STREAM if glimpse else Layout.DOCUMENTS,
             dtype=U32,
             sequences=len(self._offsets) - 1,
@@ -200,16 +200,12 @@ class FlatTokensReader:
             },
         )
 
-    @property
-    def info(self) -> Info:
-        return self._info
-
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
+        check_interval(first, last, self.info.sequences, "sequences")
         return self._offsets[first : last + 1]
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         if stop - start <= WINDOW:
             return self._window(start, stop)
         out = np.empty(stop - start, np.uint32)
@@ -237,7 +233,7 @@ class FlatTokensReader:
         return items
 
     def place(self, position: int) -> Place:
-        check_position(position, self._info.tokens)
+        check_position(position, self.info.tokens)
         return self._array.place(position)
 
     def position(self, path: Path, offset: int) -> int | None:

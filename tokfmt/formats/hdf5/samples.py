@@ -264,19 +264,15 @@ class Runs:
         dtype = np.dtype(f"u{rows.dtype.itemsize}")
         if ignored is not None:
             dtype = np.promote_types(dtype, smallest(ignored))
-        self._info = replace(told, dtype=dtype, sequences=len(self._runs) - 1, tokens=int(self._offsets[-1]))
-
-    @property
-    def info(self) -> Info:
-        return self._info
+        self.info = replace(told, dtype=dtype, sequences=len(self._runs) - 1, tokens=int(self._offsets[-1]))
 
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
+        check_interval(first, last, self.info.sequences, "sequences")
         return self._runs[first : last + 1]
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self._info.tokens)
-        out = np.empty(stop - start, self._info.dtype)
+        check_interval(start, stop, self.info.tokens)
+        out = np.empty(stop - start, self.info.dtype)
         if start == stop:
             return out
         first = int(np.searchsorted(self._offsets, start, side="right")) - 1
@@ -319,7 +315,7 @@ class Runs:
         index[ends[tailed] - 1] -= 1  # a tail is the label of the input before it, and may lie beyond the inputs
         out = unsigned(inputs.reshape(-1)[index])
         closing = labels.reshape(-1)[begins[tailed] + lengths[tailed] - 2]
-        out = out.astype(self._info.dtype, copy=False)
+        out = out.astype(self.info.dtype, copy=False)
         out[ends[tailed] - 1] = self._labels(closing, row + (begins[tailed] + lengths[tailed] - 2) // width)
         return out
 
@@ -338,7 +334,7 @@ class Runs:
                 path, f"the last label of sample {local:,} is {IGNORED} (no loss there), so the token is not stored",
                 remedy="--eos ID says what such a label stands for",
             )  # fmt: skip
-        return np.where(labels == IGNORED, self.ignored, labels).astype(self._info.dtype)
+        return np.where(labels == IGNORED, self.ignored, labels).astype(self.info.dtype)
 
     def _check_plain(self, values: Values, row: int, valid: NDArray[np.int64]) -> None:
         inputs, mask, labels = values[:, 0], values[:, 1], values[:, 2]
@@ -358,7 +354,7 @@ class Runs:
             )  # fmt: skip
 
     def place(self, position: int) -> Place:
-        check_position(position, self._info.tokens)
+        check_position(position, self.info.tokens)
         piece = int(np.searchsorted(self._offsets, position, side="right")) - 1
         begin, within = self._begin(piece), position - int(self._offsets[piece])
         row, column = divmod(begin + within, self.rows.width)
@@ -410,7 +406,7 @@ class MaskedRuns(Runs):
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
         """See `protocols.Marked`."""
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         out, width = np.empty(stop - start, np.uint8), self.rows.width
         first, last = int(np.searchsorted(self._offsets, start, side="right")) - 1, 0
         if start < stop:
@@ -448,8 +444,8 @@ class Stream(View):
         self.runs = runs
 
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
-        return np.asarray([0, self._info.tokens], np.int64)[first : last + 1]
+        check_interval(first, last, self.info.sequences, "sequences")
+        return np.asarray([0, self.info.tokens], np.int64)[first : last + 1]
 
     def filling(self) -> Filling:
         """The padding of the runs, and the separators put after them; see `protocols.Filled`."""
@@ -463,26 +459,22 @@ class Corpus:
     def __init__(self, rows: Rows, opens: Flags, told: Info) -> None:
         self.rows = rows
         self._runs = np.append(rows.starts[:-1][opens], rows.starts[-1])
-        self._info = replace(
+        self.info = replace(
             told, dtype=np.dtype(f"u{rows.dtype.itemsize}"), sequences=len(self._runs) - 1, tokens=len(rows)
         )
 
-    @property
-    def info(self) -> Info:
-        return self._info
-
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
+        check_interval(first, last, self.info.sequences, "sequences")
         return self._runs[first : last + 1]
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         values = self.rows.read(start, stop)
         check_ids_of(self.rows, start, values[:, 0])
         return unsigned(values.reshape(-1))
 
     def place(self, position: int) -> Place:
-        check_position(position, self._info.tokens)
+        check_position(position, self.info.tokens)
         return self.rows.value_place(position, 0, 0)
 
     def position(self, path: Path, offset: int) -> int | None:
@@ -506,25 +498,21 @@ class Samples:
 
     def __init__(self, rows: Rows, told: Info) -> None:
         self.rows = rows
-        self._info = replace(
+        self.info = replace(
             told, dtype=np.dtype(f"u{rows.dtype.itemsize}"), sequences=len(rows), tokens=len(rows) * rows.width
         )
         self._kept: tuple[int, Values] | None = None
 
-    @property
-    def info(self) -> Info:
-        return self._info
-
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
+        check_interval(first, last, self.info.sequences, "sequences")
         return np.arange(first, last + 1, dtype=np.int64) * self.rows.width
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        return self._column(start, stop, 0, self._info.dtype)
+        return self._column(start, stop, 0, self.info.dtype)
 
     def _column(self, start: int, stop: int, field: int, dtype: np.dtype[Any]) -> NDArray[Any]:
         """One field of the rows, from position to position."""
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         out, width = np.empty(stop - start, dtype), self.rows.width
         for a, b in windows(start // width, -(-stop // width) if stop > start else start // width, self.rows.together):
             values = self._rows(a, b)[:, field]
@@ -543,7 +531,7 @@ class Samples:
         return kept[1][first - kept[0] : last - kept[0]]
 
     def place(self, position: int) -> Place:
-        check_position(position, self._info.tokens)
+        check_position(position, self.info.tokens)
         row, column = divmod(position, self.rows.width)
         return self.rows.value_place(row, 0, column)
 
@@ -587,7 +575,7 @@ class MaskedSamples(Samples):
         """See `protocols.Marked`."""
         from tokfmt.core.marks import beside_samples
 
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         return beside_samples(self, start, stop)
 
     @property

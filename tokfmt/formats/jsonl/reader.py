@@ -213,7 +213,7 @@ class JsonlReader:
         if not plain:
             notes.append("compressed lines are read from their start: one task a file, no random access")
         known = len(indexes) == len(self.parts) and "invalid-lines" not in self.drop
-        self._info = RecordInfo(
+        self.info = RecordInfo(
             kind=self.kind,
             size=sum(part.text.size for part in self.parts),
             records=sum(len(index.offsets) for index in indexes) if known else None,
@@ -224,10 +224,6 @@ class JsonlReader:
             extras={"files": len(self.parts), "indexes": [index.path.name for index in indexes]},
         )
         self._counts: list[int] | None = None
-
-    @property
-    def info(self) -> RecordInfo:
-        return self._info
 
     def _kind(self) -> tuple[Kind, tuple[str, ...]]:
         """What the first record holds, and what was inferred from it; "ids" when there is no line at all."""

@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -52,7 +53,7 @@ from tokfmt.ops.convert.convert import run
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.source.manifest import found_as_written, manifest_of, manifest_path, manifests
-from tokfmt.ops.source.opened import Source, open_found, open_one, tokenizer_of, told
+from tokfmt.ops.source.opened import Source, open_found, open_one, open_stored, tokenizer_of, told
 from tokfmt.ops.source.request import (
     EosChoice,
     SourceFiles,
@@ -95,6 +96,7 @@ class Verdict:
         findings: At most `most` of each code, in the order in which they were met.
         counts: How many there are of each code.
         severities: How many there are of each severity.
+        notes: What opening it without an error says of it, as to whoever converts or shows it: oddities, guesses.
         unsafe: Reading on could execute code, leave the dataset, or exhaust memory.
     """
 
@@ -106,6 +108,7 @@ class Verdict:
     findings: list[Finding] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     severities: dict[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     unsafe: bool = False
     most: int = MOST
 
@@ -223,7 +226,7 @@ class _Checking:
             look(registry.of_prefix(self.path))
             format_ = format_of(self.path, self.request.format)
         except FormatError as error:
-            self.found.add([_finding("TF900", "error", error)], meanings(None))
+            self.found.add([Finding.of("TF900", error)], meanings(None))
             return self.found
         except DetectionError as error:
             why = str(error).partition(": ")[2] or str(error)
@@ -243,6 +246,11 @@ class _Checking:
             told = self.found.errors > 0  # then a reader that refuses says nothing new
             read = self._read(format_)
             self.found.add((f for f in read if not (told and f.code == "TF901")), known)
+        elif not self.found.errors:
+            with suppress(TokfmtError):  # --deep says it
+                source = open_stored([one], self.request)
+                source.reader.close()
+                self.found.notes = source.remarks
         return self.found
 
     def _own(self, one: SourceFiles, options: Any) -> Iterator[Finding]:
@@ -300,7 +308,7 @@ class _Checking:
         return source
 
     def _of_source(self, source: Source) -> Iterator[Finding]:
-        reader = source.reader
+        reader, self.found.notes = source.reader, () if self.found.errors else source.remarks
         if isinstance(reader, RecordReader):
             if self.deep:
                 try:
@@ -372,19 +380,10 @@ def _guarded(found: Iterator[Finding]) -> Iterator[Finding]:
 
 def _refusal(path: str, error: TokfmtError) -> Finding:
     if isinstance(error, UnsafeError):
-        return _finding("TF902", "error", error)
+        return Finding.of("TF902", error)
     if isinstance(error, FormatError):
-        return _finding("TF901", "warning" if isinstance(error, UnsupportedError) else "error", error)
+        return Finding.of("TF901", error, "warning" if isinstance(error, UnsupportedError) else "error")
     return Finding("TF901", "warning", path, str(error).removeprefix(f"{path}: "))
-
-
-def _finding(code: str, severity: str, error: FormatError) -> Finding:
-    contrast = ""
-    if error.expected is not None and error.found is not None:
-        contrast = f": expected {error.expected}, found {error.found}"
-    elif error.found is not None:
-        contrast = f": found {error.found}"
-    return Finding(code, severity, error.path, error.what + contrast, error.remedy or "", error.offset)
 
 
 _INDEX_CODES = frozenset({"TF511", "TF512", "TF514", "TF515"})

@@ -132,18 +132,14 @@ class LineReader:
             ends = np.flatnonzero(self._file.array(a, b - a, U8) == _END)
             self._offsets[at : at + len(ends)] = ends + (a + 1)
             at += len(ends)
-        self._info = Info(Layout.DOCUMENTS, U8, lines, self._file.size)
-
-    @property
-    def info(self) -> Info:
-        return self._info
+        self.info = Info(Layout.DOCUMENTS, U8, lines, self._file.size)
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         return self._file.array(start, stop - start, U8)
 
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
+        check_interval(first, last, self.info.sequences, "sequences")
         return self._offsets[first : last + 1]
 
     def close(self) -> None:

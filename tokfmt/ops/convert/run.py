@@ -497,6 +497,8 @@ class Run:
                 raise carried.located(error, self.request.source.paths, other) from error
             if self.request.verify and shard is None:
                 self._verify(carried, path, portion, target, workers)
+            for note in getattr(writer, "notes", lambda source: ())(carried.reader):
+                self._note(f"{printable(portion.destination.name)}: {note}")
         if written.merged:
             ended = f"{counted(written.merged, 'sequence')} with the separator {target.eos_id} at the end"
             self._note(f"{ended} got no second one; it is read as the mark of the end, and no token")
@@ -623,6 +625,7 @@ class Run:
 
     def _sample_length(self) -> int | None:
         samples = getattr(self.options, "layout", "samples") == "samples"
+        samples &= not getattr(self._writer(Target(0)), "whole", False)  # in files of whole sequences
         return getattr(self.options, "seq_len", None) if samples else None
 
     def _dry_run(self, sources: Sequence[Source]) -> Conversion:

@@ -105,6 +105,11 @@ class Source(NamedTuple):
     tokenizers: tuple[Mapping[str, Any] | None, ...] = ()
     left_out: tuple[str, ...] = ()
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Of the notes those of the dataset itself: not of its manifest, or of what lies around it."""
+        return tuple(dict.fromkeys((*self.reader.info.inferred, *self.reader.info.notes, *self.separator.guess)))
+
 
 def paths_of(sources: Iterable[Source]) -> list[Path]:
     """The paths of all sources, in order."""
