@@ -182,7 +182,8 @@ def detect(path: str | os.PathLike[str]) -> Format:
     if whole := "" if probe.is_directory or alone else _around(probe.path):
         what = f"is a file of the {whole} dataset {printable(probe.path.parent)}, and no dataset by itself"
         raise UnknownFormatError(path, what, "Name that directory")
-    if best <= Confidence.NAME or probe.path.suffix == ".json":
+    bare = probe.path.suffix == "" and not probe.is_directory and list(claims) == ["jsonl"]
+    if best <= Confidence.NAME or bare or probe.path.suffix == ".json":
         _refuse_foreign(path, probe, claimed=bool(claims))
     winners = [name for name, confidence in claims.items() if confidence == best]
     if len(winners) > 1:

@@ -1,7 +1,11 @@
 """stage1 under the laws of every format; the oracle is numpy.fromfile and a split."""
 
-import numpy as np
+import shutil
 
+import numpy as np
+from paths import FIXTURES
+
+import tokfmt
 from tokfmt.formats.stage1 import FORMAT
 from tokfmt.testing import FormatContract
 
@@ -51,3 +55,19 @@ class TestDirectory(FormatContract):
         raw = [np.fromfile(p, "<i4") for p in blocks]
         assert all(len(r) == 20 for r in raw[:-1])
         return split_stream(np.concatenate(raw).tolist(), self.eos_id)
+
+
+def test_a_folder_that_begins_with_a_later_block_is_noted(tmp_path):
+    """It can be read: the stream is whole from there on; a block by itself says nothing."""
+    folder = tmp_path / "blocks"
+    shutil.copytree(FIXTURES / "stage1/blocks", folder)
+    for number, block in enumerate(sorted(folder.iterdir(), reverse=True)):
+        block.rename(folder / f"stage1_block_{9 - number:04d}.bin")
+    (verdict,) = tokfmt.check(folder)
+    first = int(min(block.name[13:17] for block in folder.iterdir()))
+    told = f"begins with block {first}: are those before it missing?"
+    assert [(one.code, one.severity, one.message) for one in verdict.findings] == [("TF204", "warning", told)]
+    with tokfmt.open(folder) as dataset:
+        assert told in dataset.notes
+    assert tokfmt.check(folder, options={"gaps": "accept"})[0].findings == []
+    assert tokfmt.check(folder / "stage1_block_0009.bin")[0].findings == []

@@ -99,6 +99,16 @@ def test_files(tmp_path, name, file):
     assert "\n" not in str(caught.value) and caught.value.remedy
 
 
+@pytest.mark.parametrize("name", ["cache_catalog.json", "catalog"])
+def test_a_catalog_in_one_line_is_no_json_line(tmp_path, name):
+    catalog = {"version": 1, "splits": {"train": {"a": {"cache_dir": "a", "ledger": {}}}}}
+    (tmp_path / name).write_text(json.dumps(catalog))
+    with pytest.raises(UnknownFormatError, match="is a catalog of Levanter caches"):
+        registry.detect(tmp_path / name)
+    (tmp_path / name).write_text('{"text": "a"}\n')
+    assert registry.detect(tmp_path / name).name == "jsonl"
+
+
 def test_a_block_of_tokens_is_one(tmp_path):
     """With separators at the density of documents, and ids used as a tokenizer's are."""
     (tmp_path / "x.bin").write_bytes(IDS.astype("<i4").tobytes())

@@ -322,7 +322,9 @@ def problems_of(file: File, header: Header, index: Index, shape: Shape) -> Itera
     """Everything that is wrong with a pack whose header and index were found."""
     yield from _of_header(file, header, index, shape)
     yield from _of_lengths(file, header, index, shape)
-    yield from _of_offsets(file, header, index, shape)
+    yield from (misplaced := list(_of_offsets(file, header, index, shape)))
+    if any(problem.fatal for problem in misplaced):  # then whence offsets count is not known
+        shape = shape._replace(layout=shape.layout.replace("C", "D"))
     yield from _of_age(file, header, shape)
 
 

@@ -228,6 +228,10 @@ def suspicions(file: File) -> Iterator[str]:
 def numbering(home: Path, blocks: Sequence[Path], *, gaps_accepted: bool) -> Iterator[Problem]:
     """What is wrong with the numbers of blocks sorted in numeric order."""
     numbers = [int(match[1]) for path in blocks if (match := BLOCK_NAME.fullmatch(path.name))]
+    if home.is_dir() and numbers[:1] > [0] and not gaps_accepted:
+        what = f"begins with block {numbers[0]}: are those before it missing?"
+        remedy = "Find them, or say --from-opt gaps=accept"
+        yield Problem("TF204", "warning", CorruptError(home, what, remedy=remedy), note=what)
     for before, after in zip(numbers, numbers[1:], strict=False):
         if after == before:
             error = CorruptError(home, f"two blocks have the number {after}", remedy="Keep one of them")
