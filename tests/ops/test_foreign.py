@@ -5,8 +5,10 @@ import io
 import json
 import pickle
 import shutil
+import sys
 import tarfile
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -124,6 +126,17 @@ def test_what_speaks_for_uint16_is_said(tmp_path):
     says = r"a .bin without a header that is known.*largest of 495 looked at is 499, and none is 50256.*--from nanogpt"
     with pytest.raises(UnknownFormatError, match=says):
         registry.detect(path)
+
+
+def test_bytes_of_no_width_are_no_ids(tmp_path):
+    """A program, or bytes that are used unevenly at even and odd places alike, are not called uint16 ids."""
+    some = np.minimum(RNG.zipf(1.3, 2 * COUNT), 255).astype(np.uint8).tobytes()
+    for content in (Path(sys.executable).resolve().read_bytes(), some, some[1:]):
+        for name in ("x", "x.bin"):
+            (tmp_path / name).write_bytes(content)
+            with pytest.raises(UnknownFormatError, match="--from nanogpt|--from NAME") as caught:
+                registry.detect(tmp_path / name)
+            assert "a bare stream" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -22,6 +22,7 @@ _ENOUGH = 512  # numbers of 8 bytes: fewer show nothing
 _MANY = 8192  # numbers that show whether some are frequent
 _FEW = 64  # distinct numbers: labels, flags, bytes of one kind
 _BYTES = 256
+_APART = 0.36  # low bytes of ids of text against high ones: 0.46 and more; programs, pictures and text: 0.28 at most
 _RISE = 10  # the most frequent id against the median one; 6 is reached by chance
 _SHARE = 0.004  # of the most frequent id
 _ABSURD = 0.25  # separators among tokens
@@ -56,7 +57,8 @@ def kind_of(pieces: Sequence[bytes], eos_id: int) -> str:
             return "int32 tokens" if 0 < share <= _ABSURD else "int32"
     halves = np.frombuffer(data, "<u2")
     even, odd = (not _not_tokens(part, eos_id) for part in (halves[::2], halves[1::2]))
-    if not (even and odd):
+    low, high = (np.bincount(np.frombuffer(data, "u1")[k::2], minlength=_BYTES) for k in (0, 1))
+    if not (even and odd) or np.abs(low - high).sum() < _APART * len(halves):
         return ""
     return "uint16" if int(halves.max()) <= int(halves.byteswap().max()) else "big-endian uint16"
 

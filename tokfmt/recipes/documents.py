@@ -455,7 +455,7 @@ class Documents:
         tokens, notes = info.tokens, tuple[str, ...]()
         if file.tokens is not None and not file.weighted:
             count, tokens, notes = self._within(count, file.tokens)
-        self._info = replace(
+        self.info = replace(
             info, layout=Layout.DOCUMENTS, sequences=count, tokens=tokens, separators=Separators.NONE, eos_id=eos_id,
             eos_from="recipe" if eos_id is not None else "", sample_length=None, extras={}, inferred=(),
             notes=(*notes, *(f"{source.name}: {note}" for source in self.sources for note in source.notes)),
@@ -499,10 +499,6 @@ class Documents:
         found = self._base.offsets(sequence, sequence) if self._starts is None else self._starts.array[sequence:]
         return int(found[0])
 
-    @property
-    def info(self) -> Info:
-        return self._info
-
     @cached_property
     def fingerprint(self) -> str:
         """What decides the order of documents, as 32 hexadecimal digits."""
@@ -511,16 +507,16 @@ class Documents:
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
+        check_interval(first, last, self.info.sequences, "sequences")
         return self._base.offsets(first, last) if self._starts is None else self._starts.array[first : last + 1]
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         if self._starts is None or self._begins is None:
             return self._base.tokens(start, stop)
         if start == stop:
-            return np.empty(0, self._info.dtype)
-        bounds, out = self._starts.array, np.empty(stop - start, self._info.dtype)
+            return np.empty(0, self.info.dtype)
+        bounds, out = self._starts.array, np.empty(stop - start, self.info.dtype)
         first = int(np.searchsorted(bounds, start, side="right")) - 1
         last = int(np.searchsorted(bounds, stop, side="left"))
         edges = np.clip(bounds[first : last + 1], start, stop)
@@ -548,7 +544,7 @@ class Documents:
 
     def beneath(self, position: int) -> tuple[TokenReader, int]:
         """See `protocols.Underlying`."""
-        check_position(position, self._info.tokens)
+        check_position(position, self.info.tokens)
         if self._starts is None or self._begins is None:
             return self._base, position
         place = int(np.searchsorted(self._starts.array, position, side="right")) - 1
@@ -556,7 +552,7 @@ class Documents:
 
     def above(self, reader: TokenReader, position: int) -> int | None:
         """Nobody knows: a token may be there in each pass, or not at all."""
-        return position if reader is self._base and self._starts is None and position < self._info.tokens else None
+        return position if reader is self._base and self._starts is None and position < self.info.tokens else None
 
     def readers(self) -> Sequence[TokenReader]:
         """See `protocols.Underlying`."""

@@ -126,7 +126,7 @@ class Samples:
         self._dtype = common if common is not None and common.itemsize == natural.itemsize else natural
         if file.convention == "starts":
             natural = np.promote_types(natural, smallest(file.bos))
-        self._info = self._told(natural)
+        self.info = self._told(natural)
 
     def _laid(self) -> list[_Turn]:
         file, every = self.file, range(len(self.sources))
@@ -219,10 +219,6 @@ class Samples:
             segmented=any(info.segmented for info in stored),
             extras={"pack": file.pack or "stream", "labels": file.convention},
         )  # fmt: skip
-
-    @property
-    def info(self) -> Info:
-        return self._info
 
     @property
     def shifted(self) -> bool:
@@ -357,12 +353,12 @@ class Samples:
         return Grid(self._packings(samples), self.file, self.pad_id, self._dtype)
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self._info.tokens)
-        return self._flat(start, stop, lambda grid: grid.inputs().astype(self._info.dtype, copy=False))
+        check_interval(start, stop, self.info.tokens)
+        return self._flat(start, stop, lambda grid: grid.inputs().astype(self.info.dtype, copy=False))
 
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
         """See `protocols.Sampled`."""
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         found: NDArray[np.uint8] = self._flat(start, stop, Grid.mask)
         return found
 
@@ -370,12 +366,12 @@ class Samples:
         """See `protocols.Marked`: of rows that are taken as they are stored, where a source has them."""
         if self.file.pack != "stored" or all(marks_of(source.reader) is None for source in self.sources):
             return None
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         return beside_samples(self, start, stop)
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
         """See `protocols.Sampled`."""
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         return np.asarray(self._flat(start, stop, Grid.labels), np.int64)
 
     def filled(self, sample: int) -> int:
@@ -392,7 +388,7 @@ class Samples:
                 found[row, end:] = False
             return found
 
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         flat: NDArray[np.bool_] = self._flat(start, stop, flags)
         return flat
 
@@ -403,7 +399,7 @@ class Samples:
         for a, b in windows(first, last, max(1, _WINDOW // width)):
             found.append(field(self.grid(range(a, b))).reshape(-1))
         if not found:
-            return np.empty(0, self._info.dtype)
+            return np.empty(0, self.info.dtype)
         flat = found[0] if len(found) == 1 else np.concatenate(found)
         return flat[start - first * width : stop - first * width]
 
@@ -413,7 +409,7 @@ class Samples:
 
     def beneath(self, position: int) -> tuple[TokenReader, int] | None:
         """See `protocols.Underlying`; None in padding as well."""
-        check_position(position, self._info.tokens)
+        check_position(position, self.info.tokens)
         sample, column = divmod(position, self.seq_len)
         turn, _, number = self._place(sample)
         column -= self.file.convention == "starts"  # inputs are moved right by one
@@ -465,14 +461,10 @@ class PackedRows:
         self.samples, self._at_once = samples, max(1, _WINDOW // samples.seq_len)
         lengths = [self._rows(a, b)[0] for a, b in windows(0, samples.count, self._at_once)]
         self._offsets = offsets_of(np.concatenate([np.empty(0, np.int64), *lengths]))
-        self._info = replace(
+        self.info = replace(
             samples.info, tokens=int(self._offsets[-1]), sample_length=None, segmented=True,
             extras={"pack_size": samples.seq_len},
         )  # fmt: skip
-
-    @property
-    def info(self) -> Info:
-        return self._info
 
     def _rows(self, first: int, last: int) -> tuple[NDArray[np.int64], Tokens, NDArray[np.uint8]]:
         """The lengths of some rows, and side by side their tokens and the marks of these."""
@@ -503,7 +495,7 @@ class PackedRows:
 
     def _window(self, start: int, stop: int, part: int) -> NDArray[Any]:
         """What `_rows` gives of an interval of the axis."""
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         first, last = np.searchsorted(self._offsets, (start, stop), side="right").tolist()
         first, last = first - 1, min(last, self.samples.count)
         found = [self._rows(a, b)[part] for a, b in windows(first, last, self._at_once)]

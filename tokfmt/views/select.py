@@ -149,9 +149,9 @@ class Chosen(Indexed):
             count, runs, before = count + len(numbers), runs + len(begins), bool(chosen[-1])
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         if start == stop:
-            return np.empty(0, self._info.dtype)
+            return np.empty(0, self.info.dtype)
         first = int(self._at.searchsorted(start, side="right")) - 1
         last = int(self._at.searchsorted(stop))
         if last == first + 1:  # of one run, as a sequence is
@@ -188,7 +188,7 @@ class Chosen(Indexed):
         return found
 
     def beneath(self, position: int) -> tuple[TokenReader, int]:
-        check_position(position, self._info.tokens)
+        check_position(position, self.info.tokens)
         run = int(np.searchsorted(self._at, position, side="right")) - 1
         return self.source, position + int(self._shift[run])
 
@@ -210,9 +210,9 @@ class Intervals(Indexed):
         super().__init__(source, replace(source.info, sequences=len(starts), tokens=int(self._offsets[-1])))
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         if start == stop:
-            return np.empty(0, self._info.dtype)
+            return np.empty(0, self.info.dtype)
         first = int(np.searchsorted(self._offsets, start, side="right")) - 1
         last = int(np.searchsorted(self._offsets, stop))
         places = np.clip(self._offsets[first : last + 1], start, stop)
@@ -240,7 +240,7 @@ class Intervals(Indexed):
         return reordered(Ragged(np.concatenate(found), offsets_of(lengths)), back).tokens
 
     def beneath(self, position: int) -> tuple[TokenReader, int]:
-        check_position(position, self._info.tokens)
+        check_position(position, self.info.tokens)
         number = int(np.searchsorted(self._offsets, position, side="right")) - 1
         return self.source, position - int(self._offsets[number]) + int(self._starts[number])
 
@@ -295,8 +295,8 @@ class Rows(View):
         self.length = length
 
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
-        return np.minimum(np.arange(first, last + 1, dtype=np.int64) * self.length, self._info.tokens)
+        check_interval(first, last, self.info.sequences, "sequences")
+        return np.minimum(np.arange(first, last + 1, dtype=np.int64) * self.length, self.info.tokens)
 
 
 _TOLD: dict[str, object] = {

@@ -53,11 +53,7 @@ class View:
 
     def __init__(self, source: TokenReader, info: Info | None = None) -> None:
         """`info`: of this axis, if not that of the source."""
-        self.source, self._info = source, info or source.info
-
-    @property
-    def info(self) -> Info:
-        return self._info
+        self.source, self.info = source, info or source.info
 
     def tokens(self, start: int, stop: int) -> Tokens:
         return self.source.tokens(start, stop)
@@ -67,25 +63,25 @@ class View:
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
         """Those of the source: whatever finds tokens finds what is beside them. See `protocols.Marked`."""
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         if marks_of(self.source) is None:
             return None
         beside = copy.copy(self)
-        vars(beside).update(source=_Beside(self.source), _info=replace(self._info, dtype=U8))
+        vars(beside).update(source=_Beside(self.source), info=replace(self.info, dtype=U8))
         return np.asarray(beside.tokens(start, stop), np.uint8)
 
     def beneath(self, position: int) -> tuple[TokenReader, int]:
         """See `protocols.Underlying`."""
-        check_position(position, self._info.tokens)
+        check_position(position, self.info.tokens)
         return self.source, position
 
     def above(self, reader: TokenReader, position: int) -> int | None:
         """See `protocols.Underlying`. By bisection: O(log tokens) calls of `beneath`."""
-        low, high = 0, self._info.tokens
+        low, high = 0, self.info.tokens
         while low < high:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if self.beneath(middle)[1] < position else (low, middle)
-        if reader is not self.source or low == self._info.tokens:
+        if reader is not self.source or low == self.info.tokens:
             return None
         return low if self.passes_on or self.beneath(low)[1] == position else None
 
@@ -103,7 +99,7 @@ class Indexed(View):
     _offsets: Offsets
 
     def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, self._info.sequences, "sequences")
+        check_interval(first, last, self.info.sequences, "sequences")
         return self._offsets[first : last + 1]
 
 
@@ -157,7 +153,7 @@ class WithSeparators(View):
         return self.source.offsets(first, last) + np.arange(first, last + 1)
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        info = self._info
+        info = self.info
         check_interval(start, stop, info.tokens)
         if self._stored is not None:
             return self._stored.tokens(start, stop).astype(info.dtype, copy=False)
@@ -172,7 +168,7 @@ class WithSeparators(View):
         """As those of the stored axis, or of the source, with what its marks say of separators."""
         from tokfmt.core.marks import separated
 
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         if marks_of(self.source) is None or (self._stored is not None and marks_of(self._stored) is not None):
             return marks_of(self._stored, start, stop)
         if start == stop:
@@ -185,7 +181,7 @@ class WithSeparators(View):
     def _between(self, start: int, stop: int) -> tuple[NDArray[np.bool_], int, int]:
         """Which positions, one or more, are no separators, and where the tokens there lie in the source."""
         first = sequence_at(self.source, start, shift=1)
-        last = min(self._info.sequences, first + (stop - start) + 1)  # each sequence takes at least one position
+        last = min(self.info.sequences, first + (stop - start) + 1)  # each sequence takes at least one position
         bounds = self.offsets(first, last)
         ends = bounds[:-1] if self.before else bounds[1:] - 1
         passed = first + int(np.count_nonzero(ends < start))
@@ -248,7 +244,7 @@ class WithoutTrailing(View):
         """Those of the stored axis; those of a separator go to the token in front of it."""
         from tokfmt.core.marks import unseparated
 
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         if start == stop or marks_of(self.source) is None:
             return marks_of(self.source)
         first, last = sequence_at(self, start), sequence_at(self, stop - 1)
@@ -310,7 +306,7 @@ class _LookedAt(View):
         self.view = view
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         return self.view.looked_at(start, stop)[0] if start < stop else self.source.tokens(start, stop)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
@@ -369,9 +365,9 @@ class SplitAt(Indexed):
         super().__init__(stored, info)
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         if start == stop:
-            return np.empty(0, self._info.dtype)
+            return np.empty(0, self.info.dtype)
         pieces = []
         for a, b in windows(start + self._before(start), stop + self._before(stop - 1)):
             window = self.source.tokens(a, b)
@@ -385,7 +381,7 @@ class SplitAt(Indexed):
         """Those of the stream; those of a separator go to the token in front of it."""
         from tokfmt.core.marks import unseparated
 
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         if start == stop or marks_of(self.source) is None:
             return marks_of(self.source)
         pieces, end = list[NDArray[np.uint8]](), stop + self._before(stop - 1)
@@ -420,11 +416,11 @@ class SplitAt(Indexed):
         It has been read; runs at its very end are padding.
         """
         steps = list(zip(self._step_at[:2].tolist(), self._step_to[:2].tolist(), strict=True))
-        regular = steps == [(0, 1)] * before and self._info.sequences + self._info.tokens <= self.source.info.tokens
+        regular = steps == [(0, 1)] * before and self.info.sequences + self.info.tokens <= self.source.info.tokens
         return _Closed(self, before=before) if regular and eos_id == self.eos_id else None
 
     def beneath(self, position: int) -> tuple[TokenReader, int]:
-        check_position(position, self._info.tokens)
+        check_position(position, self.info.tokens)
         return self.source, position + self._before(position)
 
     def _before(self, position: int) -> int:
@@ -458,10 +454,10 @@ class Beginning(Indexed):
     @property
     def whole(self) -> bool:
         """It is the whole stream."""
-        return self._info.tokens == self.source.info.tokens
+        return self.info.tokens == self.source.info.tokens
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         return self.source.tokens(start, stop)
 
 
@@ -483,7 +479,7 @@ class _Closed(View):
         self.view = view
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         return self.source.tokens(start, stop)
 
     def offsets(self, first: int, last: int) -> Offsets:
@@ -491,7 +487,7 @@ class _Closed(View):
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """As those of the stream; see `protocols.Verbatim`."""
-        check_interval(start, stop, self._info.tokens)
+        check_interval(start, stop, self.info.tokens)
         return pieces_of(self.source, start, stop)
 
 
@@ -614,7 +610,7 @@ class Parted(View):
 
     def tokens(self, start: int, stop: int) -> Tokens:
         ids = self.source.tokens(start, stop) & np.uint64((1 << 56) - 1)
-        return ids.astype(self._info.dtype)
+        return ids.astype(self.info.dtype)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
         return (self.source.tokens(start, stop) >> _ABOVE).astype(np.uint8)

@@ -395,16 +395,12 @@ class Deferred:
     """A reader that is opened when it is read. Picklable; threads may share it."""
 
     def __init__(self, info: Info, request: SourceRequest, select: str | None) -> None:
-        self._info, self.request, self.select = info, request, select
+        self.info, self.request, self.select = info, request, select
         self._open()
 
     def _open(self) -> None:
         self._reader: TokenReader | None = None
         self._lock = threading.Lock()
-
-    @property
-    def info(self) -> Info:
-        return self._info
 
     @property
     def reader(self) -> TokenReader:
@@ -446,7 +442,7 @@ class Deferred:
             self._reader.close()
 
     def __getstate__(self) -> dict[str, object]:
-        return {"_info": self._info, "request": self.request, "select": self.select}
+        return {"info": self.info, "request": self.request, "select": self.select}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
