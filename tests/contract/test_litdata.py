@@ -1,6 +1,7 @@
 """litdata under the laws of every format; the oracle is json and numpy."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import zstandard
@@ -105,3 +106,17 @@ def test_documents_that_upstream_cannot_tell_or_write_are_told(tmp_path):
         assert told.startswith("out: 2 empty sequences (first: sequence 0): ")
         assert why in told
         assert noted(tmp_path, format_, eos=99)[0] == []
+
+
+def test_opening_takes_16_bytes_a_document(tmp_path):
+    """While it opens, of many chunks; 8 stay."""
+    count = 1 << 19
+    np.tile(np.array([7, 9], "<u2"), count).tofile(tmp_path / "train.bin")
+    demands = {"to_options": {"chunk_tokens": 50_000}, "eos": 9, "jobs": 1}
+    tokfmt.convert(tmp_path / "train.bin", tmp_path / "x", from_format="nanogpt", to_format="litdata", **demands)
+    tracemalloc.start()
+    with tokfmt.open(tmp_path / "x", eos="none") as dataset:
+        assert len(dataset) == count
+        peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 * count

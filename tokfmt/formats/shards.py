@@ -243,10 +243,10 @@ class ShardFormat(FlatFormat):
             notes.append(f"index.json names a {self.shard} more than once: it is read as often")
         looks = [one if isinstance(one, Problem) else self._look(folder, one, whole) for one in listing.shards]
         found = [look for look in looks if not isinstance(look, Problem)]
-        lengths = [np.zeros(0, np.int64), *(lengths for _, lengths, _ in found)]
+        starts = np.concatenate([np.zeros(1, np.int64), *(lengths for _, lengths, _ in found)], dtype=np.int64)
         return Laid(
             extents=[extent for extent, _, _ in found],
-            starts=offsets_of(np.concatenate(lengths)),
+            starts=np.cumsum(starts, out=starts),
             separators=Separators.TRAILING,
             problems=[*(look for look in looks if isinstance(look, Problem)), *listing.problems],
             sections=[section for *_, sections in found for section in sections],
@@ -254,7 +254,9 @@ class ShardFormat(FlatFormat):
             extras=listing.extras,
         )
 
-    def _look(self, folder: Path, one: Listed, whole: bool) -> tuple[Extent, Offsets, list[Section]] | Problem:
+    def _look(
+        self, folder: Path, one: Listed, whole: bool
+    ) -> tuple[Extent, NDArray[np.uint32], list[Section]] | Problem:
         """The ids of a shard, how many each item has, and named bytes; or what is wrong with it."""
         code = self.wrong_name
         try:
@@ -281,7 +283,8 @@ class ShardFormat(FlatFormat):
             [Column(f"places in {path.name}", file, 4, "<u4", one.count + 1)] if file.plain else []
         )
         hashes = {} if whole else form.hashes
-        return _extent(file, ids, find, hashes), ids.lengths // ids.dtype.itemsize, sections
+        lengths = (ids.lengths // ids.dtype.itemsize).astype(np.uint32)  # of a shard, whose places are u32
+        return _extent(file, ids, find, hashes), lengths, sections
 
     def _check_size(self, file: File, one: Listed) -> None:
         if file.size != one.size:
