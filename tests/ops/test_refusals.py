@@ -6,7 +6,7 @@ import pytest
 from paths import TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, FormatError, LossyConversionError, SeparatorUnknownError
+from tokfmt.core.errors import CorruptError, FormatError, LossyConversionError, SeparatorUnknownError, TokenRangeError
 from tokfmt.text.engine import TextEncoder
 
 TEXTS = [{"text": f"document number {i}", "id": i} for i in range(40)]
@@ -89,3 +89,26 @@ def test_chats_are_refused_in_the_same_words_by_every_format(field, tmp_path):
     for name in ("x.jsonl", "x.parquet"):
         with pytest.raises(FormatError, match=r"holds chats, which a chat template has to make text of.*text_field"):
             tokfmt.stats(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("format_", "option", "largest"),
+    [
+        ("datatrove", "width=2", 65_535), ("mds", "dtype=uint16", 65_535), ("mds", "dtype=int32", 2**31 - 1),
+        ("megatron", "dtype=uint16", 65_535), ("olmo", "width=1", 255), ("litdata", "codes=tensor", 2**31 - 1),
+        ("modalities", "width=2", 65_535), ("nanogpt", "width=2", 65_535),
+    ],
+    ids=lambda word: str(word),
+)  # fmt: skip
+def test_an_id_beyond_a_width_that_was_asked_for_says_what_has_room(format_, option, largest, tmp_path):
+    source, name = tmp_path / "x.jsonl", option.partition("=")[0]
+    demands = {"eos": 0, "to_format": format_, "to_options": [option], "jobs": 1}
+    for top, fits in ((largest, True), (largest + 1, False)):
+        source.write_text(f'{{"input_ids": [5, {top}]}}\n')
+        if fits:
+            assert tokfmt.convert(source, tmp_path / "fits", **demands).max_id == largest
+        else:
+            with pytest.raises(
+                TokenRangeError, match=rf"outside 0\.\.{largest:,}\..*to_options={{\"{name}\": .* has room"
+            ):
+                tokfmt.convert(source, tmp_path / "beyond", **demands)

@@ -469,9 +469,12 @@ class FlatWriter:
                 out.write(begin + (a - base) * dtype.itemsize, window)
         return Receipt(region.index, top, out.written)
 
-    def remedy(self, dtype: np.dtype[Any]) -> str:  # noqa: ARG002 - none
+    def remedy(self, dtype: np.dtype[Any]) -> str:
         """What to do about an id that does not fit; "" for nothing."""
-        return ""
+        widest = np.dtype(self.dtypes[-1])
+        most, words = min(self.limit, int(np.iinfo(widest).max)), {"width": widest.itemsize, "dtype": widest.name}
+        asked = next((f"{name}={word}" for name, word in words.items() if getattr(self.options, name, None)), "")
+        return f"--to-opt {asked} has room for ids up to {most:,}" if asked and np.iinfo(dtype).max < most else ""
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:  # noqa: ARG002 - nothing in them
         stored, dtype = self.stored(source), self._dtype(source)

@@ -75,6 +75,9 @@ class Writer(ShardWriter):
             of = f"{dropped:,} of {cuts[-1].stop:,} tokens, at the ends of {len(cuts):,} chunks"
             yield f"TokensLoader(block_size={length}) drops {of}"
 
+    def remedy(self, dtype: np.dtype[Any]) -> str:
+        return "--to-opt codes=numpy has room for ids up to 4,294,967,295" if dtype.kind == "i" else ""
+
     def name(self, number: int, codec: str) -> str:
         return f"chunk-0-{number}{f'.{codec}' if codec else ''}.bin"
 

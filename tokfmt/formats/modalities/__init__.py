@@ -172,9 +172,6 @@ class Writer(FlatWriter):
         length = tokens * dtype.itemsize
         return length.to_bytes(8, "big") if self.old else struct.pack("<QI", length, dtype.itemsize)
 
-    def remedy(self, dtype: np.dtype[Any]) -> str:
-        return "--to-opt width=4 has room for ids up to 4,294,967,295" if dtype.itemsize < 4 else ""
-
     def index(self, stored: TokenReader, dtype: np.dtype[Any]) -> Pieces:
         from tokfmt.formats.pickled_index import write_entries  # which detection needs not
 
