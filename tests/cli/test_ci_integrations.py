@@ -19,6 +19,9 @@ HOOKS = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.
 RUN_HOOK = [sys.executable, "-c", "from tokfmt.__main__ import hook; hook()"]
 
 
+SEARCHED = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # a machine may have no pip of its own
+
+
 def run_step(name, inputs, tmp_path, cwd=ROOT):
     """One step of the composite action: its script under bash -eo pipefail, its environment from the inputs."""
     step = next(step for step in ACTION["runs"]["steps"] if step.get("name") == name)
@@ -27,10 +30,9 @@ def run_step(name, inputs, tmp_path, cwd=ROOT):
         key: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: known[m[1]], value) for key, value in step["env"].items()
     }
     assert "${{" not in step["run"], "inputs must not be pasted into scripts"
-    bin_ = Path(sys.executable).parent
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
-        env={**os.environ, **environment, "PATH": f"{bin_}{os.pathsep}{os.environ['PATH']}"},
+        env={**os.environ, **environment, "PATH": SEARCHED},
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -134,7 +136,9 @@ def test_the_action_runs_no_code_of_the_checkout(tmp_path):
     install = next(step for step in ACTION["runs"]["steps"] if step.get("name") == "Install tokfmt")
     assert install["working-directory"] == "${{ runner.temp }}"
     script = install["run"].replace(" install ", " --version #")
-    subprocess.run(["bash", "-c", script], cwd=checkout, check=True, capture_output=True)
+    subprocess.run(
+        ["bash", "-c", script], cwd=checkout, check=True, capture_output=True, env={**os.environ, "PATH": SEARCHED}
+    )
     assert not (checkout / "seen").exists()
     used = [step["uses"] for step in ACTION["runs"]["steps"] if "uses" in step]
     assert used

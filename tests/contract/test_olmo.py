@@ -6,7 +6,8 @@ import gzip
 import numpy as np
 import pytest
 
-from tokfmt.core.errors import TokfmtError
+import tokfmt
+from tokfmt.core.errors import LossyConversionError, TokfmtError
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.olmo import FORMAT
 from tokfmt.testing import FormatContract, read, sequences, write
@@ -65,6 +66,17 @@ class TestFolder(FormatContract):
             assert held_tokens <= 30 or len(held) == 1
             assert held_tokens + len(after[0]) > 30
         return ended([document for held in found for document in held], self.eos_id)
+
+
+def test_a_separator_within_a_document_is_refused_unless_told(tmp_path):
+    """OLMo-core reads local files by a scan: it would split there."""
+    source = tmp_path / "x.jsonl"
+    source.write_text('{"input_ids": [1, 9, 2]}\n{"input_ids": [3, 9]}\n{"input_ids": []}\n')
+    with pytest.raises(LossyConversionError, match=r"2 separators \(9\) inside sequences \(first: sequence 0"):
+        tokfmt.convert(source, tmp_path / "x.npy", eos=9, to_format="olmo")
+    assert not (tmp_path / "x.npy").exists()
+    tokfmt.convert(source, tmp_path / "x.npy", eos=9, to_format="olmo", drop="embedded-separators", verify=True)
+    assert documents(tmp_path / "x.npy", 2) == [[1, 9, 2, 9], [3, 9, 9], [9]]
 
 
 def test_ids_of_eight_bytes(tmp_path):

@@ -133,11 +133,12 @@ def prepare(
     """Find what only reading tells: separators inside sequences, and the largest id. Losses are added to those known.
 
     Returns:
-        The axis, with what is known of it now; what the separators inside sequences mean to the target, if any.
+        The axis, with what is known of it now; what the separators inside sequences mean to the target, if it splits.
     """
     axis, embedded = _scanned(axis, writer, eos_id, workers)
     losses.found.extend(embedded)
-    return axis, getattr(writer, "separators", Separators.BETWEEN) if embedded else None
+    where = getattr(writer, "separators", Separators.BETWEEN)
+    return axis, where if embedded and where.alone else None
 
 
 def known_losses(
