@@ -157,7 +157,7 @@ class LitData(ShardFormat):
         sized = sized and np.array_equal(gathered(file, places, 4).view("<u4")[:, 0], lengths - 4)
         if loader not in ("", _TOKENS) and not sized:
             raise CorruptError(file.path, f"items have not their sizes in front, as of {loader}", offset=begin)
-        return Ids(places + 4 * sized, lengths - 4 * sized, dtype)
+        return Ids(places + 4, lengths - 4, dtype) if sized else Ids(places, lengths, dtype)
 
 
 def _listed(path: Path, chunk: object, config: Mapping[str, Any], dtype: np.dtype[Any]) -> Listed:
