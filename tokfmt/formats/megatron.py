@@ -56,6 +56,8 @@ LISTED, SIZES = "data_args.txt", "sequences.json"
 _NAMED = re.compile(r".+_(document|sentence)")
 _KILLED = "Without it .bin has no documents: copy it, or write the dataset again if its writer was killed"
 
+_Indexed = Generator[tuple[Path, int, Any], None, int]  # pieces, and how many sequences
+
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
@@ -99,9 +101,7 @@ class Writer(FlatWriter):
             yield self.path / LISTED, 0, "".join(f"{prefix}\n" for prefix in listed).encode()
             yield self.path / SIZES, 0, (json.dumps(listed) + "\n").encode()
 
-    def _index(
-        self, path: Path, stored: TokenReader, cut: Cut, dtype: np.dtype[Any]
-    ) -> Generator[tuple[Path, int, Any], None, int]:
+    def _index(self, path: Path, stored: TokenReader, cut: Cut, dtype: np.dtype[Any]) -> _Indexed:
         count = cut.last - cut.first
         cuts = list(windows(cut.first, cut.last, _AT_ONCE))
         held = longest = number = 0
