@@ -3,11 +3,14 @@
 import gzip
 import pickle
 import shutil
+import tracemalloc
 
 import pytest
 from paths import FIXTURES
 
 from tokfmt.formats.jsonl import FORMAT, ReadOptions
+from tokfmt.formats.jsonl.index import IndexAudit, write_index
+from tokfmt.formats.jsonl.lines import TextFile
 
 LINES = FIXTURES / "jsonl"
 A, B = b'{"text": "a"}\n', '{"text": "bä"}\n'.encode()
@@ -128,3 +131,18 @@ def test_an_index_of_a_text_without_lines(tmp_path):
     """A byte order mark alone is no line, so an entry of it begins none."""
     found = check(put(tmp_path / "x.jsonl", b"\xef\xbb\xbf", [(0, 3)]))
     assert codes(found) == [("TF507", 0), ("TF512", None)]
+
+
+def test_an_index_that_is_judged_is_held_once(tmp_path):
+    """16 bytes a line, beside batches of it and what arrays that grow have in reserve; it was 73 and more."""
+    count, line = 1 << 18, b'{"text":"a"}\n'
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(line * count)
+    write_index(path)
+    text = TextFile(path)
+    tracemalloc.start()
+    audit = IndexAudit(text, trusted=False)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (len(audit.offsets), audit.error, audit.overlap, audit.disorder) == (count, None, None, None)
+    assert peak < 48 * count

@@ -324,18 +324,22 @@ class IndexAudit:
                 self.error = error
 
     def _load(self, file: File) -> None:
-        entries = [(self.offsets, self.lengths), *read_entries(file, 0, file.size, self.text.size + 1)]
+        offsets, lengths = array("q"), array("q")  # they grow without a copy of all
+        for read_offsets, read_lengths in read_entries(file, 0, file.size, self.text.size + 1):
+            real = read_lengths > 0
+            some, sizes = read_offsets[real], read_lengths[real]
+            self.extra += len(real) - len(some)
+            before = (offsets[-1], offsets[-1] + lengths[-1]) if offsets else (-1, 0)
+            self.disorder = self.disorder or _disorder(self.path, some, len(offsets), before[0])
+            if not self.trusted and self.overlap is None:
+                self.overlap = next(overlaps(self.path, self.text, len(offsets), (before[1], some, sizes)), None)
+            offsets.frombytes(some.tobytes())
+            lengths.frombytes(sizes.tobytes())
         file.close()
-        offsets, lengths = map(np.concatenate, zip(*entries, strict=True))
-        real = lengths > 0
-        self.extra = int(np.count_nonzero(~real))
-        self.offsets, self.lengths = offsets[real], lengths[real]
-        self.disorder = _disorder(self.path, self.offsets)
+        self.offsets, self.lengths = np.asarray(offsets, np.int64), np.asarray(lengths, np.int64)
         if self.disorder is not None:
             order = np.argsort(self.offsets, kind="stable")
             self.offsets, self.lengths = self.offsets[order], self.lengths[order]
-        elif not self.trusted:
-            self.overlap = next(overlaps(self.path, self.text, 0, (0, self.offsets, self.lengths)), None)
 
     def look(self, lines: Lines) -> None:
         """Compare the entries that fall into these lines with them."""
