@@ -1,6 +1,7 @@
 """megatron under the laws of every format; the oracle is struct and numpy."""
 
 import itertools
+import json
 import struct
 
 import numpy as np
@@ -83,6 +84,33 @@ def test_several_prefixes_need_a_folder_and_one_does_not(tmp_path):
     for suffix in ("bin", "idx"):
         assert (tmp_path / f"joined.{suffix}").read_bytes() == (tmp_path / f"one.{suffix}").read_bytes()
     assert tokfmt.diff(source, tmp_path / "out", eos=0).identical
+
+
+@pytest.mark.parametrize("eod", ["always", "none"])
+def test_several_prefixes_come_with_the_files_that_list_them(eod, tmp_path):
+    """What `--data-args-path` and `--per-dataset-sequences-path` take; upstream cannot map a prefix without tokens."""
+    rows, source = [[1, 2, 3], [4], [], [], [], [5, 6, 7, 8, 9], [], [1, 1]], tmp_path / "x.jsonl"
+    source.write_text("".join(json.dumps({"input_ids": row}) + "\n" for row in rows))
+    for again in range(2):
+        options = {"tokens_per_file": 5, "eod": eod}
+        tokfmt.convert(source, tmp_path / "out", eos=0, to_format="megatron", to_options=options, overwrite=again > 0)
+    stored = {file.stem: documents(file) for file in sorted((tmp_path / "out").glob("*.bin"))}
+    assert len(stored) > 2
+    whole = [prefix for prefix, held in stored.items() if any(held)]
+    assert (tmp_path / "out" / "data_args.txt").read_text() == "".join(f"{prefix}\n" for prefix in whole)
+    counts = {prefix: [sum(map(bool, held)), len(held) + 1] for prefix, held in stored.items()}
+    assert json.loads((tmp_path / "out" / "sequences.json").read_text()) == {key: counts[key] for key in whole}
+    with (
+        tokfmt.open(tmp_path / "out", eos="none") as folder,
+        tokfmt.open(tmp_path / "out" / "data_args.txt", eos="none") as listed,
+    ):
+        assert [one.tolist() for one in folder] == [one for held in stored.values() for one in held]
+        assert [one.tolist() for one in listed] == [one for prefix in whole for one in stored[prefix]]
+    assert {file.name for file in FORMAT.files(tmp_path / "out")} == {
+        file.name for file in (tmp_path / "out").iterdir()
+    }
+    tokfmt.convert(source, tmp_path / "one", eos=0, to_format="megatron", to_options={"tokens_per_file": 500})
+    assert sorted(file.suffix for file in (tmp_path / "one").iterdir()) == [".bin", ".idx"]
 
 
 @pytest.mark.parametrize("value", [-1, 1, 1 << 62])

@@ -23,8 +23,8 @@ class Measure(NamedTuple):
     goal: int
 
 
-MODULES = Measure("modules", 190, 190)
-LINES = Measure("lines", 61_200, 36_500)
+MODULES = Measure("modules", 189, 190)
+LINES = Measure("lines", 61_350, 36_500)
 MODULE = Measure("longest module", 700, 700)
 FUNCTION = Measure("longest function", 80, 80)
 

@@ -13,16 +13,18 @@
   sequence of no tokens (datatrove). A separator (eod) may follow each document; nothing says whether, or which id.
 - Also read: blend lists, see `read_blend`: as one dataset, each prefix once, in the order of the list. And TNTIDX
   (fairseq, GPT-NeoX `cached`), see `_legacy`.
+- Several prefixes are written with a blend list of them and their counts, `LISTED` and `SIZES`.
 - Not stored: checksum, tokenizer, masks.
 Source: NVIDIA/Megatron-LM d98e8a64 and megatron-core 0.16.1, EleutherAI/gpt-neox, huggingface/datatrove, run.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -48,8 +50,13 @@ _AT_ONCE = 1 << 16  # entries of an index, which stay in the processor's cache; 
 LARGEST_LIST = 1 << 24  # bytes of a blend list; one of 100,000 prefixes has a third of that
 _WORDS = 8  # at the beginning of a file that may be one
 SPLITS = ("train", "valid", "test")
+LISTED, SIZES = "data_args.txt", "sequences.json"
+"""Beside several prefixes: the prefixes (--data-args-path), and of each its sequences and document indices
+(--per-dataset-sequences-path). Both leave out prefixes without tokens, which upstream cannot map."""
 _NAMED = re.compile(r".+_(document|sentence)")
 _KILLED = "Without it .bin has no documents: copy it, or write the dataset again if its writer was killed"
+
+_Indexed = Generator[tuple[Path, int, Any], None, int]  # pieces, and how many sequences
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +92,16 @@ class Writer(FlatWriter):
         super().create(source)
 
     def index(self, stored: TokenReader, dtype: np.dtype[Any]) -> Pieces:
-        for cut in self.cuts(stored):
-            yield from self._index(self.file(cut.number).with_suffix(".idx"), stored, cut, dtype)
+        cuts, listed = self.cuts(stored), dict[str, list[int]]()
+        for cut in cuts:
+            path = self.file(cut.number).with_suffix(".idx")
+            if held := (yield from self._index(path, stored, cut, dtype)):  # upstream maps no file without tokens
+                listed[path.stem] = [held, cut.last - cut.first + 1]
+        if len(cuts) > 1:
+            yield self.path / LISTED, 0, "".join(f"{prefix}\n" for prefix in listed).encode()
+            yield self.path / SIZES, 0, (json.dumps(listed) + "\n").encode()
 
-    def _index(self, path: Path, stored: TokenReader, cut: Cut, dtype: np.dtype[Any]) -> Pieces:
+    def _index(self, path: Path, stored: TokenReader, cut: Cut, dtype: np.dtype[Any]) -> _Indexed:
         count = cut.last - cut.first
         cuts = list(windows(cut.first, cut.last, _AT_ONCE))
         held = longest = number = 0
@@ -110,6 +123,7 @@ class Writer(FlatWriter):
             at = columns.at("document_indices", first - cut.first + 1)
             yield path, at, (number + np.cumsum(documents)).astype("<i8")
             number += int(np.count_nonzero(documents))
+        return held
 
 
 class Megatron(FlatFormat):
@@ -166,7 +180,8 @@ class Megatron(FlatFormat):
 
     def files(self, path: Path) -> list[Path]:
         if not self._is_list(path):
-            return super().files(path)
+            beside = [path / name for name in (LISTED, SIZES) if path.is_dir() and (path / name).is_file()]
+            return [*super().files(path), *beside]
         prefixes = {located(path, one.prefix): None for split in SPLITS for one in read_blend(path, split)}
         return [path, *(file for prefix in prefixes for file in self.names(prefix) if file.is_file())]
 

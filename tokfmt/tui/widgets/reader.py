@@ -18,7 +18,7 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
-from textual.scrollbar import ScrollBar, ScrollDown, ScrollTo, ScrollUp
+from textual.scrollbar import ScrollBar, ScrollTo
 from textual.strip import Strip
 from textual.widgets import Static
 
@@ -333,14 +333,6 @@ class Reader(WithLoader, can_focus=True):
         bar = self.query_one(ScrollBar)
         if message.y is not None:
             self.drag(min(1.0, max(0.0, message.y / max(1, bar.window_virtual_size - bar.window_size))))
-
-    def on_scroll_down(self, message: ScrollDown) -> None:
-        message.prevent_default().stop()
-        self.action_pages(1)
-
-    def on_scroll_up(self, message: ScrollUp) -> None:
-        message.prevent_default().stop()
-        self.action_pages(-1)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()

@@ -114,6 +114,18 @@ class WithLoader(Widget):
     def on_unmount(self) -> None:
         self.loader.close()
 
+    def action_pages(self, pages: int) -> None:
+        """Go on by so many screens."""
+
+    def on_scroll_down(self, message: ScrollDown) -> None:
+        """Somebody clicked beneath the scrollbar's thumb."""
+        message.prevent_default().stop()
+        self.action_pages(1)
+
+    def on_scroll_up(self, message: ScrollUp) -> None:
+        message.prevent_default().stop()
+        self.action_pages(-1)
+
 
 class RowView(WithLoader, ScrollView, can_focus=True):
     """Lines by number, however many; subclasses say how many there are and draw them.
@@ -211,15 +223,6 @@ class RowView(WithLoader, ScrollView, can_focus=True):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         self.fetch()
-
-    def on_scroll_down(self, message: ScrollDown) -> None:
-        """Somebody clicked beneath the scrollbar's thumb."""
-        message.prevent_default().stop()
-        self.action_pages(1)
-
-    def on_scroll_up(self, message: ScrollUp) -> None:
-        message.prevent_default().stop()
-        self.action_pages(-1)
 
     def on_resize(self) -> None:
         if self.cursor < self.height:
