@@ -95,6 +95,13 @@ def test_what_tokensloader_drops_at_the_ends_of_chunks_is_told(tmp_path):
     assert [sum(map(len, chunk)) for chunk in documents(tmp_path / "out")] == [5, 6, 3]
     assert told == "out: TokensLoader(block_size=3) drops 2 of 14 tokens, at the ends of 3 chunks"
     assert done.sample_length is None
+    told = told.removeprefix("out: ")
+    with tokfmt.open(tmp_path / "out") as dataset:  # with the options it was written with, by its manifest
+        assert told in dataset.notes
+    (tmp_path / "out.tokfmt.json").unlink()
+    (verdict,) = tokfmt.check(tmp_path / "out", options={"seq_len": 3})
+    assert told in verdict.notes
+    assert tokfmt.check(tmp_path / "out")[0].notes != verdict.notes
     assert noted(tmp_path, "litdata", eos=99, to_options={"chunk_tokens": 5})[0] == []
     assert noted(tmp_path, "litdata", eos=99, seq_len=7)[0] == []
 
