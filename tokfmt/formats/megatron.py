@@ -13,7 +13,8 @@
   sequence of no tokens (datatrove). A separator (eod) may follow each document; nothing says whether, or which id.
 - Also read: blend lists, see `read_blend`: as one dataset, each prefix once, in the order of the list. And TNTIDX
   (fairseq, GPT-NeoX `cached`), see `_legacy`.
-- Several prefixes are written with a blend list of them and their counts, `LISTED` and `SIZES`.
+- Several prefixes are written with a blend list of them, data_args.txt, and their counts, sequences.json, by names
+  within the folder; both leave out those without tokens, which upstream cannot map.
 - Not stored: checksum, tokenizer, masks.
 Source: NVIDIA/Megatron-LM d98e8a64 and megatron-core 0.16.1, EleutherAI/gpt-neox, huggingface/datatrove, run.
 """
@@ -52,7 +53,7 @@ _WORDS = 8  # at the beginning of a file that may be one
 SPLITS = ("train", "valid", "test")
 LISTED, SIZES = "data_args.txt", "sequences.json"
 """Beside several prefixes: the prefixes (--data-args-path), and of each its sequences and document indices
-(--per-dataset-sequences-path). Both leave out prefixes without tokens, which upstream cannot map."""
+(--per-dataset-sequences-path)."""
 _NAMED = re.compile(r".+_(document|sentence)")
 _KILLED = "Without it .bin has no documents: copy it, or write the dataset again if its writer was killed"
 

@@ -99,6 +99,7 @@ class Olmo(FlatFormat):
     extensions = ("part-*.npy", "token_ids_part_*.npy")
     joins = True
     carries = "sequences in order, empty ones too; label masks; ids up to 2^63-1"
+    cannot = "sequences that contain the separator"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable, masked, drops = r"(?!labels_mask|[._]).+\.npy", "TF701", "TF706", ("gaps",)
     suffixes, member = (".npy", ".csv.gz"), "X.npy with raw tokens"
