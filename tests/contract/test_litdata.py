@@ -95,6 +95,13 @@ def test_what_tokensloader_drops_at_the_ends_of_chunks_is_told(tmp_path):
     assert [sum(map(len, chunk)) for chunk in documents(tmp_path / "out")] == [5, 6, 3]
     assert told == "out: TokensLoader(block_size=3) drops 2 of 14 tokens, at the ends of 3 chunks"
     assert done.sample_length is None
+    told = told.removeprefix("out: ")
+    with tokfmt.open(tmp_path / "out") as dataset:  # with the options it was written with, by its manifest
+        assert told in dataset.notes
+    (tmp_path / "out.tokfmt.json").unlink()
+    (verdict,) = tokfmt.check(tmp_path / "out", options={"seq_len": 3})
+    assert told in verdict.notes
+    assert tokfmt.check(tmp_path / "out")[0].notes != verdict.notes
     assert noted(tmp_path, "litdata", eos=99, to_options={"chunk_tokens": 5})[0] == []
     assert noted(tmp_path, "litdata", eos=99, seq_len=7)[0] == []
 
@@ -109,14 +116,15 @@ def test_documents_that_upstream_cannot_tell_or_write_are_told(tmp_path):
 
 
 def test_opening_takes_16_bytes_a_document(tmp_path):
-    """While it opens, of many chunks; 8 stay."""
+    """While it opens, of many chunks; 8 stay. Of one 40: what is known of the places of a chunk is of all of them."""
     count = 1 << 19
     np.tile(np.array([7, 9], "<u2"), count).tofile(tmp_path / "train.bin")
-    demands = {"to_options": {"chunk_tokens": 50_000}, "eos": 9, "jobs": 1}
-    tokfmt.convert(tmp_path / "train.bin", tmp_path / "x", from_format="nanogpt", to_format="litdata", **demands)
-    tracemalloc.start()
-    with tokfmt.open(tmp_path / "x", eos="none") as dataset:
-        assert len(dataset) == count
-        peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 16 * count
+    for tokens, most in ((50_000, 16), (1 << 24, 40)):
+        demands = {"to_options": {"chunk_tokens": tokens}, "eos": 9, "jobs": 1, "overwrite": True}
+        tokfmt.convert(tmp_path / "train.bin", tmp_path / "x", from_format="nanogpt", to_format="litdata", **demands)
+        tracemalloc.start()
+        with tokfmt.open(tmp_path / "x", eos="none") as dataset:
+            assert len(dataset) == count
+            peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < most * count

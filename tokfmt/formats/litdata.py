@@ -34,7 +34,6 @@ from tokfmt.core.options import option
 from tokfmt.core.protocols import Code
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.sections import shown
-from tokfmt.formats.flat import NoOptions
 from tokfmt.formats.folders import json_object, whole_number
 from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat, ShardWriter, Written, gathered
 
@@ -43,6 +42,13 @@ TENSOR = {11: "<u1", 13: "<i2", 14: "<i2", 15: "<i4", 16: "<i4", 17: "<i8", 18: 
 _TOKENS = "TokensLoader"
 _CHUNK = r"chunk-\d+-(\d+)(\.[\w:]+)?\.bin"
 _SPEC = '[1, {"type": null, "context": null, "children_spec": []}]'
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read chunks."""
+
+    seq_len: int | None = option(None, "TokensLoader's block_size: what it drops is told", least=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +76,7 @@ class Writer(ShardWriter):
 
     def notes(self, source: TokenReader) -> Iterator[str]:
         yield from super().notes(source)
-        cuts, length = self.cuts(self.stored(source)), self.options.seq_len
-        if length and (dropped := sum((cut.stop - cut.start) % length for cut in cuts)):
-            of = f"{dropped:,} of {cuts[-1].stop:,} tokens, at the ends of {len(cuts):,} chunks"
-            yield f"TokensLoader(block_size={length}) drops {of}"
+        yield from _dropped([cut.stop - cut.start for cut in self.cuts(self.stored(source))], self.options.seq_len)
 
     def remedy(self, dtype: np.dtype[Any]) -> str:
         return "--to-opt codes=numpy has room for ids up to 4,294,967,295" if dtype.kind == "i" else ""
@@ -108,7 +111,7 @@ class LitData(ShardFormat):
     title = "LitData folders for TokensLoader: index.json and chunks"
     carries = "sequences in order, empty ones too; ids up to 2^32-1"
     cannot = "ids above 2^32-1, or 2^31-1 with codes=tensor"
-    read_options, write_options, Writer = NoOptions, WriteOptions, Writer
+    read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, below, unreadable = _CHUNK, rf"index\.json|{_CHUNK}", "TF741"
     shard, item = "chunk", "item"
     missing, wrong_size, wrong_items, wrong_name = "TF742", "TF743", "TF744", "TF746"
@@ -130,7 +133,7 @@ class LitData(ShardFormat):
         listed = re.search(rb'"chunks"\s*:\s*\[', index.head) and b'"data_format"' in index.head + index.tail
         return Confidence.CERTAIN if listed else None
 
-    def listing(self, path: Path, options: object) -> Listing:  # noqa: ARG002 - none
+    def listing(self, path: Path, options: ReadOptions) -> Listing:
         if not path.is_file() and any(path.parent.glob("*.index.json")):
             what, remedy = "the indexes of its writers were never merged", "Run litdata's merge again"
             raise FormatError(path.parent, what, expected=INDEX, remedy=remedy)
@@ -145,7 +148,10 @@ class LitData(ShardFormat):
             remedy = "tokfmt convert to litdata mends it"
             problems.append(Problem("TF745", "warning", CorruptError(path, what, remedy=remedy)))
         codec = shown(config.get("compression") or "none")
-        return Listing(shards, problems, extras={"dtype": dtype.name, "chunks": len(chunks), "compression": codec})
+        told = tuple(_dropped([chunk["dim"] for chunk in chunks if type(chunk.get("dim")) is int], options.seq_len))
+        return Listing(
+            shards, problems, told, extras={"dtype": dtype.name, "chunks": len(chunks), "compression": codec}
+        )
 
     def ids(self, one: Listed, file: File, table: Offsets) -> Ids:
         dtype, loader = one.about
@@ -157,7 +163,14 @@ class LitData(ShardFormat):
         sized = sized and np.array_equal(gathered(file, places, 4).view("<u4")[:, 0], lengths - 4)
         if loader not in ("", _TOKENS) and not sized:
             raise CorruptError(file.path, f"items have not their sizes in front, as of {loader}", offset=begin)
-        return Ids(places + 4 * sized, lengths - 4 * sized, dtype)
+        return Ids(places + 4, lengths - 4, dtype) if sized else Ids(places, lengths, dtype)
+
+
+def _dropped(tokens: Sequence[int], block_size: int | None) -> Iterator[str]:
+    """What TokensLoader drops of chunks of so many tokens, in a sentence."""
+    if block_size and (dropped := sum(count % block_size for count in tokens)):
+        of = f"{dropped:,} of {sum(tokens):,} tokens, at the ends of {len(tokens):,} chunks"
+        yield f"TokensLoader(block_size={block_size}) drops {of}"
 
 
 def _listed(path: Path, chunk: object, config: Mapping[str, Any], dtype: np.dtype[Any]) -> Listed:

@@ -317,7 +317,8 @@ class ShardFormat(FlatFormat):
             CorruptError: They contradict the index, or leave the shard.
         """
         begin = 4 * (one.count + 2)
-        count, *_ = table = np.frombuffer(begin_of(file, 0, begin), "<u4").astype(np.int64)
+        table = np.frombuffer(begin_of(file, 0, begin), "<u4").astype(np.int64)
+        count = table[0]
         if count != one.count or table[1] < begin or table[-1] != one.size or (np.diff(table[1:]) < 0).any():
             expected = f"{one.count:,} {self.item}s from byte {begin:,} to {one.size:,}"
             order = ", not in order" if (np.diff(table[1:]) < 0).any() else ""
