@@ -21,6 +21,7 @@ _NEXT = f"To go on, {_LINES}"
 _STREAM = "--from stage1 --eos ID reads that, split at the id that ends documents"
 _BARE = "--from nanogpt --eos ID reads it, split at the id that ends documents"
 _PAIR = "tokfmt check --from megatron PATH says in what"
+_INDEX = "Copy index.json beside it, and name their folder"
 _COLUMNS = "pyarrow.parquet.write_table writes them as Parquet, which tokfmt reads"
 _PANDAS = "pandas.{}(PATH).to_json('x.jsonl', orient='records', lines=True) writes JSON lines, which tokfmt reads"
 
@@ -60,6 +61,14 @@ def _zip_with(*names: bytes) -> Callable[[Probe], bool]:
 def _safetensors(probe: Probe) -> bool:
     length = int.from_bytes(probe.head[:8], "little")
     return probe.head[8:9] == b"{" and 2 <= length <= probe.size - 8 and probe.read(8 + length - 1, 1) in (b"}", b" ")
+
+
+def _shard(probe: Probe) -> bool:
+    """Begins with the number of items and where each begins (first: behind these, or behind JSON), the size at last."""
+    count = int.from_bytes(probe.head[:4], "little")
+    begin, end = (int.from_bytes(probe.read(at, 4), "little") for at in (4, 4 * (count + 1)))
+    right = begin == 4 * (count + 2) or probe.read(4 * (count + 2), 1) == b"{"
+    return end == probe.size and 4 * (count + 2) <= begin <= end and right
 
 
 def _numpy(probe: Probe) -> bool:
@@ -104,6 +113,7 @@ _FILES: list[tuple[Sign, Callable[[Probe], bool]]] = [
      lambda probe: re.match(rb'\s*\{\s*"[^"]*_(document|sentence)":\s*\[\s*\d+,\s*\d+\s*\]', probe.head) is not None),
     (Sign("a part of a run of open-instruct that was stopped", "Finish the run, and name its folder"),
      lambda probe: re.fullmatch(r"_(tokens|labels|boundaries)\.partial\.bin", probe.path.name) is not None),
+    (Sign("a chunk of LitData or a shard of MDS without the index.json that says what is in it", _INDEX), _shard),
     (Sign("an SQLite database", _NEXT), _magic(b"SQLite format 3\0")),
     (Sign("a Vortex file", "vortex.open(PATH).to_arrow() gives its columns; " + _COLUMNS), _magic(b"VTXF")),
     (Sign("an ArrayRecord or Riegeli file", "array_record.python.array_record_module reads its records; " + _NEXT),
@@ -131,6 +141,8 @@ def _has(*names: str) -> Callable[[Probe], bool]:
 _DIRECTORIES: list[tuple[Sign, Callable[[Probe], bool]]] = [
     (Sign("a cache of Hugging Face (dataset_info.json without state.json)", "Name the Arrow or Parquet files in it"),
      _holds(r"dataset_info\.json")),
+    (Sign("a folder of chunks of LitData or shards of MDS without index.json", "Copy index.json into it"),
+     _holds(r"chunk-\d+-\d+(\.[\w:]+)?\.bin", r"shard\.\d+\.mds(\.\w+)?")),
     (Sign("a directory of tar archives (WebDataset)", _NEXT), _holds(r".*\.tar(\.gz)?")),
     (Sign("a tokbin source (bare shards of one stream, and offsets)",
           "cat train-*.bin > train.bin, then " + _BARE), _has("meta.json", "train-offsets.npy")),

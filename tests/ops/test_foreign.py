@@ -128,6 +128,16 @@ def test_what_speaks_for_uint16_is_said(tmp_path):
         registry.detect(path)
 
 
+def test_a_shard_without_its_index_is_no_stream_of_ids(tmp_path):
+    for name, file in (("litdata/numpy_uint16", "chunk-0-0.bin"), ("mds/ndarray_dynamic_uint16", "shard.00000.mds")):
+        shutil.copy(FIXTURES / name / file, tmp_path / "x.bin")
+        with pytest.raises(UnknownFormatError, match="is a chunk of LitData or a shard of MDS without the index.json"):
+            registry.detect(tmp_path / "x.bin")
+        folder = shutil.copytree(FIXTURES / name, tmp_path / name, ignore=shutil.ignore_patterns("index.json"))
+        with pytest.raises(UnknownFormatError, match="folder of chunks of LitData or shards of MDS without index.json"):
+            registry.detect(folder)
+
+
 def test_bytes_of_no_width_are_no_ids(tmp_path):
     """A program, or bytes that are used unevenly at even and odd places alike, are not called uint16 ids."""
     some = np.minimum(RNG.zipf(1.3, 2 * COUNT), 255).astype(np.uint8).tobytes()

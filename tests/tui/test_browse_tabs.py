@@ -1,6 +1,8 @@
 """The browser's index, findings and statistics, over every format."""
 
 import json
+import os
+import shutil
 import struct
 from collections import Counter
 from importlib import import_module
@@ -294,6 +296,31 @@ def test_nothing_is_found_and_everything_is_checked():
         assert place_of(app.session.view.reader, position).offset == finding.offset
 
     browse([PACK], steps)
+
+
+@pytest.mark.parametrize("how", ["another", "grown", "gone"])
+def test_nothing_is_told_of_what_was_put_in_its_place(how, tmp_path):
+    """The rows on the screen are those that were opened; what reads the files once more says that they are others."""
+    path = tmp_path / "x.pbin"
+    shutil.copy(PACK, path)
+
+    async def steps(app, press):
+        if how == "gone":
+            path.unlink()
+        elif how == "grown":
+            path.write_bytes(path.read_bytes() + b"x")
+        else:
+            shutil.copy(FIXTURES / "modalities" / "C_2byte_gpt2.pbin", tmp_path / "new")
+            os.replace(tmp_path / "new", path)
+        await press("3")
+        assert "x.pbin: was replaced or changed since it was opened here" in str(app.tab.list.border_title)
+        await press("2")
+        assert "was replaced or changed" in str(app.tab.parts.border_title)
+        await press("4", "c")
+        assert "was replaced or changed" in str(app.tab.query_one("#counting").render())
+        assert app.session.statistics is None
+
+    browse([path], steps)
 
 
 # statistics

@@ -204,13 +204,13 @@ def _look(shard: Shard, options: ReadOptions) -> Laid:
         store, leaf = Directory(shard.folder), inside(shard.folder, options.leaf).name
         dtype = _dtype(shard.folder, store, leaf)
         code, fill = "TF784", options.holes == "fill"
-        ends = _ends(shard, store, leaf, fill=fill)
-        tokens, width = int(ends[-1]) if len(ends) else 0, dtype.itemsize
+        starts = _starts(shard, store, leaf, fill=fill)
+        tokens, width = int(starts[-1]), dtype.itemsize
         data = Array(store, f"{leaf}/data", width, 3, fill=fill, signed=dtype.kind == "i", length=tokens)
     except FormatError as error:
         code = "TF786" if isinstance(error, UnsafeError) and "leaves" in error.what else code
         return Laid(extents=(), problems=[fatal(code, error)])
-    return Laid(extents=[Extent(Cells(data, width), 0, tokens, dtype)], starts=np.append(np.int64(0), ends))
+    return Laid(extents=[Extent(Cells(data, width), 0, tokens, dtype)], starts=starts)
 
 
 def _dtype(folder: Path, store: Directory, leaf: str) -> np.dtype[Any]:
@@ -226,8 +226,8 @@ def _dtype(folder: Path, store: Directory, leaf: str) -> np.dtype[Any]:
     return np.dtype(kind).newbyteorder("<")
 
 
-def _ends(shard: Shard, store: Directory, leaf: str, *, fill: bool) -> Offsets:
-    """int64[rows]: where each row ends."""
+def _starts(shard: Shard, store: Directory, leaf: str, *, fill: bool) -> Offsets:
+    """int64[rows + 1]: where each row begins, and the end."""
     first = Array(store, f"{leaf}/offsets", 8, 3, fill=fill, signed=True, length=1)
     rows = int(first.read(0, 1)[0])
     if rows != shard.rows:
@@ -235,12 +235,13 @@ def _ends(shard: Shard, store: Directory, leaf: str, *, fill: bool) -> Offsets:
     if rows > _ROWS + _RATIO * first.stored_bytes():
         raise UnsafeError(first.path, "declares far more rows than it stores", found=f"{rows:,} rows")
     array = Array(store, f"{leaf}/offsets", 8, 3, fill=fill, signed=True, length=rows + 1)
-    ends = array.read(1, rows + 1).view(np.int64)
-    if (falls := np.flatnonzero(np.diff(ends, prepend=0) < 0)).size:
+    starts = array.read(0, rows + 1).view(np.int64)
+    starts[0] = 0  # where the number of rows stood
+    if (falls := np.flatnonzero(starts[1:] < starts[:-1])).size:
         raise CorruptError(array.path, f"decreases at row {int(falls[0]):,}", remedy="Copy or build it again")
-    if shard.elements not in (None, end := int(ends[-1:].sum())):
+    if shard.elements not in (None, end := int(starts[-1])):
         raise CorruptError(array.path, f"elements of {leaf}", expected=shard.elements, found=end)
-    return ends
+    return starts
 
 
 def _others(folder: Path, leaf: str) -> list[str]:

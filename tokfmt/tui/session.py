@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tokfmt.core.axis import Layout, Separators, TokenReader
-from tokfmt.core.errors import TokfmtError, UnsupportedError
-from tokfmt.core.files import natural_key
+from tokfmt.core.errors import SourceChangedError, TokfmtError, UnsupportedError
+from tokfmt.core.files import Identity, natural_key
 from tokfmt.core.format import Encoder, Format, Hints
 from tokfmt.core.protocols import Glimpsed, LocatedRecords, Pointer
 from tokfmt.core.ragged import Ragged
@@ -310,6 +311,7 @@ class Session:
         splits: Names of all splits; none where a dataset is not split. split: The one that is shown.
         asked: As the user asked for it, which `request` is not once another split is shown.
         where: Where somebody was in it, when it is shown again.
+        stood: What stood at its path when it was opened.
     """
 
     request: SourceRequest
@@ -325,6 +327,7 @@ class Session:
     split: str = ""
     asked: SourceRequest | None = None
     where: Where = (0, 0)
+    stood: Identity | None = None
     _texts: dict[str, RowSource] = field(default_factory=dict, repr=False)
 
     @property
@@ -400,10 +403,27 @@ class Session:
         """Show a view."""
         self.shown, self.where = view, (0, 0)
 
+    def check_unchanged(self) -> None:
+        """Before its files are opened once more: raise SourceChangedError if another dataset stands at its path now."""
+        if self.stood != _standing(self.path):
+            what = "was replaced or changed since it was opened here"
+            raise SourceChangedError(self.path, what, remedy="Open it again for what is there now")
+
     def close(self) -> None:
         """Release open files."""
         for view in self.opened.views:
             view.reader.close()
+
+
+def _standing(path: Path) -> Identity | None:
+    """A directory is another when it was made anew; what it holds may change its time without being data."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    if stat.S_ISDIR(found.st_mode):
+        return Identity(0, 0, found.st_ino)
+    return Identity(found.st_size, found.st_mtime_ns, found.st_ino)
 
 
 def open_session(request: SourceRequest, tokenizer: str | None = None) -> Session:
@@ -412,13 +432,13 @@ def open_session(request: SourceRequest, tokenizer: str | None = None) -> Sessio
     Raises:
         TokfmtError: It cannot be read.
     """
-    opened = open_first(request)
+    stood, opened = _standing(Path(request.paths[0])), open_first(request)
     info = opened.views[0].reader.info
     split = info.split or ""
     splits = (split, *info.other_splits) if split else ()
     choice = choose(Path(request.paths[0]), tokenizer)
     names = tuple(sorted(splits, key=natural_key))
-    return Session(request, opened, opened.views[0].name, choice, splits=names, split=split)
+    return Session(request, opened, opened.views[0].name, choice, splits=names, split=split, stood=stood)
 
 
 def shown_session(request: SourceRequest, tokenizer: str | None = None) -> Session:
@@ -437,7 +457,8 @@ def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
         format_ = None
     view = View("documents", Viewport(MemoryReader(Ragged.of(()))))
     opened = Opened(format_, (view,), Separator(None))
-    return Session(request, opened, "documents", failure=str(error), refused=error)
+    stood = _standing(Path(request.paths[0]))
+    return Session(request, opened, "documents", failure=str(error), refused=error, stood=stood)
 
 
 def other_split(session: Session, split: str, tokenizer: str | None = None) -> Session:

@@ -187,6 +187,7 @@ class FindingsTab(Working):
         )
 
         def work(job: Job) -> Verdict:
+            session.check_unchanged()
             return next(check(wanted, job))
 
         self.begin(work, self._found)

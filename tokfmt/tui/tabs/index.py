@@ -414,6 +414,7 @@ def _opened(session: Session) -> Opened | str:
     """The parts of a dataset, and which are open from the beginning; what is wrong, if they cannot be told."""
     format_ = session.opened.format
     try:
+        session.check_unchanged()
         options = given_to(format_, session.request) if format_ else {}
         raw = sections(session.path, format=session.format_name, options=options)
         return raw, first_open(raw.sections, small=is_small(session.path))

@@ -46,6 +46,7 @@ def _opened(session: Session) -> Source:
     request, format_, known = session.request, session.opened.format, session.opened.separator
     if session.refused is not None or format_ is None:
         raise TokfmtError(session.failure)
+    session.check_unchanged()
     wanted = replace(
         request, eos=known.eos_id if request.eos is None else request.eos, drop=request.drop | LOOKING,
         ignore_manifest=True,
