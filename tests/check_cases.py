@@ -417,6 +417,13 @@ def upstream(name, change, **demands):
     return make
 
 
+def prefixes_miscounted(tmp):
+    """A folder of Megatron's with a sequences file of other counts."""
+    upstream(PAIR, lambda path: None)(tmp)
+    (tmp / "sequences.json").write_text(json.dumps({PAIR.rpartition("/")[2].removesuffix(".bin"): [9, 9]}))
+    return tmp, {"format": "megatron"}
+
+
 def patched(at, change, suffix=None):
     """Change the bytes of a file from a place on; `change` may be bytes, or make them of those that follow."""
 
@@ -540,7 +547,7 @@ CASES = {
     "TF601": upstream(PAIR, patched(0, b"X", ".idx"), format="megatron"), "TF602": upstream(PAIR, patched(500, lambda rest: b"", ".idx")),
     "TF603": upstream(PAIR, patched(34 + 4 * 30, b"\1", ".idx")), "TF604": upstream(PAIR, patched(500, lambda rest: b"")),
     "TF605": upstream(PAIR, patched(34 + 12 * 30, b"\1", ".idx")),
-    "TF606": upstream("megatron/multimodal_document.bin", lambda path: None),
+    "TF606": upstream("megatron/multimodal_document.bin", lambda path: None), "TF607": prefixes_miscounted,
     "TF621": upstream(LLMC, patched(4, b"\7"), format="llmc"), "TF622": upstream(LLMC, patched(8, b"\7")),
     "TF641": lambda tmp: (tmp, {"format": "nanogpt"}),
     "TF642": upstream(NANOGPT, patched(13000, lambda rest: b"\1")),

@@ -113,6 +113,41 @@ def test_several_prefixes_come_with_the_files_that_list_them(eod, tmp_path):
     assert sorted(file.suffix for file in (tmp_path / "one").iterdir()) == [".bin", ".idx"]
 
 
+def test_a_sequences_file_that_contradicts_its_prefixes_is_told(tmp_path):
+    """Upstream opens no header then: it trusts these counts, and takes one width for all prefixes."""
+    source, out = tmp_path / "x.jsonl", tmp_path / "out"
+    source.write_text(
+        "".join(json.dumps({"input_ids": row}) + "\n" for row in [[1, 2, 3], [4], [5, 6, 7, 8, 9], [1, 1]])
+    )
+    tokfmt.convert(source, out, eos=0, to_format="megatron", to_options={"tokens_per_file": 6})
+    sizes, first = out / "sequences.json", "00000_text_document"
+
+    def told(listed):
+        sizes.write_text(json.dumps(listed))
+        return [(one.code, one.path, one.message) for one in FORMAT.check(out, FORMAT.read_options())]
+
+    right = json.loads(sizes.read_text())
+    assert told(right) == told({"no": "sequences file"}) == []
+    ((code, path, message),) = told({**right, first: [1, 3]})
+    assert (code, path) == ("TF607", str(sizes))
+    assert message == f"sequences and document indices of {first}: expected [2, 3], found [1, 3]"
+    ((_, _, message),) = told({**right, "gone": [1, 2]})
+    assert (
+        message
+        == "names the prefix gone, which has no index: expected gone.idx, beside the list or from where tokfmt runs"
+    )
+    tokfmt.convert(source, tmp_path / "wide", eos=0, to_format="megatron", to_options={"dtype": "int32"})
+    for suffix in (".bin", ".idx"):
+        (tmp_path / f"wide{suffix}").rename(out / f"wide_document{suffix}")
+    ((_, _, message),) = told({**right, "wide_document": [4, 5]})
+    assert (
+        message
+        == f"prefixes of several dtypes, which upstream reads as one: expected uint16 of {first}, found int32 of wide_document"
+    )
+    sizes.write_text('{"00000_text')
+    assert [one.code for one in FORMAT.check(out, FORMAT.read_options())] == ["TF607"]
+
+
 @pytest.mark.parametrize("value", [-1, 1, 1 << 62])
 def test_a_damaged_legacy_index_is_refused_or_read(value, tmp_path):
     """Whatever stands in it instead of a number: an error of tokfmt's, or documents within the tokens."""

@@ -25,7 +25,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -35,13 +35,13 @@ import numpy as np
 from tokfmt.core.axis import INT32_MAX, Separators, TokenReader, windows
 from tokfmt.core.errors import ConversionError, CorruptError, FormatError, OptionError, TruncatedError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Confidence, Hints, Probe, Problem, fatal, noted
+from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, fatal, noted
 from tokfmt.core.options import option
-from tokfmt.core.protocols import Code, Section
+from tokfmt.core.protocols import Audit, Code, Section
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.text_format import printable
 from tokfmt.formats.flat import Columns, Cut, Extent, FlatFormat, FlatWriter, Laid, Pieces, Struct, told_tokens
-from tokfmt.formats.folders import parsed_object
+from tokfmt.formats.folders import json_object, parsed_object
 
 MAGIC, LEGACY = b"MMIDIDX\0\0", b"TNTIDX\0\0"
 HEADER = Struct(magic="V9", version="<u8", dtype_code="u1", sequences="<u8", document_indices="<u8")
@@ -152,6 +152,9 @@ class Megatron(FlatFormat):
                        "end_document() was never called. --from-opt unit=sequences reads each sequence by itself."),
         "TF606": Code("multimodal", "Each sequence has a mode (text, image), which no other format carries: "
                        "--drop modes reads the tokens alone."),
+        "TF607": Code("a sequences file that contradicts its prefixes", "With --per-dataset-sequences-path Megatron "
+                       "opens no header: it trusts these counts, and reads all prefixes as uint16, or all as int32, "
+                       "by the vocabulary. Make it again with tools/build_sequences_per_dataset.py."),
     }  # fmt: skip
 
     def recognise(self, probe: Probe) -> Confidence | None:
@@ -194,10 +197,7 @@ class Megatron(FlatFormat):
         prefixes = [located(paths[0], one.prefix) for one in blend]
         for one, prefix in zip(blend, prefixes, strict=True):
             if not os.path.isfile(f"{prefix}.idx"):
-                what = f"names the prefix {printable(one.prefix)}, which has no index"
-                raise FormatError(
-                    paths[0], what, expected=f"{one.prefix}.idx, beside the list or from where tokfmt runs"
-                )
+                raise _no_index(paths[0], one.prefix)
         laid = super().examine(prefixes, options, hints)
         note = f"weights are not applied: each of {len(blend):,} prefixes is read once; tokfmt recipe mixes by weight"
         return replace(laid, notes=(*laid.notes, note)) if blend[0].weight is not None else laid
@@ -211,6 +211,43 @@ class Megatron(FlatFormat):
             return laid_out(file, index, by_document=options.unit == "documents")
         finally:
             index.close()  # there may be thousands
+
+    def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
+        """See `FlatFormat.audit`; of a folder also what its sequences file says of the prefixes."""
+        yield from super().audit(path, options, how)
+        if path.is_dir() and (path / SIZES).is_file():
+            try:
+                errors = list(_miscounted(path / SIZES))
+            except FormatError as error:
+                errors = [error]
+            yield from (Finding.of("TF607", error) for error in errors)
+
+
+def _miscounted(path: Path) -> Iterator[FormatError]:
+    """Where a sequences file differs from the indexes of its prefixes; nothing of another file of that name."""
+    listed, dtypes = json_object(File(path)), dict[str, str]()
+    if not all(isinstance(told, list) and len(told) == 2 for told in listed.values()):
+        return
+    for prefix, told in listed.items():
+        place = Path(f"{located(path, prefix)}.idx")
+        if not place.is_file():
+            yield _no_index(path, prefix)
+        elif (index := File(place)).size >= HEADER.size:
+            head = HEADER.read(index)
+            if told != (stored := [head["sequences"], head["document_indices"]]):
+                what = f"sequences and document indices of {printable(prefix)}"
+                yield CorruptError(path, what, expected=stored, found=told)
+            dtypes.setdefault(np.dtype(DTYPES.get(head["dtype_code"], "V0")).name, printable(prefix))
+            index.close()
+    if len(dtypes) > 1:
+        (one, first), (other, second) = list(dtypes.items())[:2]
+        what = "prefixes of several dtypes, which upstream reads as one"
+        yield CorruptError(path, what, expected=f"{one} of {first}", found=f"{other} of {second}")
+
+
+def _no_index(path: Path, prefix: str) -> FormatError:
+    what = f"names the prefix {printable(prefix)}, which has no index"
+    return FormatError(path, what, expected=f"{prefix}.idx, beside the list or from where tokfmt runs")
 
 
 def _is_index(path: Path) -> bool:
