@@ -113,6 +113,15 @@ def test_several_prefixes_come_with_the_files_that_list_them(eod, tmp_path):
     assert sorted(file.suffix for file in (tmp_path / "one").iterdir()) == [".bin", ".idx"]
 
 
+@pytest.mark.parametrize("words", ["1 a_document b_document c", "nan x_document", "-1 x_document", "x_document \xff"])
+def test_a_blend_list_that_says_nothing_certain_is_a_finding(words, tmp_path):
+    """Its files are asked for before it is looked at."""
+    path = tmp_path / "blend.txt"
+    path.write_bytes(words.encode("latin-1"))
+    (verdict,) = tokfmt.check(path, format="megatron")
+    assert [one.code for one in verdict.findings] == ["TF601"]
+
+
 def test_a_sequences_file_that_contradicts_its_prefixes_is_told(tmp_path):
     """Upstream opens no header then: it trusts these counts, and takes one width for all prefixes."""
     source, out = tmp_path / "x.jsonl", tmp_path / "out"

@@ -186,7 +186,10 @@ class Megatron(FlatFormat):
         if not self._is_list(path):
             beside = [path / name for name in (LISTED, SIZES) if path.is_dir() and (path / name).is_file()]
             return [*super().files(path), *beside]
-        prefixes = {located(path, one.prefix): None for split in SPLITS for one in read_blend(path, split)}
+        try:
+            prefixes = {located(path, one.prefix): None for split in SPLITS for one in read_blend(path, split)}
+        except FormatError:
+            return [path]  # `open` and `audit` say what is wrong with it
         return [path, *(file for prefix in prefixes for file in self.names(prefix) if file.is_file())]
 
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
