@@ -122,6 +122,20 @@ def test_a_blend_list_that_says_nothing_certain_is_a_finding(words, tmp_path):
     assert [one.code for one in verdict.findings] == ["TF601"]
 
 
+def test_separators_that_were_not_counted_are_told_as_such(tmp_path):
+    """Megatron-LM#431: what the index calls documents is shifted, by one token more for each."""
+    source, path = tmp_path / "x.jsonl", tmp_path / "x_document.bin"
+    source.write_text('{"input_ids": [1, 2, 3]}\n{"input_ids": [4, 5]}\n')
+    tokfmt.convert(source, path, eos=0, to_format="megatron", to_options={"eod": "none"})
+    np.array([1, 2, 3, 0, 4, 5, 0], "<u2").tofile(path)
+    (found,) = FORMAT.check(path, FORMAT.read_options())
+    assert (found.code, found.message) == ("TF604", "bytes of tokens: expected 10, found 14")
+    assert found.remedy.startswith("One more for each of 2 sequences: separators were written and not counted")
+    np.array([1, 2, 3, 4, 5, 6], "<u2").tofile(path)
+    (found,) = FORMAT.check(path, FORMAT.read_options())
+    assert found.remedy == "--drop tail reads the tokens that are there"
+
+
 def test_a_sequences_file_that_contradicts_its_prefixes_is_told(tmp_path):
     """Upstream opens no header then: it trusts these counts, and takes one width for all prefixes."""
     source, out = tmp_path / "x.jsonl", tmp_path / "out"

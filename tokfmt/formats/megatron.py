@@ -297,6 +297,12 @@ def laid_out(data: File, index: File, *, by_document: bool) -> Laid:
         error = CorruptError(path, "holds modes of multimodal data", offset=columns.end)
         problems.append(fatal("TF606", error, "modes"))
     extent, sizes = told_tokens(data, dtype, int(begins[-1]), "TF604")
+    if sizes and data.size == (int(begins[-1]) + count) * dtype.itemsize:
+        remedy = f"One more for each of {count:,} sequences: separators were written and not counted "
+        remedy += "(Megatron-LM#431), and documents are shifted. Write it again"
+        what, most = "bytes of tokens", data.size - count * dtype.itemsize
+        uncounted = CorruptError(data.path, what, expected=most, found=data.size, remedy=remedy)
+        sizes = [fatal("TF604", uncounted, "tail")]
     starts, marked = _marked(index, columns, begins, by_document=by_document)
     return _documents(extent, starts, [*(negative or sizes), *problems, *marked], header, *columns.sections(index))
 
