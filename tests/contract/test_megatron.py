@@ -122,6 +122,18 @@ def test_a_blend_list_that_says_nothing_certain_is_a_finding(words, tmp_path):
     assert [one.code for one in verdict.findings] == ["TF601"]
 
 
+def test_a_blend_list_with_weights_is_the_user_s_and_not_replaced(tmp_path):
+    source, out = tmp_path / "x.jsonl", tmp_path / "out"
+    source.write_text('{"input_ids": [1, 2, 3]}\n{"input_ids": [4, 5]}\n')
+    options = {"to_format": "megatron", "eos": 0, "to_options": {"tokens_per_file": 3}}
+    tokfmt.convert(source, out, **options)
+    weighed = "0.9 00000_text_document 0.1 00001_text_document\n"
+    (out / "data_args.txt").write_text(weighed)
+    with pytest.raises(tokfmt.TokfmtError, match=r"holds data_args\.txt, which belongs to no dataset there"):
+        tokfmt.convert(source, out, overwrite=True, **options)
+    assert (out / "data_args.txt").read_text() == weighed
+
+
 def test_separators_that_were_not_counted_are_told_as_such(tmp_path):
     """Megatron-LM#431: what the index calls documents is shifted, by one token more for each."""
     source, path = tmp_path / "x.jsonl", tmp_path / "x_document.bin"

@@ -184,8 +184,9 @@ class Megatron(FlatFormat):
 
     def files(self, path: Path) -> list[Path]:
         if not self._is_list(path):
+            own = super().files(path)
             beside = [path / name for name in (LISTED, SIZES) if path.is_dir() and (path / name).is_file()]
-            return [*super().files(path), *beside]
+            return [*own, *(one for one in beside if one.name == SIZES or _lists_only(one, own))]
         try:
             prefixes = {located(path, one.prefix): None for split in SPLITS for one in read_blend(path, split)}
         except FormatError:
@@ -251,6 +252,15 @@ def _miscounted(path: Path) -> Iterator[FormatError]:
 def _no_index(path: Path, prefix: str) -> FormatError:
     what = f"names the prefix {printable(prefix)}, which has no index"
     return FormatError(path, what, expected=f"{prefix}.idx, beside the list or from where tokfmt runs")
+
+
+def _lists_only(path: Path, files: Sequence[Path]) -> bool:
+    """Whether a blend list is one of these prefixes without weights, which can be made again: others are the user's."""
+    listed, prefixes = File(path), {os.fsencode(file.stem) for file in files}
+    try:
+        return listed.size <= LARGEST_LIST and set(listed.read(0, listed.size).split()) <= prefixes
+    finally:
+        listed.close()
 
 
 def _is_index(path: Path) -> bool:
