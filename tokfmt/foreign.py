@@ -234,7 +234,11 @@ def _raw(probe: Probe) -> Sign | None:
         return sign._replace(name=told, step=sign.step + beside, certain=kind == "zeros")
     if probe.path.suffix != ".bin" or probe.size % 2 or not probe.size:
         return None
-    step = f"If it holds uint16 ids, as nanoGPT's train.bin ({_as_uint16(pieces)}), {_BARE}"
+    high = np.frombuffer(b"".join(piece[: len(piece) // 4 * 4] for piece in pieces), "<u2")[1::2]
+    if probe.size % 4 == 0 and len(high) and float(np.mean(high < 4)) > 0.95:
+        step = f"If it holds uint32 ids, as train.bin of nanoGPT's forks (most are below {4 << 16:,}), {_BARE}"
+    else:
+        step = f"If it holds uint16 ids, as nanoGPT's train.bin ({_as_uint16(pieces)}), {_BARE}"
     return Sign("a .bin without a header that is known", step + beside, certain=False)
 
 

@@ -118,6 +118,14 @@ def test_a_block_of_tokens_is_one(tmp_path):
     assert registry.detect(tmp_path / "x.bin").name == "stage1"
 
 
+def test_what_speaks_for_uint32_is_said(tmp_path):
+    """Too few of them, or of too many kinds, to be certain."""
+    path = tmp_path / "x.bin"
+    path.write_bytes(np.random.default_rng(0).integers(0, 90_000, 400).astype("<u4").tobytes())
+    with pytest.raises(UnknownFormatError, match=r"If it holds uint32 ids, .* below 262,144.*--from nanogpt"):
+        registry.detect(path)
+
+
 def test_what_speaks_for_uint16_is_said(tmp_path):
     path = tmp_path / "x.bin"
     path.write_bytes(IDS.astype("<u2").tobytes())
