@@ -96,6 +96,8 @@ _FILES: list[tuple[Sign, Callable[[Probe], bool]]] = [
      _magic(b"MMIDIDX\0", b"TNTIDX\0")),
     (Sign("a numpy array of pickled objects, which tokfmt never loads", _NEXT),
      lambda probe: _numpy(probe) and b"'|O'" in probe.head[:256]),
+    (Sign("a numpy array of floats, which are no ids", _NEXT),
+     lambda probe: _numpy(probe) and b"'<f" in probe.head[:256]),
     (Sign("a numpy array (.npy)", "numpy.load(PATH).astype('<i4').tofile('x.bin') writes its ids; " + _STREAM), _numpy),
     (Sign("a numpy archive (.npz)", "Save the array of ids with .astype('<i4').tofile('x.bin'); " + _STREAM),
      _zip_with(b".npy")),

@@ -108,12 +108,12 @@ def test_windows_of_marks_are_parts_of_the_whole(indexed, tmp_path):
 
 def test_what_loses_a_mask_is_refused_before_work_begins(tmp_path):
     source = datatrove(tmp_path / "a.ds", [[1, 2], [], [3]], [[0, 1, 1], [0], [1, 1]])
-    with pytest.raises(LossyConversionError, match=r"loss masks of 1 files.*loss-mask"):
+    with pytest.raises(LossyConversionError, match=r"loss masks of 1 file.*loss-mask"):
         tokfmt.convert(source, tmp_path / "x.pbin", eos=EOS)
     with pytest.raises(LossyConversionError, match=r"separators of 1 empty sequence that do not count.*sequence 1"):
         tokfmt.convert(source, tmp_path / "x.npy", to_format="olmo", eos=EOS)
     done = tokfmt.convert(source, tmp_path / "x.npy", to_format="olmo", eos=EOS, drop="loss-mask")
-    assert done.dropped == {"loss-mask": "loss masks of 1 files"}
+    assert done.dropped == {"loss-mask": "loss masks of 1 file"}
     assert sorted(path.name for path in tmp_path.glob("*x.*")) == ["x.csv.gz", "x.npy", "x.npy.tokfmt.json"]
 
 
@@ -397,7 +397,7 @@ def test_samples_side_by_side_have_no_place_for_masks(tmp_path):
     h5py = pytest.importorskip("h5py")
     source = datatrove(tmp_path / "a.ds", [[1, 2, 3], [4]], [[1, 0, 1, 1], [1, 1]])
     apart = {"seq_len": 2, "stride": "disjoint"}
-    with pytest.raises(LossyConversionError, match="loss masks of 1 files.*loss-mask"):
+    with pytest.raises(LossyConversionError, match="loss masks of 1 file.*loss-mask"):
         tokfmt.convert(source, tmp_path / "x.h5", eos=EOS, to_options=apart)
     for name, options in (("x.h5", apart), ("y.h5", {"seq_len": 2})):
         tokfmt.convert(source, tmp_path / name, eos=EOS, to_options=options, drop="loss-mask", verify=True)

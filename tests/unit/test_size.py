@@ -24,7 +24,7 @@ class Measure(NamedTuple):
 
 
 MODULES = Measure("modules", 189, 190)
-LINES = Measure("lines", 61_350, 36_500)
+LINES = Measure("lines", 61_330, 36_500)
 MODULE = Measure("longest module", 700, 700)
 FUNCTION = Measure("longest function", 80, 80)
 

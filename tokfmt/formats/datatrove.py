@@ -33,6 +33,7 @@ from tokfmt.core.options import option
 from tokfmt.core.protocols import Code
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.sections import Column, all_or_none, shown
+from tokfmt.core.text_format import counted
 from tokfmt.formats.flat import Extent, FlatFormat, FlatWriter, Laid, loss_mask, told_tokens, whole_tokens
 
 _AT_ONCE = 1 << 16  # index entries
@@ -113,7 +114,7 @@ class Datatrove(FlatFormat):
         laid = super().examine(paths, options, hints)
         if not laid.masks:
             return laid
-        laid = replace(laid, loss_masks=f"loss masks of {len(laid.masks):,} files")
+        laid = replace(laid, loss_masks=f"loss masks of {counted(len(laid.masks), 'file')}")
         if len(laid.masks) == len(files):
             return laid
         error = CorruptError(paths[0], "files with a .loss", expected=len(files), found=len(laid.masks))

@@ -38,6 +38,7 @@ from tokfmt.core.options import option
 from tokfmt.core.protocols import Audit, Code
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.sections import all_or_none
+from tokfmt.core.text_format import counted
 from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, joined, loss_mask
 
 _ROWS = 1 << 20  # written at once
@@ -159,7 +160,7 @@ class Olmo(FlatFormat):
             what = "label masks and token files differ in number"
             problems.append(fatal("TF706", CorruptError(masks[0], what, expected=len(tokens), found=len(masks))))
         starts, notes = _run_on(looks, hints.eos_id) if rows else (None, ())
-        said = f"label masks of {len(masks):,} files" if masks else ""
+        said = f"label masks of {counted(len(masks), 'file')}" if masks else ""
         problems = [*laid.problems, *problems]
         extras = {"files": len(tokens)}
         return replace(laid, starts=starts, problems=problems, notes=notes, loss_masks=said, extras=extras)
