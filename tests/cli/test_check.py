@@ -7,6 +7,7 @@ import sys
 
 import click
 import forkserver
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from paths import FIXTURES, ROOT, TOKENIZER
@@ -141,6 +142,13 @@ def test_notes_of_reading(tmp_path):
     ends = str(FIXTURES / "datatrove/00000_unshuffled.ds")
     assert "note: separator 50256 inferred" in run(ends)[2]
     assert "inferred" not in run(ends, "--eos", "50256")[2]
+
+
+def test_a_note_that_repeats_a_finding_is_left_out(tmp_path):
+    np.concatenate([np.arange(300), [50256], np.arange(50)]).astype("<u2").tofile(tmp_path / "train.bin")
+    code, out, err = run(str(tmp_path / "train.bin"))
+    assert (code, out.count("ends without 50256"), err.count("ends without 50256")) == (0, 1, 0)
+    assert err.count("note: 2-byte ids") == 1
 
 
 def test_against_a_corpus_as_its_messages_advise(tmp_path):

@@ -52,7 +52,7 @@ FILES = {
     "an encrypted Parquet file": b"PARE" + bytes(range(200)) + b"PARE",
     "an index of Megatron-LM": b"MMIDIDX\0\0" + bytes(40),
     "a numpy array": npy(IDS.astype("u2")),
-    "a numpy array of floats, which are no ids": npy(IDS.astype("<f8")),
+    "a numpy array of floats, no ids": npy(IDS.astype("<f8")),
     "a numpy array of pickled objects, which tokfmt never loads": npy(np.array([{}, "x"], object)),
     "a numpy archive": archive("zip", **{"ids.npy": npy(IDS[:99])}),
     "a PyTorch file": archive("zip", **{"archive/data.pkl": b"\x80\2."}),

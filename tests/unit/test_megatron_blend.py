@@ -1,6 +1,7 @@
 """Blend lists of Megatron-LM: what their words mean, as upstream reads them, and thousands of prefixes as one dataset."""
 
 import json
+import pickle
 import tracemalloc
 from pathlib import Path
 
@@ -177,3 +178,12 @@ def test_thousands_of_prefixes(tmp_path):
     with tokfmt.open(tmp_path / "all_document", eos="none") as dataset:
         assert len(dataset) == documents
         assert dataset[documents - 1].tolist() == one[63].tolist()
+
+
+@pytest.mark.parametrize("name", ["a.idx", "z.idx"])
+def test_an_index_of_text_beside_a_pair_is_somebody_elses(name, tmp_path):
+    ids = [[1, 2, 3], [4]]
+    write(FORMAT, tmp_path / "x_text_document.bin", Ragged.of(ids), eos_id=0)
+    (tmp_path / name).write_bytes(pickle.dumps([(0, 3), (4, 2)]))
+    with tokfmt.open(tmp_path, eos=0) as dataset:
+        assert [one.tolist() for one in dataset] == ids

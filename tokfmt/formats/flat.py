@@ -560,12 +560,12 @@ class FlatFormat(ABC):
         return None
 
     def sniff(self, probe: Probe) -> Confidence | None:
-        """See `Format.sniff`. A folder is what the first of its files that has such a name is."""
+        """See `Format.sniff`. A folder is what one of the first four files that have such a name is."""
         if not probe.is_directory:
             return self.recognise(probe)
-        name = next((name for name in probe.entries if re.fullmatch(self.pattern, name)), "")
-        inside = probe.entry(name) if name else None
-        return self.recognise(inside) if inside else None
+        names = itertools.islice((name for name in probe.entries if re.fullmatch(self.pattern, name)), 4)
+        looks = (self.recognise(inside) for name in names if (inside := probe.entry(name)))
+        return next(filter(None, looks), None)
 
     def examine_file(self, file: File, options: Any, hints: Hints) -> Laid:  # noqa: ARG002
         """What a file holds. Reads headers, indexes and sizes, never all tokens.

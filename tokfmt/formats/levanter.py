@@ -179,12 +179,10 @@ def _shards(folder: Path, ledger: Mapping[str, Any], leaf: str) -> tuple[list[Sh
         found.append(Shard(store, whole_number(path, "shard_rows", rows.get(name)), elements))
     if len({shard.folder for shard in found}) != len(found):
         problems.append(fatal("TF783", CorruptError(path, "names a shard twice")))
-    unknown = by_shard.keys() - {*rows, *map(str, names)}
-    sums = [("shards of which only elements are counted", 0, len(unknown))]
+    sums = [("shards of which only elements are counted", 0, len(by_shard.keys() - {*rows, *map(str, names)}))]
     sums.append(("rows of the finished shards", total, sum(shard.rows for shard in found)))
     if counted is not None and not any(shard.rows and shard.elements is None for shard in found):
-        told = sum(shard.elements or 0 for shard in found)
-        sums.append((f"elements of {leaf} in the finished shards", counted, told))
+        sums.append((f"elements of {leaf} in the finished shards", counted, sum(one.elements or 0 for one in found)))
     for what, summed, held in sums:
         if not problems and held != summed:
             problems.append(fatal("TF783", CorruptError(path, what, expected=summed, found=held)))
@@ -202,8 +200,7 @@ def _look(shard: Shard, options: ReadOptions) -> Laid:
     code = "TF782"
     try:
         store, leaf = Directory(shard.folder), inside(shard.folder, options.leaf).name
-        dtype = _dtype(shard.folder, store, leaf)
-        code, fill = "TF784", options.holes == "fill"
+        dtype, code, fill = _dtype(shard.folder, store, leaf), "TF784", options.holes == "fill"
         starts = _starts(shard, store, leaf, fill=fill)
         tokens, width = int(starts[-1]), dtype.itemsize
         data = Array(store, f"{leaf}/data", width, 3, fill=fill, signed=dtype.kind == "i", length=tokens)

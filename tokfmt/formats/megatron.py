@@ -182,6 +182,10 @@ class Megatron(FlatFormat):
     def _is_list(self, path: Path) -> bool:
         return path.suffix not in self.suffixes and path.is_file()
 
+    def members(self, path: Path) -> list[Path]:
+        found = super().members(path)  # of a folder without the indexes of text, which have the same name
+        return [one for one in found if one.is_file() or not path.is_dir() or _is_index(self.names(one)[1])]
+
     def files(self, path: Path) -> list[Path]:
         if not self._is_list(path):
             own = super().files(path)

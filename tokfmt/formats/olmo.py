@@ -161,9 +161,8 @@ class Olmo(FlatFormat):
             problems.append(fatal("TF706", CorruptError(masks[0], what, expected=len(tokens), found=len(masks))))
         starts, notes = _run_on(looks, hints.eos_id) if rows else (None, ())
         said = f"label masks of {counted(len(masks), 'file')}" if masks else ""
-        problems = [*laid.problems, *problems]
-        extras = {"files": len(tokens)}
-        return replace(laid, starts=starts, problems=problems, notes=notes, loss_masks=said, extras=extras)
+        laid = replace(laid, starts=starts, notes=notes, loss_masks=said, extras={"files": len(tokens)})
+        return replace(laid, problems=[*laid.problems, *problems])
 
     def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
         """See `FlatFormat.audit`; looked at wholly, also what a scan for the separator would find."""

@@ -415,7 +415,7 @@ class Session:
             view.reader.close()
 
 
-def _standing(path: Path) -> Identity | None:
+def _standing(path: str | os.PathLike[str]) -> Identity | None:
     """A directory is another when it was made anew; what it holds may change its time without being data."""
     try:
         found = os.stat(path)
@@ -432,7 +432,7 @@ def open_session(request: SourceRequest, tokenizer: str | None = None) -> Sessio
     Raises:
         TokfmtError: It cannot be read.
     """
-    stood, opened = _standing(Path(request.paths[0])), open_first(request)
+    stood, opened = _standing(request.paths[0]), open_first(request)
     info = opened.views[0].reader.info
     split = info.split or ""
     splits = (split, *info.other_splits) if split else ()
@@ -457,8 +457,7 @@ def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
         format_ = None
     view = View("documents", Viewport(MemoryReader(Ragged.of(()))))
     opened = Opened(format_, (view,), Separator(None))
-    stood = _standing(Path(request.paths[0]))
-    return Session(request, opened, "documents", failure=str(error), refused=error, stood=stood)
+    return Session(request, opened, "documents", None, None, str(error), error, stood=_standing(request.paths[0]))
 
 
 def other_split(session: Session, split: str, tokenizer: str | None = None) -> Session:

@@ -129,6 +129,10 @@ class Verdict:
             if number <= self.most:
                 self.findings.append(finding)
 
+    def remark(self, notes: Iterable[str]) -> None:
+        """Take up notes, but for those that repeat a finding."""
+        self.notes = tuple(note for note in notes if not any(one.message in note for one in self.findings))
+
     @property
     def errors(self) -> int:
         return self.severities.get("error", 0)
@@ -250,7 +254,7 @@ class _Checking:
             with suppress(TokfmtError):  # --deep says it
                 source = open_stored([one], self.request)
                 source.reader.close()
-                self.found.notes = source.remarks
+                self.found.remark(source.remarks)
         return self.found
 
     def _own(self, one: SourceFiles, options: Any) -> Iterator[Finding]:
@@ -308,7 +312,8 @@ class _Checking:
         return source
 
     def _of_source(self, source: Source) -> Iterator[Finding]:
-        reader, self.found.notes = source.reader, () if self.found.errors else source.remarks
+        reader = source.reader
+        self.found.remark(() if self.found.errors else source.remarks)
         if isinstance(reader, RecordReader):
             if self.deep:
                 try:
