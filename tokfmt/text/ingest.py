@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _SMALLEST, _LARGEST = 1 << 22, 1 << 26
 _JUDGED = 1 << 21  # code points
-_RATIONED, _TRIMMED = 1 << 11, 1 << 12  # records at a time
+_RATIONED, _TRIMMED, _MAPPED = 1 << 11, 1 << 12, 1 << 7  # records at a time
 
 
 def block_size(total: int, jobs: int) -> int:
@@ -369,13 +369,15 @@ class ShardReader:
         room, offsets = out.view(np.uint8).data, 4 * (begins - self._starts[shards])
         starts, ends = 4 * places, 4 * (places + lengths)
         for shard in np.unique(shards[lengths > 0]).tolist():
-            of, file = np.flatnonzero(shards == shard), self._files[shard]
-            # a copy takes half the time of a call of the kernel; mapped for these alone, it takes no memory afterwards
-            with file.descriptor() as descriptor, mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) as mapped:
-                mapped.madvise(mmap.MADV_RANDOM)
-                with memoryview(mapped) as held:
-                    for at, a, b in zip(offsets[of].tolist(), starts[of].tolist(), ends[of].tolist(), strict=True):
-                        room[a:b] = held[at : at + b - a]
+            every, file = np.flatnonzero(shards == shard), self._files[shard]
+            spans = [array[every].tolist() for array in (offsets, starts, ends)]
+            # a copy takes half the time of a call of the kernel; mapped for some alone, as each brings up to 64 KiB
+            for first, last in windows(0, len(every), _MAPPED):
+                with file.descriptor() as descriptor, mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) as mapped:
+                    mapped.madvise(mmap.MADV_RANDOM)
+                    with memoryview(mapped) as held:
+                        for at, a, b in zip(*(span[first:last] for span in spans), strict=True):
+                            room[a:b] = held[at : at + b - a]
 
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self.info.sequences, "sequences")

@@ -213,9 +213,7 @@ def library_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except _LIBRARY_ERRORS as error:
-        import h5py
-
-        what = f"the HDF5 library ({h5py.version.hdf5_version}) cannot read its headers"
+        what = "the HDF5 library cannot read its headers"
         remedy = "Copy the file again, or update h5py if a newer one wrote it; h5dump -H says more"
         raise CorruptError(path, what, remedy=remedy) from error
 
