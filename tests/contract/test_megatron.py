@@ -175,6 +175,8 @@ def test_a_sequences_file_that_contradicts_its_prefixes_is_told(tmp_path):
     for suffix in (".bin", ".idx"):
         (tmp_path / f"wide{suffix}").rename(out / f"wide_document{suffix}")
     ((_, _, message),) = told({**right, "wide_document": [4, 5]})
+    (finding,) = FORMAT.check(out, FORMAT.read_options())
+    assert finding.severity == "warning"  # every prefix is right, and read without that option
     assert (
         message
         == f"prefixes of several dtypes, which upstream reads as one: expected uint16 of {first}, found int32 of wide_document"

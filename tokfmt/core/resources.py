@@ -25,7 +25,6 @@ V = TypeVar("V")
 _WINDOW_BYTES = 1 << 24
 """A window of tokens at the widest, and as much again; never touched, so it takes no memory itself."""
 
-_SHARE = 2  # one part in so many
 _OWN = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
 _V1_PERIOD = "100000"  # microseconds, unless somebody has changed it
@@ -56,7 +55,7 @@ def share() -> int:
 
     Half of what the process may use.
     """
-    return memory() // _SHARE
+    return memory() // 2
 
 
 def _settings(controller: str, second: str, first: str) -> Iterator[list[str]]:
