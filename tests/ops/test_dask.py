@@ -256,6 +256,31 @@ def test_a_cluster_leaves_the_allocator_of_its_process_alone():
 
 
 @needs_dask
+@pytest.mark.parametrize("way", ["convert", "executor"])
+def test_a_planted_scratch_space(tmp_path, monkeypatch, way):
+    """What another user made below $TMPDIR, under the name that Dask uses: no link in it is followed, no file is made."""
+    planted, victim = tmp_path / "tmp" / "dask-scratch-space", tmp_path / "victim"
+    planted.mkdir(parents=True)
+    planted.chmod(0o777)
+    victim.write_text("three years")
+    (planted / "purge.lock").symlink_to(victim)
+    (planted / "global.lock").symlink_to(tmp_path / "made")
+    if way == "convert":
+        words = ["convert", CORPUS, "o.pbin", "--tokenizer", TOKENIZER, "--executor", "dask", "-j", "1", "-q"]
+        done = run("-m", "tokfmt", *words, cwd=tmp_path, env={**os.environ, "TMPDIR": str(planted.parent)})
+        assert (done.returncode, done.stderr) == (0, "")
+    else:
+        monkeypatch.setattr("tempfile.tempdir", str(planted.parent))
+        with make_executor("dask", 1) as executor:
+            assert executor.submit(abs, -1).result() == 1
+            assert not [path for path in sys.path if path.startswith(str(planted))]
+    assert victim.read_text() == "three years"
+    assert not (tmp_path / "made").exists()
+    assert sorted(os.listdir(planted)) == ["global.lock", "purge.lock"]
+    assert os.listdir(planted.parent) == ["dask-scratch-space"]
+
+
+@needs_dask
 def test_nobody_else_gets_into_a_cluster_of_this_machine():
     """Not without the key that lies in its memory; and what listens to HTTP has no page, not even who is there."""
     pytest.importorskip("cryptography")

@@ -427,7 +427,9 @@ def _own(distributed: Any, jobs: int, stack: contextlib.ExitStack) -> Any:
     """A client of a cluster of this machine, which ends with `stack`.
 
     Everybody on the machine can reach its ports, and who is let in can run code as whoever converts: all connections
-    are encrypted, and made only by who has the key, which lies in memory. What listens to HTTP knows no page.
+    are encrypted, and made only by who has the key, which lies in memory. What listens to HTTP knows no page. The files
+    of the scheduler and of the workers lie in a private directory: Dask's default is a fixed name below $TMPDIR, which
+    another user may have made, with links in it that Dask follows, and which Dask puts on `sys.path`.
     """
     import dask
 
@@ -438,6 +440,7 @@ def _own(distributed: Any, jobs: int, stack: contextlib.ExitStack) -> Any:
     scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="tokfmt-dask-", ignore_cleanup_errors=True))
     stack.enter_context(isolated())  # a worker that is lost is started again at any time
     settings: dict[str, object] = {
+        "temporary-directory": scratch,  # the scheduler takes no `local_directory`
         "distributed.scheduler.http.routes": [],
         "distributed.worker.http.routes": [],
         "distributed.nanny.pre-spawn-environ": {},  # it would stay set in this process: an allocator that keeps nothing
