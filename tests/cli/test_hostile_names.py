@@ -8,6 +8,7 @@ import select
 import shutil
 import subprocess
 import sys
+from html import escape
 
 import forkserver
 import pytest
@@ -16,16 +17,20 @@ from hypothesis import strategies as st
 from paths import FIXTURES
 
 from tokfmt.cli.console import defused
+from tokfmt.core.text_format import printable
 
 NAMES = [
     "::stop-commands::x",
     "##[add-mask]z",
     "a\x1b]0;owned\x07bidi\u202ec1\x9b31mred",
     "two\n::set-output name=x::y\r::warning::q",
+    "b[/]c",
+    "[bold red]x[link=file:evil]y[@click=app.quit]:smile:",
 ]
 COMMANDS = {
     "stats": ["stats", "{}.pbin"],
     "stats of several": ["stats", "{}.pbin", "other.pbin"],
+    "stats --html": ["stats", "{}.pbin", "--html", "page.html"],
     "stats github": ["stats", "{}.pbin", "--output-format", "github", "--expect", "tokens > 1e9"],
     "stats json": ["stats", "{}.pbin", "--json"],
     "check": ["check", "--deep", "{}.bad.pbin", "{}.pbin"],
@@ -45,6 +50,8 @@ COMMANDS = {
     "no choice": ["stats", "{}.pbin", "--executor", "{}"],
     "no command": ["{}"],
 }  # fmt: skip
+NAMELESS = ("show", "stats --html", "no option")
+"""Commands that print no name of a file, or half of it."""
 STYLES = re.compile(r"\x1b(\[[0-9;?]*[a-zA-Z]|\(B|=|>)")
 ALLOWED = re.compile(r"^::(error|warning|notice) file=[^:]*,title=[^:]*::")
 
@@ -57,6 +64,7 @@ def home(tmp_path_factory):
     }  # fmt: skip
     samples = next(iter(sorted((FIXTURES / "hdf5" / "padded_eos").glob("*.h5"))))
     for name in NAMES:
+        (home / name).parent.mkdir(exist_ok=True)
         for ending, source in sources.items():
             shutil.copy(FIXTURES / source, home / f"{name}{ending}")
         shutil.copy(samples, home / f"{name}.h5")
@@ -98,6 +106,8 @@ def test_nothing_controls_a_terminal(home, command):
         left = {c for c in text if not c.isprintable()} - {"\n", "\t", "\r"}
         assert not left, (name, text)
         assert "\n::set-output" not in text
+        if "[" in name and command not in NAMELESS:  # no markup of Rich's: every character of it is printed
+            assert name.rpartition("/")[2] in re.sub(r"\n *", "", text), text
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -116,6 +126,8 @@ def test_no_line_is_a_command_of_a_workflow(home, command):
         for line in re.split(r"[\r\n]", text):
             assert "##[" not in line, line
             assert not line.strip().startswith("::") or ALLOWED.match(line), line
+        if command == "stats --html":
+            assert f"<h1>{escape(printable(name))}.pbin</h1>" in (home / "page.html").read_text()
         if command == "stats json":
             assert json.loads(done.stdout)["path"] == f"{name}.pbin"
 
@@ -138,3 +150,10 @@ def test_texts_are_printed_as_they_are(tmp_path):
         words, cwd=tmp_path, env={**os.environ, "GITHUB_ACTIONS": "true"}, capture_output=True, text=True
     )
     assert done.stdout == "::std\n##[x]\n"
+
+
+def test_names_of_fields_are_no_markup(tmp_path):
+    (tmp_path / "c.jsonl").write_text(json.dumps({"text": "a", "x[/]": 1, "[link=file:evil]y": 2}) + "\n")
+    printed = on_a_terminal([sys.executable, "-m", "tokfmt", "stats", "c.jsonl"], tmp_path)
+    assert "x[/]" in printed
+    assert "[link=file:evil]y" in printed

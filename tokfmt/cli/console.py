@@ -31,6 +31,7 @@ from tokfmt.core.errors import ConversionError
 from tokfmt.core.text_format import printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
@@ -47,6 +48,13 @@ def document(name: str, facts: Mapping[str, object]) -> None:
     import json  # not for --help
 
     click.echo(json.dumps({"schema": f"tokfmt.{name}/1", **facts}, indent=2))
+
+
+def terminal(*, width: int | None = None, stderr: bool = False) -> Console:
+    """A Rich console that takes every text as it is: names from files are no markup, emoji codes or links."""
+    from rich.console import Console  # not for --json
+
+    return Console(width=width, stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
 class Watcher:
@@ -105,13 +113,12 @@ class Watcher:
         if self.quiet:
             return
         if self._bars is not None:
-            self._bars.console.print(f"note: {printable(text)}", markup=False, highlight=False, soft_wrap=True)
+            self._bars.console.print(f"note: {printable(text)}", soft_wrap=True)
         else:
             note(text)
 
     def _ensure(self) -> Bars:
         if self._bars is None:
-            from rich.console import Console
             from rich.progress import BarColumn, Progress, Task, TaskProgressColumn, TextColumn, TimeRemainingColumn
             from rich.text import Text
 
@@ -123,13 +130,13 @@ class Watcher:
                     return Text(f"{speed / 1e6:,.1f} M {task.fields['unit']}/s" if speed else "", style="dim")
 
             columns = (
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 TaskProgressColumn(),
                 Rate(""),
                 TimeRemainingColumn(),
             )
-            self._bars = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bars = Progress(*columns, console=terminal(stderr=True), transient=True)
             self._bars.start()
         return self._bars
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tokfmt.cli.console import document
+from tokfmt.cli.console import document, terminal
 from tokfmt.cli.parameters import FORMAT, Command, common, examples
 
 _NARROW = 70  # columns, below which a table would break words
@@ -56,10 +56,9 @@ def _destinations(facts: dict[str, Any]) -> str:
 
 def _table(formats: list[dict[str, Any]]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = terminal()
     if console.width < _NARROW:
         for facts in formats:
             click.echo(f"{facts['name']}  {_destinations(facts)}")

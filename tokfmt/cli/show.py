@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokfmt.cli.console import Watcher, document, note
+from tokfmt.cli.console import Watcher, document, note, terminal
 from tokfmt.cli.parameters import PLACE, Command, Count, F, Grouped, common, examples, reading, requested, tokenizer
 from tokfmt.cli.show_step import Printing, origin_lines, show_step
 from tokfmt.core.text_format import counted, printable, shortened, visible
@@ -618,7 +618,6 @@ def _aligned(raw: Raw, section: Section, fields: Sequence[Field]) -> None:
 
 
 def _field_table(raw: Raw, section: Section, fields: Sequence[Field]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -634,7 +633,7 @@ def _field_table(raw: Raw, section: Section, fields: Sequence[Field]) -> None:
         styles = ("cyan", "dim", "magenta", "bold", "red" if field.wrong else "", "red" if field.wrong else "dim")
         cells = [Text(cell, style) for k, (cell, style) in enumerate(zip(row, styles, strict=True)) if _used(rows, k)]
         table.add_row(Text("!" if field.wrong else " ", "bold red"), *cells)
-    Console(width=room, highlight=False).print(table)
+    terminal(width=room).print(table)
 
 
 def _used(rows: Sequence[Sequence[str]], column: int) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokfmt.cli.console import Watcher, annotate, note
+from tokfmt.cli.console import Watcher, annotate, note, terminal
 from tokfmt.cli.parameters import (
     PLACE,
     Command,
@@ -196,11 +196,9 @@ def _print(report: Report, failed: Sequence[Unmet], output: str, *, quiet: bool)
 
 
 def _table(report: Report, *, quiet: bool) -> None:
-    from rich.console import Console
-
     from tokfmt.cli.stats_table import show
 
-    show(report, Console(highlight=False))
+    show(report, terminal())
     said: dict[str, list[str]] = {}
     for one in () if quiet else report.datasets:
         for text in one.notes:

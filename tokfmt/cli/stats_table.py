@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tokfmt.cli.console import terminal
 from tokfmt.cli.recipe import lines_of
 from tokfmt.core.text_format import bar, counted, human_bytes, printable, shortened
 
@@ -42,7 +43,7 @@ def show(report: Report, console: Console) -> None:
 
 def _fits(content: RenderableType, width: int) -> bool:
     """Whether nothing in it has to be cut or wrapped."""
-    return Console(width=1 << 12).measure(content).maximum <= width
+    return terminal(width=1 << 12).measure(content).maximum <= width
 
 
 def _one(found: Statistics, width: int) -> RenderableType:
@@ -97,7 +98,7 @@ def _facts(found: Statistics) -> Table:
     grid.add_column(style=_LABEL, no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in _named(found):
-        grid.add_row(name, value)
+        grid.add_row(name, Text(value))
     return grid
 
 
@@ -243,7 +244,10 @@ def _listed(ids: Sequence[Id], *, bars: bool) -> Table:
     for one in ids:
         drawn = bar(one.share / most, 12) if bars else ""
         grid.add_row(
-            str(one.id), _spelled(one.text).strip(), drawn, _percent(one.share) if bars else f"{one.count:,} {_TIMES}"
+            str(one.id),
+            Text(_spelled(one.text).strip()),
+            drawn,
+            _percent(one.share) if bars else f"{one.count:,} {_TIMES}",
         )
     return grid
 
@@ -258,7 +262,7 @@ def _fields(found: Statistics, width: int) -> Table:
     room = max(_SHORTEST_BAR, min(20, (width - len(f"{most:,}")) // 3))
     for field in fields[: 2 * _LISTED]:
         name = shortened(printable(field.name), max(_SHORTEST_BAR, min(30, width - room - len(f"{most:,}") - 2)))
-        grid.add_row(name, bar(field.count / most, room), f"{field.count:,}")
+        grid.add_row(Text(name), bar(field.count / most, room), f"{field.count:,}")
     if len(fields) > 2 * _LISTED:
         grid.add_row(f"and {len(fields) - 2 * _LISTED} more", "", "", style=_LABEL)
     return grid
@@ -334,7 +338,7 @@ def _rows(each: Sequence[Statistics], details: Sequence[Mapping[str, str]], *, t
     table.add_column("dataset", overflow="fold")
     for number, (one, cells) in enumerate(zip(each, details, strict=True)):
         style = _TITLE if total and number == len(each) - 1 else ""
-        table.add_row(*cells.values(), printable(one.path), style=style)
+        table.add_row(*cells.values(), Text(printable(one.path)), style=style)
     return table
 
 
