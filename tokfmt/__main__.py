@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 
@@ -26,9 +27,27 @@ def hook() -> NoReturn:
     """Run the command line behind which pre-commit puts names of files, with nothing between.
 
     A file of a repository may be called `--html=/data/train.pbin`. What begins with `-` and is there as a file is a
-    file: an option that a file is named after makes the hook fail, never the other way round.
+    file: an option that a file is named after makes the hook fail, never the other way round. A file that is a part of
+    a dataset (a chunk of a zarr store, an index) stands for the dataset, which is named once.
     """
-    main([f"./{word}" if word.startswith("-") and os.path.lexists(word) else word for word in sys.argv[1:]])
+    words = [f"./{word}" if word.startswith("-") and os.path.lexists(word) else word for word in sys.argv[1:]]
+    main(_datasets(words))
+
+
+def _datasets(words: Sequence[str]) -> list[str]:
+    try:
+        from tokfmt.registry import dataset_of
+    except ModuleNotFoundError:  # the command line names the package
+        return list(words)
+    found, named = list[str](), set[str]()
+    for word in words:
+        dataset = str(dataset_of(Path(word))) if os.path.isfile(word) else ""
+        dataset = word if Path(dataset) == Path(word) else dataset
+        if dataset in named:
+            continue
+        named.update([dataset] if dataset else [])
+        found.append(dataset or word)
+    return found
 
 
 if __name__ == "__main__":

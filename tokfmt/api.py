@@ -43,7 +43,7 @@ _FLAGS = {
 _LEAST = {"jobs": 1, "sample": 1, "vocab_size": 1, "seq_len": 1, "limit": 0}
 READING = {"from": "format", "from-opt": "options"}
 CONVERTING = {"from": "from_format", "from-opt": "from_options", "to": "to_format", "to-opt": "to_options"}
-_VALUE = r"[A-Z][A-Z_|]*|-?\d+|[a-z][\w-]*(?:=(?:[\w.-]+(?:,[a-z][\w-]*=[\w.-]+)*)?)?"
+_VALUE = r"'[^']*'|\"[^\"]*\"|[A-Z][A-Z_|]*|-?\d+|[a-z][\w-]*(?:=(?:[\w.-]+(?:,[a-z][\w-]*=[\w.-]+)*)?)?"
 _WORD = rf"(?<![\w-])--([a-z][a-z-]*)(?:[ =]((?:{_VALUE})(?![\w-]))|:)?"
 _COMMAND = r"(tokfmt [a-z]+ [^.;)]*)"
 _DROPS = r"--drop [a-z][a-z-]*(?: --drop [a-z][a-z-]*)*"
@@ -77,6 +77,8 @@ def _keyword(whole: str, option: str, value: str | None, renamed: Mapping[str, s
         return f"manifest=False{rest}"
     from tokfmt.registry import names
 
+    if value is not None and value[0] in "'\"":
+        return f"{name}={value}"
     key, sign, setting = (value or "").partition("=")
     if sign and name.endswith("options"):
         return f'{name}={{"{key}": "{setting}"}}' if setting else f'{name}={{"{key}": ...}}'
@@ -197,6 +199,7 @@ def stats(
     seed: int = 0,
     seq_len: int | None = None,
     vocab_size: int | None = None,
+    expect: str | Iterable[str] = (),
     jobs: int | None = None,
 ) -> StatsReport:
     """Statistics of datasets: `report.datasets[i]` of each path, `report.total` of all; see `tokfmt stats`.
@@ -211,6 +214,7 @@ def stats(
         sample, seed: Look at so many sequences only, chosen by the seed.
         seq_len: To compute the cost of packing.
         vocab_size: To compare ids with; the tokenizer's by default.
+        expect: Expectations, such as "max_id < 50257"; `report.unmet` lists those that do not hold.
         jobs: Threads; by default one a core.
 
     Raises:
@@ -219,14 +223,17 @@ def stats(
     from tokfmt.ops.source.request import SourceRequest
     from tokfmt.ops.stats import StatsRequest
     from tokfmt.ops.stats import stats as count
+    from tokfmt.ops.stats.report import parse_expectation, unmet
 
+    expectations = [parse_expectation(text) for text in ([expect] if isinstance(expect, str) else expect)]
     source = SourceRequest.of(paths, format, eos, options, text_field, split, drop)
-    return count(
+    report = count(
         StatsRequest(
             source, tokenizer=tokenizer, vocab_size=vocab_size, seq_len=seq_len, duplicates=duplicates, sample=sample,
             seed=seed, jobs=jobs,
         )
     )  # fmt: skip
+    return replace(report, unmet=unmet(report, expectations))
 
 
 @spoken(READING)

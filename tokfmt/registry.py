@@ -13,14 +13,14 @@ import functools
 import inspect
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import NamedTuple
 
 from tokfmt.core.errors import AmbiguousFormatError, FormatError, OptionError, PluginWarning, UnknownFormatError
 from tokfmt.core.files import reading_error
-from tokfmt.core.format import Confidence, Format, Probe, files_of, look
+from tokfmt.core.format import Confidence, Format, Probe, canonical, files_of, look
 from tokfmt.core.options import nearest
 from tokfmt.core.text_format import printable
 
@@ -178,8 +178,7 @@ def detect(path: str | os.PathLike[str]) -> Format:
     probe = look(path)
     claims = candidates(probe)
     best = max(claims.values(), default=0)
-    alone = bool(claims) and probe.path.suffix != ".json"  # many a folder has an index that is one line of JSON
-    if whole := "" if probe.is_directory or alone else _around(probe.path):
+    if whole := _whole(probe, claims):
         what = f"is a file of the {whole} dataset {printable(probe.path.parent)}, and no dataset by itself"
         raise UnknownFormatError(path, what, "Name that directory")
     bare = probe.path.suffix == "" and not probe.is_directory and list(claims) == ["jsonl"]
@@ -189,6 +188,26 @@ def detect(path: str | os.PathLike[str]) -> Format:
     if len(winners) > 1:
         raise AmbiguousFormatError(path, winners)
     return get(winners[0])
+
+
+def dataset_of(path: Path) -> Path:
+    """The dataset that a file belongs to: itself, the file that stands for it, or the directory that it lies in.
+
+    Args:
+        path: An existing file; one that no format recognises is returned as it is.
+    """
+    if store := next((parent for parent in path.parents if parent.suffix == ".zarr"), None):
+        return store
+    with contextlib.suppress(FormatError):  # whoever reads it will say why it cannot be read
+        probe = look(path)
+        return path.parent if _whole(probe, candidates(probe)) else canonical(detect(path), path)
+    return path
+
+
+def _whole(probe: Probe, claims: Mapping[str, int]) -> str:
+    """The format of the directory in which a file lies, where the file is no dataset by itself; else ""."""
+    alone = bool(claims) and probe.path.suffix != ".json"  # many a folder has an index that is one line of JSON
+    return "" if probe.is_directory or alone else _around(probe.path)
 
 
 def _refuse_foreign(path: str | os.PathLike[str], probe: Probe, *, claimed: bool) -> None:

@@ -1,5 +1,6 @@
 """The GitHub Action's scripts and the pre-commit hooks, run as their hosts run them: on good and on bad files."""
 
+import json
 import os
 import re
 import shlex
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from tokfmt.registry import names
 
 ROOT = Path(__file__).parents[2]
 GOOD, BAD = "fixtures/modalities/D_2byte_gpt2.pbin", "fixtures/modalities/E_D_2byte_gpt2.pbin"
@@ -92,7 +95,7 @@ def test_hooks_run_what_they_name(hook, tmp_path):
     """pre-commit runs `entry args files`; files are those whose path matches `files`."""
     entry = HOOKS[hook]
     data = [GOOD, "a/stage1_block_00001.bin", "x_text_document.bin", "edu_train_000001.bin", "a/x.ds"]
-    others = ["README.md", "model.bin", "a/x.dsl", "x_text_document.idx"]
+    others = ["README.md", "model.bin", "a/x.dsl", "a/train.binary", "package.json", "notes.txt", "tokfmt.toml"]
     assert [path for path in (*data, *others) if re.search(entry["files"], path)] == data
     words = shlex.split(entry["entry"])
     assert words[0] == "tokfmt-hook"
@@ -105,6 +108,42 @@ def test_hooks_run_what_they_name(hook, tmp_path):
     if hook == "tokfmt-check":
         shutil.copy(ROOT / BAD, copy)
         assert subprocess.run([*words, str(copy)], capture_output=True).returncode == 1
+
+
+UNHOOKED = {"text", "recipe"}  # any text, and any TOML
+DESTINATIONS = {
+    "modalities": "x.pbin", "flat-tokens": "x.zarr", "jsonl": "x.jsonl", "datatrove": "x.ds", "arrow": "x.arrow",
+    "parquet": "x.parquet", "megatron": "x_text_document", "nanogpt": "train.bin", "hdf5": "x.h5",
+}  # fmt: skip
+DESCRIBING = ("index.json", "state.json", "dataset_info.json", ".csv.gz", ".tokfmt.json")  # never changes alone
+
+
+def written_as(format_, folder):
+    """A small dataset of a format, under the name that it usually has."""
+    if format_ == "levanter":  # is read only
+        shutil.copytree(ROOT / "fixtures/levanter/cache_int32", folder / "cache")
+        return
+    drops = [word for one in ("empty-sequences", "embedded-separators") for word in ("--drop", one)]
+    line = ["convert", GOOD, str(folder / DESTINATIONS.get(format_, "d")), "--to", format_, "-q", *drops]
+    done = subprocess.run([sys.executable, "-m", "tokfmt", *line], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("format_", [name for name in names() if name not in UNHOOKED])
+def test_hooks_are_run_for_files_of_every_format(format_, tmp_path):
+    """Each file of a dataset starts the hooks, and they look at the dataset once, from whichever file."""
+    written_as(format_, tmp_path)
+    files = [path.relative_to(tmp_path) for path in sorted(tmp_path.rglob("*")) if path.is_file()]
+    data = [str(file) for file in files if not file.name.endswith(DESCRIBING)]
+    inner = {str(path) for path in map(Path, data) if format_ == "levanter" and path.name != "shard_ledger.json"}
+    for hook in HOOKS.values():
+        matching = [path for path in data if re.search(hook["files"], path)]
+        assert set(matching) == set(data) - inner
+        words = [*RUN_HOOK, *shlex.split(hook["entry"])[1:], *matching, "--json"]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        document = json.loads(done.stdout)
+        assert len(document.get("datasets", [document])) == 1
 
 
 @pytest.mark.parametrize("hook", HOOKS)

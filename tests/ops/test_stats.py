@@ -416,7 +416,7 @@ def test_many_paths_are_linear(tmp_path):
         ("tokens >= 2e3", True), ("tokens>=2_004", True), ("tokens > 2004", False), ("max_id < 50257", True),
         ("max_id<50256", False), ("duplicates.share < 1%", True), ("eos_id == 50256", True), ("dtype == uint16", True),
         ("dtype != uint16", False), ("lengths.p50 = 16", True), ("empty.share < 0.01", False), ("tokens < 1Ki", False),
-        ("masked.share == null", True), ("packing.padded.samples > 1", False), ("total.tokens > 2k", True),
+        ("masked.share == null", True), ("packing.padded.samples > 1", False), ("total.tokens > 2k", True), ("dtype == 'uint16'", True), ("max_id != null", True), ("format != 5", True),
         ("eos_inferred == false", True), ("lengths.mean < 47.8", True),
     ],
 )  # fmt: skip
@@ -428,13 +428,29 @@ def test_expectations(text, holds):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("tokns > 5", "Did you mean tokens"), ("duplicates > 5", "Did you mean duplicates"), ("tokens", "write it like"),
-        ("tokens > many", "is not a number"), ("tokens > nan", "is not a number"), ("empty < 5", "empty"), ("", "write it like"),
+        ("tokns > 5", "Did you mean tokens"), ("duplicates > 5", "Did you mean duplicates"), ("tokens", "KEY OP VALUE"),
+        ("tokens > many", "is not a number"), ("tokens > nan", "is not a number"), ("empty < 5", "empty"), ("", "KEY OP VALUE"),
+        ("max_id != <50257", "KEY OP VALUE"), ("tokens != foo", "'foo' is not a number. Write KEY OP VALUE"),
+        ("tokens => 1e6", "KEY OP VALUE"), ("tokens =< 5", "KEY OP VALUE"), ("tokens =! 5", "KEY OP VALUE"),
+        ("tokens === 5", "KEY OP VALUE"), ("tokens <> 5", "KEY OP VALUE"), ("tokens >", "KEY OP VALUE"),
+        ("tokens = true", "'true' is not a number"), ("eos_inferred = 1", "neither true nor false"),
+        ("dtype < uint16", "< compares numbers"), ("max_id < null", "< compares numbers"),
+        ("tokens > 5 and max_id < 9", "is not a number"), ("dtype => uint16", "KEY OP VALUE"),
     ],
 )  # fmt: skip
 def test_expectations_that_mean_nothing(text, message):
     with pytest.raises(OptionError, match=message):
         parse_expectation(text)
+    with pytest.raises(OptionError, match=f"^expect={re.escape(repr(text))}" if "KEY" in message else message):
+        tokfmt.stats(PACK, expect=text)
+    code, out, err = tokfmt_stats("nothing.pbin", "--expect", text)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+
+
+def test_expectations_in_python():
+    report = tokfmt.stats(PACK, expect=["tokens > 1e6", "max_id < 50257"])
+    assert [(one.path, one.message) for one in report.unmet] == [(str(PACK), "expected tokens > 1e6, found 2,004")]
+    assert tokfmt.stats(PACK, expect="max_id < 50257").unmet == []
 
 
 def test_expectations_of_several():
@@ -469,7 +485,7 @@ def test_baseline(tmp_path):
     old.write_text(json.dumps(changed))
     told = [one.message for one in deviations(now, read_baseline(old), 0)]
     assert [text.split()[0] for text in told] == ["tokens", "max_id", "empty.share"]
-    assert told[0] == "tokens was 2,000, is 2,004 (+0.20%, tolerance 0)"
+    assert told[0] == "tokens was 2,000, is 2,004 (+0.20%)"
     assert [one.message.split()[0] for one in deviations(now, read_baseline(old), parse_tolerance("1%"))] == ["max_id"]
     assert len(deviations(measured(PACK, PACK), read_baseline(old), 0)) == 1
 
@@ -505,10 +521,44 @@ def test_exit_code_and_a_line_for_each():
     code, out, err = tokfmt_stats(
         PACK, "--expect", "tokens > 1e6", "--expect", "max_id < 9", "--expect", "tokens > 1", "-q"
     )
-    assert (code, out.splitlines()[0]) == (1, str(PACK))  # quiet keeps its result
+    assert (code, out) == (1, "")  # the table is no part of a failure
     assert [line.split(": ", 2)[2] for line in err.splitlines()] == [
         f"{PACK}: expected tokens > 1e6, found 2,004", f"{PACK}: expected max_id < 9, found 50,256",
     ]  # fmt: skip
+
+
+def test_what_held(tmp_path):
+    """A quiet run prints problems only; else a line says how many expectations held, and one that the baseline did."""
+    old = tmp_path / "old.json"
+    old.write_text(json.dumps(measured(PACK).as_json()))
+    met = ("--expect", "tokens > 1", "--expect", "max_id < 50257", "--baseline", old, "--tolerance", "1%")
+    assert tokfmt_stats(PACK, *met, "-q") == (0, "", "")
+    code, out, err = tokfmt_stats(PACK, *met)
+    assert (code, out.splitlines()[0]) == (0, str(PACK))
+    assert err.splitlines()[-2:] == [
+        "2 of 2 expectations held",
+        f"every value is within the baseline {old} (tolerance 1%)",
+    ]
+    code, _, err = tokfmt_stats(PACK, *met, "--expect", "tokens > 1e6")
+    assert (code, "2 of 3 expectations held" in err.splitlines()) == (1, True)
+    assert tokfmt_stats(PACK, "-q")[1].splitlines()[0] == str(PACK)  # nothing is expected: the table is the result
+
+
+def test_a_baseline_that_differs_is_one_error_for_each_dataset(tmp_path):
+    old = tmp_path / "old.json"
+    old.write_text(json.dumps({**measured(PACK).as_json(), "tokens": 2200, "max_id": 50255}))
+    code, out, err = tokfmt_stats(PACK, "--baseline", old, "--tolerance", "1%", "-q")
+    assert (code, out) == (1, "")
+    assert err.splitlines() == [
+        f"tokfmt: error: {PACK}: 2 values outside of the baseline {old} (tolerance 1%)",
+        "  tokens was 2,200, is 2,004 (-8.91%)",
+        "  max_id was 50,255, is 50,256",
+    ]
+    code, _, err = tokfmt_stats(PACK, PACK, "--baseline", old, "-q")
+    assert (code, err) == (1, "tokfmt: error: the baseline is of 1 datasets, this is of 2\n")
+    found = run(PACK, "--baseline", old, "--output-format", "github", "-q").output
+    assert len(found.splitlines()) == 1
+    assert "(tolerance 0)%0A  tokens was" in found
 
 
 @pytest.mark.parametrize(
@@ -539,10 +589,7 @@ def test_invalid_lines_can_be_dropped():
 
 def test_github(capsys):
     result = run(PACK, "--expect", "max_id < 5", "--output-format", "github", "-q")
-    assert (
-        result.output.splitlines()[-1] + "\n"
-        == f"::error file={PACK},title=tokfmt stats::expected max_id < 5, found 50,256\n"
-    )
+    assert result.output == f"::error file={PACK},title=tokfmt stats::expected max_id < 5, found 50,256\n"
     annotate("error", "a,b:c%.bin", "t", "x\ny % z")
     assert capsys.readouterr().out == "::error file=a%2Cb%3Ac%25.bin,title=t::x%0Ay %25 z\n"
 

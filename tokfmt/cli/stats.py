@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +25,15 @@ from tokfmt.cli.parameters import (
     tokenizer,
     workers,
 )
-from tokfmt.core.text_format import printable
+from tokfmt.core.text_format import counted, printable
+
+Problem = tuple[str, str, str]
+"""The path, the message, and how a line on stderr begins."""
 
 if TYPE_CHECKING:
     from tokfmt.core.publish import Staging
     from tokfmt.ops.stats import Report, StatsRequest
-    from tokfmt.ops.stats.report import Unmet
+    from tokfmt.ops.stats.report import Expectation, Unmet
 
 _EPILOG = examples(
     "tokfmt stats fixtures/modalities/D_2byte_gpt2.pbin",
@@ -129,15 +132,20 @@ def command(
     with _page_place(html) as place, Watcher(quiet=quiet) as watcher:
         report = stats(request, watcher)
         failed = unmet(report, expectations)
-        failed += deviations(report, before, allowed) if before is not None else []
+        changed = deviations(report, before, allowed) if before is not None else []
         if place is not None and report.datasets:
             _write_page(report, place, request, watcher)
     if place is not None and report.datasets and not quiet:
         click.echo(f"wrote {printable(html)}", err=True)
-    _print(report, failed, "json" if as_json else output_format, quiet=quiet)
+    against = f"{baseline} (tolerance {tolerance.strip()})"
+    problems = [(one.path, str(one.error), "") for one in report.failures]
+    problems += [(one.path, one.message, f"{printable(one.path)}: ") for one in failed]
+    problems += _by_dataset(changed, against)
+    held = _held(len(expectations), {one.expected for one in failed}, baseline is not None and not changed, against)
+    _print(report, problems, "json" if as_json else output_format, held, quiet=quiet)
     if report.failures:
         return 3
-    return 1 if failed else 0
+    return 1 if failed or changed else 0
 
 
 def _page_place(path: str | None) -> Any:
@@ -180,19 +188,45 @@ def _write_page(report: Report, place: Staging, request: StatsRequest, watcher: 
     place.publish()
 
 
-def _print(report: Report, failed: Sequence[Unmet], output: str, *, quiet: bool) -> None:
-    """The report on stdout; a line on stderr, or an annotation, for each dataset and expectation that failed."""
+def _by_dataset(changed: Sequence[Unmet], against: str) -> list[Problem]:
+    """One problem for each dataset that differs from the baseline: how many values, then a line for each."""
+    lines: dict[str, list[str]] = {}
+    for one in changed:
+        lines.setdefault(one.path, []).append(one.message)
+    found = []
+    for path, texts in lines.items():
+        head = [f"{counted(len(texts), 'value')} outside of the baseline {against}"] if path else []
+        found.append((path, "\n  ".join([*head, *texts]), f"{printable(path)}: " if path else ""))
+    return found
+
+
+def _held(count: int, failed: Collection[Expectation | None], is_baseline_held: bool, against: str) -> list[str]:
+    """What held, in a line for expectations and one for the baseline."""
+    said = []
+    if count:
+        said.append(f"{count - len(failed):,} of {counted(count, 'expectation')} held")
+    if is_baseline_held:
+        said.append(f"every value is within the baseline {against}")
+    return said
+
+
+def _print(report: Report, problems: Sequence[Problem], output: str, held: Sequence[str], *, quiet: bool) -> None:
+    """The report on stdout; then a line on stderr, or an annotation, for each problem, and what held.
+
+    A quiet run that compares with expectations or a baseline prints problems only.
+    """
     if output == "json":
         click.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
-    elif report.datasets:
+    elif report.datasets and not (quiet and (held or problems)):
         _table(report, quiet=quiet)
-    said = [(one.path, str(one.error), "") for one in report.failures]
-    said += [(one.path, one.message, f"{printable(one.path)}: ") for one in failed]
-    for path, message, where in said:
+    for path, message, where in problems:
         if output == "github":
             annotate("error", path, "tokfmt stats", message)
         else:
-            click.echo(f"tokfmt: error: {where}{message}", err=True)
+            head, *lines = message.split("\n")
+            click.echo("\n".join([f"tokfmt: error: {where}{printable(head)}", *map(printable, lines)]), err=True)
+    for text in () if quiet else held:
+        click.echo(text, err=True)
 
 
 def _table(report: Report, *, quiet: bool) -> None:

@@ -332,11 +332,13 @@ class Report:
         datasets: In the order of the paths.
         total: Of several; None if some of them could not be read.
         failures: Those that could not be read, of several.
+        unmet: Expectations of `tokfmt.stats` that do not hold.
     """
 
     datasets: list[Statistics]
     total: Statistics | None = None
     failures: Sequence[Failure] = ()
+    unmet: Sequence[Unmet] = ()
 
     @property
     def several(self) -> bool:
@@ -375,10 +377,16 @@ Scalar = int | float | str | bool | None
 @cache
 def known_keys() -> tuple[str, ...]:
     """Every key that holds one value, such as `tokens` and `duplicates.share`."""
-    return tuple(_keys(Statistics, ""))
+    return tuple(_kinds())
 
 
-def _keys(kind: type, prefix: str) -> Iterator[str]:
+@cache
+def _kinds() -> dict[str, type]:
+    """The type of the value at each key: int, float, str or bool."""
+    return dict(_keys(Statistics, ""))
+
+
+def _keys(kind: type, prefix: str) -> Iterator[tuple[str, type]]:
     hints = typing.get_type_hints(kind)
     for one in fields(kind):
         hint = hints[one.name]
@@ -387,7 +395,7 @@ def _keys(kind: type, prefix: str) -> Iterator[str]:
         if is_dataclass(hint) and isinstance(hint, type):
             yield from _keys(hint, f"{prefix}{one.name}.")
         elif hint in (int, float, str, bool):
-            yield prefix + one.name
+            yield prefix + one.name, hint
 
 
 def checked_key(key: str) -> str:
@@ -419,7 +427,11 @@ def worded(value: Scalar) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
 
 
-_SHAPE = re.compile(r"\s*([\w.-]+?)\s*(<=|>=|==|!=|=|<|>)\s*(.+?)\s*", re.DOTALL)
+_SHAPE = re.compile(r"\s*([\w.-]+?)\s*(<=|>=|==|!=|=|<|>)\s*([^\s<>=!].*?)\s*", re.DOTALL)
+_GRAMMAR = (
+    "Write KEY OP VALUE; OP is one of <, <=, >, >=, ==, !=, as in 'tokens >= 1e6', 'duplicates.share < 1%' or "
+    "'dtype == uint16'"
+)
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
@@ -455,47 +467,61 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Unmet:
-    """Something that does not hold: in which dataset, and in words."""
+    """Something that does not hold.
+
+    Attributes:
+        path: The dataset; "total" for all of them, "" where it concerns the baseline as a whole.
+        message: What was expected, and what was found.
+        expected: The expectation; None for a value of a baseline.
+    """
 
     path: str
     message: str
+    expected: Expectation | None = None
 
 
 def parse_expectation(text: str) -> Expectation:
     """`KEY OP VALUE`, as in `tokens >= 1e6`, `duplicates.share < 1%`, `dtype == uint16`, `total.tokens > 10M`.
 
     Raises:
-        OptionError: It is not of that form, or there is no such key.
+        OptionError: It is not of that form, the key does not exist, or the value is not of the key's type.
     """
     match = _SHAPE.fullmatch(text)
     if match is None:
-        raise OptionError(f"--expect {text!r}: write it like 'tokens >= 1e6' or 'duplicates.share < 0.01'", name=text)
+        raise OptionError(f"--expect {text!r} is not an expectation. {_GRAMMAR}", name=text)
     name, sign, value = match.groups()
     total = name.startswith(_TOTAL)
     key = checked_key(name.removeprefix(_TOTAL).replace("-", "_"))
     sign = "==" if sign == "=" else sign
-    parsed = _value(value)
-    if sign not in ("==", "!=") and not (isinstance(parsed, (int, float)) and not isinstance(parsed, bool)):
-        raise OptionError(f"--expect {text!r}: {value!r} is not a number; write it like 4096, 1e6, 10M, 0.01 or 1%")
+    parsed, problem = _value(value, _kinds()[key])
+    if not problem and sign not in ("==", "!=") and (isinstance(parsed, (str, bool)) or parsed is None):
+        problem = f"{sign} compares numbers (found {worded(parsed) if parsed is not None else 'null'})"
+    if problem:
+        raise OptionError(f"--expect {text!r}: {problem}. {_GRAMMAR}", name=text)
     return Expectation(key, sign, parsed, total, " ".join(text.split()))
 
 
-def _value(text: str) -> Scalar:
-    plain = text.strip("'\"")
-    if plain.lower() in _WORDS:
-        return _WORDS[plain.lower()]
+def _value(text: str, kind: type) -> tuple[Scalar, str]:
+    """A value of a key's type or null, and what is wrong with it ("" if nothing is)."""
+    plain = text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
+    word = _WORDS.get(plain.lower(), plain)
+    if word is None or (isinstance(word, bool) and kind is bool):
+        return word, ""
+    if kind is str:
+        return plain, ""
+    if kind is bool:
+        return None, f"{plain!r} is neither true nor false"
     try:
-        return parse_count(plain)
+        return parse_count(plain), ""
     except OptionError:
         pass
-    percent = plain.endswith("%")
     try:
         value = float(plain.removesuffix("%").replace("_", "").replace(",", ""))
     except ValueError:
-        return plain
+        value = math.nan
     if not math.isfinite(value):
-        return plain
-    return value / 100 if percent else value
+        return None, f"{plain!r} is not a number"
+    return value / 100 if plain.endswith("%") else value, ""
 
 
 def unmet(report: Report, expectations: Iterable[Expectation]) -> list[Unmet]:
@@ -503,15 +529,15 @@ def unmet(report: Report, expectations: Iterable[Expectation]) -> list[Unmet]:
     found = []
     for expected in expectations:
         if expected.total and report.total is None and report.several:
-            found.append(Unmet("total", f"expected {expected.text}, but {report.failures[0].path} could not be read"))
+            failed = report.failures[0].path
+            found.append(Unmet("total", f"expected {expected.text}, but {failed} could not be read", expected))
             continue
         asked = [report.total or report.datasets[0]] if expected.total else report.datasets
         for one in asked:
             value = value_at(one.as_json(), expected.key)
             if not expected.holds(value):
-                found.append(
-                    Unmet(one.path, f"expected {expected.text}, found {worded(value)}{_why(one.as_json(), expected)}")
-                )
+                why = _why(one.as_json(), expected)
+                found.append(Unmet(one.path, f"expected {expected.text}, found {worded(value)}{why}", expected))
     return found
 
 
@@ -607,7 +633,7 @@ def _changes(before: Document, now: Document, tolerance: float) -> Iterator[str]
             continue
         old, new = value_at(before, key), value_at(now, key)
         if not _alike(key, old, new, tolerance):
-            yield f"{key} was {worded(old)}, is {worded(new)}{_by(key, old, new, tolerance)}"
+            yield f"{key} was {worded(old)}, is {worded(new)}{_by(key, old, new)}"
 
 
 def _absent(before: Document, now: Document, parent: str) -> bool:
@@ -622,7 +648,9 @@ def _alike(key: str, old: Scalar, new: Scalar, tolerance: float) -> bool:
     return abs(new - old) <= room
 
 
-def _by(key: str, old: Scalar, new: Scalar, tolerance: float) -> str:
-    if key in _EXACT or not isinstance(old, (int, float)) or not isinstance(new, (int, float)) or not old:
+def _by(key: str, old: Scalar, new: Scalar) -> str:
+    if key in _EXACT or key.endswith(_SHARES):
         return ""
-    return f" ({(new - old) / old:+.2%}, tolerance {tolerance:.3g})" if not key.endswith(_SHARES) else ""
+    if not isinstance(old, (int, float)) or not isinstance(new, (int, float)) or not old:
+        return ""
+    return f" ({(new - old) / old:+.2%})"
