@@ -38,7 +38,7 @@ PathLike = str | os.PathLike[str]
 
 _FLAGS = {
     "overwrite", "resume", "verify", "dry-run", "deep", "samples", "ignore-order", "ignore-manifest", "recursive",
-    "checksums",
+    "checksums", "allow-partial",
 }  # fmt: skip
 _LEAST = {"jobs": 1, "sample": 1, "vocab_size": 1, "seq_len": 1, "limit": 0}
 READING = {"from": "format", "from-opt": "options"}
@@ -131,6 +131,7 @@ def open(  # noqa: A001 - the verb that users expect
     text_field: str | None = None,
     drop: Iterable[str] = (),
     ignore_manifest: bool = False,
+    allow_partial: bool = False,
 ) -> Dataset:
     """Open a dataset for reading, whatever its format.
 
@@ -145,6 +146,8 @@ def open(  # noqa: A001 - the verb that users expect
         text_field: Dotted path of the text in JSON records.
         drop: What may be given up, by name, as for --drop.
         ignore_manifest: Go on where the manifest beside the dataset contradicts it, as if there were none.
+        allow_partial: Of a damaged dataset read the sequences that are certain to be whole; `ds.notes` say what is
+            lost.
 
     Returns:
         A Dataset: `len(ds)`, `ds[i]` (uint array), `ds[a:b]` (Ragged), `ds.batches(size)`, `ds.info`;
@@ -160,7 +163,9 @@ def open(  # noqa: A001 - the verb that users expect
 
     request = SourceRequest.of(path, format, eos, options, text_field, None, drop)
     handle = tokenizer_of(tokenizer)
-    wanted = replace(request, drop=request.drop | {"fields"}, ignore_manifest=ignore_manifest)
+    wanted = replace(
+        request, drop=request.drop | {"fields"}, ignore_manifest=ignore_manifest, allow_partial=allow_partial
+    )
     (source,) = open_sources(wanted, handle)
     reader = source.reader
     if source.format.name == "recipe":

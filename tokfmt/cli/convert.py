@@ -76,6 +76,7 @@ _EPILOG = examples(
 @click.option("--overwrite", is_flag=True, help="Replace DST, once the new one is whole.")
 @click.option("--verify", is_flag=True, help="Read DST back and compare it with the source before it appears.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; write nothing.")
+@click.option("--allow-partial", is_flag=True, help="Of a damaged SRC, save the sequences that are whole.")
 @click.option("--no-manifest", is_flag=True, help="Do not write DST.tokfmt.json.")
 @click.option("--checksums", is_flag=True, help="Read sources of more than 64 MiB again for theirs in the manifest.")
 @common

@@ -15,7 +15,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +67,27 @@ class Separators(Enum):
         return self in (Separators.BETWEEN, Separators.AFTER, Separators.BEFORE)
 
 
+class Damage(NamedTuple):
+    """What of a dataset is missing, or not certain to be as it was written.
+
+    Attributes:
+        what: What is wrong, in the words of the error.
+        sequences, tokens: How many are lost; None where nothing tells.
+        unused: Bytes of its files that are there and are not used.
+    """
+
+    what: str
+    sequences: int | None = None
+    tokens: int | None = None
+    unused: int = 0
+
+    def without_separators(self) -> Damage:
+        """The same of sequences that each had a separator at the end, which is not counted."""
+        if self.tokens is None or self.sequences is None:
+            return self
+        return self._replace(tokens=max(0, self.tokens - self.sequences))
+
+
 @dataclass(frozen=True, slots=True)
 class Info:
     """What is known of a dataset without reading its tokens.
@@ -92,6 +113,7 @@ class Info:
         loss_masks: In words the masks that are stored beside the tokens, which few formats carry; "" for none.
         segmented: Rows hold several documents and say where each begins, other than by a separator.
         extras: Facts of the format's own (variant, byte order, width ...), for people.
+        damage: What was left out with `Hints.partial`, because it is not certain.
     """
 
     layout: Layout
@@ -114,6 +136,7 @@ class Info:
     loss_masks: str = ""
     segmented: bool = False
     extras: Mapping[str, object] = field(default_factory=dict)
+    damage: tuple[Damage, ...] = ()
 
     @property
     def facts(self) -> Mapping[str, object]:

@@ -119,8 +119,18 @@ class FormatError(TokfmtError):
         at = "" if self.offset is None else f" at byte {self.offset:,}"
         return f"{self.what}{at}{_contrast(self.expected, self.found)}"
 
+    @property
+    def sentence(self) -> str:
+        """The path, and what is wrong with it: the message without the remedy."""
+        return f"{printable(self.path)}: {self.statement}"
+
+    def advise(self, more: str) -> None:
+        """Name one more remedy."""
+        self.remedy = f"{self.remedy}; {more}" if self.remedy else more
+        self.args = (self._sentence(), *self.args[1:])
+
     def _sentence(self) -> str:
-        text = f"{printable(self.path)}: {self.statement}"
+        text = self.sentence
         return f"{text}. {self.remedy}" if self.remedy else text
 
 

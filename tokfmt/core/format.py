@@ -109,6 +109,7 @@ class Hints(NamedTuple):
         tokenizer_eos: The tokenizer's end of text: it goes before a convention of the format, not before what the
             dataset itself states.
         recipes: Opens the sources that a recipe (`tokfmt.recipes`) names, and gives the reader of what it says.
+        partial: Read of a damaged dataset what is certain, and tell in `Info.damage` what is not.
     """
 
     eos_id: int | None = None
@@ -118,6 +119,7 @@ class Hints(NamedTuple):
     collect: bool = False
     tokenizer_eos: int | None = None
     recipes: Callable[[Any, Hints], TokenReader | RecordReader] | None = None
+    partial: bool = False
 
 
 class Encoder(Protocol):
@@ -416,6 +418,7 @@ class Problem(NamedTuple):
         fatal: It cannot be read because of it.
         note: What a reader says of it when it goes on; "" for nothing.
         accepted: The word of `--drop` with which the dataset can be read all the same.
+        cut: A file ends too early: what it holds of the dataset is as it was written, and complete up to there.
     """
 
     code: str
@@ -424,15 +427,16 @@ class Problem(NamedTuple):
     fatal: bool = False
     note: str = ""
     accepted: str = ""
+    cut: bool = False
 
     def finding(self) -> Finding:
         """The problem as a line of a check."""
         return Finding.of(self.code, self.error, self.severity)
 
 
-def fatal(code: str, error: FormatError, accepted: str = "") -> Problem:
+def fatal(code: str, error: FormatError, accepted: str = "", *, cut: bool = False) -> Problem:
     """A problem because of which a dataset cannot be read, but for a word of `--drop` that accepts it."""
-    return Problem(code, "error", error, fatal=True, accepted=accepted)
+    return Problem(code, "error", error, fatal=True, accepted=accepted, cut=cut)
 
 
 def noted(code: str, error: FormatError, note: str) -> Problem:

@@ -18,6 +18,7 @@ A plug-in that offers none is converted, counted, shown and browsed all the same
         Marked            has marks beside its tokens: what counts in the loss    convert
         Segmented         says where documents begin in its rows                  show, browse
         Scattered         reads many sequences from anywhere at once              convert
+        Vouched           knows from its files' sizes that all can be read        convert --allow-partial
     Of a view over readers
         Underlying        knows where its positions lie beneath
         Restorable        took separators away, and knows the axis that has them
@@ -403,6 +404,15 @@ class Verbatim(Protocol, metaclass=Structural):
 def pieces_of(reader: object, start: int, stop: int) -> Sequence[Piece] | None:
     """Where a reader's tokens lie, if it knows."""
     return reader.pieces(start, stop) if isinstance(reader, Verbatim) else None
+
+
+@runtime_checkable
+class Vouched(Protocol, metaclass=Structural):
+    """A reader that knows without reading whether all its tokens can be read; others are read to find out."""
+
+    @property
+    def vouched(self) -> bool:
+        """Nothing has to be decoded, and everything lies within its files."""
 
 
 @runtime_checkable

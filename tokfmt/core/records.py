@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from tokfmt.core.axis import Structural
+from tokfmt.core.axis import Damage, Structural
 from tokfmt.core.ragged import Offsets, Ragged
 
 
@@ -128,7 +128,7 @@ class RecordInfo:
         random_access: False for compressed files.
         field: Where in a record that is, as a dotted path.
         eos_id: The separator of what becomes of them, when they state it.
-        inferred, notes, split, other_splits, extras, facts: As in `axis.Info`.
+        inferred, notes, split, other_splits, extras, facts, damage: As in `axis.Info`.
     """
 
     kind: str
@@ -142,6 +142,7 @@ class RecordInfo:
     split: str | None = None
     other_splits: tuple[str, ...] = ()
     extras: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    damage: tuple[Damage, ...] = ()
 
     @property
     def facts(self) -> Mapping[str, object]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import U8, U16, U32, U64, Separators
+from tokfmt.core.axis import U8, U16, U32, U64, Damage, Separators
 from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Problem, fatal
@@ -263,7 +263,7 @@ class Laid:
         eos_id, eos_from: The separator, where the dataset or a convention tells it, and in words how.
         problems: In the order in which they were met.
         sections: Named bytes beside the tokens, for `--raw`; the tokens get a section of their own.
-        inferred, notes, pad_id, split, other_splits, loss_masks, extras: As in `Info`.
+        inferred, notes, pad_id, split, other_splits, loss_masks, extras, damage: As in `Info`.
     """
 
     extents: Sequence[Extent]
@@ -282,6 +282,58 @@ class Laid:
     other_splits: tuple[str, ...] = ()
     loss_masks: str = ""
     extras: Mapping[str, object] = field(default_factory=dict)
+    damage: tuple[Damage, ...] = ()
+
+
+def certain(laid: Laid) -> Laid:
+    """What is certain of files that end too early: the sequences of the index, or the tokens, before the cut.
+
+    A problem that says so (`Problem.cut`) becomes damage. Of a stream the last sequence may still be cut.
+    """
+    cut = [problem for problem in laid.problems if problem.cut]
+    if not cut:
+        return laid
+    there = _there(laid)
+    kept, lost = there, Damage(cut[0].error.sentence)
+    if laid.starts is not None:
+        last = int(np.searchsorted(laid.starts, there, side="right")) - 1
+        kept, sequences = int(laid.starts[last]), len(laid.starts) - 1 - last
+        lost = lost._replace(sequences=sequences, tokens=int(laid.starts[-1]) - kept)
+        laid = replace(laid, starts=laid.starts[: last + 1])
+    elif laid.sample_length is not None:
+        kept -= kept % laid.sample_length
+    width = max((extent.dtype.itemsize for extent in laid.extents), default=0)
+    lost = lost._replace(unused=(sum(extent.tokens for extent in laid.extents) - kept) * width)
+    damage = (lost, *(Damage(problem.error.sentence, 0, 0) for problem in cut[1:]))
+    return replace(
+        laid,
+        extents=_first(laid.extents, kept),
+        masks=_first(laid.masks, kept),
+        problems=[problem for problem in laid.problems if not problem.cut],
+        damage=(*laid.damage, *damage),
+    )
+
+
+def _there(laid: Laid) -> int:
+    """How many tokens lie before the first that is not there, or whose mask is not."""
+    found = sum(extent.tokens for extent in laid.extents)
+    for extents in (laid.extents, laid.masks):
+        at = 0
+        for extent in extents:
+            held = (extent.file.size - extent.begin) // extent.dtype.itemsize
+            if held < extent.tokens:
+                found = min(found, at + max(0, held))
+            at += extent.tokens
+    return found if laid.starts is None else min(found, int(laid.starts[-1]))
+
+
+def _first(extents: Sequence[Extent], tokens: int) -> list[Extent]:
+    """The first tokens of some extents."""
+    kept = list[Extent]()
+    for extent in extents:
+        kept.append(extent._replace(tokens=min(extent.tokens, tokens)))
+        tokens -= kept[-1].tokens
+    return kept
 
 
 def whole_tokens(file: File, dtype: np.dtype[Any], code: str, what: str = "a stream") -> tuple[Extent, list[Problem]]:
@@ -295,7 +347,7 @@ def whole_tokens(file: File, dtype: np.dtype[Any], code: str, what: str = "a str
         what = f"{what} is whole {dtype} tokens, but the file ends inside one"
         size, remedy = f"a size that is a multiple of {dtype.itemsize}", "--drop tail reads up to the last whole token"
         error = TruncatedError(file.path, what, offset=file.size - rest, expected=size, found=file.size, remedy=remedy)
-        problems.append(fatal(code, error, "tail"))
+        problems.append(fatal(code, error, "tail", cut=True))
     return Extent(file, 0, count, dtype), problems
 
 
@@ -311,7 +363,7 @@ def told_tokens(
         accepted = "tail" if short or stored > size else ""
         remedy = "--drop tail reads the tokens that are there" if accepted else "Copy or write it again"
         error = CorruptError(file.path, "bytes of tokens", expected=size, found=stored, remedy=remedy)
-        problems.append(fatal(code, error, accepted))
+        problems.append(fatal(code, error, accepted, cut=stored < size))
     return Extent(file, begin, max(0, min(told, stored // dtype.itemsize)), dtype), problems
 
 

@@ -82,7 +82,7 @@ class Datatrove(FlatFormat):
     cannot = "ids above 2^32-1"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern = r"([^.].*\.ds)(?:\.index|\.loss)?"  # which tell that there were tokens; a total has metadata alone
-    unreadable, masked = "TF721", "TF725"
+    unreadable, masked, runs_on = "TF721", "TF725", False
     suffixes, member = (".ds", ".ds.index", ".ds.metadata", ".ds.loss"), "X.ds"
     meanings = {
         "TF721": Code("no token file of datatrove", "It cannot be read, or neither .index nor .metadata tells the "

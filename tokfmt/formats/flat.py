@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import (
     U16,
+    Damage,
     Info,
     Layout,
     Passed,
@@ -39,7 +40,7 @@ from tokfmt.core.axis import (
     sequence_at,
     windows,
 )
-from tokfmt.core.errors import ConversionError, FormatError, Loss
+from tokfmt.core.errors import ConversionError, FormatError, Loss, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, names_in, natural_key
 from tokfmt.core.format import (
     Confidence,
@@ -66,6 +67,7 @@ from tokfmt.core.sections import (
     StoredIds,
     Struct,
     broken,
+    certain,
     loss_mask,
     mask_bytes,
     numpy_extent,
@@ -73,6 +75,7 @@ from tokfmt.core.sections import (
     whole_tokens,
     written_tokens,
 )
+from tokfmt.core.text_format import counted, printable
 from tokfmt.views.select import lost_empties
 from tokfmt.views.view import WithSeparators
 
@@ -138,6 +141,7 @@ def joined(parts: Sequence[Laid]) -> Laid:
         inferred=tuple(dict.fromkeys(fact for part in parts for fact in part.inferred)),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         extras={key: value for key, value in parts[0].extras.items() if all(p.extras.get(key) == value for p in parts)},
+        damage=tuple(lost for part in parts for lost in part.damage),
     )
 
 
@@ -180,6 +184,15 @@ class FlatReader:
             other_splits=laid.other_splits,
             loss_masks=laid.loss_masks,
             extras=laid.extras,
+            damage=laid.damage,
+        )
+
+    @property
+    def vouched(self) -> bool:
+        """See `protocols.Vouched`: nothing has to be decoded, and all of it lies within the files."""
+        return all(
+            extent.file.plain and extent.begin + extent.tokens * extent.dtype.itemsize <= extent.file.size
+            for extent in (*self.extents, *self._masks)
         )
 
     def tokens(self, start: int, stop: int) -> Tokens:
@@ -511,6 +524,19 @@ def _whole_cuts(stored: TokenReader, most: int) -> Iterator[Cut]:
         first, number = last, number + 1
 
 
+def _follows(pattern: str, before: Path, path: Path) -> bool:
+    """Whether one file of a folder is the next after another, as far as their names have numbers."""
+    found = [re.fullmatch(pattern, each.name) for each in (before, path)]
+    numbers = [match[1] for match in found if match is not None and match.re.groups]
+    if len(numbers) < len(found) or not all(number and number.isdigit() for number in numbers):
+        return True
+    return int(numbers[1]) == int(numbers[0]) + 1
+
+
+def _size_of(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
 @dataclass(frozen=True, slots=True)
 class NoOptions:
     """Of a format that has none."""
@@ -529,6 +555,7 @@ class FlatFormat(ABC):
         member: Such a name in a message, as "block_NNNN.bin".
         below: Names of the files of a dataset that is a folder with folders, as a regular expression; "": it has none.
         counted: What the files of a folder are called where it is told how many there are; "": it is not.
+        runs_on: A sequence may go on in the next file of a folder, so that nothing behind a damaged one is certain.
         meanings: Code of each problem: title and text.
         unreadable: The code of whatever `examine` raises.
         masked: The code of loss masks that are none.
@@ -551,6 +578,7 @@ class FlatFormat(ABC):
     below: ClassVar[str] = ""
     member: ClassVar[str] = "file of the format"
     counted: ClassVar[str] = "files"
+    runs_on: ClassVar[bool] = True
     meanings: ClassVar[Mapping[str, Code]]
     unreadable: ClassVar[str]
     masked: ClassVar[str] = ""
@@ -578,9 +606,48 @@ class FlatFormat(ABC):
 
     def examine(self, paths: Sequence[Path], options: Any, hints: Hints) -> Laid:
         """What the files of a dataset hold, one after the other; see `examine_file`."""
-        parts = [self.examine_file(File(path), options, hints) for path in self.all_files(paths)]
+        files = self.all_files(paths)
+        if hints.partial:
+            parts = self.certain_parts(files, lambda path: self.examine_file(File(path), options, hints), hints.drop)
+        else:
+            parts = [self.examine_file(File(path), options, hints) for path in files]
         laid = joined(parts)
         return replace(laid, extras={**laid.extras, self.counted: len(parts)}) if self.counted else laid
+
+    def certain_parts(
+        self, files: Sequence[Path], look: Callable[[Path], Laid], accepted: frozenset[str]
+    ) -> list[Laid]:
+        """What is certain of each file: of one that ends too early its beginning, of one that cannot be read nothing.
+
+        Where sequences may run on from file to file, nothing behind a damaged or missing file is taken: nothing tells
+        whether what begins there is the rest of a sequence.
+
+        Raises:
+            FormatError: Of the first file, if no file can be read.
+        """
+        parts, damage, failed = list[Laid](), list[Damage](), list[FormatError]()
+        for k, path in enumerate(files):
+            stop, behind = k + 1 < len(files) and not _follows(self.pattern, path, files[k + 1]), files[k + 1 :]
+            try:
+                part = certain(look(path))
+                raise_fatal(part.problems, accepted)
+            except (UnsupportedError, UnsafeError):
+                raise
+            except FormatError as error:
+                failed.append(error)
+                damage.append(Damage(error.sentence, unused=_size_of(path)))
+                stop = self.runs_on
+            else:
+                parts.append(part)
+                stop = (stop and self.runs_on) or (bool(part.damage) and (self.runs_on or part.starts is None))
+            if stop and behind:
+                what = f"{counted(len(behind), 'file')} from {printable(behind[0].name)} on may begin inside a sequence"
+                damage.append(Damage(what, unused=sum(map(_size_of, behind))))
+            if stop:  # nothing tells whether the next file begins with the rest of a sequence
+                break
+        if not parts:
+            raise failed[0]
+        return [*parts[:-1], replace(parts[-1], damage=(*parts[-1].damage, *damage))]
 
     def examine_wholly(self, path: Path, options: Any, hints: Hints) -> Laid:
         """The same for `check`, of a format that leaves a part of it until something is read."""
@@ -635,7 +702,12 @@ class FlatFormat(ABC):
 
     def open(self, paths: Sequence[Path], options: Any, hints: Hints) -> FlatReader:
         """See `Format.open`."""
-        return FlatReader(self.examine(paths, options, hints), hints.drop)
+        return FlatReader(self.laid(paths, options, hints), hints.drop)
+
+    def laid(self, paths: Sequence[Path], options: Any, hints: Hints) -> Laid:
+        """What is read of the files of a dataset: of damaged ones, with `Hints.partial`, what is certain."""
+        laid = self.examine(paths, options, hints)
+        return certain(laid) if hints.partial else laid
 
     def writer(self, path: Path, options: Any, target: Target) -> FlatWriter:
         """See `Format.writer`."""

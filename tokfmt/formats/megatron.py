@@ -136,7 +136,7 @@ class Megatron(FlatFormat):
     carries = "sequences in order, empty ones too; ids up to 2^31-1"
     cannot = "ids above 2^31-1; documents of 2^31 tokens and more"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
-    suffixes, prefix, counted = (".bin", ".idx"), ".idx", "prefixes"
+    suffixes, prefix, counted, runs_on = (".bin", ".idx"), ".idx", "prefixes", False
     pattern, unreadable, drops = r".+\.idx", "TF601", ("modes",)
     meanings = {
         "TF601": Code("no index of Megatron-LM", "The magic number is another, .bin or .idx is missing, or its writer "

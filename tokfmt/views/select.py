@@ -57,6 +57,18 @@ class Slice(View):
         return pieces_of(self.source, start + self._start, stop + self._start)
 
 
+class Leading(Indexed):
+    """The first tokens of a stream, which are one row."""
+
+    def __init__(self, source: TokenReader, tokens: int) -> None:
+        self._offsets = np.array([0, tokens][: 1 + bool(tokens)], np.int64)
+        super().__init__(source, replace(source.info, sequences=len(self._offsets) - 1, tokens=tokens, max_id=None))
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self.info.tokens)
+        return self.source.tokens(start, stop)
+
+
 class NonEmpty(Indexed):
     """A source without its empty sequences; the token axis stays as it is. Keeps 8 bytes a sequence."""
 

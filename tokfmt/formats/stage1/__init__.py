@@ -166,7 +166,7 @@ class Stage1(FlatFormat):
         )
 
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Stage1Reader:
-        reader = Stage1Reader(self.examine(paths, options, hints), hints.drop)
+        reader = Stage1Reader(self.laid(paths, options, hints), hints.drop)
         reader.seq_len = options.seq_len
         return reader
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tokfmt import registry
 from tokfmt.api import CONVERTING, spoken
-from tokfmt.core.errors import DetectionError, OptionError, TokfmtError, retell
+from tokfmt.core.errors import DetectionError, FormatError, OptionError, TokfmtError, retell
 from tokfmt.core.files import reading_error, write_error, writing
 from tokfmt.core.format import files_of
 from tokfmt.core.options import given_options
@@ -28,6 +28,7 @@ from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.request import Arrangement, Conversion, Request, arrangement_of, shard_of
 from tokfmt.ops.convert.resume import request_of_shards
 from tokfmt.ops.convert.run import Run
+from tokfmt.ops.source.opened import with_remedy
 from tokfmt.ops.source.request import (
     STREAM,
     EosChoice,
@@ -76,6 +77,7 @@ def convert(
     checksums: bool = False,
     recursive: bool = False,
     ignore_manifest: bool = False,
+    allow_partial: bool = False,
     resume: bool = False,
     shard: tuple[int, int] | None = None,
     rejects: Path_ | None = None,
@@ -97,20 +99,19 @@ def convert(
         seq_len: Tokens a sample, for formats that have samples.
         split, seed: Which split to read, and to write; or `NAME=SHARE,...`: splits that a seed (0) deals sequences to.
         shuffle: Seed of a global shuffle of the sequences (of each split by itself).
-        select: Sequence numbers `A:B`; also a number, or a slice or a range without a step.
-        drop: What may be given up, by name; jobs: workers, by default one a core.
+        select: Sequence numbers `A:B`, a number, or a slice or range without step; drop: what may be given up, by name.
+        jobs: Workers, by default one a core.
         executor: "threads", "processes", "serial", "dask", "dask:ADDRESS", or "auto": processes for much text or
             many HDF5 samples, which do not run the script that calls; else threads, as for readers of classes that
             the script defines. The bytes written do not depend on it.
-        overwrite: Replace what is there, in one step, when the new one is whole; verify: read it back and compare it
-            with the source before it appears.
+        overwrite: Replace what is there in one step; verify: read it back and compare it before it appears.
         dry_run: Say what would be done; manifest: write `DST.tokfmt.json`; checksums: those of large sources too.
         recursive: Read directories below a directory; ignore_manifest: go on where one contradicts its source.
+        allow_partial: Of a damaged source save the sequences that are certain to be whole.
         resume: Continue what an interrupted run with `resume` has left, or leave it when this one is interrupted.
-        shard: (i, n): write only share i of n, 0 <= i < n; `finish` publishes.
+        shard: (i, n): write only share i of n, 0 <= i < n; `finish` publishes. progress: Told how far it is.
         rejects: A file of JSON lines for the texts that filters of a recipe leave out, with rule and value.
         ledger: Write `DST.ledger`: from which record of which file each sequence of a recipe is.
-        progress: Told how far it is.
 
     Raises:
         TokfmtError: One of its kinds; the destination is then as it was before.
@@ -118,7 +119,7 @@ def convert(
     arrangement = arrangement_of(shuffle, split, seed)
     read = None if arrangement.shares else split
     source = SourceRequest.of(
-        sources, from_format, eos, from_options, text_field, read, drop, recursive, ignore_manifest
+        sources, from_format, eos, from_options, text_field, read, drop, recursive, ignore_manifest, allow_partial
     )
     request = Request(
         source=source, destination=Path(destination), to=to_format, to_options=given_options(to_options),
@@ -160,6 +161,8 @@ def run(request: Request, progress: Progress, **how: Any) -> Conversion:
         return Run(request, progress, **how).convert()
     except BrokenPipeError:
         raise
+    except FormatError as error:
+        raise with_remedy(error, request.source) from error
     except OSError as error:  # readers word their own; what is left is writing
         raise write_error(request.destination, error) from error
 

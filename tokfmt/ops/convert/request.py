@@ -350,6 +350,7 @@ class Conversion:
         recipe: Fingerprint of the recipe whose samples are stored as they are, None where sequences are stored.
         replaces: What stands at a destination and would go (`dry_run`), in words, by path.
         prepared: Of a recipe of text, what became of the documents of each source: see `tokfmt.ops.prepare`.
+        partial: Of each source that is damaged, what was saved and what was not; see `ops.source.partial.Partial`.
     """
 
     destination: str
@@ -372,6 +373,7 @@ class Conversion:
     recipe: str | None = None
     replaces: dict[str, str] = field(default_factory=dict)
     prepared: list[Mapping[str, Any]] = field(default_factory=list)
+    partial: list[Mapping[str, Any]] = field(default_factory=list)
 
 
 def refuse_shards(request: Request) -> None:

@@ -621,6 +621,7 @@ class Run:
             splits=splits,
             recipe=None if self.rows is None else self.rows.fingerprint,
             prepared=self.prepared,
+            partial=[source.partial.facts() for source in sources if source.partial is not None],
         )
 
     def _sample_length(self) -> int | None:

@@ -9,6 +9,7 @@
 `xxh3_128` of a file is what `xxhsum -H128` prints. Of a dataset of several files (`Format.files`): the same over lines
 `relative-path size digest`, sorted by path; relative to the directory, or to where the file is that was named. It is
 null where sources are large and nobody asked for --checksums. Behind a recipe stand the datasets that it names.
+`partial` is there when a source is damaged: of each what was saved, see `tokfmt.ops.source.partial`.
 `ledger` is there when one was written: {"unit", "rows"}, see `tokfmt.ops.ledger`. `more_sources` is there when sources
 are too many to be listed: of the others, the same over such lines with the path as given, in order.
 """
@@ -26,11 +27,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tokfmt
 from tokfmt import registry
+from tokfmt.core.axis import Damage
 from tokfmt.core.errors import CorruptError, FormatError, OptionError
 from tokfmt.core.files import File, reading_error
 from tokfmt.core.format import Format, companions_of, files_of
 from tokfmt.core.options import parse_options
-from tokfmt.core.text_format import printable
+from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, given_to, words_of
 from tokfmt.run.execute import Progress
 
@@ -45,7 +47,7 @@ LITTLE = 1 << 26
 """Bytes of sources, which the page cache still holds when they are read again."""
 IGNORED = "the manifest is ignored"
 _SUFFIX = ".tokfmt.json"
-_SEVERAL = 2  # splits
+_SEVERAL, _NAMED = 2, 3  # splits; sources
 _LISTED = 20_000  # what reads a manifest reads no more than 16 MiB of it
 
 
@@ -89,6 +91,19 @@ class Manifest(NamedTuple):
         """`unit` and `rows` of the ledger that was written beside it; empty without one."""
         found = self.content.get("ledger")
         return found if isinstance(found, dict) else {}
+
+    @property
+    def partial(self) -> str:
+        """What it says of a dataset that was saved of a damaged one, for people; "" of others."""
+        found = self.content.get("partial")
+        parts = [part for part in found if isinstance(part, dict)] if isinstance(found, list) else []
+        if not parts:
+            return ""
+        paths = ", ".join(printable(part.get("path")) for part in parts[:_NAMED])
+        lost = [part.get("lost_sequences") for part in parts]
+        known = [count for count in lost if isinstance(count, int)]
+        what = f"at least {sum(known):,} sequences" if len(known) < len(lost) else counted(sum(known), "sequence")
+        return f"partial, by its manifest: saved of damaged sources ({paths}), without {what} of theirs"
 
     @property
     def output(self) -> Mapping[str, Any]:
@@ -175,10 +190,12 @@ def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tu
         manifest = manifest_of(one, of_folder)  # type: ignore[arg-type] # one object a format
         wrong = file_contradiction(one, manifest) if one.files else None
         if wrong is not None:
-            if not request.ignore_manifest:
+            kept = request.allow_partial and not request.ignore_manifest and shrunk(one, manifest) is not None
+            if not kept and not request.ignore_manifest:
                 raise wrong
-            manifest = Manifest({})
-            notes.append(f"the dataset {wrong.what}; {IGNORED}")
+            if not kept:
+                manifest = Manifest({})
+                notes.append(f"the dataset {wrong.what}; {IGNORED}")
         elif manifest.broken:
             notes.append(f"the manifest {printable(manifest.path.name)} cannot be read, so nothing is known from it")
         said.append(manifest)
@@ -277,6 +294,20 @@ def file_differences(one: SourceFiles, manifest: Manifest) -> Iterator[tuple[str
     for key in ("files", "bytes"):
         if manifest.output.get(key) != found[key]:
             yield key, manifest.output.get(key), found[key]
+
+
+def shrunk(one: SourceFiles, manifest: Manifest) -> Damage | None:
+    """What a manifest tells of a dataset of which files or bytes are missing by now; None where nothing is.
+
+    Raises:
+        FormatError: A file cannot be looked at.
+    """
+    differences = list(file_differences(one, manifest)) if one.files else []
+    if not differences or not all(type(told) is int and type(found) is int and found < told
+                                  for _, told, found in differences):  # fmt: skip
+        return None
+    told = "; ".join(f"expected {told:,} {what}, found {found:,}" for what, told, found in differences)
+    return Damage(f"{printable(one.path)}: its manifest {printable(manifest.path.name)} tells of more: {told}")
 
 
 def describes(manifest: Manifest, format_: Format, path: Path) -> bool:
@@ -459,6 +490,7 @@ def _manifest(done: Conversion, facts: Mapping[str, object]) -> bytes:
         "dropped": done.dropped,
         "notes": done.notes,
         **({"prepared": done.prepared} if done.prepared else {}),
+        **({"partial": done.partial} if done.partial else {}),
         **facts,
     }
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")

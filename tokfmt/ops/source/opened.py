@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tokfmt.core.axis import Info, Layout, Separators, TokenReader, distinct
+from tokfmt.core.axis import Damage, Info, Layout, Separators, TokenReader, distinct
 from tokfmt.core.errors import (
     ConversionError,
     CorruptError,
@@ -27,16 +28,20 @@ from tokfmt.core.errors import (
 from tokfmt.core.format import Format, Hints, files_of
 from tokfmt.core.options import given_options
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.records import RecordReader
+from tokfmt.core.records import RecordInfo, RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import (
     IGNORED,
     Manifest,
     as_written,
     count_contradiction,
+    describes,
     local_tokenizer,
+    manifest_of,
     manifests_beside,
+    shrunk,
 )
+from tokfmt.ops.source.partial import NO_DAMAGE, Partial, closed, partial_of, readable
 from tokfmt.ops.source.request import (
     EosChoice,
     Found,
@@ -94,6 +99,8 @@ class Source(NamedTuple):
         endings: Distinct last ids of sequences looked at; see `ends_of`; None where no separators trail them.
         tokenizers: What the manifest of each path says of the tokenizer that made its ids; None where nothing does.
         left_out: What lies in directories and is not read, in words.
+        damage: Of a source that is read in part, what is missing or not certain.
+        partial: What is saved of it, and what is not; None of one that is whole.
     """
 
     paths: tuple[Path, ...]
@@ -104,6 +111,8 @@ class Source(NamedTuple):
     endings: Tokens | None = None
     tokenizers: tuple[Mapping[str, Any] | None, ...] = ()
     left_out: tuple[str, ...] = ()
+    damage: tuple[Damage, ...] = ()
+    partial: Partial | None = None
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -206,6 +215,20 @@ def open_one(
     return open_found(group, request, tokenizer, jobs, progress, most=most)
 
 
+def with_remedy(error: FormatError, request: SourceRequest) -> FormatError:
+    """An error of a damaged source; its remedy names --allow-partial where that may save something."""
+    if request.allow_partial or isinstance(error, NO_DAMAGE):
+        return error
+    with suppress(TokfmtError, OSError):
+        for group in _datasets(find_sources(request)):
+            if not any(Path(error.path) in (one.path, *(one.files or ())) for one in group):
+                continue
+            info = open_stored(group, replace(request, allow_partial=True), checked=False).reader.info
+            if info.size if isinstance(info, RecordInfo) else info.sequences:
+                error.advise("--allow-partial saves the sequences that are whole")
+    return error
+
+
 def _datasets(found: Sequence[SourceFiles]) -> list[Sequence[SourceFiles]]:
     """Sources as datasets: files of one join; directories are datasets of their own, one after the other."""
     same = all(one.format is found[0].format for one in found) and not any(one.path.is_dir() for one in found)
@@ -249,7 +272,7 @@ def open_found(
     """
     source = open_stored(found, request, tokenizer, jobs, collect=collect)
     if isinstance(source.reader, RecordReader):
-        return source
+        return _told_partial(source, found, request)
     eos_id = source.separator.eos_id
     info = source.reader.info
     if most is not None and eos_id is not None and info.separators is Separators.BETWEEN and info.tokens > _LITTLE:
@@ -258,10 +281,44 @@ def open_found(
         beginning = Beginning(source.reader, eos_id, most)
         if not beginning.whole:
             return source._replace(reader=SplitAt(beginning, eos_id, jobs=jobs))
-    reader, decided = without_separators(
-        source.reader, source.separator, source.endings, source.paths[0], jobs, progress
-    )
-    return counted(source._replace(reader=reader, notes=(*source.notes, *decided)), request)
+    stored = source.reader
+    reader, decided = without_separators(stored, source.separator, source.endings, source.paths[0], jobs, progress)
+    source = source._replace(reader=reader, notes=(*source.notes, *decided))
+    if isinstance(reader, WithoutTrailing):  # what is lost is counted without separators as well
+        source = source._replace(damage=tuple(one.without_separators() for one in source.damage))
+    if request.allow_partial and stored.info.separators.alone:
+        source = _closed(source, stored, found)
+    return _told_partial(source, found, request) if source.damage else counted(source, request)
+
+
+def _closed(source: Source, stored: TokenReader, found: Sequence[SourceFiles]) -> Source:
+    """A stream whose last sequence is there only if a separator closes it, or a manifest says that all is there.
+
+    Raises:
+        SeparatorUnknownError: Nothing says which id that is.
+    """
+    whole = all(one.files and describes(manifest_of(one), one.format, one.path) for one in found)
+    if not isinstance(source.reader, TokenReader) or (whole and not source.damage):
+        return source
+    if source.separator.eos_id is None:
+        raise SeparatorUnknownError(source.paths[0], "nothing says where its sequences end, and it may be cut")
+    reader, lost = closed(stored, source.reader, source.separator.eos_id)
+    return source if lost is None else source._replace(reader=reader, damage=(*source.damage, lost))
+
+
+def _told_partial(source: Source, found: Sequence[SourceFiles], request: SourceRequest) -> Source:
+    """A source with what is said of its damage.
+
+    Raises:
+        TruncatedError: Nothing of it is certain.
+    """
+    counts: Mapping[str, Any] = {}
+    if len(found) == 1 and not request.ignore_manifest:
+        manifest = manifest_of(found[0])
+        if manifest.eos_id == source.separator.eos_id and manifest.content.get("format") == source.format.name:
+            counts = manifest.counts(getattr(source.reader.info, "split", None))
+    partial = partial_of(source.paths[0], len(source.paths) - 1, source.reader, source.damage, counts)
+    return source if partial is None else source._replace(partial=partial, notes=(*source.notes, partial.sentence()))
 
 
 def open_stored(
@@ -271,8 +328,11 @@ def open_stored(
     jobs: int | None = None,
     *,
     collect: bool = False,
+    checked: bool = True,
 ) -> Source:
     """Open one dataset as it is stored: its reader's axis still has the separators.
+
+    With `SourceRequest.allow_partial`, what can only be read in part is read to find out, if `checked`.
 
     Raises:
         DetectionError, FormatError, OptionError, TokenizerMismatchError.
@@ -285,24 +345,41 @@ def open_stored(
     no_eos = known is not None and known.eos_id is None
     default = tokenizer.eos_id if tokenizer is not None else None
     recipes = partial(_open_recipe, found[0].named)
-    hints = Hints(known.eos_id if known else None, drop, no_eos, jobs, collect, default, recipes)
-    stored = format_.open(places, options, hints)
+    hints = Hints(known.eos_id if known else None, drop, no_eos, jobs, collect, default, recipes, request.allow_partial)
+    stored, damage = format_.open(places, options, hints), tuple[Damage, ...]()
+    if request.allow_partial and checked:
+        stored, damage = _readable(stored, found, said)
     for one in found:
         _refuse_others(one, drop)
     info, left_out = stored.info, tuple(one.left_out for one in found if one.left_out)
     notes = (*ignored, *written, *info.inferred, *info.notes, *(f"left out: {what}" for what in left_out))
     tokenizers = tuple(manifest.tokenizer for manifest in said)
+    notes += tuple(note for manifest in said if (note := manifest.partial))
     if isinstance(stored, RecordReader) and stored.info.kind == "text":  # encoded by whoever reads it
         separator = told(request.eos, (), ()) or Separator(default, "tokenizer" if default is not None else "")
-        return Source(places, format_, stored, _stated(stored, format_) or separator, notes, left_out=left_out)
+        separator = _stated(stored, format_) or separator
+        return Source(places, format_, stored, separator, notes, left_out=left_out, damage=damage)
     if tokenizer is not None:
         notes += tuple(_made_otherwise(places, tokenizers, tokenizer, drop))
     if isinstance(stored, RecordReader):
         separator = _stated(stored, format_) or known or Separator(default, "tokenizer" if default is not None else "")
-        return Source(places, format_, stored, separator, notes, None, tokenizers, left_out)
+        return Source(places, format_, stored, separator, notes, None, tokenizers, left_out, damage)
     endings = ends_of(stored) if stored.info.separators is Separators.TRAILING else None
     separator = resolve(known, default, stored, endings)
-    return Source(places, format_, stored, separator, (*notes, *separator.guess), endings, tokenizers, left_out)
+    notes = (*notes, *separator.guess)
+    return Source(places, format_, stored, separator, notes, endings, tokenizers, left_out, damage)
+
+
+def _readable(
+    stored: TokenReader | RecordReader, found: Sequence[SourceFiles], said: Sequence[Manifest]
+) -> tuple[TokenReader | RecordReader, tuple[Damage, ...]]:
+    """What of a dataset that may be damaged is certain, and what is wrong with the rest."""
+    damage = stored.info.damage
+    if not isinstance(stored, RecordReader):
+        stored, more = readable(stored)
+        damage += more
+    signs = (shrunk(one, manifest) for one, manifest in zip(found, said, strict=True))
+    return stored, (*damage, *(sign for sign in signs if sign is not None))
 
 
 def _stated(records: RecordReader, format_: Format) -> Separator | None:

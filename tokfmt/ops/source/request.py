@@ -56,6 +56,7 @@ class SourceRequest:
         drop: What may be given up.
         recursive: Directories mean the datasets in the directories below them as well.
         ignore_manifest: A manifest that contradicts its dataset is left unread, not an error.
+        allow_partial: Of a damaged source read the sequences that are certain to be whole; see `ops.source.partial`.
     """
 
     paths: tuple[Path_, ...]
@@ -67,6 +68,7 @@ class SourceRequest:
     drop: frozenset[str] = frozenset()
     recursive: bool = False
     ignore_manifest: bool = False
+    allow_partial: bool = False
 
     def __post_init__(self) -> None:
         eos: object = self.eos  # in Python anybody may say anything
@@ -86,6 +88,7 @@ class SourceRequest:
         drop: str | Iterable[str] = (),
         recursive: bool = False,
         ignore_manifest: bool = False,
+        allow_partial: bool = False,
     ) -> SourceRequest:
         """As users say it: a path by itself or several, options as words or a mapping, words of --drop.
 
@@ -95,7 +98,7 @@ class SourceRequest:
         """
         return SourceRequest(
             several(paths), format, eos, given_options(options), text_field, split, check_drops(drop), recursive,
-            ignore_manifest,
+            ignore_manifest, allow_partial,
         )  # fmt: skip
 
     @property

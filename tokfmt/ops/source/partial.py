@@ -1,0 +1,200 @@
+"""`--allow-partial`: the sequences of a damaged dataset that are certain to be whole, and what is said of the others.
+
+A format leaves out what its files show on opening (`Hints.partial`, `Info.damage`). The rest is the same for all: a
+manifest that tells of more bytes is a sign of damage, what only shows in reading is found by reading, and the last
+sequence of a stream counts only if a separator closes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import Damage, Separators, TokenReader, windows
+from tokfmt.core.errors import FormatError, SourceChangedError, TruncatedError, UnsafeError, UnsupportedError
+from tokfmt.core.protocols import Vouched, marks_of
+from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import counted
+from tokfmt.views.select import Chosen, Leading, Slice
+
+NO_DAMAGE = (UnsafeError, UnsupportedError, SourceChangedError)
+"""Errors that no other reading makes good."""
+_REASONS = 8  # that are said of one source
+
+
+class Partial(NamedTuple):
+    """What of a damaged source is saved, and what is not.
+
+    Attributes:
+        path: The source.
+        sequences, tokens: Saved. None of records, which are counted as they are read.
+        lost_sequences, lost_tokens: As far as an index or a manifest tells; else None.
+        unused: Bytes of the source's files that are there and are not used.
+        reasons: What is wrong with it.
+    """
+
+    path: str
+    sequences: int | None
+    tokens: int | None
+    lost_sequences: int | None
+    lost_tokens: int | None
+    unused: int
+    reasons: tuple[str, ...]
+
+    def facts(self) -> dict[str, object]:
+        """For JSON and the manifest."""
+        return {**self._asdict(), "reasons": list(self.reasons)}
+
+    def sentence(self) -> str:
+        """Without the path, for people."""
+        found = ["the complete records are saved"]
+        if self.sequences is not None and self.tokens is not None:
+            saved = f"{self.sequences:,}"
+            if self.lost_sequences is not None:
+                saved += f" of {self.sequences + self.lost_sequences:,}"
+            word = "sequences are" if self.sequences != 1 or self.lost_sequences else "sequence is"
+            found = [f"{saved} {word} whole and saved ({counted(self.tokens, 'token')})"]
+        if self.lost_sequences is None:
+            found.append("nothing tells how many are lost")
+        elif self.lost_tokens is not None:
+            found.append(f"{counted(self.lost_tokens, 'token')} lost")
+        if self.unused:
+            found.append(f"{counted(self.unused, 'byte')} not used")
+        reasons = "; ".join(self.reasons[:_REASONS])
+        more = f" and {len(self.reasons) - _REASONS:,} more" if len(self.reasons) > _REASONS else ""
+        return f"partial: {', '.join(found)}: {reasons}{more}"
+
+
+def readable(stored: TokenReader) -> tuple[TokenReader, tuple[Damage, ...]]:
+    """The sequences of a stored axis whose tokens can be read; of a stream, the tokens before the first that cannot.
+
+    Reads all of it, unless opening alone tells that (`protocols.Vouched`).
+    """
+    if isinstance(stored, Vouched) and stored.vouched:
+        return stored, ()
+    count, errors = stored.info.sequences, list[FormatError]()
+    if stored.info.separators.alone:
+        return _beginning(stored)
+    good = np.ones(count, np.bool_)
+    for a, b in windows(0, count):
+        for first, last in _unreadable(stored, a, b, errors):
+            good[first:last] = False
+    if not errors:
+        return stored, ()
+    kept = _chosen(stored, good)
+    lost, tokens = count - kept.info.sequences, stored.info.tokens - kept.info.tokens
+    reasons = list(dict.fromkeys(error.sentence for error in errors))
+    return kept, (Damage(reasons[0], lost, tokens), *(Damage(reason, 0, 0) for reason in reasons[1:]))
+
+
+def _chosen(stored: TokenReader, good: NDArray[np.bool_]) -> TokenReader:
+    first = int(np.argmin(good)) if not good.all() else len(good)
+    if not good[first:].any():
+        return Slice(stored, 0, first)
+    return Chosen(stored, lambda a, b: good[a:b])
+
+
+def _unreadable(stored: TokenReader, first: int, last: int, errors: list[FormatError]) -> Iterator[tuple[int, int]]:
+    """The sequences among some that cannot be read, by bisection; and why."""
+    start, stop = (int(stored.offsets(i, i)[0]) for i in (first, last))
+    error = _failure(stored, start, stop)
+    if error is None:
+        return
+    if last - first == 1:
+        errors.append(error)
+        yield first, last
+        return
+    middle = (first + last) // 2
+    yield from _unreadable(stored, first, middle, errors)
+    yield from _unreadable(stored, middle, last, errors)
+
+
+def _failure(stored: TokenReader, start: int, stop: int) -> FormatError | None:
+    """Why some tokens cannot be read.
+
+    Raises:
+        UnsafeError, UnsupportedError, SourceChangedError: Which are no damage.
+    """
+    try:
+        for a, b in windows(start, stop):
+            stored.tokens(a, b)
+            marks_of(stored, a, b)
+    except NO_DAMAGE:
+        raise
+    except FormatError as error:
+        return error
+    return None
+
+
+def _beginning(stored: TokenReader) -> tuple[TokenReader, tuple[Damage, ...]]:
+    """The tokens of a stream before the first that cannot be read."""
+    for a, b in windows(0, stored.info.tokens):
+        if (error := _failure(stored, a, b)) is None:
+            continue
+        good, bad = a, b
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (good, middle) if _failure(stored, a, middle) is not None else (middle, bad)
+        if _failure(stored, a, bad) is None:
+            good = bad
+        return Leading(stored, good), (Damage(error.sentence, None, stored.info.tokens - good),)
+    return stored, ()
+
+
+def closed(stored: TokenReader, split: TokenReader, eos_id: int) -> tuple[TokenReader, Damage | None]:
+    """The sequences of a stream that a separator closes, and what the last one lacks if it is not one of them.
+
+    Args:
+        stored: The stream; split: what lies between its separators.
+    """
+    info, total = split.info, stored.info.tokens
+    where, first, last = stored.info.separators, 0, info.sequences
+    if not last or not total:
+        return split, None
+    if where is Separators.BEFORE:  # the next one closes
+        first, last = int(int(stored.tokens(0, 1)[0]) != eos_id), last - 1
+    elif int(stored.tokens(total - 1, total)[0]) != eos_id:
+        last -= 1
+    if (first, last) == (0, info.sequences):
+        return split, None
+    kept = Slice(split, first, max(first, last))
+    lost = info.tokens - kept.info.tokens
+    return kept, Damage(f"no separator {eos_id} closes the last sequence, which may be cut", None, lost)
+
+
+def partial_of(
+    path: Path, others: int, reader: TokenReader | RecordReader, damage: Sequence[Damage], told: Mapping[str, Any]
+) -> Partial | None:
+    """What is said of a source with damage.
+
+    Args:
+        path, others: The source, and how many more paths it has.
+        told: `sequences` and `tokens` of the whole dataset, by its manifest, if that is known.
+
+    Raises:
+        TruncatedError: Nothing of it is certain.
+    """
+    if not damage:
+        return None
+    named = f"{path}" + (f" and {others} more" if others else "")
+    unused, reasons = sum(one.unused for one in damage), tuple(one.what for one in damage)
+    if isinstance(reader, RecordReader):
+        return Partial(named, None, None, None, None, unused, reasons)
+    saved = (reader.info.sequences, reader.info.tokens)
+    if not saved[0]:
+        raise TruncatedError(path, f"no sequence of it is certain to be whole: {'; '.join(reasons[:_REASONS])}")
+    sequences = _lost(saved[0], [one.sequences for one in damage], told.get("sequences"))
+    tokens = _lost(saved[1], [one.tokens for one in damage], told.get("tokens"))
+    return Partial(named, *saved, sequences, tokens, unused, reasons)
+
+
+def _lost(saved: int, counts: Sequence[int | None], whole: object) -> int | None:
+    """How many are lost, by how many the manifest says there were, or else by the index."""
+    if isinstance(whole, int) and whole >= saved:
+        return whole - saved
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
