@@ -23,8 +23,9 @@ from tokfmt.core.errors import (
     OptionError,
     VerificationError,
 )
-from tokfmt.core.publish import Staging, publish_together
+from tokfmt.core.publish import Staging
 from tokfmt.core.ragged import Ragged
+from tokfmt.core.together import publish_together
 from tokfmt.ops.convert.request import Arrangement, Request, arrangement_of, split_path
 from tokfmt.ops.convert.run import Run
 from tokfmt.ops.source.request import SourceRequest

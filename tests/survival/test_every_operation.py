@@ -139,6 +139,63 @@ def test_kinds_with_an_old_destination(tmp_path, stage, pack, other_pack, kind):
     sweep(place, stage, phase=3, stride=9)
 
 
+DESTINATIONS = {
+    "files": KINDS["split"],
+    "directories": (["in.pbin", "out", "--to", "stage1", "--seq-len", "256", *SPLIT], ["out.train", "out.validation"]),
+}
+
+
+@pytest.mark.parametrize("kind", DESTINATIONS)
+@pytest.mark.parametrize("old", [False, True], ids=["fresh", "old destination"])
+def test_a_kill_between_the_renames_of_splits(tmp_path, stage, pack, other_pack, kind, old):
+    """The same command, run again, takes back what had appeared alone; nothing is synced between the renames."""
+    words, names = DESTINATIONS[kind]
+    words = [*words, "--executor", "serial", *(["--overwrite"] if old else [])]
+    place = Place(tmp_path / "home", words, pack, names)
+    if old:
+        before = Place(tmp_path / "before", [other_pack.name, *words[1:]], other_pack, names)
+        before.learn(stage)
+        place.old = before.new
+        place.reset()
+    operations = place.learn(stage).operations
+    renames = [k for k, name in enumerate(operations) if name.startswith("renameat2")]
+    assert len(renames) == 2
+    assert not any(name.startswith("fsync") for name in operations[renames[0] : renames[1]])
+    states = []
+    for at in range(renames[0], len(operations)):
+        place.reset()
+        ended = stage.run(place.home, *words, at=at, signal=signal.SIGKILL)
+        states.append(check(place, ended))
+        if states[-1] == "partly":
+            (out,) = (name for name in names if place.state_of(name) == "new")
+            note = f"note: took back {out}: a run that was killed had published it without"
+            assert note in stage.run(place.home, *words).stderr
+            assert (place.state(), place.hidden()) == ("new", [])
+        else:
+            check_again(place, stage, states[-1])
+    assert states[0] == ("old" if old else "absent")
+    assert "partly" in states
+
+
+@pytest.mark.parametrize("touched", ["replaced", "changed"])
+def test_what_is_not_of_the_killed_run_is_not_taken_back(tmp_path, stage, pack, touched):
+    words, names = KINDS["split"]
+    place = Place(tmp_path / "home", [*words, "--executor", "serial"], pack, names)
+    operations = place.learn(stage).operations
+    second = [k for k, name in enumerate(operations) if name.startswith("renameat2")][1]
+    assert stage.run(place.home, *place.words, at=second, signal=signal.SIGKILL).code == -signal.SIGKILL
+    train = place.home / "out.train.pbin"
+    if touched == "replaced":
+        train.unlink()
+    with open(train, "ab") as file:
+        file.write(b"mine")
+    held = train.read_bytes()
+    done = stage.run(place.home, *place.words)
+    assert done.code == 4
+    assert "already exists" in done.error()
+    assert train.read_bytes() == held
+
+
 @pytest.mark.parametrize("name", ["out.pbin", "out.h5"])
 def test_merge(tmp_path, stage, pack, other_pack, name):
     sources = tmp_path / "sources"

@@ -9,7 +9,8 @@ from survival.test_limits import racing
 
 from tokfmt.core import publish
 from tokfmt.core.errors import ConversionError, DestinationExistsError
-from tokfmt.core.publish import Staging, publish_together, rename
+from tokfmt.core.publish import Staging, rename
+from tokfmt.core.together import publish_together
 
 
 def two_conversions(tmp_path, stage, pack, target):

@@ -13,7 +13,8 @@ the path is never missing. Siblings whose process is dead are removed at the nex
 A sibling of a fixed name (`.DST.tokfmt-resume`, `.DST.tokfmt-shards`) may outlive its process, to be taken over by the
 next one; only a run that keeps nothing removes it. The lock is a file, because a directory cannot be locked on NFS.
 Siblings are private (`core.private`): nobody else can read, make or change one that is used. What may be replaced is
-said in `core.output`, and looked at again right before and after the rename.
+said in `core.output`, and looked at again right before and after the rename. Several destinations that appear together:
+`core.together`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import re
 import shutil
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
@@ -37,7 +38,7 @@ from tokfmt.core.output import ANYBODY, Objection, followed, inherit, no_directo
 from tokfmt.core.private import check_private, distrusted, holder, make_private, release, take_lock
 from tokfmt.core.text_format import printable
 
-_OLD = ".old"
+_OLD, _DRAFT = ".old", ".draft"
 _ABSENT, _UNKNOWN = 0, -1  # no inode has these numbers
 _TRIES, _PAUSE = 20, 0.05
 _AT_FDCWD = -100
@@ -45,6 +46,7 @@ NOREPLACE, EXCHANGE = 1, 2
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EXDEV)  # FAT, FUSE ...
 
 Beside = Mapping[str, bytes | Path | None]
+Belonging = Mapping[Path, Path | None]
 KEPT = ("resume", "shards")
 """Siblings that may outlive their process."""
 finished: deque[str | os.PathLike[str]] = deque(maxlen=1000)
@@ -208,42 +210,61 @@ class Staging:
         self._sealed = True
 
     def publish(self, beside: Beside = MappingProxyType({})) -> None:
-        """Make the output durable, then visible, in one step; then what stands beside it.
+        """Make the output durable, then visible, in one step; then what belongs beside it.
+
+        Args:
+            beside: See `prepare`.
+
+        Raises:
+            DestinationExistsError: Somebody else made it meanwhile, and overwriting was not asked for.
+        """
+        belongs = self.prepare(beside)
+        with self.explained():
+            try:
+                self.appear(belongs)
+                self.accompany(belongs)
+            except BaseException as error:
+                if not self.published:
+                    self._bring_back()
+                elif not isinstance(error, Exception):  # a signal: what is whole has what belongs beside it
+                    self.accompany(belongs)
+                raise
+            sync_directory(self.destination.parent)
+
+    def prepare(self, beside: Beside) -> Belonging:
+        """Make the output durable, and what belongs beside it, under hidden names.
 
         Args:
             beside: Name and content of small files next to the destination, or where one was built in the hidden
                 sibling; None for one that must not be there. An older one goes before the destination appears, so that
                 it never stands beside what it does not describe.
 
-        Raises:
-            DestinationExistsError: Somebody else made it meanwhile, and overwriting was not asked for.
+        Returns:
+            For each name beside the destination, the draft that gets it (None: no file).
         """
-        parent, built = self.destination.parent, self._built()
-        places = {name: (built.with_name(name), self.home / f"{name}.draft") for name in self.companions}
+        built = self._built()
+        places = {name: (built.with_name(name), self.home / f"{name}{_DRAFT}") for name in self.companions}
         there: dict[str, Path | None] = {
             name: built if built.exists() or draft.exists() else None  # a mask, of what has none
             for name, (built, draft) in places.items() if not self.published or built.exists() or draft.exists()
         }  # fmt: skip
         beside = {**there, **beside}  # a run that was killed may have brought some to their places
-        try:
+        with self.explained():
             if not self.published:
                 self._permit()
             drafts = {name: self._draft(name, text) for name, text in beside.items() if text is not None}
-            belongs = {parent / name: drafts.get(name) for name in beside}
             if not self.published:
                 self.seal()
-            try:
-                if not self.published:
-                    self._appear(list(belongs))
-                    self._published = True
-                self._accompany(belongs)
-            except BaseException as error:
-                if not self.published:
-                    self._bring_back()
-                elif not isinstance(error, Exception):  # a signal: what is whole has what belongs beside it
-                    self._accompany(belongs)
-                raise
-            sync_directory(parent)
+                self._inode = os.lstat(self.path).st_ino
+                if self._kept:
+                    write_whole(self.home / "published", str(self._inode).encode())
+        return {self.destination.with_name(name): drafts.get(name) for name in beside}
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Turn what the system says into an error that names the destination, and what stands there now."""
+        try:
+            yield
         except FileExistsError as error:
             raise DestinationExistsError(self.destination) from error
         except OSError as error:
@@ -269,11 +290,14 @@ class Staging:
         except (OSError, ValueError):
             return _UNKNOWN
 
-    def _appear(self, beside: Sequence[Path]) -> None:
-        """The one step."""
-        self._inode = os.lstat(self.path).st_ino
-        if self._kept:
-            write_whole(self.home / "published", str(self._inode).encode())
+    def appear(self, beside: Iterable[Path]) -> None:
+        """Give the output its name, in one step; nothing that takes time happens here.
+
+        Args:
+            beside: Names beside it, which are freed first.
+        """
+        if self.published:
+            return
         for tries_left in reversed(range(_TRIES)):
             self._replaced = _inode(self.destination)
             there = self._replaced != _ABSENT
@@ -290,6 +314,7 @@ class Staging:
                     raise
             else:
                 self._check_replaced()
+                self._published = True
                 return
 
     def _check_replaced(self) -> None:
@@ -319,12 +344,10 @@ class Staging:
 
     def _bring_back(self) -> None:
         """Put back what was set aside, if the destination is still, or again, the old one."""
-        if _inode(self.destination) != self._replaced:
-            return
-        for old in self.home.glob(f"*{_OLD}"):
-            os.replace(old, self.destination.with_name(old.name.removesuffix(_OLD)))
+        if _inode(self.destination) == self._replaced:
+            bring_back(self.home, self.destination)
 
-    def _accompany(self, belongs: Mapping[Path, Path | None]) -> None:
+    def accompany(self, belongs: Belonging) -> None:
         """Put files beside the destination, or none, unless another run has replaced the destination since."""
         for beside, draft in belongs.items():
             if not self._stands():
@@ -339,7 +362,7 @@ class Staging:
                     beside.unlink()
 
     def _draft(self, name: str, content: bytes | Path) -> Path:
-        draft = self.home / f"{name}.draft"
+        draft = self.home / f"{name}{_DRAFT}"
         if isinstance(content, Path):
             if content.exists() or not draft.exists():
                 os.replace(content, draft)
@@ -367,16 +390,9 @@ class Staging:
     def withdraw(self) -> None:
         """Take back what `publish` made visible: the destination is again what it was before."""
         self._published = False
-        if not self._stands():
-            return
-        built = self._built()
-        if os.path.lexists(built):
-            rename(built, self.destination, EXCHANGE)
-        else:
-            rename(self.destination, built, NOREPLACE)
-            if os.path.lexists(aside(built)):
-                os.rename(aside(built), self.destination)
-        self.path = built
+        if self._stands():
+            self.path = self._built()
+            take_back(self.path, self.destination)
         self._bring_back()
 
     def _leave(self) -> None:
@@ -438,40 +454,28 @@ def publish_text(
     return staging.destination
 
 
-def publish_together(stagings: Mapping[Staging, Beside]) -> None:
-    """Publish all of them, each with what stands beside it, or none: each in one step, one right after the other.
-
-    Raises:
-        ConversionError: One could not be published; those before it were taken back.
-    """
-    if len(stagings) > 1:
-        _publish_all(stagings)
-    waiting = deque(stagings.items())
-    try:
-        while waiting:
-            staging, beside = waiting[0]
-            staging.publish(beside)
-            waiting.popleft()
-    except Exception:
-        raise
-    except BaseException:  # a signal: see `Staging.publish`
-        for staging, beside in waiting:
-            if staging.published:
-                staging.publish(beside)
-        raise
+def take_back(built: Path, destination: Path) -> None:
+    """Undo a publication: what was `built` gets its hidden name again, and what it replaced is the destination."""
+    if os.path.lexists(built):
+        rename(built, destination, EXCHANGE)
+        return
+    rename(destination, built, NOREPLACE)
+    if os.path.lexists(aside(built)):
+        os.rename(aside(built), destination)
 
 
-def _publish_all(stagings: Mapping[Staging, Beside]) -> None:
-    """Publish all of them, with nothing beside them yet, or none."""
-    for staging in stagings:
-        staging.seal()
-    try:
-        for staging in stagings:
-            staging.publish(dict.fromkeys(stagings[staging]))
-    except BaseException:
-        for staging in stagings:
-            staging.withdraw()
-        raise
+def bring_back(home: Path, destination: Path) -> None:
+    """Put back the files beside a destination that were set aside in its hidden sibling."""
+    for old in home.glob(f"*{_OLD}"):
+        os.replace(old, destination.with_name(old.name.removesuffix(_OLD)))
+
+
+def place_drafts(home: Path, destination: Path) -> None:
+    """Give files beside a destination that has appeared their names, unless something has them by now."""
+    for draft in home.glob(f"*{_DRAFT}"):
+        beside = destination.with_name(draft.name.removesuffix(_DRAFT))
+        with contextlib.suppress(FileExistsError):
+            rename(draft, beside, NOREPLACE)
 
 
 def _inode(path: Path) -> int:
@@ -490,6 +494,13 @@ def hidden_sibling(destination: Path, name: str) -> Path:
     return destination.parent / f"{_prefix(destination)}{name}"
 
 
+def hidden_siblings(destination: Path) -> list[Path]:
+    """Directories where the destination is or was built, whoever made them."""
+    with os.scandir(destination.parent) as entries:
+        found = [entry for entry in entries if entry.name.startswith(_prefix(destination))]
+    return [Path(entry.path) for entry in found if entry.is_dir(follow_symlinks=False)]
+
+
 def remove_leftovers(destination: Path, *, spare: bool = False) -> tuple[str, ...]:
     """Remove the caller's own hidden siblings of `destination` whose process has died (nobody holds their lock).
 
@@ -503,24 +514,20 @@ def remove_leftovers(destination: Path, *, spare: bool = False) -> tuple[str, ..
     parent, removed = destination.parent, []
     if not parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(parent))
-    with os.scandir(parent) as entries:
-        found = [entry for entry in entries if entry.name.startswith(_prefix(destination))]
-    for entry in found:
-        if not entry.is_dir(follow_symlinks=False):
-            continue
-        kept = entry.name.removeprefix(_prefix(destination)) in KEPT
+    for home in hidden_siblings(destination):
+        kept = home.name.removeprefix(_prefix(destination)) in KEPT
         if kept and spare:
             continue
         with contextlib.suppress(OSError):
             # what somebody else has put here is neither removed nor brought back
-            fd = -1 if distrusted(entry.path) else take_lock(Path(entry.path, "lock"))
+            fd = -1 if distrusted(home) else take_lock(home / "lock")
             if fd >= 0:
-                old = aside(Path(entry.path, "build", destination.name))
+                old = aside(home / "build" / destination.name)
                 if os.path.lexists(old) and not os.path.lexists(destination):
                     os.rename(old, destination)  # killed between the two renames: the old one comes back
-                shutil.rmtree(entry.path, ignore_errors=True)
+                shutil.rmtree(home, ignore_errors=True)
                 release(fd)
-                removed += [entry.name] if kept else []
+                removed += [home.name] if kept else []
     return tuple(removed)
 
 

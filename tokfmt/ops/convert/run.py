@@ -22,13 +22,15 @@ from tokfmt.core.errors import (
     TokenRangeError,
     TokfmtError,
 )
+from tokfmt.core.files import writing
 from tokfmt.core.format import Target, TokenWriter, companions_of, destination_of
 from tokfmt.core.options import parse_options
 from tokfmt.core.output import ANYBODY, readable_by
 from tokfmt.core.protocols import Gatherer, Rowed, Sampled
-from tokfmt.core.publish import Beside, Staging, publish_together
+from tokfmt.core.publish import Beside, Staging
 from tokfmt.core.records import Aside, RecordReader
 from tokfmt.core.text_format import counted, printable
+from tokfmt.core.together import publish_together, settle
 from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, left_out, names_lost, prepare, record_losses
 from tokfmt.ops.convert.request import (
     Conversion,
@@ -147,6 +149,7 @@ class Run:
         for destination in destinations:
             guard(destination, request.source.paths, read)
         before = snapshot(read)
+        self._settle(destinations)
         for destination in destinations:
             self._refuse(destination)
         sources = self.given[0] if self.given else self._opened(found)
@@ -194,6 +197,14 @@ class Run:
                 self._publish_rejects(staging)
                 self._publish(stagings, beside)
         return done
+
+    def _settle(self, destinations: Sequence[Path]) -> None:
+        """Undo or finish what a run that was killed left of several destinations; `resumed` does if some is kept."""
+        if not self.request.kept and not self.request.dry_run:
+            for destination in destinations:
+                with writing(destination):
+                    for note in settle(destination):
+                        self._say(note)
 
     def _refuse(self, destination: Path) -> None:
         """Refuse what stands at a destination and is not to go, before any work; `resumed` does if some is kept."""

@@ -1,0 +1,196 @@
+"""Several destinations of one run appear together, or none does.
+
+All of them are made durable first, under hidden names; then their renames follow each other with nothing in between,
+and the files beside them after all. Before the first rename a record is written in each hidden sibling:
+
+    .DST.tokfmt-8hexdigits/
+        together.json        {"members": [[hidden sibling, destination, state], ...]}, paths from the sibling's parent
+
+A process that is killed between two renames leaves some destinations without the others. The next run that has one of
+them as its destination finds the record of the dead process: it takes back those that appeared (an old destination
+comes back), or, if all appeared, gives them what belongs beside them. A destination is taken back only if it is, by
+inode, sizes and times, what the dead process put there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tokfmt.core.files import walk
+from tokfmt.core.output import followed
+from tokfmt.core.private import distrusted, release, take_lock
+from tokfmt.core.publish import (
+    Belonging,
+    Beside,
+    Staging,
+    bring_back,
+    hidden_siblings,
+    place_drafts,
+    remove_leftovers,
+    sync_directory,
+    take_back,
+    write_whole,
+)
+from tokfmt.core.text_format import printable
+
+_RECORD = "together.json"
+
+
+def publish_together(stagings: Mapping[Staging, Beside]) -> None:
+    """Publish all of them, each with what belongs beside it, or none: each in one step, one right after the other.
+
+    Raises:
+        ConversionError: One could not be published; those before it were taken back.
+    """
+    if len(stagings) == 1:
+        for staging, beside in stagings.items():
+            staging.publish(beside)
+        return
+    belongs = {staging: staging.prepare(beside) for staging, beside in stagings.items()}
+    _write_records(list(stagings))
+    try:
+        for staging, names in belongs.items():
+            with staging.explained():
+                staging.appear(names)
+    except BaseException:
+        for staging in stagings:
+            staging.withdraw()
+        raise
+    try:
+        _accompany(belongs)
+    except Exception:
+        raise
+    except BaseException:  # a signal: what is whole has what belongs beside it
+        _accompany(belongs)
+        raise
+    for staging in stagings:
+        with staging.explained():
+            sync_directory(staging.destination.parent)
+
+
+def _accompany(belongs: Mapping[Staging, Belonging]) -> None:
+    for staging, names in belongs.items():
+        with staging.explained():
+            staging.accompany(names)
+
+
+class _Member(NamedTuple):
+    """One destination of a record."""
+
+    home: Path
+    destination: Path
+    state: str
+
+    @property
+    def built(self) -> Path:
+        return self.home / "build" / self.destination.name
+
+    @property
+    def stands(self) -> bool:
+        """The destination is what the process of the record put there."""
+        return _state(self.destination) == self.state
+
+    @property
+    def waits(self) -> bool:
+        """It never appeared."""
+        return _state(self.built) == self.state
+
+
+def _state(path: Path) -> str:
+    """What identifies a file, or a directory with all files in it, under whatever name; "" if nothing is there.
+
+    No change times: a rename changes them.
+    """
+    try:
+        files = sorted(d / name for d, names in walk(path) for name in names) if path.is_dir() else [path]
+        status = [(os.path.relpath(file, path), *_stamp(file)) for file in files]
+        return f"{os.lstat(path).st_ino} {len(status)} {zlib.crc32(repr(status).encode()):08x}"
+    except OSError:
+        return ""
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    status = os.lstat(path)
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _write_records(stagings: Sequence[Staging]) -> None:
+    states = {staging: _state(staging.path) for staging in stagings}
+    for staging in stagings:
+        parent = staging.home.parent
+        members = [
+            [os.path.relpath(one.home, parent), os.path.relpath(one.destination, parent), state]
+            for one, state in states.items()
+        ]
+        with staging.explained():
+            write_whole(staging.home / _RECORD, json.dumps({"members": members}).encode())
+
+
+def _members(home: Path) -> list[_Member]:
+    """The members that a record in a hidden sibling lists; none if there is no record."""
+    try:
+        listed = json.loads((home / _RECORD).read_bytes())["members"]
+        found = [
+            _Member(Path(os.path.normpath(home.parent / place)), Path(os.path.normpath(home.parent / name)), state)
+            for place, name, state in listed
+        ]
+    except (OSError, ValueError, KeyError, TypeError):  # none, or one that was being written
+        return []
+    return found if any(member.home == home for member in found) else []
+
+
+def settle(destination: Path) -> Iterator[str]:
+    """Undo or finish what a dead process left of several destinations.
+
+    Args:
+        destination: One of a run that begins.
+
+    Yields:
+        A note for each record of which something was taken back.
+
+    Raises:
+        ConversionError: The destination is a link that is not to be followed.
+        OSError: What was published cannot be taken back.
+    """
+    homes: list[Path] = []
+    with contextlib.suppress(OSError):  # whoever writes there reports it
+        homes = hidden_siblings(followed(destination))
+    for home in homes:
+        yield from _settle(_members(home))
+
+
+def _settle(members: Sequence[_Member]) -> Iterator[str]:
+    with contextlib.ExitStack() as stack:
+        for member in members:
+            try:
+                lock = -1 if distrusted(member.home) else take_lock(member.home / "lock")
+            except FileNotFoundError:  # its process was removing what it no longer needed
+                continue
+            if lock < 0:  # it is at work
+                return
+            stack.callback(release, lock)
+        standing = [member for member in members if member.stands]
+        waiting = [member for member in members if member.waits]
+        if not standing or not all(member.home.is_dir() for member in standing):
+            return
+        for member in standing:
+            if waiting:
+                take_back(member.built, member.destination)
+                bring_back(member.home, member.destination)
+            else:
+                place_drafts(member.home, member.destination)
+        for parent in {member.destination.parent for member in members}:
+            sync_directory(parent)
+    for member in members:
+        remove_leftovers(member.destination, spare=True)
+    if waiting:
+        taken, missing = (
+            ", ".join(printable(member.destination.name) for member in group) for group in (standing, waiting)
+        )
+        yield f"took back {taken}: a run that was killed had published it without {missing}"
