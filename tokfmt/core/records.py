@@ -12,7 +12,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -102,13 +102,15 @@ class RecordBatch(NamedTuple):
     Attributes:
         texts: One string a record (`RecordReader.texts`).
         ragged: The ids of the records (`RecordReader.ids`).
-        lines: The records as they stand in the file, without line end (`RecordReader.lines`).
+        lines: The records as JSON lines, without line end (`json_lines`).
+        tokens: How many ids `lines` hold together, where the reader knows.
         aside: Lines left out, because the user said `--drop invalid-lines`; with `Hints.collect` fields as well.
     """
 
     texts: Sequence[str] = ()
     ragged: Ragged | None = None
     lines: Sequence[bytes] = ()
+    tokens: int | None = None
     aside: Aside = Aside()
 
     @property
@@ -126,6 +128,8 @@ class RecordInfo:
         size: Bytes of all files.
         records: Their number, when an index or a scan tells it.
         random_access: False for compressed files.
+        json_lines: Each record is a line that holds a JSON object, which `JsonLines.lines` gives as it stands: jsonl
+            gets a copy, with all its fields. Else jsonl gets what `texts` or `ids` give.
         field: Where in a record that is, as a dotted path.
         eos_id: The separator of what becomes of them, when they state it.
         inferred, notes, split, other_splits, extras, facts, damage: As in `axis.Info`.
@@ -135,6 +139,7 @@ class RecordInfo:
     size: int
     records: int | None
     random_access: bool
+    json_lines: bool = False
     inferred: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     field: str = ""
@@ -173,10 +178,7 @@ class RecordReader(Protocol, metaclass=Structural):
         """
 
     def ids(self, block: Block) -> Iterator[RecordBatch]:
-        """The ids of a block, a bounded batch at a time."""
-
-    def lines(self, block: Block) -> Iterator[RecordBatch]:
-        """The records as bytes, validated, a bounded batch at a time."""
+        """The ids of a block, each below 2^32, a bounded batch at a time."""
 
     def record(self, index: int) -> str | list[int]:
         """One record: its text, or its ids."""
@@ -184,8 +186,39 @@ class RecordReader(Protocol, metaclass=Structural):
     def close(self) -> None: ...
 
 
+class JsonLines(RecordReader, Protocol):
+    """A reader whose `info.json_lines` is true."""
+
+    def lines(self, block: Block) -> Iterator[RecordBatch]:
+        """The records as they stand in the file, validated, a bounded batch at a time."""
+
+
+def json_lines(records: RecordReader, block: Block) -> Iterator[RecordBatch]:
+    """The records of a block as JSON lines: as they stand if they are such, else made of their text or their ids."""
+    if records.info.json_lines:
+        yield from cast("JsonLines", records).lines(block)
+    elif records.info.kind == "text":
+        for batch in records.texts(block):
+            lines = [json.dumps({"text": text}, ensure_ascii=False).encode() for text in batch.texts]
+            yield RecordBatch(lines=lines, aside=batch.aside)
+    else:
+        for batch in records.ids(block):
+            ids = Ragged.of([]) if batch.ragged is None else batch.ragged
+            lines = [json.dumps({"input_ids": one}).encode() for one in ids.tolist()]
+            yield RecordBatch(lines=lines, tokens=len(ids.tokens), aside=batch.aside)
+
+
+def counted_records(records: RecordReader, block: Block) -> int:
+    """How many records a block holds, found by reading it."""
+    if records.info.json_lines:
+        return sum(len(batch.lines) for batch in json_lines(records, block))
+    if records.info.kind == "text":
+        return sum(len(batch.texts) for batch in records.texts(block))
+    return sum(len(batch.ragged) for batch in records.ids(block) if batch.ragged is not None)
+
+
 class TextRecords(ABC):
-    """What readers of text share whose records are no lines of JSON."""
+    """What readers of text share whose records are not JSON lines."""
 
     @property
     @abstractmethod
@@ -210,10 +243,6 @@ class TextRecords(ABC):
         """There are none."""
         del block
         yield RecordBatch(ragged=Ragged.of([]))
-
-    def lines(self, block: Block) -> Iterator[RecordBatch]:
-        for batch in self.texts(block):
-            yield RecordBatch(lines=[json.dumps({"text": text}, ensure_ascii=False).encode() for text in batch.texts])
 
     def record(self, index: int) -> str:
         for block in self.blocks(1, index, index + 1):

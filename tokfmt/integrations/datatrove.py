@@ -32,7 +32,7 @@ from tokfmt.core.files import names_in, write_error, writing
 from tokfmt.core.options import given_options
 from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.publish import Staging, write_whole
-from tokfmt.core.records import Block, RecordReader
+from tokfmt.core.records import Block, RecordReader, json_lines
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.convert import convert
 from tokfmt.ops.prepare.draft import Draft, TextSource
@@ -190,8 +190,8 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is no dependen
         if isinstance(piece, _Records) and piece.reader.info.kind == "text":
             reader, block = piece.reader, piece.block
             name = f"{block.file}-{block.start}"
-            if piece.format == "jsonl":
-                lines = (line for batch in reader.lines(block) for line in batch.lines)
+            if reader.info.json_lines:
+                lines = (line for batch in json_lines(reader, block) for line in batch.lines)
                 found = (_with_text(json.loads(line), reader.info.field, self.text_key) for line in lines)
             elif piece.format in ("parquet", "arrow"):
                 found = ({**others, self.text_key: text} for text, others in reader.records(block))  # type: ignore[attr-defined]

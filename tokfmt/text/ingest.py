@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import U32, Info, Layout, check_interval, largest_id, windows
 from tokfmt.core.draws import DRAWN, draws
+from tokfmt.core.errors import TokenRangeError
 from tokfmt.core.files import File
 from tokfmt.core.format import Encoder
 from tokfmt.core.output import whole
@@ -33,6 +34,7 @@ from tokfmt.core.records import Aside, Block, RecordBatch, RecordReader
 if TYPE_CHECKING:
     from tokfmt.text.filters import Sieve
 
+_MOST = (1 << 32) - 1  # largest id of a record
 _SMALLEST, _LARGEST = 1 << 22, 1 << 26
 _JUDGED = 1 << 21  # code points
 _RATIONED, _TRIMMED, _MAPPED = 1 << 11, 1 << 12, 1 << 7  # records at a time
@@ -284,7 +286,13 @@ def _sifted(sieve: Sieve, encoder: Encoder, texts: Sequence[str]) -> tuple[NDArr
 def _ids(job: Ingestion, batch: RecordBatch) -> Ragged:
     if job.encoder is not None:
         return job.encoder.encode(list(batch.texts))
-    return batch.ragged if batch.ragged is not None else Ragged.of([])
+    if batch.ragged is None:
+        return Ragged.of([])
+    ids = batch.ragged.tokens
+    if ids.dtype != U32 and len(ids) and (int(ids.min()) < 0 or int(ids.max()) > _MOST):
+        at = int(np.argmax((ids < 0) | (ids > _MOST)))
+        raise TokenRangeError("records of ids", int(ids[at]), _MOST, at, "Ids of records have at most 32 bits")
+    return batch.ragged
 
 
 @dataclass(frozen=True, slots=True)

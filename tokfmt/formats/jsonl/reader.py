@@ -218,6 +218,7 @@ class JsonlReader:
             size=sum(part.text.size for part in self.parts),
             records=sum(len(index.offsets) for index in indexes) if known else None,
             random_access=plain,
+            json_lines=True,
             inferred=inferred,
             notes=tuple(notes),
             field=shown_path(self._keys[self.kind]),
@@ -323,7 +324,8 @@ class JsonlReader:
     def lines(self, block: Block) -> Iterator[RecordBatch]:
         for lines, parsed, aside in self._parsed(block, whole=True):
             kept = lines if parsed.kept is None else lines.take(np.asarray(parsed.kept, np.int64))
-            yield RecordBatch(lines=kept.tolist(), aside=aside)
+            tokens = sum(map(len, parsed.values)) if self.kind == "ids" else None
+            yield RecordBatch(lines=kept.tolist(), tokens=tokens, aside=aside)
 
     def _parsed(self, block: Block, *, whole: bool = False) -> Iterator[tuple[Lines, Parsed, Aside]]:
         """The records of a block by pieces; `whole`: as lines, so that other fields are no loss."""

@@ -1,4 +1,4 @@
-"""Records of one format to the same format: lines are copied as they stand, selected, validated, concatenated.
+"""Records to JSON lines: lines are copied as they stand, text gets lines, both selected, validated, concatenated.
 
 To be dealt out and shuffled as sequences of tokens are, lines are a token axis of bytes (`LineReader`).
 """
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from tokfmt.core.axis import U8, Info, Layout, TokenReader, check_interval, windows
-from tokfmt.core.errors import Loss
+from tokfmt.core.errors import ConversionError, Loss
 from tokfmt.core.files import File
 from tokfmt.core.format import Receipt, Region
 from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.records import Aside, Block, RecordReader
+from tokfmt.core.records import Aside, Block, RecordReader, json_lines
 from tokfmt.formats.jsonl.lines import compression_of_name, join
 from tokfmt.ops.source.request import parse_selection
 from tokfmt.run.execute import Progress
@@ -29,11 +29,24 @@ _BLOCK = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """How many records were copied, in which blocks; what was left out, by the number of the reader."""
+    """What was copied.
 
-    records: int
+    Attributes:
+        counts: How many records of each reader.
+        tokens: How many ids they hold; None for text.
+        blocks: In which blocks, each with the number of its reader.
+        asides: What was left out, by the number of the reader.
+    """
+
+    counts: Sequence[int]
+    tokens: int | None
     blocks: Sequence[tuple[int, Block]]
     asides: Mapping[int, Aside]
+
+    @property
+    def records(self) -> int:
+        """How many records of all readers."""
+        return sum(self.counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +55,7 @@ class _Part:
     path: Path
     reader: int
     records: int
+    tokens: int | None
     size: int
     aside: Aside
 
@@ -76,7 +90,7 @@ def copy_records(
         "copy",
         number=lambda item: item[0],
         finished=lambda part: part.number,
-        facts=lambda part: [part.reader, part.records, part.size, part.aside.facts()],
+        facts=lambda part: [part.reader, part.records, part.tokens, part.size, part.aside.facts()],
         recall=lambda number, facts: _recalled(number, home, *facts),
     )
     for part in journaled(kind, _copy_block, (list(readers), home), list(enumerate(blocks)), workers):
@@ -86,16 +100,21 @@ def copy_records(
     journal, paths = workers.journal, [part.path for part in parts]
     journal.sync()
     journal.once("copied", lambda: join(paths, path, workers.jobs, keep=journal.keeps))
-    asides = dict.fromkeys(range(len(readers)), Aside())
+    asides, counts = dict.fromkeys(range(len(readers)), Aside()), [0] * len(readers)
     for part in parts:
         asides[part.reader] += part.aside
+        counts[part.reader] += part.records
+    known = [part.tokens for part in parts if part.tokens is not None]
+    tokens = sum(known) if len(known) == len(parts) and all(one.info.kind == "ids" for one in readers) else None
     if blank := sum(aside.blank for aside in asides.values()):
         progress.note(f"blank lines, which are no documents: {blank:,}")
-    return Copied(sum(p.records for p in parts), blocks, asides)
+    return Copied(counts, tokens, blocks, asides)
 
 
-def _recalled(number: int, home: Path, reader: int, records: int, size: int, aside: Sequence[Any]) -> _Part:
-    return _Part(number, home / f"{number:06d}", reader, records, size, Aside.recalled(aside))
+def _recalled(
+    number: int, home: Path, reader: int, records: int, tokens: int | None, size: int, aside: Sequence[Any]
+) -> _Part:
+    return _Part(number, home / f"{number:06d}", reader, records, tokens, size, Aside.recalled(aside))
 
 
 def copies_in(workers: Workers) -> Path:
@@ -108,14 +127,22 @@ def _copy_block(shared: tuple[list[RecordReader], Path], item: tuple[int, tuple[
     number, (k, block) = item
     path = scratch / f"{number:06d}"
     records, aside = 0, Aside()
+    tokens: int | None = 0
     with whole(path) as out:
-        for batch in readers[k].lines(block):
-            out.writelines(line + b"\n" for line in batch.lines)
+        for batch in json_lines(readers[k], block):
+            for line in batch.lines:
+                if _LINE_FEED in line:
+                    raise ConversionError(
+                        "a record that its reader gives as a JSON line has a line feed in it. "
+                        "This is a bug in the format"
+                    )
+                out.write(line + _LINE_FEED)
             records, aside = records + len(batch.lines), aside + batch.aside
-    return _Part(number, path, k, records, block.stop - block.start, aside)
+            tokens = None if tokens is None or batch.tokens is None else tokens + batch.tokens
+    return _Part(number, path, k, records, tokens, block.stop - block.start, aside)
 
 
-_END = ord("\n")
+_LINE_FEED = b"\n"
 
 
 class LineReader:
@@ -129,7 +156,7 @@ class LineReader:
         self._offsets = np.zeros(lines + 1, np.int64)
         at = 1
         for a, b in windows(0, self._file.size):
-            ends = np.flatnonzero(self._file.array(a, b - a, U8) == _END)
+            ends = np.flatnonzero(self._file.array(a, b - a, U8) == _LINE_FEED[0])
             self._offsets[at : at + len(ends)] = ends + (a + 1)
             at += len(ends)
         self.info = Info(Layout.DOCUMENTS, U8, lines, self._file.size)
@@ -185,7 +212,7 @@ class LineWriter:
 def copied_text(readers: Sequence[RecordReader], item: tuple[int, Block]) -> Iterator[bytes]:
     """Of a block of one of the readers."""
     k, block = item
-    for batch in readers[k].lines(block):
+    for batch in json_lines(readers[k], block):
         yield b"\n".join([*batch.lines, b""])
 
 

@@ -259,7 +259,7 @@ def names_lost(source: Source, aside: Aside, target: Format) -> set[str]:
 def _counts(source: Source, aside: Aside, target: Format) -> dict[str, int]:
     """Fields beside text that becomes tokens are nobody's loss: jsonl could have kept them, and whoever has ids."""
     text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
-    asked = not text or target is source.format
+    asked = not text or target is source.format or target.name == "jsonl"
     return {"invalid-lines": aside.invalid, "fields": aside.others if asked else 0}
 
 
@@ -303,14 +303,14 @@ def _fields(source: Source, aside: Aside) -> str:
     told = [f'"{name}" in {aside.fields[name]:,}' for name in islice(names, _NAMED)]
     if len(names) > _NAMED:
         told.append(f"{len(names) - _NAMED:,} other fields")
-    first = f"; first: {_line(source, aside.first)}" if aside.first is not None else ""
+    first, reader = "", source.reader
+    if aside.first is not None and isinstance(reader, Collecting):
+        first = f"; first: {_line(source, reader, aside.first)}"
     return f"fields {beside}of {counted(aside.others, 'record')} ({', '.join(told)}{first})"
 
 
-def _line(source: Source, spot: Spot) -> str:
-    if not isinstance(source.reader, Collecting):
-        return "not known"
-    path, number = source.reader.line(spot)
+def _line(source: Source, reader: Collecting, spot: Spot) -> str:
+    path, number = reader.line(spot)
     return f"line {number:,}" + ("" if _alone(source, path) else f" of {path.name}")
 
 

@@ -28,7 +28,7 @@ from tokfmt.core.options import parse_options
 from tokfmt.core.output import ANYBODY, readable_by
 from tokfmt.core.protocols import Gatherer, Rowed, Sampled
 from tokfmt.core.publish import Beside, Staging
-from tokfmt.core.records import Aside, RecordReader
+from tokfmt.core.records import Aside, RecordInfo, RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.together import publish_together, settle
 from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, left_out, names_lost, prepare, record_losses
@@ -399,11 +399,15 @@ class Run:
             text = text.replace(copy, name)
         return text
 
-    # records to records: lines are copied as they stand
+    # records to JSON lines: lines are copied as they stand, text gets lines of its own
 
     def _copies_records(self, sources: Sequence[Source]) -> bool:
-        records = [isinstance(s.reader, RecordReader) and s.format.name != "recipe" for s in sources]
-        return all(records) and self.tokenizer is None and self.format is registry.get("jsonl")  # lines as they stand
+        """Whether all sources go to jsonl record by record; ids that are not JSON lines go as sequences of tokens."""
+        if self.tokenizer is not None or self.format is not registry.get("jsonl"):
+            return False
+        infos = [source.reader.info for source in sources if source.format.name != "recipe"]
+        records = [info for info in infos if isinstance(info, RecordInfo)]
+        return len(records) == len(sources) and all(info.json_lines or info.kind == "text" for info in records)
 
     def _copy(self, sources: Sequence[Source], places: Places, workers: Workers) -> Conversion:
         readers = [source.reader for source in sources if isinstance(source.reader, RecordReader)]
@@ -412,8 +416,7 @@ class Run:
             raise ConversionError("some sources hold text and some ids; give --tokenizer to make ids of the text")
         name = f"{min(kinds)}_field"
         wanted = self.write_options.get(name, self.write_options.get(name.replace("_", "-")))
-        jsonl = [source.format is self.format for source in sources]
-        fields = {reader.info.field if own else "text" for own, reader in zip(jsonl, readers, strict=True)}
+        fields = {reader.info.field if reader.info.json_lines else "text" for reader in readers}
         if wanted is not None and fields != {wanted}:
             why = f"lines are copied as they stand, with the field {min(fields)!r}. Leave the option out"
             raise OptionError(f"{self.format.name} option {name}={wanted}: {why}", name=name)
@@ -424,15 +427,32 @@ class Run:
         copied = copy_records(readers, copy, self.request.select, paths_of(sources), workers, self.progress)
         asides = [(source, copied.asides[k]) for k, source in enumerate(sources)]
         dropped = self._accepted(record_losses(asides, self.format, self.request.source.drop))
-        written = [Written(self.portions[0], copied.records, None, None, len(copied.blocks))]
+        written = [Written(self.portions[0], copied.records, copied.tokens, None, len(copied.blocks))]
         if not plain:
             lines = LineReader(copy, copied.records)
             written = [self._write_lines(lines, portion, places, workers) for portion in self.portions]
+            if len(written) == 1:
+                written = [replace(written[0], tokens=copied.tokens)]
         elif self.request.verify:
             from tokfmt.ops.convert.verify import verify_records  # fingerprints need numpy.random and xxhash
 
-            self.compared.update(verify_records(copied_text, readers, copied.blocks, path, workers, self.progress))
+            compared = verify_records(
+                copied_text, readers, copied.blocks, path, workers, self.progress, records=copied.records
+            )
+            self.compared.update(compared)
+        if self.request.verify and self.request.select is None:
+            self._verify_counts([(source, copied.counts[k], None) for k, source in enumerate(sources)])
         return self._result(sources, Separator(None), written, dropped)
+
+    def _verify_counts(self, counts: Sequence[tuple[Source, int, int | None]]) -> None:
+        """Compare how many records were read of each source with how many it holds; see `Reading.counts`."""
+        from tokfmt.ops.convert.verify import verify_counts
+
+        readers = [source.reader for source, _, _ in counts if isinstance(source.reader, RecordReader)]
+        verify_counts(
+            (source.paths[0], read, reader.count() if selected is None else selected)
+            for (source, read, selected), reader in zip(counts, readers, strict=True)
+        )
 
     def _write_lines(self, lines: TokenReader, portion: Portion, places: Places, workers: Workers) -> Written:
         from tokfmt.ops.convert.lines import LineWriter, dealt_text
@@ -468,6 +488,8 @@ class Run:
         if reading.encoded:
             axis, embedded = prepare(axis, writer, eos.eos_id, losses, workers)
         dropped = self._accepted(losses)
+        if request.verify and request.shard is None:
+            self._verify_counts(reading.counts)
         for note in (*losses.notes, *reading.notes, *left_out(sources, writer)):
             self._note(note)
         self.prepared = list(reading.report)

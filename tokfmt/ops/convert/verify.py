@@ -15,6 +15,7 @@ from tokfmt.core.errors import VerificationError
 from tokfmt.core.format import REGION, Decoder, Format
 from tokfmt.core.protocols import Sampled, marks_of
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.lines import TextFile
 from tokfmt.ops.compare.fingerprint import Fingerprints, Hashing, RecordSide, Utf8, cuts, fingerprints, hash_axis
 from tokfmt.ops.convert.losses import Prepared
@@ -160,6 +161,8 @@ def verify_records(
     path: Path,
     workers: Workers,
     progress: Progress,
+    *,
+    records: int | None = None,
 ) -> dict[str, int]:
     """Compare copied records with the lines they should be, some megabytes at a time.
 
@@ -167,9 +170,10 @@ def verify_records(
         text: Called with `shared` and an item by a worker: the text that belongs there, in pieces, line ends included.
         shared, items: For `text`; items in order.
         path: The destination, compressed or not.
+        records: How many were copied, if that was counted; each is one line.
 
     Raises:
-        VerificationError: With the first record that differs.
+        VerificationError: With the first record that differs, or the number of lines.
     """
     told = run_tasks(_stretch, (text, shared), list(enumerate(items)), workers.executor, workers.jobs, workers.scratch)
     wanted = [stretch for _, stretch in sorted(told)]
@@ -193,7 +197,25 @@ def verify_records(
         raise VerificationError(f"record {record:,} of the destination differs; it was removed")
     if there:
         raise VerificationError("the destination holds more records than the source; it was removed")
-    return {"records": sum(stretch.records for stretch in wanted)}
+    compared = sum(stretch.records for stretch in wanted)
+    if records is not None:
+        _same_number("records", compared, records)
+    return {"records": compared}
+
+
+def verify_counts(counts: Iterable[tuple[Path, int, int]]) -> None:
+    """Compare what was read of each source of records with what it holds.
+
+    Args:
+        counts: The source, how many of its records were read, and how many there are to be read.
+
+    Raises:
+        VerificationError: With the first source of which another number was read.
+    """
+    for path, read, held in counts:
+        if read != held:
+            what = f"{printable(path)}: {read:,} of its {held:,} records were read; the destination was removed"
+            raise VerificationError(what)
 
 
 def _stretch(shared: tuple[Callable[[Any, Any], Iterator[bytes]], Any], item: tuple[int, Any]) -> tuple[int, _Stretch]:

@@ -16,7 +16,7 @@ from tokfmt.core.format import Decoder, Format, Target, files_of
 from tokfmt.core.options import parse_options
 from tokfmt.core.output import readable_by
 from tokfmt.core.publish import Staging
-from tokfmt.core.records import RecordReader
+from tokfmt.core.records import RecordReader, json_lines
 from tokfmt.ops.destination import guard
 from tokfmt.ops.source.manifest import manifest_path
 from tokfmt.ops.source.request import SourceFiles, check_unchanged, snapshot
@@ -45,7 +45,7 @@ def export(
     """Write sequences to `destination`, one JSON line each, in order; it appears whole or not at all.
 
     Args:
-        source: An opened dataset. Of records, the lines are copied as they stand.
+        source: An opened dataset. Of records that are JSON lines, the lines are copied as they stand.
         rows: Numbers of the sequences, ascending, each once; int64[sequences].
         destination: A file.
         paths: Where the source lies; the destination must not be there.
@@ -106,7 +106,7 @@ def _write(reader: TokenReader, staging: Staging, decoder: Decoder | None, progr
 
 
 def _copy(records: RecordReader, rows: Numbers, path: Path, progress: Progress) -> None:
-    """Lines as they stand."""
+    """Records as JSON lines: as they stand if they are such."""
     progress.phase("copying", len(rows), "records")
     with open(path, "wb") as out:
         for lines in _lines(records, rows):
@@ -121,7 +121,7 @@ def _lines(records: RecordReader, rows: Numbers) -> Iterator[list[bytes]]:
             return
         number = int(group[0])
         for block in records.blocks(_BLOCK, number, int(group[-1]) + 1):
-            for batch in records.lines(block):
+            for batch in json_lines(records, block):
                 low, high = np.searchsorted(group, [number, number + len(batch.lines)]).tolist()
                 yield [batch.lines[i - number] for i in group[low:high].tolist()]
                 number += len(batch.lines)

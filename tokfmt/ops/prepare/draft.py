@@ -149,9 +149,6 @@ class Draft:
     def ids(self, block: Block) -> NoReturn:  # noqa: ARG002
         raise self.unprepared()
 
-    def lines(self, block: Block) -> NoReturn:  # noqa: ARG002
-        raise self.unprepared()
-
     def record(self, index: int) -> NoReturn:  # noqa: ARG002
         raise self.unprepared()
 

@@ -17,6 +17,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Encoder
 from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import offsets_of
-from tokfmt.core.records import Aside, Block, RecordBatch, RecordInfo, RecordReader
+from tokfmt.core.records import Aside, Block, RecordBatch, RecordInfo, RecordReader, json_lines
 from tokfmt.core.resources import share
 from tokfmt.core.text_format import printable
 from tokfmt.ops.prepare.draft import Draft, TextSource
@@ -131,7 +132,7 @@ class SomeRecords:
         return self._each(block, self.records.ids)
 
     def lines(self, block: Block) -> Iterator[RecordBatch]:
-        return self._each(block, self.records.lines)
+        return self._each(block, partial(json_lines, self.records))
 
     def _each(self, block: Block, read: Callable[[Block], Iterator[RecordBatch]]) -> Iterator[RecordBatch]:
         for number in self.numbers[block.start : block.stop].tolist():
@@ -291,7 +292,7 @@ class Preparation:
                 found = self.encoder.encode([texts[k] for k in passed]) if self.encoder is not None else ()
                 size = len(texts)
                 if known is None:
-                    lines = next((batch.lines[:size] for batch in reader.lines(block) if batch.lines), ())
+                    lines = next((batch.lines[:size] for batch in json_lines(reader, block) if batch.lines), ())
                     size = sum(map(len, lines), len(lines))
                 # what a place stands for; where texts are long there are fewer
                 scale = (block.stop - block.start) / max(1, size if known is None else sum(map(len, texts)))

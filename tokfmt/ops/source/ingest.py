@@ -316,6 +316,8 @@ class Reading(NamedTuple):
         encoded: False: it is refused anyway for what was left out, and the rest of the text was only looked at.
         notes: On separators that were there already, and quotas that documents do not fill.
         report: What became of the sources of a recipe of text; see `prepare`.
+        counts: Of each source of records: itself, how many of its records were read, and how many were selected (None:
+            all of them).
     """
 
     axis: TokenReader
@@ -323,6 +325,7 @@ class Reading(NamedTuple):
     encoded: bool = True
     notes: tuple[str, ...] = ()
     report: Sequence[Mapping[str, Any]] = ()
+    counts: Sequence[tuple[Source, int, int | None]] = ()
 
 
 def _never(source: Source, aside: Aside) -> bool:  # noqa: ARG001
@@ -352,6 +355,7 @@ def token_axis(
     readers: list[TokenReader] = []
     asides: list[tuple[Source, Aside]] = []
     encoded, notes, report = True, list[str](), list[Mapping[str, Any]]()
+    counts = list[tuple[Source, int, int | None]]()
     for number, source in enumerate(sources):
         if not isinstance(source.reader, RecordReader):
             readers.append(_not_twice(source.reader, stored_eos, source.paths[0], notes))
@@ -377,6 +381,7 @@ def token_axis(
             refused=partial(refused, source),
         )  # fmt: skip
         asides.append((source, shards.aside))
+        counts.append((source, shards.info.sequences, None if last is None else last - first))
         if shards.aside.blank:
             progress.note(f"{printable(source.paths[0])}: blank lines, which are no documents: {shards.aside.blank:,}")
         encoded = encoded and not refused(source, shards.aside)
@@ -384,7 +389,7 @@ def token_axis(
     axis = readers[0] if len(readers) == 1 else Concat(readers)
     if selection is not None:
         axis = Slice(axis, *parse_selection(selection, axis.info.sequences, paths_of(sources)))
-    return Reading(axis, asides, encoded or workers.journal.keeps, tuple(notes), report)
+    return Reading(axis, asides, encoded or workers.journal.keeps, tuple(notes), report, counts)
 
 
 def _not_twice(axis: TokenReader, eos_id: int | None, path: Path, notes: list[str]) -> TokenReader:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import Separators, windows
 from tokfmt.core.draws import SAMPLE, random_order
-from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
+from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, counted_records, json_lines
 from tokfmt.ops.stats.walk import Indexed, StatsAxis, Streamed
 from tokfmt.views.select import Intervals, Picked
 
@@ -113,7 +113,7 @@ class SomeBlocks:
         return replace(self.records.info, size=size, records=None)
 
     def count(self) -> int:
-        return sum(len(batch.lines) for block in self._blocks for batch in self.lines(block))
+        return sum(counted_records(self.records, block) for block in self._blocks)
 
     def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
         """Those that were drawn, whatever the size; all of them."""
@@ -127,7 +127,7 @@ class SomeBlocks:
         return self.records.ids(block)
 
     def lines(self, block: Block) -> Iterator[RecordBatch]:
-        return self.records.lines(block)
+        return json_lines(self.records, block)
 
     def record(self, index: int) -> str | list[int]:
         raise IndexError(f"record {index} of a sample")
@@ -143,7 +143,7 @@ def draw_records(records: RecordReader, count: int, seed: int) -> SomeBlocks | N
     found = 0
     for block in random_order(len(blocks), seed, SAMPLE):
         chosen.append(block)
-        found += sum(len(batch.lines) for batch in records.lines(blocks[block]))
+        found += counted_records(records, blocks[block])
         if found >= count:
             break
     return SomeBlocks(records, [blocks[k] for k in sorted(chosen)]) if len(chosen) < len(blocks) else None

@@ -13,7 +13,7 @@ import numpy as np
 from xxhash import xxh3_128_digest
 
 from tokfmt.core.errors import FormatError
-from tokfmt.core.records import Block, RecordReader
+from tokfmt.core.records import Block, RecordReader, json_lines
 from tokfmt.ops.source.opened import Source
 from tokfmt.ops.stats.duplicates import PLACE_BITS, Group, Seen, Store, duplicates_of, too_many
 from tokfmt.ops.stats.report import FieldCount, RepeatedSequence, Share, Statistics, TextFacts
@@ -129,7 +129,7 @@ def _count(job: tuple[RecordReader, bool, int], item: tuple[int, Block]) -> tupl
         total += _of_texts(batch.texts, batch.invalid, place, hashed)
         found += len(batch.texts)
     names: Counter[str] = Counter()
-    for batch in records.lines(block):
+    for batch in json_lines(records, block):
         names.update(chain.from_iterable(map(_names, batch.lines)))
     return total + TextStats(fields=names, counts=((number, found),)), block.stop - block.start
 
