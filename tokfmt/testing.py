@@ -16,15 +16,20 @@ line. Needs pytest and hypothesis. `tree(path)` gives the bytes of a file or of 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gc
 import json
 import pickle
 import random
+import sys
 import tempfile
+import threading
 import tracemalloc
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -133,6 +138,30 @@ def datasets(
     return st.lists(sequence, max_size=max_sequences).map(Ragged.of)
 
 
+@contextlib.contextmanager
+def _counting(most: int | None) -> Iterator[list[int]]:
+    """Count calls of functions in all threads; fail as soon as there are more than `most`."""
+    calls = [0]
+
+    def count(frame: FrameType, event: str, argument: object) -> None:  # noqa: ARG001
+        if event in ("call", "c_call"):
+            calls[0] += 1
+            if most is not None and calls[0] > most:
+                raise AssertionError(f"more than {most:,} calls")
+
+    was = gc.isenabled()
+    gc.disable()  # Hypothesis is called at each collection
+    threading.setprofile(count)
+    sys.setprofile(count)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+        if was:
+            gc.enable()
+
+
 class FormatContract:
     """Inherit, name the format, write the oracle."""
 
@@ -147,6 +176,12 @@ class FormatContract:
     """Tokens a region in the schedule tests: small, so that there are many regions."""
     long_options: ClassVar[Mapping[str, object]] = {}
     """Write options for the test with a sequence of 2.5 Mi tokens."""
+    sharded: ClassVar[Mapping[str, object] | None] = None
+    """Write options that store each sequence of one token in a file of its own; None: a dataset is one file."""
+    shard: ClassVar[str] = ""
+    """Name of file `k` in a folder of copies that is one dataset, as "{k:05d}.mine"; "": no folder of copies is one."""
+    many: ClassVar[int] = 480
+    """How many shards the test of many shards makes."""
     flipped: ClassVar[int] = 64
     """How many bytes from each end of each file are flipped one by one."""
 
@@ -407,6 +442,47 @@ class FormatContract:
             tracemalloc.stop()
             target.write_bytes(content)
         assert peak < 64 << 20, f"{name}: {peak:,} bytes for {len(damaged):,} damaged bytes"
+
+    def test_work_follows_the_number_of_files(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """To write, find, open, read and check three times as many shards takes about three times as many calls."""
+        if not {"sharded", "shard"} & vars(type(self)).keys():
+            pytest.skip("a dataset is one file, or its folders are those of the class that this one extends")
+        monkeypatch.setattr("tokfmt.core.files._MOST_OPEN", 0)  # else only files beyond the first 256 are opened again
+        few = self._calls(tmp_path / "few", self.many // 3, None)
+        many = self._calls(tmp_path / "many", self.many, 4 * few)
+        assert many <= 3.3 * few
+
+    def _calls(self, home: Path, count: int, most: int | None) -> int:
+        """How many functions are called for a dataset of so many files; stops at `most`."""
+        home.mkdir()
+        path = home / (self.filename if self.sharded is not None else "folder")
+        if self.sharded is None:
+            self._copies(path, count)
+        with _counting(most) as calls:
+            if self.sharded is not None:
+                self._write(path, Ragged.of([[1]] * count), self.sharded, size=1)
+            request = SourceRequest((path,), eos=self.eos_id, options=self.read_options(self.sharded or {}))
+            assert self.format.sniff(look(path)) is not None
+            found = found_at(path, self.format, request)
+            assert len(found.files) >= count
+            strangers(self.format, path)
+            source = open_found([found], request)
+            reader = tokenized(source.reader, None) if isinstance(source.reader, RecordReader) else source.reader
+            sequences(reader)
+            list(self.format.check(path, parse_options(self.format.read_options, request.options, self.format.name)))
+        return calls[0]
+
+    def _copies(self, folder: Path, count: int) -> None:
+        """A folder of so many copies of a small dataset, with the files beside it."""
+        folder.mkdir()
+        one = self._write(folder.parent / self.filename, Ragged.of([[1]]), self.write_variants[0])
+        stem = self.filename.partition(".")[0]
+        for name, content in tree(one).items():
+            ending = name.removeprefix(self.filename) if name.startswith(self.filename) else name.removeprefix(stem)
+            for k in range(count):
+                shard = self.shard.format(k=k)
+                whole = name.startswith(self.filename)
+                (folder / ((shard if whole else shard.partition(".")[0]) + ending)).write_bytes(content)
 
     def test_sniffs_its_own(self, tmp_path: Path) -> None:
         """What the writer made, the sniffer claims; an empty file without a name of its own, it does not."""

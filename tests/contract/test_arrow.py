@@ -25,6 +25,7 @@ def split_at(rows, eos):
 class TestParquet(FormatContract):
     format = PARQUET
     filename = "x.parquet"
+    shard = "x{k:05d}.parquet"
     write_variants = ({}, {"dtype": "int64", "column": "tokens"})
 
     def oracle(self, path, options):
@@ -59,6 +60,7 @@ class TestBlocks(FormatContract):
 class TestStream(FormatContract):
     format = ARROW
     filename = "x.arrow"
+    shard = "data-{k:05d}.arrow"
 
     def oracle(self, path, options):
         with pa.OSFile(str(path)) as file:

@@ -26,6 +26,7 @@ def documents(path):
 class TestFile(FormatContract):
     format = FORMAT
     filename = "x.ds"
+    shard = "{k:05d}_x.ds"
     eos_id = 128001
     max_id = 2**32 - 1
     write_variants = ({"width": 4}, {})

@@ -62,6 +62,8 @@ class TestFile(FormatContract):
 class TestDirectory(FormatContract):
     format = FORMAT
     filename = "samples"
+    sharded = {"seq_len": 1, "samples": 1}
+    many = 240
     eos_id = 0
     empty = False
     write_variants = ({"seq_len": 4, "samples": 3}, {"layout": "corpus", "seq_len": 4, "samples": 3})

@@ -13,6 +13,7 @@ from tokfmt.testing import FormatContract
 class TestIds(FormatContract):
     format = FORMAT
     filename = "x.jsonl"
+    shard = "{k:05d}.jsonl"
     max_id = 2**32 - 1
     write_variants = ({}, {"ids_field": ".sample.ids"})
 

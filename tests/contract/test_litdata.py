@@ -45,6 +45,7 @@ def documents(folder):
 class TestFolder(FormatContract):
     format = FORMAT
     filename = "chunks"
+    sharded = {"chunk_tokens": 1}
     eos_id = 128001
     max_id = 2**32 - 1
     write_variants = ({"chunk_tokens": 30}, {})

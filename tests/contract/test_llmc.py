@@ -55,6 +55,7 @@ class TestShards(FormatContract):
 
     format = FORMAT
     filename = "fineweb"
+    sharded = {"shard_tokens": 1}
     eos_id = 0
     max_id = 2**32 - 1
     write_variants = ({"shard_tokens": 5},)

@@ -72,6 +72,7 @@ def documents(folder):
 class TestFolder(FormatContract):
     format = FORMAT
     filename = "shards"
+    sharded = {"shard_tokens": 1}
     eos_id = 128001
     max_id = 2**32 - 1
     write_variants = ({"shard_tokens": 30}, {}, {"hashes": "none", "shard_tokens": 1})

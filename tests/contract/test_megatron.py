@@ -62,6 +62,7 @@ class TestNoSeparator(FormatContract):
 class TestPrefixes(FormatContract):
     format = FORMAT
     filename = "folder"
+    sharded = {"tokens_per_file": "1"}
     eos_id = 50256
     write_variants = ({"tokens_per_file": "12"}, {"tokens_per_file": "1"}, {"tokens_per_file": "40", "dtype": "int32"})
     long_options = {"tokens_per_file": "100000"}

@@ -52,6 +52,7 @@ class TestNarrow(TestFile):
 class TestFolder(FormatContract):
     format = FORMAT
     filename = "tokens"
+    sharded = {"file_tokens": 1, "width": 2}
     eos_id = 50256
     max_id = 65535
     write_variants = ({"file_tokens": 30, "width": 2},)

@@ -41,6 +41,7 @@ class TestBlock(FormatContract):
 class TestDirectory(FormatContract):
     format = FORMAT
     filename = "blocks"
+    sharded = {"seq_len": 1, "samples": 1}
     eos_id = 0
     empty = False
     write_variants = ({"seq_len": 4, "samples": 5},)

@@ -396,8 +396,8 @@ def everything_in(directory: Path) -> list[Path]:
     found = []
     try:
         for base, names in walk(directory):
-            inside = names_in(base)
-            linked = [name for name in inside if name not in names and (base / name).is_symlink()]
+            inside, files = names_in(base), set(names)
+            linked = [name for name in inside if name not in files and (base / name).is_symlink()]
             found += [base / name for name in (*names, *linked)]
             if not inside and base != directory:
                 found.append(base)

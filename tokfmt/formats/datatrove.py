@@ -106,7 +106,8 @@ class Datatrove(FlatFormat):
     def files(self, path: Path) -> list[Path]:
         names = [beside(member, end) for member in self.members(path) for end in ("", ".index", ".metadata", ".loss")]
         own = [file for file in names if file.is_file()]
-        return [*own, *(total for total in path.glob("*.ds.metadata") if total not in own)]  # of all that were merged
+        totals = path.glob("*.ds.metadata")  # of all that were merged
+        return list(dict.fromkeys([*own, *totals]))
 
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
         files = self.all_files(paths)

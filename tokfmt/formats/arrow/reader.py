@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 _OTHER = 8
 _NULLS = "--drop null-rows reads NULL as empty"
 _HELD = 3 << 20  # tokens and rows that each thread keeps: those of the sequences that were looked up last
+_FEW = 16  # pieces of tiny files that are held: each look goes through them
 
 
 class Decoded(NamedTuple):
@@ -368,7 +369,7 @@ class ColumnReader:
         held, local = self._held, self._local
         held.append(piece)
         local.size = getattr(local, "size", 0) + len(piece.tokens) + len(piece.offsets)
-        while len(held) > 1 and local.size > _HELD:
+        while len(held) > 1 and (local.size > _HELD or len(held) > _FEW):
             gone = held.popleft()
             local.size -= len(gone.tokens) + len(gone.offsets)
 
