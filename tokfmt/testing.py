@@ -143,7 +143,7 @@ def _counting(most: int | None) -> Iterator[list[int]]:
     """Count calls of functions in all threads; fail as soon as there are more than `most`."""
     calls = [0]
 
-    def count(frame: FrameType, event: str, argument: object) -> None:  # noqa: ARG001
+    def count(frame: FrameType, event: str, argument: object) -> None:
         if event in ("call", "c_call"):
             calls[0] += 1
             if most is not None and calls[0] > most:
