@@ -273,6 +273,15 @@ def absurdly_many_documents(path):
     poked(index(path), 26, struct.pack("<q", 2**62))
 
 
+@bad("megatron", PAIR, r"idx: lists more sequences than its tokens can be: .*found 50,000,000")
+def sequences_without_tokens(path):
+    index, many = path.with_suffix(".idx"), 50_000_000
+    head = bytearray(index.read_bytes()[:34])
+    head[18:34] = np.array([many, 1], "<u8").tobytes()
+    index.write_bytes(head)
+    os.truncate(index, 34 + 12 * many + 8)
+
+
 @bad("megatron", PAIR, r"no index of tokens: .*found MMIDIDX, version 1, dtype 99")
 def a_dtype_that_is_none(path):
     poked(index(path), 17, b"\x63")

@@ -73,6 +73,20 @@ def rows_cut(path):
     whole.write_bytes(whole.read_bytes()[:-20])
 
 
+@bad("olmo", "core-00000.npy", r"core-00000.csv.gz: is too large for the rows of its tokens: expected at most 27,19")
+def rows_of_a_gigabyte_of_zeros(path):
+    os.truncate(path.with_suffix(".csv.gz"), 1 << 30)
+
+
+@bad("olmo", "core-00000.npy", r"core-00000.npy: tokens behind the last row")
+def rows_behind_padding(path):
+    """What stands behind zeros is read by no gzip: the rows are too few, which is an error."""
+    whole = path.with_suffix(".csv.gz")
+    lines = gzip.decompress(whole.read_bytes()).splitlines(keepends=True)
+    first, rest = gzip.compress(b"".join(lines[:9])), gzip.compress(b"".join(lines[9:]))
+    whole.write_bytes(first + bytes(1 << 18) + rest)
+
+
 @bad("olmo", "core-00000.npy", r"core-00000.csv.gz: is empty: its writer was killed")
 def rows_never_written(path):
     path.with_suffix(".csv.gz").write_bytes(b"")
@@ -137,6 +151,11 @@ DS = "00000_unshuffled.ds"
 
 def index(path, *ends):
     path.with_name(f"{path.name}.index").write_bytes(np.array(ends, "<u8").tobytes())
+
+
+@bad("datatrove", DS, r"ds.index: lists more sequences than its tokens can be: .*found 67,108,864")
+def an_index_of_half_a_gigabyte_of_zeros(path):
+    os.truncate(f"{path}.index", 1 << 29)
 
 
 @bad("datatrove", DS, r"decreases at entry 0")
@@ -442,6 +461,11 @@ def an_absurd_number_of_samples(path):
 @bad("mds", MDS, r"places of samples at byte 0: expected 17 samples.*found 18 samples")
 def other_samples_than_the_index_says(path):
     shard(path, samples=17)
+
+
+@bad("mds", MDS, r"index.json: is too large for metadata: expected at most 4,194,304 values")
+def an_index_of_many_values(path):
+    (path / "index.json").write_text('{"version": 2, "shards": [' + "[]," * (1 << 21) + "[]]}")
 
 
 @bad("mds", MDS, r"places of samples at byte 0")

@@ -1,6 +1,7 @@
 """Tokenizer files from strangers: what they may multiply is bounded, and a panic of the engine is one error."""
 
 import json
+import os
 import sys
 import time
 from base64 import b64encode
@@ -30,6 +31,15 @@ def saved(tmp_path, tokenizer):
     path = tmp_path / "tokenizer.json"
     path.write_text(tokenizer.to_str())
     return str(path)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
+def test_a_file_of_gigabytes_is_not_read(tmp_path, name):
+    saved(tmp_path, made())
+    (tmp_path / name).touch()
+    os.truncate(tmp_path / name, 3 << 30)
+    with pytest.raises(UnsafeError, match=f"{name}: is too large for a file of a tokenizer"):
+        load_tokenizer(str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import U8, U16, U32, U64, Damage, Separators
-from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, TruncatedError
+from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, TruncatedError, UnsafeError
 from tokfmt.core.files import File
 from tokfmt.core.format import Problem, fatal
 from tokfmt.core.protocols import Field, Fields, Section
@@ -122,6 +122,7 @@ def shown(value: object) -> str:
 # what lies in flat files
 
 _LOOKED_AT = 1 << 15  # tokens at the end, which may be zeros ...
+_EMPTY = 1 << 25  # sequences without a token that an index may have: 268 MB of offsets
 _ZEROS = 64  # ... of which so many are taken for space that was never written
 
 NATIVE = {1: U8, 2: U16, 3: U32, 4: U32, 8: U64}
@@ -412,6 +413,23 @@ def all_or_none(beside: Sequence[Path]) -> bool:
     if any(there) and not all(there):
         raise CorruptError(beside[there.index(False)], "is missing", remedy="Copy it again")
     return any(there)
+
+
+def bounded_entries(index: Path, entries: int, data: File) -> None:
+    """Refuse an index that lists far more sequences than its data can hold, before its entries take memory.
+
+    Args:
+        index: Where the entries lie.
+        entries: How many there are.
+        data: The file of the tokens. A sequence with tokens takes a byte of it at least, and some have none.
+
+    Raises:
+        UnsafeError: There are more than the bytes of the data and 2^25.
+    """
+    most = data.size + _EMPTY
+    if entries > most:
+        expected = f"at most {most:,} for {data.size:,} bytes of tokens"
+        raise UnsafeError(index, "lists more sequences than its tokens can be", expected=expected, found=f"{entries:,}")
 
 
 def loss_mask(path: Path, tokens: int, code: str) -> tuple[Extent, list[Problem]]:

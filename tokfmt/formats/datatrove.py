@@ -32,7 +32,7 @@ from tokfmt.core.format import Confidence, Hints, Probe, Problem, fatal, noted
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Code
 from tokfmt.core.ragged import offsets_of
-from tokfmt.core.sections import Column, all_or_none, shown
+from tokfmt.core.sections import Column, all_or_none, bounded_entries, shown
 from tokfmt.core.text_format import counted
 from tokfmt.formats.flat import Extent, FlatFormat, FlatWriter, Laid, loss_mask, told_tokens, whole_tokens
 
@@ -163,6 +163,7 @@ def _said(metadata: Path) -> tuple[str, int | None, int | None]:
 def _indexed(file: File, width: int | None, said: int | None, ends_file: Path, metadata: Path) -> Laid:
     """Of tokens with an index of where documents end, and what the metadata say of their width."""
     index, problems = File(ends_file), list[Problem]()
+    bounded_entries(index.path, index.size // 8, file)
     starts, fall = np.zeros(index.size // 8 + 1, np.int64), -1
     for a, b in windows(0, len(starts) - 1, _AT_ONCE):
         starts[a + 1 : b + 1] = index.array(8 * a, b - a, "<u8")

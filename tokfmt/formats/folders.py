@@ -29,7 +29,9 @@ from tokfmt.core.resources import Recent
 JSON_BYTES = 1 << 26
 """Of an index: some 100,000 shards."""
 
-_DEPTH = 100
+_DEPTH, _VALUES = 100, 1 << 22
+_NESTING = np.zeros(256, np.int8)
+_NESTING[[ord("["), ord("{")]], _NESTING[[ord("]"), ord("}")]] = 1, -1
 _NAME, _PATH = 255, 1 << 11  # bytes that a name may have, letters of a path
 _RATIO, _SLACK = 1100, 1 << 20
 LARGEST = 1 << 30
@@ -83,11 +85,18 @@ def json_object(file: File, most: int = JSON_BYTES) -> Mapping[str, Any]:
 
 def parsed_object(path: Path, raw: bytes, again: str = "Copy it again") -> Mapping[str, Any]:
     """The same of bytes at hand."""
-    # how deep Python's parser goes before it gives up depends on its version; brackets in strings hardly matter
-    opened = np.isin(np.frombuffer(raw, np.uint8), (ord("["), ord("{"))).astype(np.int32)
-    opened -= np.isin(np.frombuffer(raw, np.uint8), (ord("]"), ord("}")))
-    if len(raw) and int(np.cumsum(opened).max()) > _DEPTH:
-        raise UnsafeError(path, "is nested too deeply for metadata", expected=f"at most {_DEPTH} levels")
+    # how deep Python's parser goes before it gives up depends on its version, and a value of two bytes takes 64 and
+    # more once it is parsed; brackets and commas in strings hardly matter
+    letters, depth, values = np.frombuffer(raw, np.uint8), 0, 0
+    for a, b in windows(0, len(letters), 1 << 20):
+        steps = _NESTING[letters[a:b]]
+        levels = depth + np.cumsum(steps, dtype=np.int32)
+        if int(levels.max()) > _DEPTH:
+            raise UnsafeError(path, "is nested too deeply for metadata", expected=f"at most {_DEPTH} levels")
+        depth, values = int(levels[-1]), values + int(np.count_nonzero(steps > 0) + raw.count(b",", a, b))
+    if values > _VALUES:
+        expected = f"at most {_VALUES:,} values"
+        raise UnsafeError(path, "is too large for metadata", expected=expected, found=f"{values:,}")
     try:
         value = json.loads(raw.decode("utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:

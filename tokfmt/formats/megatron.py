@@ -39,6 +39,7 @@ from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, fatal
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Audit, Code, Section
 from tokfmt.core.ragged import Offsets, offsets_of
+from tokfmt.core.sections import bounded_entries
 from tokfmt.core.text_format import printable
 from tokfmt.formats.flat import Columns, Cut, Extent, FlatFormat, FlatWriter, Laid, Pieces, Struct, told_tokens
 from tokfmt.formats.folders import json_object, parsed_object
@@ -307,6 +308,7 @@ def laid_out(data: File, index: File, *, by_document: bool) -> Laid:
     if index.size not in (columns.end, columns.end + count):
         cut = TruncatedError(path, "the size of the index", offset=18, expected=columns.end, found=index.size)
         return _documents(Extent(data, 0, 0, dtype), offsets_of([]), [fatal("TF602", cut)], header)
+    bounded_entries(path, max(count, marks), data)
     begins, negative, problems = _begins(index, columns, dtype.itemsize)
     if index.size != columns.end:
         error = CorruptError(path, "holds modes of multimodal data", offset=columns.end)
@@ -403,6 +405,7 @@ def _legacy(data: File, index: File, *, by_document: bool) -> Laid:
     )  # fmt: skip
     if index.size != columns.end:
         raise TruncatedError(index.path, "the size of the index", expected="as its counts say", found=index.size)
+    bounded_entries(index.path, max(count, head["sizes"], head["documents"]), data)
     begins = columns.read(index, "begins")
     extent, sizes = told_tokens(data, np.dtype(kind), int(begins[-1]), "TF604")
     if len(wrong := np.flatnonzero(np.diff(begins, prepend=0) < 0)) or begins[0]:

@@ -45,6 +45,8 @@ _ROWS = 1 << 20  # written at once
 _LOOKED_AT = 1 << 16  # bytes of a mask, or of a tail, that opening looks at
 _ENDS = 64  # documents whose last tokens show the separator
 _LINE = 1 << 16  # characters of a row
+_GZIP_INPUT, _GZIP_OUTPUT = 1 << 16, 1 << 20  # bytes at once
+_ROW_BYTES, _SLACK = 1 << 10, 1 << 20  # compressed bytes that the rows of a byte of tokens may take, and some
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +253,11 @@ def _rows(path: Path, most: int) -> Offsets:
     file = File(path)
     if not file.size:
         raise CorruptError(path, "is empty: its writer was killed", remedy="Copy it again, or write the dataset again")
-    text = io.TextIOWrapper(gzip.GzipFile(fileobj=io.BytesIO(file.read(0, file.size))), "utf-8", "replace", newline="")
+    if file.size > (largest := _ROW_BYTES * most + _SLACK):
+        expected = f"at most {largest:,} bytes for {most:,} of tokens"
+        what = "is too large for the rows of its tokens"
+        raise UnsafeError(path, what, expected=expected, found=f"{file.size:,}")
+    text = io.TextIOWrapper(io.BufferedReader(_Inflated(file)), "utf-8", "replace", newline="")
     rows = csv.reader(iter(lambda: text.readline(_LINE), ""))
     pairs = ((int(row[0]), int(row[1])) for row, _ in zip(rows, range(most + _LINE), strict=False))
     try:
@@ -264,6 +270,41 @@ def _rows(path: Path, most: int) -> Offsets:
         found_at = f"line {rows.line_num:,}"
         raise CorruptError(path, "is no table of start,end", expected="two numbers", found=found_at) from error
     return found
+
+
+class _Inflated(io.RawIOBase):
+    """What the members of a gzip file hold, a piece at a time, up to zeros behind one: padding, as gzip(1) takes it."""
+
+    def __init__(self, file: File) -> None:
+        self._pieces, self._rest = _members(file), memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while not self._rest:
+            if (piece := next(self._pieces, None)) is None:
+                return 0
+            self._rest = memoryview(piece)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
+
+
+def _members(file: File) -> Iterator[bytes]:
+    member: Any = None
+    for at, stop in windows(0, file.size, _GZIP_INPUT):
+        rest = file.read(at, stop - at)
+        while rest:
+            if member is None and not rest.strip(b"\0"):
+                return
+            if member is None:
+                member, rest = zlib.decompressobj(wbits=31), rest.lstrip(b"\0")
+            yield member.decompress(rest, _GZIP_OUTPUT)
+            rest = member.unused_data if member.eof else member.unconsumed_tail
+            member = None if member.eof else member
+    if member is not None:
+        raise EOFError
 
 
 def _run_on(looks: Sequence[Laid], eos_id: int | None) -> tuple[Offsets, tuple[str, ...]]:

@@ -48,6 +48,7 @@ SpecialTokens = Literal["text", "parse"]
 
 _END = re.compile(r"end|eos|eot|</s>", re.IGNORECASE)
 _MOST_EXPANSION = 1_000
+_LARGEST = 1 << 27  # bytes of a file of a tokenizer: four times the largest of 2026
 """XLM-R's normalizers, the largest seen, can make 72 characters of one."""
 
 
@@ -289,6 +290,9 @@ def _mapping(value: object) -> Mapping[str, Any]:
 def _read(path: Path) -> bytes:
     file = File(path)
     try:
+        if file.size > _LARGEST:
+            expected = f"at most {_LARGEST:,} bytes"
+            raise UnsafeError(path, "is too large for a file of a tokenizer", expected=expected, found=f"{file.size:,}")
         return file.read(0, file.size)
     finally:
         file.close()

@@ -247,9 +247,10 @@ class _Checking:
         if not self.found.errors:
             self.found.add(ledger_findings(one, self.request, deep=self.deep), known)
         if not self.found.unsafe and (self.deep or self.handle or self.corpus):
-            told = self.found.errors > 0  # then a reader that refuses says nothing new
-            read = self._read(format_)
-            self.found.add((f for f in read if not (told and f.code == "TF901")), known)
+            told = {finding.message for finding in self.found.findings if finding.severity == "error"}
+            # a reader that refuses after an error, or in the same words, says nothing new
+            read = (f for f in self._read(format_) if not (told and f.code == "TF901") and f.message not in told)
+            self.found.add(read, known)
         elif not self.found.errors:
             with suppress(TokfmtError):  # --deep says it
                 source = open_stored([one], self.request)
