@@ -76,10 +76,20 @@ def read(path, eos=EOS, **how):
 @pytest.mark.parametrize("stride", ["overlap", "disjoint"])
 @pytest.mark.parametrize("width", [2, 5, 16, 100])
 def test_packed(tmp_path, make, stride, width):
+    """Windows side by side of random ids show nothing: they are joined by who knows that they continue each other."""
     documents = make(np.random.default_rng(width), 60)
-    path = save(tmp_path / "a.h5", samples(windows(stream_of(documents), width, stride), width))
-    assert read(path) == documents
-    assert opened(path).reader.info.extras["stride"] == stride
+    tokens_of = windows(stream_of(documents), width, stride)
+    path = save(tmp_path / "a.h5", samples(tokens_of, width))
+    assert read(path, options={"stride": stride}) == documents
+    source = opened(path)
+    if source.reader.info.extras["stride"] == "rows":
+        assert stride == "disjoint"
+        assert sequences(source.reader) == tokens_of
+        assert any("nothing shows that samples continue each other" in note for note in source.notes)
+        assert any("--from-opt stride=overlap|disjoint|bos joins them" in note for note in source.notes)
+    else:
+        assert source.reader.info.extras["stride"] == stride
+        assert sequences(source.reader) == documents
 
 
 def test_code_like_links_are_chance(tmp_path):
@@ -88,7 +98,53 @@ def test_code_like_links_are_chance(tmp_path):
     rows = samples(windows(stream, 16, "disjoint")[:-1], 16)
     linked = np.mean(rows[:-1, 2, -1] == rows[1:, 0, 0])
     assert linked > 0.2
-    assert opened(save(tmp_path / "a.h5", rows)).reader.info.extras["stride"] == "disjoint"
+    assert opened(save(tmp_path / "a.h5", rows)).reader.info.extras["stride"] != "overlap"
+
+
+def phrases(rng, count):
+    """A stream in which ids follow each other as in text: of each id, one of three others comes next."""
+    follows = rng.integers(10, 900, (900, 3))
+    stream = [10]
+    for way in rng.integers(0, 3, count).tolist():
+        stream.append(EOS if rng.random() < 0.02 else int(follows[stream[-1], way]))
+    return stream
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_windows_of_text_side_by_side_show_that_they_continue_each_other(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    stream = phrases(rng, 9000)
+    tokens_of = windows(stream, 32, "disjoint")[:-1]
+    rows = samples(tokens_of, 32)
+    source = opened(save(tmp_path / "a.h5", rows), "none")
+    assert sequences(source.reader) == [[token for window in tokens_of for token in window]]
+    assert any("tokens at their borders follow each other as those inside do" in note for note in source.notes)
+    mixed = save(tmp_path / "b.h5", rng.permutation(rows))
+    assert sorted(read(mixed, "none")) == sorted(tokens_of)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_blocks_behind_a_bos_in_another_order_are_not_joined(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    stream = phrases(rng, 9000)
+    blocks = np.asarray(stream[: len(stream) // 16 * 16]).reshape(-1, 16)
+    rows = np.stack([np.c_[np.full(len(blocks), 3), blocks[:, :-1]], np.ones_like(blocks), blocks], 1).astype("i4")
+    assert read(save(tmp_path / "a.h5", rows), "none") == [blocks.reshape(-1).tolist()]
+    mixed = save(tmp_path / "b.h5", rng.permutation(rows))
+    assert sorted(read(mixed, "none")) == sorted([3, *block] for block in blocks.tolist())
+
+
+def test_samples_that_all_begin_and_end_alike_are_not_joined(tmp_path):
+    """A convention of begin and end marks that are one id looks like windows that overlap."""
+    rng = np.random.default_rng(1)
+    tokens_of = [[EOS, *rng.integers(10, 900, 15).tolist(), EOS] for _ in range(40)]
+    source = opened(save(tmp_path / "a.h5", samples(tokens_of, 16)))
+    assert sequences(source.reader) == tokens_of
+
+
+def test_few_samples_without_a_link_are_sequences(tmp_path):
+    tokens_of = [[1, 2, 3, 4, 5], [8, 9, 11, 12, 13], [21, 22, 23, 24, 25]]
+    assert read(save(tmp_path / "a.h5", samples(tokens_of, 4))) == tokens_of
 
 
 @pytest.mark.parametrize("stride", ["overlap", "disjoint"])
@@ -99,7 +155,7 @@ def test_padded_documents(tmp_path, stride, inverted, pad):
     documents = text(np.random.default_rng(4), 40, longest=90)
     documents = [d for d in documents if len(d) % 17]  # else only the separator is left, which no sample can hold
     rows = samples([w for d in documents for w in windows([*d, EOS], 16, stride)], 16, pad=pad, inverted=inverted)
-    source = opened(save(tmp_path / "a.h5", rows))
+    source = opened(save(tmp_path / "a.h5", rows), options={"stride": stride})
     assert sequences(source.reader) == documents
     assert source.reader.info.extras["mask"] == ("inverted" if inverted else "loss")
     assert source.reader.info.nonstandard_masks == 0
@@ -125,11 +181,12 @@ def test_bos(tmp_path):
         want += [[]] if token == EOS or not want else []
         if token != EOS:
             want[-1].append(token)
-    source = opened(path)
+    bos = {"stride": "bos"}
+    source = opened(path, options=bos)
     assert sequences(source.reader) == [d for d in want if d]
     assert source.reader.info.nonstandard_masks == int((rows[:, 2] == -100).any(axis=1).sum())
     with pytest.raises(UnsupportedError, match="sample 5 is -100.*--eos ID"):
-        read(path, "none")
+        read(path, "none", options=bos)
 
 
 def test_fine_tuning_masks(tmp_path):
@@ -228,9 +285,10 @@ def test_streams_of_files(tmp_path, names, groups):
         for k, rows in enumerate(np.split(samples(windows(stream, 8, "disjoint"), 8), count)):
             save(tmp_path / names[at + k], rows)
         at += count
-    assert read(tmp_path) == want
-    assert read([tmp_path / name for name in reversed(names)])[-1] in want
-    given = opened([tmp_path / name for name in reversed(names)], options={"order": "given"})
+    apart = {"stride": "disjoint"}
+    assert read(tmp_path, options=apart) == want
+    assert read([tmp_path / name for name in reversed(names)], options=apart)[-1] in want
+    given = opened([tmp_path / name for name in reversed(names)], options={"order": "given", **apart})
     assert len(sequences(given.reader)) == len(names)
 
 
@@ -241,7 +299,7 @@ def test_files_of_two_directories_stay_apart(tmp_path):
             tmp_path / name / "x-0.h5",
             samples(windows(list(range(100 * (k + 1), 100 * (k + 1) + 45)), 8, "disjoint"), 8),
         )
-    found = read([tmp_path / "b" / "x-0.h5", tmp_path / "a" / "x-0.h5"])
+    found = read([tmp_path / "b" / "x-0.h5", tmp_path / "a" / "x-0.h5"], options={"stride": "disjoint"})
     assert found == [list(range(100, 145)), list(range(200, 245))]
 
 
@@ -311,6 +369,25 @@ def test_negative_ids(tmp_path):
 
 class TestOwnAttributes:
     """Attributes that tokfmt writes are believed, but not blindly."""
+
+    def test_rows_are_what_the_file_says(self, tmp_path):
+        """Though the tokens say that they overlap; an option joins them."""
+        facts = [("stride", np.bytes_("rows")), ("first_token", 0), ("stream_tokens", 32)]
+        path = save(tmp_path / "a.h5", self.rows(), attrs=facts)
+        for options in ({}, {"mask": "loss"}, {"view": "samples"}):
+            source = opened(path, None, options=options)
+            assert sequences(source.reader) == [list(range(k, k + 8)) for k in range(100, 132, 8)]
+        assert read(path, "none", options={"stride": "overlap"}) == [list(range(100, 133))]
+        other = save(tmp_path / "b.h5", self.rows())
+        with pytest.raises(UnsupportedError, match="b.h5 does not state what its samples are"):
+            opened([path, other], None)
+
+    def test_rows_that_are_lost_are_missed(self, tmp_path):
+        facts = [("stride", np.bytes_("rows")), ("first_token", 0), ("stream_tokens", 32)]
+        (tmp_path / "x").mkdir()
+        save(tmp_path / "x" / "data-00000.h5", self.rows()[:3], attrs=facts)
+        with pytest.raises(CorruptError, match="tokens 24 to 31 of its 32 are in no file"):
+            opened(tmp_path / "x", None)
 
     def rows(self):
         return samples(windows(list(range(100, 133)), 8, "overlap"), 8)

@@ -13,7 +13,9 @@
 
 - A directory's `*.h5` files (top level, case-sensitive) are one dataset; `order` says which of them make one stream.
 - A sample is a window T of width + 1 tokens of a stream: input_ids = T[:-1], labels = T[1:]. Windows overlap by one
-  token, lie side by side, or stand behind a BOS; the file does not say which: `stride` finds out.
+  token, lie side by side, or stand behind a BOS; upstream's files do not say which. Samples are joined to documents
+  where the tokens show which (see `streams`); else each T is a sequence. The rule is that of `core.rows`.
+- stride = rows (samples of a recipe, stored as they are): each row's input_ids, padding included, are a sequence.
 - Padding is on the right: one id in input_ids and labels, mask 0. Other zeros of the mask (a prompt) are counted in
   `Info.nonstandard_masks`, and are carried by rows as they lie; in files that tokfmt wrote of documents with masks, by
   these: position i of the mask speaks of token i + 1 of the stream, and `first_mask` of the first.
@@ -50,9 +52,13 @@ Stride = Literal["auto", "overlap", "disjoint", "bos", "per-document"]
 class ReadOptions:
     """How to read HDF5 samples."""
 
-    view: Literal["documents", "samples"] = option("documents", "documents as they were, or input_ids of each sample")
+    view: Literal["documents", "samples"] = option(
+        "documents", "documents that samples were cut from, or input_ids of each"
+    )
     order: Order = option("writer", "files in the order of writing, as trainers sort them, or as given")
-    stride: Stride = option("auto", "how neighbouring samples continue each other; auto finds out")
+    stride: Stride = option(
+        "auto", "how samples continue each other; auto: as the file says or shows, else each is a sequence"
+    )
     gaps: Literal["refuse", "accept"] = option(
         "refuse", "files that are missing from a directory are an error, or documents are cut there"
     )

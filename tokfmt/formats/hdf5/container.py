@@ -65,8 +65,8 @@ class Own(NamedTuple):
     """tokfmt's own attributes of `data`, in one file that it wrote.
 
     Attributes:
-        stride: overlap, disjoint or corpus.
-        eos_id: The separator.
+        stride: overlap, disjoint, corpus, or `core.rows.ROWS`.
+        eos_id: The separator; None: rows without one.
         pad_id: What fills up the last sample.
         first_token: Position of the file's first token in the stream.
         stream_tokens: Tokens of the whole stream, separators included, padding not.
@@ -75,7 +75,7 @@ class Own(NamedTuple):
     """
 
     stride: str
-    eos_id: int
+    eos_id: int | None
     pad_id: int | None
     first_token: int
     stream_tokens: int

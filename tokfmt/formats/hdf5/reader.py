@@ -12,8 +12,8 @@ Files that are missing show by the attributes of the others and by the numbers i
 
 Attributes of `data` in files that tokfmt wrote, all optional in every other file:
 
-    stride         text     overlap, disjoint or corpus
-    eos_id         int      the separator
+    stride         text     overlap, disjoint, corpus or rows
+    eos_id         int      the separator; rows may have none
     pad_id         int      what fills up the last sample
     first_token    int      position of the file's first token in the stream
     stream_tokens  int      tokens of the whole stream, separators included, padding not
@@ -36,6 +36,7 @@ from tokfmt.core.axis import INT32_MAX, Info, Layout, Separators, TokenReader
 from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File, names_in
 from tokfmt.core.format import Hints, Problem, fatal, noted, raise_fatal
+from tokfmt.core.rows import ROWS, Continuation, continuation
 from tokfmt.formats.hdf5 import PARAMS, Order, ReadOptions
 from tokfmt.formats.hdf5.container import Own, Stored, open_stored
 from tokfmt.formats.hdf5.samples import (
@@ -50,7 +51,7 @@ from tokfmt.formats.hdf5.samples import (
     Tally,
     scan_samples,
 )
-from tokfmt.formats.hdf5.streams import Verdict, chained, continued, join, judge, pieces_of, scan_segments
+from tokfmt.formats.hdf5.streams import chained, continued, join, judge, pieces_of, scan_segments
 from tokfmt.formats.hdf5.table import LARGEST_CHUNK, Rows
 
 _EXAMPLES = re.compile(r"examples_(\d+)_(\d+)\.h5", re.ASCII)
@@ -194,30 +195,31 @@ def own_facts(stored: Stored) -> Own | None:
         CorruptError: They are there but cannot be true.
     """
     facts = stored.facts
-    if not {"stride", "first_token", "stream_tokens", "eos_id"} <= facts.keys():
+    rows = facts.get("stride") == ROWS
+    if not {"stride", "first_token", "stream_tokens", *(() if rows else ("eos_id",))} <= facts.keys():
         return None
-    strides = ("corpus",) if stored.rank == 1 else ("overlap", "disjoint")
+    strides = ("corpus",) if stored.rank == 1 else ("overlap", "disjoint", ROWS)
     if facts["stride"] not in strides:
         raise _untrue(stored, "stride", " or ".join(strides), facts["stride"])
     largest = INT32_MAX if stored.rank == 3 else 2**32 - 1
     numbers: dict[str, int] = {}
-    for name, limit in (("eos_id", largest), ("first_token", 1 << 62), ("stream_tokens", 1 << 62)):
+    limits = {"eos_id": largest, "first_token": 1 << 62, "stream_tokens": 1 << 62}
+    for name, limit in ((name, limit) for name, limit in limits.items() if name in facts):
         value = facts[name]
         if not isinstance(value, int) or not 0 <= value <= limit:
             raise _untrue(stored, name, f"0..{limit:,}", value)
         numbers[name] = value
     step = _step(stored, str(facts["stride"]))
-    rows, left = len(stored.table), numbers["stream_tokens"] - numbers["first_token"]
-    fits = left >= rows if stored.rank == 1 else left >= (rows - 1) * step + 2
-    if rows and not fits:
-        raise _untrue(stored, "stream_tokens", f"enough tokens for {rows:,} rows", numbers["stream_tokens"])
+    count, left = len(stored.table), numbers["stream_tokens"] - numbers["first_token"]
+    least = count * step if rows else count if stored.rank == 1 else (count - 1) * step + 2
+    if count and left < least:
+        raise _untrue(stored, "stream_tokens", f"enough tokens for {count:,} rows", numbers["stream_tokens"])
     mask = facts.get("first_mask")
     if mask is not None and not (isinstance(mask, int) and mask in (0, 1) and facts["stride"] == "overlap"):
         raise _untrue(stored, "first_mask", "0 or 1, of samples that overlap", mask)
     first_mask = None if mask is None else int(mask)
-    return Own(
-        str(facts["stride"]), numbers["eos_id"], None, numbers["first_token"], numbers["stream_tokens"], first_mask
-    )
+    first, total = numbers["first_token"], numbers["stream_tokens"]
+    return Own(str(facts["stride"]), numbers.get("eos_id"), None, first, total, first_mask)
 
 
 def pad_id_of(stored: Stored, params: Params) -> int | None:
@@ -349,9 +351,12 @@ class Opening:
 
     def own(self) -> list[Own | None]:
         """The attributes that tokfmt wrote in each file, unless the user knows better."""
-        if self.options.stride != "auto" or self.options.mask != "auto":
+        if self.options.stride != "auto":
             return [None] * len(self.files)
-        return [own_facts(stored) for stored in self.files]
+        found = [own_facts(stored) for stored in self.files]
+        if self.options.mask == "auto":
+            return found
+        return [one if one is not None and one.stride == ROWS else None for one in found]
 
     def separator(self, own: Own | None) -> tuple[int | None, str]:
         """The separator that is known before samples are looked at, and how."""
@@ -515,6 +520,10 @@ def _samples(opening: Opening, rows: Rows) -> TokenReader:
     """Samples of three fields, as the streams they were cut from."""
     own = opening.own()
     known = [one for one in own if one is not None]
+    stated = {one.stride for one in known}
+    if ROWS in stated:
+        _check_all_rows(opening, own)
+        return _as_they_lie(opening, rows)
     if len(known) == len(own):
         return _own_samples(opening, rows, known)
     scan, inverted = scan_samples(rows, opening.options.mask)
@@ -522,22 +531,22 @@ def _samples(opening: Opening, rows: Rows) -> TokenReader:
         opening.inferred.append("1 in the mask row means padding: inverted_mask (--from-opt mask=loss overrides)")
     _check_labels(opening, rows, scan)
     groups = rows.starts[np.concatenate(([0], np.cumsum(opening.groups)))]
-    verdict = _verdict(opening, scan, groups, rows.width)
+    stride = _stride(opening, rows, scan, groups)
     separator = opening.separator(own[0])
     if separator[0] is None and not opening.hints.no_eos:
         separator = _ends_alike(opening, scan, rows.width)
-    shuffled = verdict.stride == "shuffled"
-    joined = join(scan, groups, rows.width, "per-document" if shuffled else verdict.stride)
+    apart = stride in ("shuffled", ROWS)
+    joined = join(scan, groups, rows.width, "per-document" if apart else stride)
     if joined.broken:
         opening.notes.append(f"{joined.broken:,} samples do not go on in the next one; the stream is cut there")
-    _note_ambiguous(opening, scan, groups, rows.width, verdict.stride, separator[0])
+    _note_ambiguous(opening, scan, groups, rows.width, stride, separator[0])
     told = opening.told(
-        Layout.SAMPLES if shuffled else Layout.STREAM,
-        (None, "") if shuffled else separator,
+        Layout.SAMPLES if apart else Layout.STREAM,
+        (None, "") if stride == "shuffled" else separator,
         odd=scan.odd,
-        sample_length=rows.width + 1 if shuffled and bool((scan.valid == rows.width).all()) else None,
+        sample_length=rows.width + 1 if apart and bool((scan.valid == rows.width).all()) else None,
         variant="samples",
-        stride=verdict.stride,
+        stride=stride,
         mask="inverted" if inverted else "loss",
     )
     ignored = separator[0] if separator[0] is not None else opening.params.pad_id
@@ -582,26 +591,45 @@ def _check_labels(opening: Opening, rows: Rows, scan: Scan) -> None:
         )
 
 
-def _verdict(opening: Opening, scan: Scan, groups: NDArray[np.int64], width: int) -> Verdict:
-    """The stride that was told, or that the samples show.
+def _check_all_rows(opening: Opening, own: Sequence[Own | None]) -> None:
+    """Refuse files of which some state that their rows are the sequences, and others do not."""
+    others = [stored.path.name for stored, one in zip(opening.files, own, strict=True) if not one or one.stride != ROWS]
+    if others:
+        raise UnsupportedError(
+            opening.place, f"{others[0]} does not state what its samples are, as other files do",
+            expected="stride rows in the attributes of every file", remedy=f"Read them one by one; or {AS_SAMPLES}",
+        )  # fmt: skip
+
+
+def _stride(opening: Opening, rows: Rows, scan: Scan, groups: NDArray[np.int64]) -> str:
+    """The stride that is asked for, or that the samples show.
 
     Raises:
         UnsupportedError: They do not show one, or they show that their order was lost.
     """
-    if opening.options.stride != "auto":
-        return Verdict(opening.options.stride, "as told")
-    verdict = judge(scan, groups, width)
-    if verdict.stride == "shuffled" and "order" not in opening.hints.drop:
+    asked = None if opening.options.stride == "auto" else opening.options.stride
+    found = continuation(asked, None, lambda: judge(rows, scan, groups))
+    if asked is not None:
+        return asked
+    if found.how == "shuffled" and "order" not in opening.hints.drop:
         raise UnsupportedError(
-            opening.place, f"its samples were shuffled ({verdict.why}), so documents cannot be put together again",
+            opening.place, f"its samples were shuffled ({found.why}), so documents cannot be put together again",
             remedy="--drop order reads each sample's tokens as they lie, --from-opt view=samples the rows",
         )  # fmt: skip
-    if verdict.stride in ("few", "mixed"):
+    if found.how in ("few", "mixed"):
         raise UnsupportedError(
-            opening.place, f"cannot tell how its samples go on ({verdict.why})", remedy=f"{_STRIDES}; {AS_SAMPLES}"
+            opening.place, f"cannot tell how its samples go on ({found.why})", remedy=f"{_STRIDES}; {AS_SAMPLES}"
         )
-    opening.inferred.append(f"samples are {_WORDS[verdict.stride]}: {verdict.why} (--from-opt stride= overrides)")
-    return verdict
+    opening.inferred.append(_said(found))
+    return found.how
+
+
+def _said(found: Continuation) -> str:
+    """What was inferred, and the option that overrides it."""
+    if found.how == ROWS:
+        joins = "--from-opt stride=overlap|disjoint|bos joins them"
+        return f"each sample is a sequence: nothing shows that samples continue each other ({found.why}); {joins}"
+    return f"samples are {_WORDS[found.how]}: {found.why} (--from-opt stride= overrides)"
 
 
 _WORDS = {

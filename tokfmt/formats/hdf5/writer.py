@@ -35,6 +35,7 @@ from tokfmt.core.marks import TARGET
 from tokfmt.core.output import Output, copy_region, whole
 from tokfmt.core.protocols import Sampled, marks_of
 from tokfmt.core.ragged import Tokens
+from tokfmt.core.rows import ROWS
 from tokfmt.formats.hdf5 import WriteOptions
 from tokfmt.formats.hdf5.container import Own
 from tokfmt.formats.hdf5.table import REACH, Packer
@@ -87,11 +88,11 @@ class SampleFile:
     Args:
         path: It does not exist yet.
         shape: Samples, and tokens in each.
-        facts: For the attributes; None: it gets none.
+        facts: For the attributes.
         shuffle: Whether the chunks went through the shuffle filter.
     """
 
-    def __init__(self, path: Path, shape: tuple[int, int], facts: Own | None, *, shuffle: bool) -> None:
+    def __init__(self, path: Path, shape: tuple[int, int], facts: Own, *, shuffle: bool) -> None:
         count, width = shape
         self.path, self._filled = path, 0
         self._deflate = 1 << int(shuffle)  # its bit in the filter mask
@@ -108,8 +109,7 @@ class SampleFile:
                 shuffle=shuffle,
                 track_times=False,
             )
-            if facts is not None:
-                _annotate(data, facts)
+            _annotate(data, facts)
             self._store = data.id.write_direct_chunk
 
     def add(self, chunks: Iterator[tuple[memoryview, bool]]) -> None:
@@ -259,9 +259,8 @@ class SampleWriter:
         pairs = enumerate(zip(cuts, bounds, strict=True))
         return [Region(index, range(first, last), tokens) for index, ((first, last), tokens) in pairs]
 
-    @property
-    def own(self) -> Own | None:
-        """The attributes of its files, but for what each holds of the stream."""
+    def _own(self, source: TokenReader) -> Own:  # noqa: ARG002 - rows have their own padding
+        """The attributes of the files, but for what each holds of the stream."""
         return Own(self.options.stride, self.eos_id, self.pad_id, 0, 0)
 
     @property
@@ -337,9 +336,9 @@ class SampleWriter:
 
         def begin(number: int) -> SampleFile:
             first, last = files.bounds[number : number + 2]
-            facts = self.own and self.own._replace(first_token=first * self.step, stream_tokens=length)
             at = first * self.step
-            if facts and masked and (marks := marks_of(stream, at, at + (first < last))) is not None:
+            facts = self._own(source)._replace(first_token=at, stream_tokens=length)
+            if masked and (marks := marks_of(stream, at, at + (first < last))) is not None:
                 facts = facts._replace(first_mask=int((marks & TARGET).any()))
             files.name(number).unlink(missing_ok=True)  # of a commit that was cut off
             return SampleFile(files.name(number), (last - first, self.options.seq_len), facts, shuffle=self.shuffle)
@@ -375,9 +374,16 @@ class RowWriter(SampleWriter):
     def lost(self, source: TokenReader) -> Sequence[Loss]:  # noqa: ARG002 - nothing
         return []
 
-    @property
-    def own(self) -> None:
-        """No attributes: the rows are no stream that was cut."""
+    def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
+        super().__init__(path, options, target)
+        self.step, self._separator = options.seq_len, target.eos_id
+
+    def _masked(self, source: TokenReader) -> bool:  # noqa: ARG002 - the mask is that of the rows
+        return False
+
+    def _own(self, source: TokenReader) -> Own:
+        """Attributes that say that the rows are the sequences: no stream was cut."""
+        return Own(ROWS, self._separator, source.info.pad_id, 0, 0)
 
     def _length(self, source: TokenReader) -> int:
         return source.info.tokens

@@ -7,6 +7,8 @@
 - Files of a directory are `stage1_block_0000.bin`, `stage1_block_0001.bin`, ...; their concatenation is one stream.
 - A separator (EOS; 50256, GPT-2's) follows every document; documents run on across samples, batches (125 samples) and
   blocks. Padding is EOS at the end of the last sample. Nothing else is stored: no index, no counts, no checksum.
+- Samples of a recipe are stored as they are; then only the manifest says that each is a sequence (see `core.rows`), and
+  without it they are read as the stream that blocks are.
 - Runs of EOS are padding or empty documents, which cannot be told apart: reading drops them, writing refuses empty
   sequences (`--drop empty-sequences`).
 
@@ -24,7 +26,7 @@ from typing import Literal
 
 import numpy as np
 
-from tokfmt.core.axis import INT32_MAX, Separators
+from tokfmt.core.axis import INT32_MAX, Separators, TokenReader
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Confidence, Hints, Probe, Problem, Target, fatal, noted
@@ -103,6 +105,11 @@ class RowWriter(Writer):
     """Writes samples as they are, padding included: no separator is put between them."""
 
     separators = Separators.NONE
+
+    def notes(self, source: TokenReader) -> Iterator[str]:  # noqa: ARG002 - of any source
+        """See `TokenWriter.notes`: a block has no place that says what its samples are."""
+        without = f"--from-opt view=samples --from-opt seq_len={self.options.seq_len} reads them without it"
+        yield f"only the manifest says that each sample is a sequence, and how long it is; {without}"
 
 
 class Stage1(FlatFormat):

@@ -152,10 +152,12 @@ def other_findings(one: SourceFiles) -> Iterator[Finding]:
         yield Finding("TF915", "warning", str(one.path), what, "Other commands refuse it; see --explain TF915")
 
 
-def count_findings(path: Path, sequences: int | None, tokens: int | None, eos_id: int | None) -> Iterator[Finding]:
-    """Compare how many were read, with `eos_id` taken away, with the manifest's counts."""
+def count_findings(
+    path: Path, sequences: int | None, tokens: int | None, eos_id: int | None, *, samples: bool = False
+) -> Iterator[Finding]:
+    """Compare how many were read, with `eos_id` taken away, with the manifest's counts; `samples`: of rows of them."""
     said = read_manifest(path)
-    counts = said.counts()  # none of several splits, of which one was read
+    counts = said.counts(samples=samples)  # none of several splits, of which one was read
     alike = said.eos_id == eos_id  # else tokens are counted with separators in one, and without in the other
     for key, found in (("sequences", sequences), ("tokens", tokens if alike else None)):
         expected = counts.get(key)
@@ -167,6 +169,18 @@ def count_findings(path: Path, sequences: int | None, tokens: int | None, eos_id
                 f"holds {found:,} {key}, the manifest says {expected:,}",
                 "The manifest belongs to another dataset, or --eos differs from what was converted",
             )
+
+
+def stored_count_findings(path: Path, source: Source) -> Iterator[Finding]:
+    """The same of a dataset that was opened as it is stored: as far as no separator has to be looked for."""
+    reader = source.reader
+    if isinstance(reader, RecordReader) or reader.info.layout is Layout.STREAM:
+        return
+    info = reader.info
+    if info.separators in (Separators.NONE, Separators.TRAILING):
+        tokens = info.tokens if info.separators is Separators.NONE else None
+        samples = info.layout is Layout.SAMPLES
+        yield from count_findings(path, info.sequences, tokens, source.separator.eos_id, samples=samples)
 
 
 def _number(value: object) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tokfmt import registry
-from tokfmt.core.axis import TokenReader, windows
+from tokfmt.core.axis import Info, Layout, TokenReader, windows
 from tokfmt.core.errors import (
     ConversionError,
     DetectionError,
@@ -46,6 +46,7 @@ from tokfmt.ops.check.beside import (
     file_findings,
     ledger_findings,
     other_findings,
+    stored_count_findings,
     tokenizer_findings,
 )
 from tokfmt.ops.check.codes import meanings
@@ -256,6 +257,7 @@ class _Checking:
                 source = open_stored([one], self.request)
                 source.reader.close()
                 self.found.remark(source.remarks)
+                self.found.add(stored_count_findings(self.path, source), known)
         return self.found
 
     def _own(self, one: SourceFiles, options: Any) -> Iterator[Finding]:
@@ -332,7 +334,9 @@ class _Checking:
             if self.handle is not None and vocabulary is not None:
                 yield from tokenizer_findings(source, reader, self.handle, vocabulary)
         if self.deep:
-            yield from count_findings(self.path, self.found.sequences, self.found.tokens, source.separator.eos_id)
+            counts, eos_id = (self.found.sequences, self.found.tokens), source.separator.eos_id
+            samples = isinstance(reader.info, Info) and reader.info.layout is Layout.SAMPLES
+            yield from count_findings(self.path, *counts, eos_id, samples=samples)
         if self.corpus is not None:
             yield from corpus_findings(source, self.corpus)
 

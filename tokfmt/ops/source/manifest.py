@@ -32,6 +32,7 @@ from tokfmt.core.errors import CorruptError, FormatError, OptionError
 from tokfmt.core.files import File, reading_error
 from tokfmt.core.format import Format, companions_of, files_of
 from tokfmt.core.options import parse_options
+from tokfmt.core.protocols import Rowed
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, given_to, words_of
 from tokfmt.run.execute import Progress
@@ -46,6 +47,8 @@ _PIECE = 1 << 23
 LITTLE = 1 << 26
 """Bytes of sources, which the page cache still holds when they are read again."""
 IGNORED = "the manifest is ignored"
+_JOINING = {"view", "stride"}
+"""Options of readers that say whether samples are joined."""
 _SUFFIX = ".tokfmt.json"
 _SEVERAL, _NAMED = 2, 3  # splits; sources
 _LISTED = 20_000  # what reads a manifest reads no more than 16 MiB of it
@@ -106,6 +109,11 @@ class Manifest(NamedTuple):
         return f"partial, by its manifest: saved of damaged sources ({paths}), without {what} of theirs"
 
     @property
+    def rows(self) -> bool:
+        """Whether its sequences are samples of a recipe, stored as they are; see `core.rows`."""
+        return self.content.get("recipe") is not None
+
+    @property
     def output(self) -> Mapping[str, Any]:
         """`bytes`, `files` and `xxh3_128` of what was written."""
         found = self.content.get("output")
@@ -123,13 +131,13 @@ class Manifest(NamedTuple):
         )
         return {name.replace("-", "_"): value for name, value in pairs}
 
-    def counts(self, split: object = None) -> Mapping[str, Any]:
+    def counts(self, split: object = None, *, samples: bool = False) -> Mapping[str, Any]:
         """Where `sequences` and `tokens` stand: of one split, where there are several.
 
-        Nowhere, when sequences were split at separators inside them, or are samples of a recipe: what was counted went
-        into that.
+        Nowhere, when sequences were split at separators inside them; or when `samples` are to be compared with
+        documents, or documents with samples.
         """
-        if self.content.get("recipe") is not None:
+        if self.rows != samples:
             return {}
         dropped, splits = self.content.get("dropped"), self.content.get("splits")
         if isinstance(dropped, dict) and "embedded-separators" in dropped:
@@ -219,7 +227,7 @@ def _of_folder(format_: Format, folder: Path) -> tuple[Manifest, frozenset[str]]
     if not describes(manifest, format_, folder):
         return Manifest({}), frozenset()
     files = written_files(format_, folder)
-    told = {key: manifest.content.get(key) for key in ("format", "eos_id", "tokenizer", "options")}
+    told = {key: manifest.content.get(key) for key in ("format", "eos_id", "tokenizer", "options", "recipe")}
     return Manifest(told, manifest.path), frozenset(file.name for file in files if file.parent == folder)
 
 
@@ -229,10 +237,14 @@ def as_written(
     """Sources that are read as they were written, by all of their manifests, where the user says nothing else.
 
     That is of use where the format's reader has an option of the writer's name, and a value for it that may be wrong:
-    "auto" finds out by what the files state themselves, and a split is a choice among what there is.
+    "auto" finds out by what the files state themselves, and a split is a choice among what there is. Samples that were
+    stored as they are, are read so; see `core.rows`.
 
     Returns:
         The request with these options, and notes on them.
+
+    Raises:
+        FormatError: Some state that their samples are sequences, and others do not.
     """
     if not said or any(manifest.content.get("format") != format_.name for manifest in said):
         return request, ()
@@ -253,7 +265,20 @@ def as_written(
     notes = [
         f"read with {word}, by the manifest of {one}; --from-opt {word} or another value overrides it" for word in told
     ]
+    if any(manifest.rows for manifest in said) and isinstance(format_, Rowed) and not asked & _JOINING:
+        _check_all_rows(said)
+        found["view"] = "samples"
+        joins = "stride=overlap|disjoint" if "stride" in usual else "view=documents"
+        notes.append(f"each sample is a sequence, by the manifest of {one}; --from-opt {joins} joins them")
     return replace(request, options={**request.options, **found}), tuple(notes)
+
+
+def _check_all_rows(said: Sequence[Manifest]) -> None:
+    rows, others = ([one.path for one in said if one.rows is stated] for stated in (True, False))
+    if others:
+        what = f"says that each sample is a sequence, and {printable(others[0].name)} does not"
+        remedy = "Read them one by one, or join the samples with --from-opt view=documents"
+        raise FormatError(rows[0], what, remedy=remedy)
 
 
 def found_as_written(one: SourceFiles, request: SourceRequest) -> tuple[SourceRequest, tuple[str, ...]]:
@@ -323,16 +348,17 @@ def describes(manifest: Manifest, format_: Format, path: Path) -> bool:
 
 
 def count_contradiction(
-    path: Path, split: object, known: tuple[int, int | None], eos_id: int | None
+    path: Path, split: object, known: tuple[int, int | None], eos_id: int | None, *, samples: bool = False
 ) -> CorruptError | None:
     """How the manifest of a dataset contradicts how many sequences and tokens there are, `eos_id` taken away.
 
-    With another separator sequences may be others, and tokens are counted with separators in one, without in the other.
+    `samples`: the sequences are samples, as they are stored. With another separator sequences may be others, and
+    tokens are counted with separators in one, without in the other.
     """
     manifest = read_manifest(path)
     if manifest.eos_id != eos_id:
         return None
-    counts = manifest.counts(split)
+    counts = manifest.counts(split, samples=samples)
     for key, found in zip(("sequences", "tokens"), known, strict=True):
         expected = counts.get(key)
         if isinstance(expected, int) and found is not None and expected != found:

@@ -397,10 +397,10 @@ def _open_recipe(named: Found | None, file: Any, hints: Hints) -> TokenReader | 
 def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptError | None:
     """How the manifest of a source contradicts what was counted in it, where both count the same things."""
     reader = source.reader
-    if len(source.paths) > 1 or isinstance(reader, RecordReader) or reader.info.layout is Layout.SAMPLES:
+    if len(source.paths) > 1 or isinstance(reader, RecordReader):
         return None
-    split = reader.info.split
-    return count_contradiction(source.paths[0], split, (sequences, tokens), source.separator.eos_id)
+    split, samples = reader.info.split, reader.info.layout is Layout.SAMPLES
+    return count_contradiction(source.paths[0], split, (sequences, tokens), source.separator.eos_id, samples=samples)
 
 
 def counted(source: Source, request: SourceRequest) -> Source:
