@@ -8,6 +8,7 @@ import stat
 
 import pytest
 from paths import ROOT
+from stats_oracle import validate
 
 from tokfmt.cli import main
 
@@ -98,7 +99,7 @@ def test_explain_is_a_tree(tmp_path):
     assert found["schema"] == "tokfmt.recipe/1"
     rows = {row["name"]: row for row in found["rows"]}
     assert rows["other"]["samples"] == 41
-    assert rows["other"]["epochs"] == 1.0
+    assert rows["other"]["passes"] == 1.0
     assert abs(rows["inner"]["share"] - 0.25) < 0.02
     assert rows["deep"]["depth"] == 2
     assert rows["other"]["tokens"] == 653
@@ -112,7 +113,9 @@ def test_stats_begin_with_what_the_sources_give():
     at = shown.index("Sources")
     assert shown[at + 1 : at + 5] == [line.strip() for line in tree]
     rows = json.loads(tokfmt("recipe", path, "--explain", "--json")[1])["rows"]
-    assert json.loads(tokfmt("stats", path, "--json")[1])["recipe"] == rows
+    found = json.loads(tokfmt("stats", path, "--json")[1])
+    assert found["recipe"] == rows
+    validate(found)
 
 
 def test_errors_are_one_line_with_a_remedy(tmp_path):

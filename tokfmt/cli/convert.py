@@ -178,32 +178,39 @@ def _prepared(report: Sequence[Mapping[str, Any]]) -> list[str]:
     """The report of a preparation as a table."""
     from tokfmt.core.text_format import columns, printable
 
-    heads = ("source", "documents", "of source", "characters", "tokens", "of all")
-    return columns([heads, *(tuple(map(printable, row)) for row in prepared_rows(report))]) if report else []
+    return columns([PREPARED, *(tuple(map(printable, row)) for row in prepared_rows(report))]) if report else []
+
+
+PREPARED = ("source", "documents", "of source", "characters", "tokens", "of all", "passes")
+"""The heads of what `prepared_rows` gives."""
 
 
 def prepared_rows(report: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Of a recipe of text by source and rule what was looked at, and what became of it.
+    """Of a recipe by source and rule what was looked at, and what became of it.
 
     Args:
         report: `Conversion.prepared`.
 
     Returns:
-        Name (those of rules begin with two spaces), documents, their share of the source, characters, tokens, share
-        of all.
+        Name (those of rules begin with two spaces), documents, their share of the source, characters, tokens in the
+        result, share of all, passes over what is kept. A source of which all is kept has one row.
     """
     rows: list[tuple[str, ...]] = []
     whole = max(1, sum(row["tokens"] for row in report))
     for row in report:
         quota = "" if row["quota"] is None else f" for a quota of {row['quota']:,}"
-        found = [(row["source"], row["documents"], row["characters"], None)]
-        found += [(f"  {rule}", part["documents"], part["characters"], None) for rule, part in row["rejected"].items()]
-        found += [(f"  equal to {name}", count, None, None) for name, count in row["duplicates"].items()]
-        found.append((f"  kept{quota}", row["kept"], None, row["tokens"]))
-        for name, documents, characters, tokens in found:
-            counts = ("" if n is None else f"{n:,}" for n in (characters, tokens))
-            share = "" if tokens is None else f"{tokens / whole:.2%}"
-            rows.append((name, f"{documents:,}", f"{documents / max(1, row['documents']):.2%}", *counts, share))
+        of_all = (f"{row['tokens']:,}", f"{row['tokens'] / whole:.2%}", f"{row['passes']:.2f}")
+        looked = (row["source"], row["documents"], row["characters"])
+        found = [(f"  {rule}", part["documents"], part["characters"]) for rule, part in row["rejected"].items()]
+        found += [(f"  equal to {name}", count, None) for name, count in row["duplicates"].items()]
+        if found or quota or row["kept"] < row["documents"]:
+            found = [looked, *found, (f"  kept{quota}", row["kept"], None)]
+        else:
+            found = [looked]
+        for name, documents, characters in found:
+            chars = "" if characters is None else f"{characters:,}"
+            rows.append((name, f"{documents:,}", f"{documents / max(1, row['documents']):.2%}", chars, "", "", ""))
+        rows[-1] = rows[-1][:4] + of_all
     return rows
 
 

@@ -52,16 +52,17 @@ class _Rejected(TypedDict):
 
 
 class Prepared(TypedDict):
-    """What a manifest tells of a source of text; see `Conversion.prepared`."""
+    """What a manifest tells of a source of a recipe; see `Conversion.prepared`."""
 
     source: str
     documents: int
-    characters: int
+    characters: int | None
     rejected: dict[str, _Rejected]
     duplicates: dict[str, int]
     kept: int
     tokens: int
     quota: int | None
+    passes: float
 
 
 def prepared_of(content: object) -> list[Prepared]:
@@ -319,14 +320,13 @@ def counted_as(one: Statistics) -> tuple[str, str]:
 
 def prepared_table(prepared: Sequence[Prepared]) -> Markup:
     """Sources by rule: documents, characters, tokens and shares."""
-    from tokfmt.cli.convert import prepared_rows
+    from tokfmt.cli.convert import PREPARED, prepared_rows
 
-    heads = ("source", "documents", "of source", "characters", "tokens", "of all")
     rows = [
         (Markup(f'<span class="part">{safe(name.strip())}</span>') if name.startswith("  ") else name, *numbers)
         for name, *numbers in prepared_rows(prepared)
     ]
-    return table(heads, rows, "prepared")
+    return table(PREPARED, rows, "prepared")
 
 
 _LOOKED = "What was looked at until the quota was full: what filters left out, by rule, and what is kept."

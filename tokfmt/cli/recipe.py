@@ -34,7 +34,7 @@ _WRITTEN = (
 )  # fmt: skip
 @click.argument("words", nargs=-1, required=True, metavar="NAME=PATH:WEIGHT...|FILE")
 @click.option("-o", "--output", type=PLACE, metavar="FILE.toml", help="Where to write it. Default: standard output.")
-@click.option("--explain", is_flag=True, help="Print what each source gives: tokens, share, epochs, cut, padded.")
+@click.option("--explain", is_flag=True, help="Print what each source gives: tokens, share, passes, cut, padded.")
 @click.option("--overwrite", is_flag=True, help="Replace a recipe that exists.")
 @click.option("--seq-len", type=Count(1), help="Tokens in a sample. Left out: a recipe of documents.")
 @click.option("--pack", type=Words(["stream", "document", "bestfit", "stored"]), help="How sequences become samples.")
@@ -174,11 +174,13 @@ def lines_of(rows: Sequence[Row]) -> list[str]:
     """The tree of a recipe as a table."""
     from tokfmt.core.text_format import columns, printable
 
-    lines: list[tuple[str, ...]] = [("source", "sequences", "tokens", "share", "epochs", "samples", "cut", "padded")]
+    heads = ("source", "sequences", "tokens", "drawn", "share", "passes", "samples", "cut", "padded")
+    lines: list[tuple[str, ...]] = [heads]
     for row in rows:
         name = "  " * (row.depth - 1) + printable(row.name) if row.depth else "all"
+        held = (f"{n:,}" for n in (row.sequences, row.tokens, row.drawn))
         counts = ("" if n is None else f"{n:,}" for n in (row.samples, row.cut, row.padded))
-        lines.append((name, f"{row.sequences:,}", f"{row.tokens:,}", f"{row.share:.1%}", f"{row.epochs:.2f}", *counts))
+        lines.append((name, *held, f"{row.share:.1%}", f"{row.passes:.2f}", *counts))
     return columns(lines)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import TokenReader
 from tokfmt.ops.dataset import Dataset, sequence_numbers
+from tokfmt.recipes.amounts import Amount, amounts, filled
 from tokfmt.recipes.documents import Documents, Source, Span
 from tokfmt.recipes.fields import check_fields
 from tokfmt.recipes.language import RecipeFile
@@ -165,13 +166,15 @@ class Row:
         name: Of the source; "" for the whole.
         depth: 0 for the whole, 1 for its sources, 2 for those of recipes among them ...
         format: Of the source.
-        sequences: In one pass; empty: those of them that have no token and so no part.
-        tokens: In one pass, separators included.
+        sequences: Each counted once; of a source whose quota is less than a pass, those that it takes.
+        empty: Sequences without a token, which have no part in samples and are not among `sequences`; 0 of documents.
+        tokens: Of these, counted once; of samples with a separator after each.
+        drawn: Tokens in the result; of samples all positions but padding.
         share: Of all tokens that are drawn.
-        epochs: How often it is passed; 0.5 for half a pass.
+        passes: How often one of `sequences` is in the result, on average; see `recipes.amounts.Amount`.
         samples: That are drawn of it alone; None where sources are packed together.
-        cut: Sequences that lie in several samples of one pass; None where that is counted for the whole.
-        padded: Places of the samples drawn that hold padding; None likewise.
+        cut: Sequences in the result that samples cut, each counted once; None of documents.
+        padded: Positions of the samples drawn that hold padding; None where sources are packed together.
         left_out: Tokens of a pass that are in no sample, by why: "tail", "truncated", "targetless".
     """
 
@@ -181,8 +184,9 @@ class Row:
     sequences: int
     empty: int
     tokens: int
+    drawn: int
     share: float
-    epochs: float
+    passes: float
     samples: int | None = None
     cut: int | None = None
     padded: int | None = None
@@ -191,64 +195,75 @@ class Row:
 
 def explain(reader: TokenReader) -> list[Row]:
     """The rows of a recipe's tree, the whole first, each source followed by those in it."""
+    if not isinstance(reader, (Samples, Documents)):
+        return []
+    found = amounts(reader, cut=True)
+    total = sum(amount.tokens for amount in found)
+    rows = [row for k, amount in enumerate(found) for row in _tree(reader, reader, k, amount, 1, total)]
     if isinstance(reader, Samples):
-        return list(_of_samples(reader))
-    return list(_of_documents(reader)) if isinstance(reader, Documents) else []
-
-
-def _of_samples(view: Samples) -> Iterator[Row]:
-    lists = view.lists()
-    drawn = [one.drawn * one.packing.tokens / one.packing.samples for one in lists]
-    total = sum(drawn) or 1.0
-    places = view.seq_len + (view.file.convention == "disjoint")  # which moves on by its last label as well
-    padded = [one.drawn * (places - one.packing.tokens / one.packing.samples) for one in lists]
-    first = [one for one in lists if not one.first]
-    yield Row(
-        "", 0, "recipe", sum(one.packing.axis.sequences for one in first), sum(one.packing.axis.empty for one in first),
-        sum(one.packing.axis.tokens for one in first), 1.0,
-        sum(drawn) / (sum(one.packing.tokens for one in first) or 1), view.count,
-        sum(one.packing.cut() for one in first), round(sum(padded)), _joined(one.packing.left_out() for one in first),
+        rows = list(_with_samples(reader, rows))
+    top = [row for row in rows if row.depth == 1]
+    once = sum(row.drawn / row.passes if row.passes else row.tokens for row in top)
+    whole = Row(
+        "", 0, "recipe", sum(row.sequences for row in top), sum(row.empty for row in top),
+        sum(row.tokens for row in top), total, 1.0, total / (once or 1),
     )  # fmt: skip
-    for k, source in enumerate(view.sources):
-        mine = [(one, tokens) for one, tokens in zip(lists, drawn, strict=True) if k in one.packing.axis.numbers]
-        axis = mine[0][0].packing.axis
-        at = axis.numbers.index(k)
-        tokens = axis.begins[at + 1] - axis.begins[at]
-        share = sum(got * tokens / axis_.tokens for (one, got) in mine for axis_ in [one.packing.axis]) / total
-        there = axis.places[at + 1] - axis.places[at]
-        alone = mine[0][0] if view.file.weighted else None
-        yield Row(
-            source.name, 1, source.format, there, source.info.sequences - there, tokens, share,
-            sum(one.drawn / one.packing.samples for one, _ in mine),
-            alone.drawn if alone else None, alone.packing.cut() if alone else None,
-            round(padded[k]) if alone else None, alone.packing.left_out() if alone else {},
+    if isinstance(reader, Samples):
+        lists = [one.packing.left_out() for one in reader.lists() if not one.first]
+        whole = replace(
+            whole, samples=reader.count, cut=sum(row.cut or 0 for row in top),
+            padded=reader.count * _places(reader) - total, left_out=_joined(lists),
         )  # fmt: skip
-        yield from _inside(source, share)
+    return [whole, *rows]
 
 
-def _of_documents(view: Documents) -> Iterator[Row]:
-    info, base = view.info, sum(source.info.tokens for source in view.sources)
-    passed = [source.info.tokens * view.file.passes(k) for k, source in enumerate(view.sources)]
-    part = info.tokens / (sum(passed) or 1)  # a budget may end it early
-    yield Row("", 0, "recipe", info.sequences, 0, base, 1.0, info.tokens / (base or 1))
-    for k, source in enumerate(view.sources):
-        share = passed[k] / (sum(passed) or 1)
-        found = source.info
-        yield Row(source.name, 1, source.format, found.sequences, 0, found.tokens, share, view.file.passes(k) * part)
-        yield from _inside(source, share)
+def _tree(
+    view: Samples | Documents, recipe: Samples | Documents, k: int, amount: Amount, depth: int, total: int
+) -> Iterator[Row]:
+    """The rows of source k of a recipe, and of those in it; `view`: the outermost recipe."""
+    source, held = recipe.sources[k], recipe.sources[k].distinct
+    count, tokens = held.info.sequences, held.info.tokens
+    there = count
+    if isinstance(view, Samples):
+        there = _on_the_row(view, k) if depth == 1 and held is source.reader else filled(held)
+        tokens += there if view.after is not None else 0
+    yield Row(
+        source.name, depth, source.format, there, count - there, tokens, amount.tokens, amount.tokens / (total or 1),
+        amount.passes, cut=amount.cut,
+    )  # fmt: skip
+    inner = source.all_of_it
+    if isinstance(inner, (Samples, Documents)):
+        for j, more in enumerate(amount.inner):
+            yield from _tree(view, inner, j, more, depth + 1, total)
 
 
-def _inside(source: Source, share: float) -> Iterator[Row]:
-    """The rows of a recipe that is a source, one deeper, as shares of the whole."""
-    for row in explain(source.reader):
-        if row.depth:
-            yield Row(
-                row.name, row.depth + 1, row.format, row.sequences, row.empty, row.tokens, row.share * share,
-                row.epochs, row.samples, row.cut, row.padded, row.left_out,
-            )  # fmt: skip
+def _on_the_row(view: Samples, k: int) -> int:
+    """The sequences of source k that have a token."""
+    axis = next(one.packing.axis for one in view.lists() if k in one.packing.axis.numbers)
+    at = axis.numbers.index(k)
+    return int(axis.places[at + 1]) - int(axis.places[at])
 
 
-def _joined(found: Iterator[dict[str, int]]) -> dict[str, int]:
+def _with_samples(view: Samples, rows: Sequence[Row]) -> Iterator[Row]:
+    """Rows with what is known of samples, where each is of one source."""
+    lists = iter(view.lists())
+    for row in rows:
+        one = next(lists) if row.depth == 1 and view.file.weighted else None
+        yield (
+            row
+            if one is None
+            else replace(
+                row, samples=one.drawn, padded=one.drawn * _places(view) - row.drawn, left_out=one.packing.left_out()
+            )
+        )
+
+
+def _places(view: Samples) -> int:
+    """Positions that a full sample moves on by: those of "disjoint" move on by their last label as well."""
+    return view.seq_len + (view.file.convention == "disjoint")
+
+
+def _joined(found: Iterable[dict[str, int]]) -> dict[str, int]:
     total: dict[str, int] = {}
     for one in found:
         for word, count in one.items():

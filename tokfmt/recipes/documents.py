@@ -91,6 +91,24 @@ class Source:
         """Of its reader."""
         return self.reader.info
 
+    @property
+    def all_of_it(self) -> TokenReader:
+        """The reader of all its sequences, of which `numbered` gives the numbers; of text of those drawn."""
+        return self.whole or self.reader
+
+    @property
+    def once(self) -> int:
+        """How many sequences the reader has, each counted once where a quota passes the source again."""
+        if self.drawn is None:
+            return self.info.sequences
+        falls = np.diff(self.drawn.array) <= 0  # each pass is in order of the source
+        return int(np.argmax(falls)) + 1 if falls.any() else len(falls) + 1 if len(self.drawn) else 0
+
+    @property
+    def distinct(self) -> TokenReader:
+        """The reader of a source of ids, without the passes beyond the first that a quota adds."""
+        return self.all_of_it if self.once < self.info.sequences else self.reader
+
     def place(self, number: int) -> int:
         """The first sequence of the reader that is the one of the source with a number; see `numbered`."""
         if self.drawn is None or (number < len(self.drawn) and int(self.drawn.array[number]) == number):
@@ -354,11 +372,15 @@ class Axis:
         row = np.repeat(np.arange(len(starts)), count)
         place = first[row] + np.arange(len(row)) - offsets_of(count)[row]
         begin, end = self._begin(place), self._begin(place + 1)
-        number = self._numbers.array[place] if len(self._numbers) else place
-        source = np.searchsorted(self.firsts, number, side="right") - 1
-        sequence = numbered(self.sources, source, number - self.firsts[source])
+        source, sequence = self.located(place)
         start, stop = np.maximum(starts[row], begin) - begin, np.minimum(stops[row], end) - begin
         return SpanTable(row, np.array(self.numbers, np.int64)[source], sequence, start, stop)
+
+    def located(self, places: Numbers) -> tuple[Numbers, Numbers]:
+        """Of sequences of the row the source, among `sources`, and their numbers in it."""
+        numbers = self._numbers.array[places] if len(self._numbers) else places
+        source = np.searchsorted(self.firsts, numbers, side="right") - 1
+        return source, numbered(self.sources, source, numbers - self.firsts[source])
 
     def _sequence(self, positions: Numbers) -> Numbers:
         """Which sequence of the row each position is in."""
@@ -494,6 +516,19 @@ class Documents:
         taken = self._offset(low)
         beyond = self._offset(low + 1) - taken if low < count else None
         return low, taken, filled(self.file, None, budget, taken, beyond)
+
+    def in_ranges(self, first: int, last: int) -> bool:
+        """Documents `first <= k < last` are ranges of the sources: none are shuffled, or all are meant."""
+        return self._order is None or (first, last) == (0, int(self._firsts[-1]))
+
+    def ranges(self, first: int, last: int) -> Iterator[tuple[int, int, int, int]]:
+        """Of documents that are ranges of the sources: source, first, last and tokens, for each pass over a source."""
+        for turn, k in enumerate(self._members):
+            begin, end = self._firsts[turn : turn + 2].tolist()
+            a, b = max(first, begin), min(last, end)
+            if a < b:
+                low, high = self._base.offsets(a, a), self._base.offsets(b, b)
+                yield k, a - begin, b - begin, int(high[0]) - int(low[0])
 
     def _offset(self, sequence: int) -> int:
         found = self._base.offsets(sequence, sequence) if self._starts is None else self._starts.array[sequence:]

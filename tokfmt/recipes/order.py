@@ -75,6 +75,23 @@ class Permutation:
             beyond = beyond[found[beyond] >= self.size]
         return found
 
+    def inverse(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The numbers that go to int64[n] places."""
+        found = self._round_back(places)
+        beyond = np.flatnonzero(found >= self.size)
+        while len(beyond):
+            found[beyond] = self._round_back(found[beyond])
+            beyond = beyond[found[beyond] >= self.size]
+        return found
+
+    def _round_back(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        a, b = np.uint64(self.high), np.uint64(self.low)
+        high, low = np.divmod(places.astype(np.uint64), b)
+        for k in reversed(range(0, _ROUNDS, 2)):
+            low = (low + (b - _hashes(high, self.keys[k + 1]) % b)) % b
+            high = (high + (a - _hashes(low, self.keys[k]) % a)) % a
+        return (high * b + low).astype(np.int64)
+
     def _round(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         a, b = np.uint64(self.high), np.uint64(self.low)
         high, low = np.divmod(numbers.astype(np.uint64), b)

@@ -12,7 +12,7 @@ that of its last label. All packings give runs; tokens, labels, boundaries and s
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -46,14 +46,30 @@ class Run(NamedTuple):
     more: bool
 
 
+class Held(NamedTuple):
+    """What some samples of a pass hold of sequences, each sequence once.
+
+    Attributes:
+        places: int64[n]; of the sequences on the row.
+        tokens: int64[n]; how many positions of each are in these samples.
+        cut: bool[n]; the sequence lies in more than one sample of the pass, and one of them is among these.
+    """
+
+    places: Numbers
+    tokens: Numbers
+    cut: NDArray[np.bool_]
+
+
+Some = Callable[[int, int], NDArray[np.bool_]]
+"""Which of the samples `a <= s < b` of a pass are meant: bool[b - a]."""
+
+
 class Packing(Protocol):
     """How a list of sources is cut into samples.
 
     Attributes:
         samples: Of one pass.
         tokens: Positions of the row in the samples of one pass, those that are a label only not counted.
-        left: Positions that are in none, by a word: "tail", "truncated", "targetless".
-        cut: Sequences that lie in more than one sample.
         inner: Sequences begin inside runs, not only with them.
     """
 
@@ -71,8 +87,8 @@ class Packing(Protocol):
     def left_out(self) -> dict[str, int]:
         """Positions of the row that no sample of a pass has, by the word for why."""
 
-    def cut(self) -> int:
-        """Sequences that lie in more than one sample."""
+    def held(self, some: Some) -> Iterator[Held]:
+        """What some samples of a pass hold of each sequence, some sequences at a time."""
 
 
 class Stream:
@@ -111,14 +127,24 @@ class Stream:
             rest = 0  # the last label
         return {"tail": rest} if rest else {}
 
-    def cut(self) -> int:
-        """Counted over all sequences: those whose first and last position lie in different samples."""
-        found, starts = 0, self.axis.starts.array
-        for a, b in windows(0, self.axis.sequences, _AT_ONCE):
-            bounds = starts[a : b + 1]
-            last = np.minimum(bounds[1:], self.tokens) - 1
-            found += int(np.count_nonzero(bounds[:-1] // self.step < last // self.step))
-        return found
+    def held(self, some: Some) -> Iterator[Held]:
+        for a, b, tokens, cut in self._held(self.axis.starts.array, some):
+            yield Held(np.arange(a, b), tokens, cut)
+
+    def _held(self, starts: Numbers, some: Some) -> Iterator[tuple[int, int, Numbers, NDArray[np.bool_]]]:
+        """Sequences `a <= k < b` of those that begin at `starts`: positions of each in some samples, and if cut."""
+        a, count, step = 0, len(starts) - 1, self.step
+        while a < count:
+            b = int(np.searchsorted(starts, starts[a] + _AT_ONCE * step, side="right")) - 1
+            b = min(max(b, a + 1), a + _AT_ONCE, count)
+            bounds = np.minimum(starts[a : b + 1], self.tokens)
+            low, high = int(bounds[0]) // step, -(-int(bounds[-1]) // step)
+            meant = np.append(some(low, high), False) if low < high else np.zeros(1, np.bool_)
+            sample, inside = np.divmod(bounds - low * step, step)
+            before = offsets_of(meant[:-1].view(np.int8))[sample] * step + np.where(meant[sample], inside, 0)
+            tokens = np.diff(before)
+            yield a, b, tokens, (sample[:-1] < (bounds[1:] - 1) // step - low) & (tokens > 0)
+            a = b
 
 
 class ShuffledStream(Stream):
@@ -164,13 +190,9 @@ class ShuffledStream(Stream):
         ((start, stop),) = super().intervals(sample)
         return list(self._drawn(start, stop))
 
-    def cut(self) -> int:
-        found, starts = 0, self._starts.array
-        for a, b in windows(0, self.axis.sequences, _AT_ONCE):
-            bounds = starts[a : b + 1]
-            last = np.minimum(bounds[1:], self.tokens) - 1
-            found += int(np.count_nonzero(bounds[:-1] // self.step < last // self.step))
-        return found
+    def held(self, some: Some) -> Iterator[Held]:
+        for a, b, tokens, cut in self._held(self._starts.array, some):
+            yield Held(self._order.array[a:b], tokens, cut)
 
 
 def _with_label(runs: list[Run], length: int) -> list[Run]:
@@ -195,22 +217,22 @@ class Planned:
         self.axis, self.recipe, self.place = axis, recipe, place
         self.width, self.fits = recipe.seq_len or 1, recipe.pack == "bestfit"
         self.shuffled = recipe.shuffle == "documents"
-        names = ("pieces", "lengths", "order", "samples", "sums")
+        names = ("pieces", "lengths", "order", "samples", "totals")
         drawn = (recipe.seed, place) if self.shuffled else ()
         key = key_of(key, recipe.pack, self.width, recipe.convention == "next", recipe.long, *drawn)
         most = 32 * (axis.sequences + axis.tokens // self.width + 2)
-        self._starts, self._lengths, self._order, self._firsts, sums = columns(key, most, names, self._walk)
-        self.tokens, self._truncated, self._cut, self._targetless = map(int, sums.array)
+        self._starts, self._lengths, self._order, self._firsts, totals = columns(key, most, names, self._walk)
+        self.tokens, self._truncated, self._targetless = map(int, totals.array)
         self.samples = len(self._firsts) - 1 if self.fits else len(self._starts)
 
     def _walk(self) -> Iterator[tuple[Numbers, Numbers, Numbers, Numbers, Numbers]]:
-        none, sums, count = np.empty(0, np.int64), np.zeros(4, np.int64), 0
+        none, totals, count = np.empty(0, np.int64), np.zeros(3, np.int64), 0
         passed: list[tuple[Numbers, Numbers]] = []
 
         def lengths() -> Iterator[Numbers]:
-            nonlocal count, sums
+            nonlocal count, totals
             for starts, lengths, counted in self._pieces():
-                sums, count = sums + counted, count + len(starts)
+                totals, count = totals + counted, count + len(starts)
                 passed.append((starts, lengths))
                 yield lengths >> 1
 
@@ -219,30 +241,75 @@ class Planned:
             yield from ((*piece, none, none, none) for piece in passed)
             passed.clear()
             yield none, none, order, firsts, none
-        yield none, none, none, np.array([count], np.int64) if self.fits else none, sums
+        yield none, none, none, np.array([count], np.int64) if self.fits else none, totals
 
-    def _pieces(self) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
-        """Where pieces begin, length · 2 + cut, and what `Planned` sums up of them."""
-        bounds, width = self.axis.starts.array, self.width
-        predicts = int(self.recipe.convention == "next")  # a piece of one position has no target then
+    def _counted(self) -> Iterator[tuple[Numbers, Numbers]]:
+        """Sequences in the order of their pieces, and how many pieces each has."""
+        bounds = self.axis.starts.array
         order = permutation(max(1, self.axis.sequences), self.recipe.seed, ORDER_DOCUMENTS, self.place)
         for a, b in windows(0, self.axis.sequences, _AT_ONCE):
             places = order.many(np.arange(a, b)) if self.shuffled else np.arange(a, b)
+            pieces = -(-(bounds[places + 1] - bounds[places] - self._predicts) // self.width)
+            yield places, np.minimum(pieces, 1) if self.recipe.long == "truncate" else pieces
+
+    @property
+    def _predicts(self) -> int:
+        """The positions of a piece that have no target in it: one with labels that are moved by one."""
+        return int(self.recipe.convention == "next")
+
+    def _pieces(self) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
+        """Where pieces begin, length · 2 + cut, and what `Planned` sums up of them."""
+        bounds, width, predicts = self.axis.starts.array, self.width, self._predicts
+        for places, pieces in self._counted():
             begins, whole = bounds[places], bounds[places + 1] - bounds[places]
-            pieces = -(-(whole - predicts) // width)
-            if self.recipe.long == "truncate":
-                pieces = np.minimum(pieces, 1)
             first = offsets_of(pieces)
-            which = np.repeat(np.arange(b - a), pieces)
+            which = np.repeat(np.arange(len(places)), pieces)
             inside = (np.arange(first[-1]) - first[which]) * width
             lengths = np.minimum(whole[which] - inside, width)
             ends = inside + lengths
             cut = (ends < whole[which]) & bool(predicts)
             beyond = np.where(pieces > 0, whole - pieces * width - predicts, 0)
             truncated = np.maximum(beyond, 0) if self.recipe.long == "truncate" else np.zeros(1, np.int64)
-            targetless = int(np.count_nonzero(pieces == 0))
-            sums = [int(lengths.sum()), int(truncated.sum()), int(np.count_nonzero(pieces > 1)), targetless]
-            yield begins[which] + inside, lengths * 2 + cut, np.array(sums, np.int64)
+            totals = [int(lengths.sum()), int(truncated.sum()), int(np.count_nonzero(pieces == 0))]
+            yield begins[which] + inside, lengths * 2 + cut, np.array(totals, np.int64)
+
+    def held(self, some: Some) -> Iterator[Held]:
+        first, meant = 0, self._those_pieces(some) if self.fits else some
+        for places, pieces in self._counted():
+            ends = np.cumsum(pieces)
+            stop = first + int(ends[-1])
+            held = offsets_of((self._lengths.array[first:stop] >> 1) * meant(first, stop))
+            tokens = held[ends] - held[ends - pieces]
+            yield Held(places, tokens, (pieces > 1) & (tokens > 0))
+            first = stop
+
+    def _those_pieces(self, some: Some) -> Some:
+        """Which pieces some samples of best fit are made of; asked for in order, a group of them is held."""
+        group, held = -1, np.empty(0, np.bool_)
+
+        def those(a: int, b: int) -> NDArray[np.bool_]:
+            nonlocal group, held
+            found = np.empty(b - a, np.bool_)
+            while a < b:
+                if a // GROUP != group:
+                    group = a // GROUP
+                    held = self._of_group(group * GROUP, some)
+                end = min(b, (group + 1) * GROUP)
+                found[len(found) - (b - a) :][: end - a] = held[a - group * GROUP : end - group * GROUP]
+                a = end
+            return found
+
+        return those
+
+    def _of_group(self, first: int, some: Some) -> NDArray[np.bool_]:
+        """The same of a group of pieces, of which no sample has pieces of another."""
+        firsts, stop = self._firsts.array, min(first + GROUP, len(self._order))
+        found = np.zeros(stop - first, np.bool_)
+        low, high = np.searchsorted(firsts, (first, stop)).tolist()
+        for a, b in windows(low, high, _AT_ONCE):
+            pieces = self._order.array[firsts[a] : firsts[b]]
+            found[pieces - first] = np.repeat(some(a, b), np.diff(firsts[a : b + 1]))
+        return found
 
     def runs(self, sample: int) -> Sequence[Run]:
         if not self.fits:
@@ -263,9 +330,6 @@ class Planned:
         found = {"truncated": self._truncated, "targetless": self._targetless}
         return {word: count for word, count in found.items() if count}
 
-    def cut(self) -> int:
-        return self._cut
-
 
 class Rows:
     """Rows of sample formats as they are."""
@@ -285,8 +349,9 @@ class Rows:
     def left_out(self) -> dict[str, int]:
         return {}
 
-    def cut(self) -> int:
-        return 0
+    def held(self, some: Some) -> Iterator[Held]:
+        for a, b in windows(0, self.samples, _AT_ONCE):
+            yield Held(np.arange(a, b), some(a, b) * np.int64(self.width), np.zeros(b - a, np.bool_))
 
 
 def packed(axis: Axis, recipe: RecipeFile, place: int, key: str) -> Packing:

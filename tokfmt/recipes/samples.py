@@ -30,8 +30,8 @@ from tokfmt.recipes.cache import key_of
 from tokfmt.recipes.documents import Axis, Source, Span, SpanTable
 from tokfmt.recipes.fields import Grid, Place, arrays, check_fields, sampled_beneath
 from tokfmt.recipes.language import VERSION, RecipeFile
-from tokfmt.recipes.order import ORDER_SAMPLES, EvenTree, numbers, permutation
-from tokfmt.recipes.packing import Packing, packed
+from tokfmt.recipes.order import ORDER_SAMPLES, EvenTree, Permutation, numbers, permutation
+from tokfmt.recipes.packing import Packing, Some, packed
 
 _WINDOW = 1 << 18  # places read at once for the axis
 _TOKENS, _MARKS = 1, 2
@@ -86,11 +86,15 @@ class Drawn(NamedTuple):
         packing: The list's.
         first: The first pass that is meant.
         drawn: How many samples, over its passes.
+        whole: How many whole passes.
+        parts: The samples of each pass that is taken in part; at most two.
     """
 
     packing: Packing
     first: int
     drawn: int
+    whole: int
+    parts: list[Some]
 
 
 class Samples:
@@ -99,7 +103,8 @@ class Samples:
     Attributes:
         file: The recipe as written.
         sources: As opened, in order.
-        eos_id, pad_id: Put after sequences (None: nothing is), and where a sample is not full.
+        eos_id, pad_id: That sequences are separated by (None: by nothing), and that fills samples that are not full.
+        after: Put after each sequence; None where nothing is, as rows are stored or begin with an id.
     """
 
     def __init__(self, file: RecipeFile, sources: Sequence[Source]) -> None:
@@ -113,7 +118,7 @@ class Samples:
         self.seq_len = file.seq_len or 1
         self.eos_id = separator_of(file, self.sources)
         self.pad_id = file.pad if file.pad is not None else self.eos_id or 0
-        self._after = None if file.convention == "starts" or file.pack == "stored" else self.eos_id
+        self.after = None if file.convention == "starts" or file.pack == "stored" else self.eos_id
         self._tree: EvenTree | None = None
         self._turns = self._laid()
         if file.weighted:
@@ -141,12 +146,12 @@ class Samples:
 
     def _packed(self, members: Sequence[int], place: int) -> Packing:
         file, sources = self.file, [self.sources[k] for k in members]
-        key = key_of(VERSION, self._after, [source.state for source in sources])
+        key = key_of(VERSION, self.after, [source.state for source in sources])
         if file.pack == "stored":
             for source in sources:
                 if source.info.layout is not Layout.SAMPLES or source.info.sample_length != self.seq_len:
                     raise _no_rows(source, self.seq_len)
-        axis = Axis(sources, members, self._after, key, self.seq_len if file.pack == "stored" else 0)
+        axis = Axis(sources, members, self.after, key, self.seq_len if file.pack == "stored" else 0)
         packing = packed(axis, file, place, key)
         if not packing.samples:
             named = f'source "{printable(sources[0].name)}"' if len(sources) == 1 else "the sources"
@@ -262,17 +267,36 @@ class Samples:
         count = turn.packing.samples
         epoch, number = divmod(number, count)
         epoch += turn.first
-        if self.file.shuffle != "none":
-            number = permutation(count, self.file.seed, ORDER_SAMPLES, turn.place << 32 | epoch)(number)
-        return turn, epoch, number
+        order = self._order(turn, epoch)
+        return turn, epoch, number if order is None else order(number)
 
-    def lists(self) -> list[Drawn]:
-        """Every list, and how many samples are drawn of it."""
+    def _order(self, turn: _Turn, epoch: int) -> Permutation | None:
+        """The order of the samples of a pass over a list; None: as they are cut."""
+        if self.file.shuffle == "none":
+            return None
+        return permutation(turn.packing.samples, self.file.seed, ORDER_SAMPLES, turn.place << 32 | epoch)
+
+    def lists(self, first: int = 0, last: int | None = None) -> list[Drawn]:
+        """Every list, and what samples `first <= k < last` draw of it; None: to the end."""
+        last = self.count if last is None else last
         if self._tree is not None:
-            counts = self._tree.counts(self.count)
+            low, high = self._tree.counts(first), self._tree.counts(last)
         else:
-            counts = [max(0, min(self.count, b) - a) for a, b in itertools.pairwise(self._bounds)]
-        return [Drawn(turn.packing, turn.first, count) for turn, count in zip(self._turns, counts, strict=True)]
+            every = list(itertools.pairwise(self._bounds))
+            low, high = ([min(max(k, a), b) - a for a, b in every] for k in (first, last))
+        return [self._drawn(*bounded) for bounded in zip(self._turns, low, high, strict=True)]
+
+    def _drawn(self, turn: _Turn, first: int, last: int) -> Drawn:
+        """Samples `first <= k < last` over the passes of a list."""
+        count, whole, parts = turn.packing.samples, 0, list[Some]()
+        for epoch in dict.fromkeys((first // count, last // count)):
+            low, high = max(first - epoch * count, 0), min(last - epoch * count, count)
+            if low < high and high - low < count:
+                parts.append(_those(self._order(turn, turn.first + epoch), low, high))
+                whole -= 1
+        if first < last:
+            whole += -(-last // count) - first // count
+        return Drawn(turn.packing, turn.first, last - first, whole, parts)
 
     def _check(self, sample: int) -> int:
         if not -self.count <= sample < self.count:
@@ -518,6 +542,17 @@ class PackedRows:
     def close(self) -> None:
         """Release open files."""
         self.samples.close()
+
+
+def _those(order: Permutation | None, first: int, last: int) -> Some:
+    """The samples of a pass that come at places `first <= k < last` of it."""
+
+    def those(a: int, b: int) -> NDArray[np.bool_]:
+        places = np.arange(a, b)
+        places = places if order is None else order.inverse(places)
+        return (places >= first) & (places < last)
+
+    return those
 
 
 def separator_of(file: RecipeFile, sources: Sequence[Ending]) -> int | None:

@@ -349,7 +349,8 @@ class Conversion:
         splits: Where each split went, and what it holds, by name.
         recipe: Fingerprint of the recipe whose samples are stored as they are, None where sequences are stored.
         replaces: What stands at a destination and would go (`dry_run`), in words, by path.
-        prepared: Of a recipe of text, what became of the documents of each source: see `tokfmt.ops.prepare`.
+        prepared: Of a recipe, what each source gives, and of text what became of its documents: see
+            `tokfmt.ops.prepare.report`.
         partial: Of each source that is damaged, what was saved and what was not; see `ops.source.partial.Partial`.
     """
 

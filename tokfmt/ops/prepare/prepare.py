@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,8 @@ from tokfmt.core.records import Aside, Block, RecordBatch, RecordInfo, RecordRea
 from tokfmt.core.resources import share
 from tokfmt.core.text_format import printable
 from tokfmt.ops.prepare.draft import Draft, TextSource
-from tokfmt.ops.prepare.draw import Drawing, Kept, Tally, draw, in_order
+from tokfmt.ops.prepare.draw import Drawing, Kept, draw, in_order
+from tokfmt.ops.prepare.report import Row, row_of, row_of_ids
 from tokfmt.ops.source.ingest import ingest
 from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.ops.source.request import parse_selection
@@ -60,14 +61,14 @@ class Prepared:
     """What became of a recipe of text.
 
     Attributes:
-        reader: The recipe over what was drawn: samples or documents.
-        report: A row for each source; see `row`.
+        reader: The recipe over what was drawn: samples or documents; of a share nothing.
+        report: A row for each source; see `report`.
         asides: What each file or directory of text left out.
         notes: On quotas that documents do not fill.
     """
 
     reader: TokenReader
-    report: list[dict[str, Any]]
+    report: list[Row]
     asides: list[tuple[Opened, Aside]]
     notes: list[str]
 
@@ -195,7 +196,7 @@ class Preparation:
         self.home.mkdir(exist_ok=True)
         self.kept = Kept(self.home, share() // _SHARE) if draft.file.dedup == "exact" else None
         self.rejects = rejects
-        self.report = list[dict[str, Any]]()
+        self.report = list[Row]()
         self.asides = list[tuple[Opened, Aside]]()
         self.notes = list[str]()
 
@@ -224,10 +225,9 @@ class Preparation:
             return self._drawn(number, source, read, drawing)
         if self.kept is not None:
             return self._drawn(number, source, *self._draw(number, self._compared(number, source)))
-        if quota is None:
-            return source
-        done = drawn(self.draft.file, number, source, quota)
+        done = source if quota is None else drawn(self.draft.file, number, source, quota)
         self._note(source.name, done.notes[len(source.notes) :])
+        self.report.append(row_of_ids(done, quota))
         return done
 
     def _note(self, name: str, notes: Iterable[str]) -> None:
@@ -432,7 +432,8 @@ class Preparation:
         """
         file, quota = self.draft.file, quota_of(self.draft.file, number)
         chosen, looked, tally, _ = drawing
-        self.report.append(_row(source.name, [one.name for one in self.draft.sources], read.sieve, tally, quota))
+        names, text = [one.name for one in self.draft.sources], isinstance(source, TextSource)
+        self.report.append(row_of(source.name, names, read.sieve, tally, quota, text=text))
         whole, rest, taken, beyond = 1, 0, tally.tokens, tally.beyond
         if quota is not None and looked.all():
             whole, rest = passes(file, number, source.name, tally.tokens, quota)
@@ -546,19 +547,3 @@ def _hash(shared: tuple[TokenReader, Path], interval: tuple[int, int]) -> int:
         file.seek(first * ENTRY.itemsize)
         file.write(found.data)
     return int(found["tokens"].sum(dtype=np.int64))
-
-
-def _row(name: str, names: Sequence[str], sieve: Sieve, tally: Tally, quota: int | None) -> dict[str, Any]:
-    """What became of a source, for people and JSON.
-
-    `documents` and `characters` are of what was looked at: to the end of the source, or until its quota was full.
-    """
-    rules = {
-        ".".join(sieve.rule(number)): {"documents": documents, "characters": chars}
-        for number, (documents, chars) in sorted(tally.rejected.items())
-    }
-    equal = {names[origin]: count for origin, count in sorted(tally.duplicates.items())}
-    return {
-        "source": name, "documents": tally.documents, "characters": tally.chars, "rejected": rules,
-        "duplicates": equal, "kept": tally.kept, "tokens": tally.tokens, "quota": quota,
-    }  # fmt: skip

@@ -354,10 +354,11 @@ def token_axis(
     """
     readers: list[TokenReader] = []
     asides: list[tuple[Source, Aside]] = []
-    encoded, notes, report = True, list[str](), list[Mapping[str, Any]]()
+    encoded, notes, rows = True, list[str](), dict[int, tuple[object, list[Any]]]()
     counts = list[tuple[Source, int, int | None]]()
     for number, source in enumerate(sources):
         if not isinstance(source.reader, RecordReader):
+            rows[number] = (source.reader, [])
             readers.append(_not_twice(source.reader, stored_eos, source.paths[0], notes))
             continue
         if source.format.name == "recipe":
@@ -367,7 +368,7 @@ def token_axis(
             done = prepared(draft, encoder_of(draft, tokenizer), workers, progress, number, rejects)
             readers.append(done.reader)
             asides += done.asides
-            report += done.report
+            rows[number] = (done.reader, done.report)
             notes += done.notes
             continue
         first, last = 0, None
@@ -387,9 +388,32 @@ def token_axis(
         encoded = encoded and not refused(source, shards.aside)
         readers.append(_not_twice(shards, stored_eos, source.paths[0], notes))
     axis = readers[0] if len(readers) == 1 else Concat(readers)
+    chosen = (0, axis.info.sequences)
     if selection is not None:
-        axis = Slice(axis, *parse_selection(selection, axis.info.sequences, paths_of(sources)))
-    return Reading(axis, asides, encoded or workers.journal.keeps, tuple(notes), report, counts)
+        chosen = parse_selection(selection, axis.info.sequences, paths_of(sources))
+        axis = Slice(axis, *chosen)
+    kept = encoded or workers.journal.keeps
+    report = _report(sources, readers, rows, chosen) if kept and workers.share is None else []
+    return Reading(axis, asides, kept, tuple(notes), report, counts)
+
+
+def _report(
+    sources: Sequence[Source],
+    readers: Sequence[TokenReader],
+    rows: Mapping[int, tuple[object, list[Any]]],
+    chosen: tuple[int, int],
+) -> list[Mapping[str, Any]]:
+    """What became of the sources of each recipe; `chosen`: the range of all sequences that is taken."""
+    found, before = list[Mapping[str, Any]](), 0
+    for number, (source, reader) in enumerate(zip(sources, readers, strict=True)):
+        if source.format.name == "recipe" and number in rows:
+            from tokfmt.ops.prepare.report import rows_of_ids, with_amounts
+
+            recipe, of_ids = rows_of_ids(rows[number][0])
+            if recipe is not None:
+                found += with_amounts(rows[number][1] or of_ids, recipe, chosen[0] - before, chosen[1] - before)
+        before += reader.info.sequences
+    return found
 
 
 def _not_twice(axis: TokenReader, eos_id: int | None, path: Path, notes: list[str]) -> TokenReader:
