@@ -135,8 +135,11 @@ def validate(value, schema=SCHEMA, where="$"):
             for name, one in rule.items():
                 if name in value:
                     validate(value[name], one, f"{where}.{name}")
+        elif word == "additionalProperties" and rule is not False:
+            for name, one in value.items():
+                if name not in schema.get("properties", {}):
+                    validate(one, rule, f"{where}.{name}")
         elif word == "additionalProperties":
-            assert rule is False
             assert set(value) <= set(schema["properties"]), f"{where}: {set(value) - set(schema['properties'])}"
         elif word == "items":
             for k, one in enumerate(value):
