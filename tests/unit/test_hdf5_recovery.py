@@ -1,11 +1,13 @@
 """hdf5: streams put together again from samples of any stride, width and padding; data made here with numpy and h5py."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import h5py
 import numpy as np
 import pytest
 
+import tokfmt
 from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnsupportedError
 from tokfmt.core.format import Hints
 from tokfmt.core.ragged import Ragged
@@ -301,6 +303,63 @@ def test_files_of_two_directories_stay_apart(tmp_path):
         )
     found = read([tmp_path / "b" / "x-0.h5", tmp_path / "a" / "x-0.h5"], options={"stride": "disjoint"})
     assert found == [list(range(100, 145)), list(range(200, 245))]
+
+
+@pytest.fixture
+def halves(tmp_path):
+    """One stream of overlapping samples in two directories; its documents."""
+    documents = text(np.random.default_rng(2), 60)
+    rows = samples(windows(stream_of(documents), 16, "overlap"), 16)
+    cut = next(k for k in range(20, len(rows)) if rows[k, 0, 0] != EOS)
+    for home, part, number in (("d1", rows[:cut], 0), ("d2", rows[cut:], 1)):
+        (tmp_path / home).mkdir()
+        save(tmp_path / home / f"data-0000{number}.h5", part)
+    return documents
+
+
+def converted(tmp_path, *names, **how):
+    tokfmt.convert([tmp_path / name for name in names], tmp_path / "x.jsonl", eos=EOS, overwrite=True, **how)
+    return [one.tolist() for one in tokfmt.open(tmp_path / "x.jsonl")]
+
+
+NAMINGS = [["d1/data-00000.h5", "d2/data-00001.h5"], ["d?/*.h5"], ["d1", "d2"], ["d[12]"]]
+
+
+@pytest.mark.parametrize("names", NAMINGS, ids=str)
+def test_a_stream_in_several_directories_is_joined_or_refused(tmp_path, halves, names):
+    """Never with a token twice: joined by its files, which go on in number, refused by its directories."""
+    (tmp_path / "r.toml").write_text(f"tokfmt = 1\neos = {EOS}\n[[source]]\npath = {json.dumps(names)}\n")
+    for asked in (names, ["r.toml"]):
+        if names[0].endswith(".h5"):
+            assert converted(tmp_path, *asked) == halves
+        else:
+            with pytest.raises(UnsupportedError, match="begins with the token that"):
+                converted(tmp_path, *asked)
+
+
+def test_a_stream_in_directories_below_is_refused(tmp_path, halves):
+    (tmp_path / "out").mkdir()
+    for name in ("d1", "d2"):
+        (tmp_path / name).rename(tmp_path / "out" / name)
+    with pytest.raises(UnsupportedError, match="begins with the token that"):
+        converted(tmp_path, "out", recursive=True)
+
+
+def test_files_of_two_directories_whose_names_start_over(tmp_path, halves):
+    (tmp_path / "d2" / "data-00001.h5").rename(tmp_path / "d2" / "data-00000.h5")
+    names = ["d1/data-00000.h5", "d2/data-00000.h5"]
+    with pytest.raises(UnsupportedError, match="begins with the token that .*order.*given"):
+        converted(tmp_path, *names)
+    assert converted(tmp_path, *names, from_options={"order": "given"}) == halves
+
+
+def test_streams_of_two_directories_that_share_no_token_are_apart(tmp_path):
+    documents = text(np.random.default_rng(4), 60)
+    for home, part in (("d1", documents[:30]), ("d2", documents[30:])):
+        (tmp_path / home).mkdir()
+        save(tmp_path / home / "data-00000.h5", samples(windows(stream_of(part), 16, "overlap"), 16))
+    for names in (["d1", "d2"], ["d?/*.h5"]):
+        assert converted(tmp_path, *names) == documents
 
 
 def test_directory_without_h5(tmp_path):

@@ -18,6 +18,7 @@ A plug-in that offers none is converted, counted, shown and browsed all the same
         Marked            has marks beside its tokens: what counts in the loss    convert
         Segmented         says where documents begin in its rows                  show, browse
         Scattered         reads many sequences from anywhere at once              convert
+        Continuing        knows whether the next dataset may go on with it        all of several sources
         Vouched           knows from its files' sizes that all can be read        convert --allow-partial
     Of a view over readers
         Underlying        knows where its positions lie beneath
@@ -509,6 +510,22 @@ class Marked(Protocol, metaclass=Structural):
 def marks_of(reader: object, start: int = 0, stop: int = 0) -> NDArray[np.uint8] | None:
     """A reader's marks, if it has any; of an empty interval that tells whether it has."""
     return reader.marks(start, stop) if isinstance(reader, Marked) else None
+
+
+@runtime_checkable
+class Continuing(Protocol):
+    """A reader whose last sequence may go on in the dataset that is read after it."""
+
+    def check_ends_before(self, following: object, eos_id: int | None) -> None:
+        """Check that nothing speaks for that.
+
+        Args:
+            following: The reader of that dataset, without views; of any kind.
+            eos_id: The separator, which may stand on both sides of the border; None if there is none.
+
+        Raises:
+            FormatError: It may go on: then a token would be repeated, or a document cut.
+        """
 
 
 @runtime_checkable

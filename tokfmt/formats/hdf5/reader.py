@@ -50,6 +50,7 @@ from tokfmt.formats.hdf5.samples import (
     Stream,
     Tally,
     scan_samples,
+    torn,
 )
 from tokfmt.formats.hdf5.streams import chained, continued, join, judge, pieces_of, scan_segments
 from tokfmt.formats.hdf5.table import LARGEST_CHUNK, Rows
@@ -535,6 +536,8 @@ def _samples(opening: Opening, rows: Rows) -> TokenReader:
     separator = opening.separator(own[0])
     if separator[0] is None and not opening.hints.no_eos:
         separator = _ends_alike(opening, scan, rows.width)
+    if stride == "overlap":
+        groups = _across_directories(opening, scan, groups, rows.width, separator[0])
     apart = stride in ("shuffled", ROWS)
     joined = join(scan, groups, rows.width, "per-document" if apart else stride)
     if joined.broken:
@@ -552,6 +555,34 @@ def _samples(opening: Opening, rows: Rows) -> TokenReader:
     ignored = separator[0] if separator[0] is not None else opening.params.pad_id
     padding = len(rows) * rows.width - int(scan.valid.sum())
     return _split_later(Runs(rows, joined.pieces, ignored=ignored, plain=False, told=told, padding=padding))
+
+
+def _across_directories(
+    opening: Opening, scan: Scan, groups: NDArray[np.int64], width: int, eos_id: int | None
+) -> NDArray[np.int64]:
+    """The streams, joined where one goes on in the next directory: there they share a token, as samples that overlap.
+
+    Raises:
+        UnsupportedError: Two share one, and their names do not go on: that may be chance.
+    """
+    kept, at = [0], 0
+    for number, row in enumerate(groups[1:-1].tolist(), 1):
+        at += opening.groups[number - 1]
+        before, after = opening.files[at - 1].path, opening.files[at].path
+        inside = before.parent != after.parent and 0 < row < len(scan.valid)
+        linked = inside and scan.valid[row - 1] == width and scan.valid[row] and scan.last[row - 1] == scan.first[row]
+        if not linked or int(scan.first[row]) == eos_id:  # which ends a document either way
+            kept.append(number)
+        elif opening.options.order == "given" or _names_go_on(before, after):
+            opening.inferred.append(f"the samples of {before.parent} go on in {after.parent}: they share a token")
+        else:
+            raise torn(before, after)
+    return groups[[*kept, len(groups) - 1]]
+
+
+def _names_go_on(before: Path, after: Path) -> bool:
+    (stream, place), (other, later) = _key(before), _key(after)
+    return stream == other and place < later
 
 
 def _own_samples(opening: Opening, rows: Rows, own: list[Own]) -> TokenReader:

@@ -289,6 +289,22 @@ class Runs:
         """The padding of the rows; see `protocols.Filled`."""
         return Filling(self.padding, len(self.rows) * self.rows.width)
 
+    def check_ends_before(self, following: object, eos_id: int | None) -> None:
+        """See `protocols.Continuing`. Attributes of tokfmt's own files tell where streams end."""
+        if not isinstance(following, Runs) or not (self.overlaps and following.overlaps):
+            return
+        last, tokens, width = self._offsets[-2:], self.info.tokens, self.rows.width
+        if not following.info.tokens or width != following.rows.width or len(last) < 2 or last[1] - last[0] <= width:
+            return
+        shared = self.tokens(tokens - 1, tokens).item()
+        if shared == following.tokens(0, 1).item() != eos_id:
+            raise torn(self.rows.place(len(self.rows) - 1)[0], following.rows.place(0)[0])
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether samples overlap by what they show, not by what the file states."""
+        return not self.plain and self.info.extras.get("stride") == "overlap"
+
     def _row(self, piece: int) -> int:
         return piece if self._begins is None else int(self._begins[piece]) // self.rows.width
 
@@ -424,6 +440,14 @@ class MaskedRuns(Runs):
             left, right = max(start, int(bounds[0])), min(stop, int(bounds[-1]))
             out[left - start : right - start] = flat[left - int(bounds[0]) : right - int(bounds[0])]
         return out
+
+
+def torn(before: Path, after: Path) -> UnsupportedError:
+    """Samples that overlap, and may go on in those of another directory, or share a token by chance."""
+    return UnsupportedError(
+        after, f"begins with the token that {before} ends with, as samples of one stream do that overlap",
+        remedy="Name the files themselves with --from-opt order=given to join them, or read the directories one by one",
+    )  # fmt: skip
 
 
 def unsigned(values: Values) -> Tokens:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +28,7 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.format import Format, Hints, files_of
 from tokfmt.core.options import given_options
+from tokfmt.core.protocols import Continuing, Underlying
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordInfo, RecordReader
 from tokfmt.core.text_format import printable
@@ -186,9 +188,31 @@ def open_sources(
         DetectionError, FormatError, OptionError, SeparatorUnknownError, TokenizerMismatchError.
     """
     found = find_sources(request) if found is None else found
-    return [
+    sources = [
         open_found(group, request, tokenizer, jobs, progress, collect=collect, most=most) for group in _datasets(found)
     ]
+    for before, after in pairwise(sources):
+        _check_apart(before, after)
+    return sources
+
+
+def _check_apart(before: Source, after: Source) -> None:
+    """Refuse datasets of which one may go on in the next.
+
+    Raises:
+        FormatError: A token would be repeated, or a document cut.
+    """
+    first, second = _stored_of(before), _stored_of(after)
+    if isinstance(first, Continuing):
+        first.check_ends_before(second, before.separator.eos_id)
+
+
+def _stored_of(source: Source) -> Any:
+    """The first reader beneath all views."""
+    reader: Any = source.reader
+    while isinstance(reader, Underlying):
+        reader = reader.readers()[0]
+    return reader
 
 
 def open_one(
