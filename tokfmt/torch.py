@@ -19,31 +19,52 @@ Nothing else of tokfmt imports torch. A recipe is a map-style dataset besides, a
 from __future__ import annotations
 
 import os
+import sys
+import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
 from typing import Any
 
+import numpy as np
 import torch
+from torch.utils.data import get_worker_info
 
 import tokfmt
-from tokfmt.core.errors import OptionError, SourceChangedError
+from tokfmt.core.errors import LoaderWarning, OptionError, SourceChangedError
+from tokfmt.core.text_format import printable
 from tokfmt.ops.dataset import Dataset
 from tokfmt.ops.recipe import Recipe
+from tokfmt.recipes.fields import check_fields
 from tokfmt.recipes.order import numbers
 
 _IDS = ("input_ids", "labels")
+_STALL = 10.0
+"""Seconds that a batch may take before its wait is reported; reported again each time that the wait has doubled."""
+_NAMED = 3  # paths in a report
+_FIXED = frozenset((
+    "recipe", "batch_size", "rank", "world", "fields", "dtype", "device", "pin_memory", "prefetch", "drop_last",
+    "restart",
+))  # fmt: skip
+_Batch = dict[str, torch.Tensor]
 
 
 class Loader:
     """The samples of a recipe in order, in batches of tensors; it can be saved, and goes on from where it was.
 
     Each `iter()` goes on from where the loader stands, to the last whole batch of the recipe: all ranks end together.
-    Passes over the data are the recipe's (`epochs`, `tokens`), so that another `iter()` at the end gives nothing.
+    Passes over the data are the recipe's (`epochs`, `tokens`), so that another `iter()` at the end gives nothing, and
+    warns. For evaluation, `restart=True` has each `iter()` start over, and `drop_last=False` keeps the last samples:
+
+        evaluation = Loader("val.toml", batch_size=64, restart=True, drop_last=False)
+
+    Where `torch.distributed` has as many ranks as the loader, the first `iter()` compares recipe, batch size and state
+    over all of them: each rank has to call it, as it has to take part in every other collective operation.
 
     Attributes:
         recipe: What is read.
-        batch_size, rank, world: As given.
+        batch_size, rank, world: As given. Batches are read ahead, so that neither these nor other arguments change.
         samples: Samples of the recipe handed out, to all ranks together. What was only read ahead does not count.
     """
 
@@ -60,6 +81,8 @@ class Loader:
         device: torch.device | str | None = None,
         pin_memory: bool = False,
         prefetch: int = 2,
+        drop_last: bool = True,
+        restart: bool = False,
     ) -> None:
         """Open a recipe; reads no token yet.
 
@@ -74,10 +97,13 @@ class Loader:
             device: Where tensors go.
             pin_memory: Copy them there through page-locked memory, while training goes on; on processors it is nothing.
             prefetch: Batches read ahead, each by a thread; 0: none, they are read when they are asked for.
+            drop_last: Leave out the samples after the last whole batch. If False, they are a batch of fewer samples,
+                dealt as evenly as they can be: a rank may get one sample less than another, or none (0 rows).
+            restart: Start over at `step` with each `iter()`, but for the first after a state was loaded.
 
         Raises:
             OptionError: No recipe of samples; a batch that cannot be dealt to so many ranks, or is larger than the
-                recipe; nothing says which rank this is, and there are several.
+                recipe; a step beyond its end; no such field; nothing says which rank this is, and there are several.
             TokfmtError: The recipe cannot be opened.
         """
         found = tokfmt.open(recipe) if isinstance(recipe, (str, os.PathLike)) else recipe
@@ -86,48 +112,137 @@ class Loader:
         self.recipe = found
         self.rank, self.world = _ranks(rank, world)
         self.batch_size, self.dtype = batch_size, dtype
-        self.fields = found.fields if fields is None else tuple(fields)
+        self.fields = found.fields if fields is None else check_fields(fields)
         self.device, self.prefetch = device, prefetch
         self.pin_memory = pin_memory and torch.accelerator.is_available()
+        self.drop_last, self.restart = drop_last, restart
         try:
             numbers(step, batch_size, self.rank, self.world)
         except ValueError as error:
             raise OptionError(str(error)) from error
-        if batch_size > len(found):
+        if drop_last and batch_size > len(found):
             raise OptionError(f"{found!r}: has fewer samples than one batch of {batch_size:,}, so there would be none")
-        self.samples = step * batch_size
+        self._start = self._samples = step * batch_size
+        if self._start > len(found):
+            raise OptionError(
+                f"{self._where}: step {step:,} of batches of {batch_size:,} is beyond the end (expected at most "
+                f"{len(found) // batch_size:,}, as there are {len(found):,} samples)"
+            )
+        self._compared = self._loaded = False
+        self._read_as = _read_as(dtype, device)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "samples":
+            raise AttributeError("a loader's samples are set by load_state_dict({**loader.state_dict(), 'samples': N})")
+        if name in _FIXED and name in vars(self):
+            raise AttributeError(
+                f"a loader's {name} cannot change, as batches are read ahead. Make another: "
+                f"new = Loader(loader.recipe, ...); new.load_state_dict(loader.state_dict())"
+            )
+        super().__setattr__(name, value)
+
+    @property
+    def samples(self) -> int:
+        """Samples of the recipe handed out, to all ranks together."""
+        return self._samples
+
+    @property
+    def _where(self) -> str:
+        return printable(self.recipe.file.where)
 
     def __len__(self) -> int:
-        """Whole batches that are left."""
-        return max(0, len(self.recipe) - self.samples) // self.batch_size
+        """Batches that are left; where each `iter()` starts over, those of all it gives."""
+        left = len(self.recipe) - (self._start if self.restart and not self._loaded else self._samples)
+        return left // self.batch_size if self.drop_last else -(-left // self.batch_size)
 
-    def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
-        ahead: deque[tuple[int, Future[dict[str, torch.Tensor]]]] = deque()
+    def __iter__(self) -> Iterator[_Batch]:
+        """Batches from where the loader stands.
+
+        Raises:
+            OptionError: It is one of several workers of a DataLoader; or ranks do not read the same.
+        """
+        worker = get_worker_info()
+        if worker is not None and worker.num_workers > 1:
+            raise OptionError(
+                f"{self._where}: {worker.num_workers} workers of a DataLoader iterate a Loader (expected 1 process), "
+                "and each would read every batch. Iterate the Loader itself, which reads ahead by threads; or give the "
+                "DataLoader the recipe: DataLoader(loader.recipe, batch_size=N, num_workers=W, sampler=range(...))"
+            )
+        if self.restart and not self._loaded:
+            self._samples = self._start
+        self._loaded = False
+        if worker is None and not self._compared:
+            self._compare()
+            self._compared = True
+        if not self._size(self._samples):
+            warnings.warn(
+                f"{self._where}: {self._samples:,} of {len(self.recipe):,} samples were handed out, and this loop has "
+                "no batch. Passes are the recipe's (epochs, tokens); Loader(..., restart=True) starts over",
+                LoaderWarning, stacklevel=2,
+            )  # fmt: skip
+        return self._batches()
+
+    def _size(self, start: int) -> int:
+        """Samples of the batch that begins with a sample; 0 where there is none."""
+        left = len(self.recipe) - start
+        return min(self.batch_size, left) if left >= self.batch_size or not self.drop_last else 0
+
+    def _batches(self) -> Iterator[_Batch]:
+        finalizing = sys.is_finalizing  # at exit, modules are emptied before the iterators that are left
+        ahead: deque[tuple[int, Future[_Batch]]] = deque()
         pool = ThreadPoolExecutor(max(1, self.prefetch), "tokfmt-loader")
         try:
             while True:
-                at = self.samples
+                at = self._samples
                 if ahead and ahead[0][0] != at:  # another state was loaded: what was read is of elsewhere
                     for _, batch in ahead:
                         batch.cancel()
                     ahead.clear()
                 following = at + len(ahead) * self.batch_size
-                while len(ahead) <= self.prefetch and following + self.batch_size <= len(self.recipe):
+                while len(ahead) <= self.prefetch and self._size(following):
                     ahead.append((following, pool.submit(self._read, following)))
                     following += self.batch_size
                 if not ahead:
                     return
-                tensors = ahead[0][1].result()
+                tensors = self._awaited(*ahead[0])
                 ahead.popleft()
-                self.samples = at + self.batch_size
+                self._samples = at + self._size(at)
                 yield {name: self._placed(name, tensor) for name, tensor in tensors.items()}
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            if not finalizing():
+                pool.shutdown(wait=False, cancel_futures=True)
 
-    def _read(self, start: int) -> dict[str, torch.Tensor]:
-        """This rank's part of the batch that begins with a sample."""
-        wanted = numbers(0, self.batch_size, self.rank, self.world, start)
-        arrays = self.recipe.samples(wanted, self.fields)
+    def _awaited(self, start: int, batch: Future[_Batch]) -> _Batch:
+        """A batch when it is read; a wait that is long is reported."""
+        pause = seconds = _STALL
+        while True:
+            try:
+                return batch.result(pause)
+            except NotYet:
+                if batch.done():  # it is the read that has raised this, or it has ended by now
+                    return batch.result()
+            taken = self._part(start)
+            warnings.warn(
+                f"{self._where}: samples {taken.start:,} to {taken.stop - 1:,} were not read within {seconds:,.0f} "
+                f"seconds, from {self._paths(taken)}; still waiting. Check the storage that holds them",
+                LoaderWarning, stacklevel=3,
+            )  # fmt: skip
+            pause, seconds = seconds, 2 * seconds
+
+    def _paths(self, samples: Sequence[int]) -> str:
+        """Of the sources that samples are of, found without a read."""
+        sources = {span.source for sample in samples for span in self.recipe.spans(sample)}
+        paths = [path for source in sorted(sources) for path in self.recipe.sources[source].paths]
+        more = f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else ""
+        return ", ".join(map(printable, paths[:_NAMED])) + more
+
+    def _part(self, start: int) -> range:
+        """This rank's samples of the batch that begins with a sample."""
+        size = self._size(start)
+        return range(start + size * self.rank // self.world, start + size * (self.rank + 1) // self.world)
+
+    def _read(self, start: int) -> _Batch:
+        arrays = self.recipe.samples(self._part(start), self.fields, self._read_as)
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         return {name: tensor.pin_memory() for name, tensor in tensors.items()} if self.pin_memory else tensors
 
@@ -135,9 +250,28 @@ class Loader:
         moved = tensor if self.device is None else tensor.to(self.device, non_blocking=self.pin_memory)
         return moved.to(self.dtype) if name in _IDS else moved
 
+    def _compare(self) -> None:
+        """Compare with the other ranks what is read, and from where on.
+
+        Raises:
+            OptionError: They differ; names what, and which ranks.
+        """
+        distributed = torch.distributed
+        if not (distributed.is_available() and distributed.is_initialized()):
+            return
+        if self.world == 1 or self.world != distributed.get_world_size():
+            return  # the ranks of this loader are not those of the process group: some of them may not read at all
+        mine = {
+            "fingerprint": self.recipe.fingerprint, "count of samples": len(self.recipe),
+            "batch_size": self.batch_size, "position in samples": self._samples, "rank": self.rank,
+        }  # fmt: skip
+        every: list[dict[str, Any]] = [{}] * self.world
+        distributed.all_gather_object(every, mine)
+        _check_alike(self._where, every)
+
     def state_dict(self) -> dict[str, int | str]:
         """Where it stands; the same on every rank. Read ahead does not count."""
-        return {"samples": self.samples, "fingerprint": self.recipe.fingerprint}
+        return {"samples": self._samples, "fingerprint": self.recipe.fingerprint}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state, at the next batch, also in an iterator that runs; with whatever batch size and world.
@@ -160,7 +294,48 @@ class Loader:
                 f"the state is at sample {samples:,}, and the recipe ends after {len(self.recipe):,}. Give it a budget "
                 "(tokens, epochs) at least as large as the one that the state was saved with"
             )
-        self.samples = samples
+        self._samples, self._loaded = samples, True
+
+
+def _read_as(dtype: torch.dtype, device: torch.device | str | None) -> type[np.int32] | type[np.int64]:
+    """What IDs are read as: what the model gets; on its way to another device half of that, and made int64 there."""
+    stays = device is None or torch.device(device).type == "cpu"
+    return np.int64 if stays and dtype == torch.int64 else np.int32
+
+
+def _check_alike(where: str, every: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse processes that do not read parts of the same.
+
+    Args:
+        where: What the first of them reads.
+        every: Of each process what it reads, and its `rank`.
+
+    Raises:
+        OptionError: They differ; names what, and which processes.
+    """
+    for fact in every[0]:
+        processes: dict[Any, list[int]] = {}
+        for process, facts in enumerate(every):
+            processes.setdefault(facts[fact], []).append(process)
+        if fact == "rank":
+            for rank, several in processes.items():
+                if len(several) > 1:
+                    raise OptionError(
+                        f"{where}: processes {_listed(several)} read the part of rank {rank} (expected a rank for each "
+                        "process). Leave out rank and world, or give each process its own rank"
+                    )
+        elif len(processes) > 1:
+            found = "; ".join(f"{value} on rank {_listed(those)}" for value, those in processes.items())
+            raise OptionError(
+                f"{where}: ranks do not read the same (expected one {fact}, found {found}). Give each rank the same "
+                "recipe and data, batch size and state"
+            )
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    """Ranks in words: "0", "1, 2", "1, 2, 3 and 60 more"."""
+    more = f" and {len(ranks) - _NAMED:,} more" if len(ranks) > _NAMED else ""
+    return ", ".join(map(str, ranks[:_NAMED])) + more
 
 
 def _ranks(rank: int | None, world: int | None) -> tuple[int, int]:

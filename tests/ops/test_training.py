@@ -7,7 +7,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+import warnings
 
 import forkserver
 import numpy as np
@@ -17,7 +19,7 @@ from hypothesis import strategies as st
 from paths import ROOT, TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import OptionError, SourceChangedError
+from tokfmt.core.errors import LoaderWarning, OptionError, SourceChangedError, TokenizerMismatchError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: tests/system.sh brings it where it can")
 
@@ -102,7 +104,8 @@ def test_all_ranks_end_after_the_last_whole_batch(mix, world):
     loader = Loader(view, batch_size, rank=0, world=world)
     assert len(loader) == whole
     assert sum(1 for _ in loader) == whole
-    assert list(loader) == [], "passes are the recipe's: the tail is not replayed"
+    with pytest.warns(LoaderWarning, match=r"mix\.toml: .* were handed out, and this loop has no batch.*restart=True"):
+        assert list(loader) == [], "passes are the recipe's: the tail is not replayed"
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -289,8 +292,6 @@ def test_fields_dtypes_and_devices(mix):
     assert next(iter(Loader(mix, 2, device="meta")))["input_ids"].device.type == "meta"
     view = tokfmt.open(mix).with_fields(["labels", "position_ids"])
     assert list(next(iter(Loader(view, 2)))) == ["labels", "position_ids"]
-    with pytest.raises(OptionError, match="input_idz"):
-        next(iter(Loader(mix, 2, fields=["input_idz"])))
 
 
 def test_a_sample_is_asked_for_by_number(mix):
@@ -313,6 +314,8 @@ def test_what_cannot_be_is_refused_at_once(mix):
         {"batch_size": 0},
         {"batch_size": 10**9},
         {"batch_size": 4, "step": -1},
+        {"batch_size": 4, "step": 10**6},
+        {"batch_size": 4, "fields": ["input_idz"]},
     ):
         with pytest.raises(OptionError):
             Loader(mix, **{"rank": 0, "world": 1, **wrong})
@@ -341,6 +344,11 @@ def test_ranks_are_those_of_torch_distributed(mix, monkeypatch):
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    monkeypatch.setattr(
+        torch.distributed,
+        "all_gather_object",
+        lambda out, mine: out.__setitem__(slice(0, 2), [mine, {**mine, "rank": 0}]),
+    )
     assert np.array_equal(next(iter(Loader(mix, 4)))["input_ids"], taken(tokfmt.open(mix), 2, 4))
 
 
@@ -390,3 +398,370 @@ def test_the_loop_in_the_documentation_trains_and_goes_on(mix, tmp_path):
     assert first.startswith("160 samples") and second.startswith(f"{whole:,} samples")
     assert torch.load(tmp_path / "last.pt")["loader"]["samples"] == whole // 80 * 80
     assert float(second.split()[-1]) < float(first.split()[-1]), "it has learned which ids there are"
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_whatever_pytorch_collates_can_be_a_target(mix):
+    """Each way from a view to a batch: `cross_entropy` takes labels of int64 alone."""
+    from torch.utils.data import ConcatDataset, DataLoader, Subset
+    from transformers import default_data_collator
+
+    view = tokfmt.open(mix)
+    ways = [
+        DataLoader(view, batch_size=4),
+        DataLoader(view, batch_size=4, num_workers=1),
+        DataLoader(view, batch_size=4, collate_fn=default_data_collator),
+        DataLoader(view, batch_size=None, sampler=[[0, 1, 2, 3]]),
+        DataLoader(Subset(view, range(4)), batch_size=4),
+        DataLoader(ConcatDataset([view, view]), batch_size=4),
+        Loader(view, 4),
+        Loader(view, 4, device="cpu", pin_memory=True),
+    ]
+    for way in ways:
+        batch = next(iter(way))
+        assert {name: tensor.dtype for name, tensor in batch.items()} == dict.fromkeys(view.fields, torch.int64)
+        loss = torch.nn.functional.cross_entropy(torch.zeros(4 * SEQ_LEN, 99), batch["labels"].flatten())
+        assert loss.isfinite()
+        assert np.array_equal(batch["input_ids"], taken(view, 0, 4))
+
+
+def test_numpy_gets_the_small_dtype_where_it_asks_for_samples(mix):
+    view = tokfmt.open(mix)
+    for found in (view.samples(range(3)), view.samples([0, 1, 2]), view.sample(0)):
+        assert {array.dtype for array in found.values()} == {np.dtype(np.int32)}
+    for found in (view[0], view[:3], view[[0, 1]], *view.__getitems__([0, 1]), next(iter(view))):
+        assert {array.dtype for array in found.values()} == {np.dtype(np.int64)}
+    assert view.samples(range(3), dtype=np.int64)["labels"].dtype == np.int64
+    for wrong in (np.uint16, np.float32, "int8", torch.int64):
+        with pytest.raises(OptionError, match="numpy.int32 or numpy.int64"):
+            view.samples(range(3), dtype=wrong)
+
+
+def test_rows_of_a_batch_are_the_samples(mix):
+    view = tokfmt.open(mix).with_fields(["labels", "cu_seqlens"])
+    for k, row in zip([5, 0, 5], view.__getitems__([5, 0, 5]), strict=True):
+        assert all(np.array_equal(row[name], view[k][name]) for name in ("labels", "cu_seqlens"))
+    assert view.__getitems__([]) == []
+    with pytest.raises(IndexError):
+        view.__getitems__([0, len(view)])
+
+
+def test_what_is_read_ahead_with_cannot_change(mix):
+    loader = Loader(mix, 4)
+    batches = iter(loader)
+    next(batches)
+    for name, value in {"batch_size": 8, "rank": 1, "world": 2, "fields": ("labels",), "recipe": loader.recipe}.items():
+        with pytest.raises(
+            AttributeError, match=rf"a loader's {name} cannot change.*load_state_dict\(loader.state_dict"
+        ):
+            setattr(loader, name, value)
+    with pytest.raises(AttributeError, match="load_state_dict"):
+        loader.samples = 0
+    seen = 4 + sum(len(batch["input_ids"]) for batch in batches)
+    assert seen == loader.samples == len(loader.recipe) // 4 * 4
+
+
+def test_an_iterator_that_is_alive_at_exit_says_nothing(mix):
+    script = (
+        f"import json, tokfmt.torch; json.held = iter(tokfmt.torch.Loader({str(mix)!r}, 4)); next(json.held); "
+        "cycle = [json.held]; cycle.append(cycle)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+RANK = """
+import sys, torch.distributed as distributed
+from datetime import timedelta
+from tokfmt.core.errors import OptionError
+from tokfmt.torch import Loader
+meeting, rank, *runs = sys.argv[1:]
+distributed.init_process_group(
+    "gloo", init_method="file://" + meeting, rank=int(rank), world_size=2, timeout=timedelta(seconds=60)
+)
+for run in runs:
+    recipe, batch_size, samples, *part = run.split(",")
+    loader = Loader(recipe, int(batch_size), **dict(zip(("rank", "world"), map(int, part))))
+    loader.load_state_dict({**loader.state_dict(), "samples": int(samples)})
+    try:
+        for _, batch in zip(range(2), loader):
+            print(loader.samples, batch["input_ids"].sum().item())
+        next(iter(loader))
+    except OptionError as error:
+        print(error)
+distributed.destroy_process_group()
+"""
+
+
+def both_ranks(tmp_path, *runs):
+    """What two processes print, each given its word of every run."""
+    command = [sys.executable, "-c", RANK, str(tmp_path / "meeting")]
+    started = [
+        forkserver.Popen(
+            [*command, str(rank), *(run[rank] for run in runs)], also=WITH_TORCH, stdout=subprocess.PIPE, text=True
+        )
+        for rank in range(2)
+    ]
+    return [process.communicate(timeout=60)[0].splitlines() for process in started]
+
+
+def test_ranks_that_do_not_read_the_same_are_refused_at_the_first_batch(mix, tmp_path):
+    other = recipe(
+        mix.with_name("rank1.toml"), web=("web.pbin", 0.6), code=("code.pbin", 0.4), shuffle="samples", seed=8
+    )
+    mine, theirs = (tokfmt.open(path).fingerprint for path in (mix, other))
+    found = both_ranks(
+        tmp_path,
+        (f"{mix},4,0", f"{mix},4,0"),
+        (f"{mix},4,0", f"{other},4,0"),
+        (f"{mix},4,0", f"{mix},8,0"),
+        (f"{mix},4,0", f"{mix},4,40"),
+        (f"{mix},4,0,0,2", f"{mix},4,0,0,2"),
+        (f"{mix},4,0,0,1", f"{other},4,0,0,1"),
+    )
+    ends = "Give each rank the same recipe and data, batch size and state"
+    for rank, (path, lines) in enumerate(zip((mix, other), found, strict=True)):
+        sums = [int(taken(tokfmt.open(mix), k + 2 * rank, k + 2 * rank + 2).sum()) for k in (0, 4)]
+        assert lines[:2] == [f"4 {sums[0]}", f"8 {sums[1]}"]
+        one = "ranks do not read the same (expected one"
+        assert lines[2] == f"{path}: {one} fingerprint, found {mine} on rank 0; {theirs} on rank 1). {ends}"
+        assert lines[3] == f"{mix}: {one} batch_size, found 4 on rank 0; 8 on rank 1). {ends}"
+        assert lines[4] == f"{mix}: {one} position in samples, found 0 on rank 0; 40 on rank 1). {ends}"
+        assert lines[5].startswith(f"{mix}: processes 0, 1 read the part of rank 0 (expected a rank for each process)")
+        assert len(lines) == 8, "loaders of one rank each are not compared"
+
+
+class Iterated(torch.utils.data.IterableDataset):  # type: ignore[name-defined]
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        yield from self.loader
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_workers_that_would_all_read_every_batch_are_refused(mix):
+    from torch.utils.data import DataLoader
+
+    dataset = Iterated(Loader(mix, 4, prefetch=0))
+    with pytest.raises(OptionError, match=r"mix\.toml: 2 workers of a DataLoader iterate a Loader"):
+        next(iter(DataLoader(dataset, batch_size=None, num_workers=2)))
+    for workers in (0, 1):
+        batches = list(DataLoader(Iterated(Loader(mix, 4)), batch_size=None, num_workers=workers))
+        assert np.array_equal(
+            np.concatenate([one["input_ids"] for one in batches]), taken(tokfmt.open(mix), 0, 4 * len(batches))
+        )
+
+
+@pytest.mark.parametrize("world", [1, 3, 8])
+def test_an_evaluation_reads_every_sample_each_time(mix, world):
+    view = tokfmt.open(mix)
+    batch_size = 8 * world
+    ranks = [Loader(view, batch_size, rank=r, world=world, restart=True, drop_last=False) for r in range(world)]
+    count = -(-len(view) // batch_size)
+    for _ in range(2):
+        assert [len(loader) for loader in ranks] == [count] * world
+        steps = list(zip(*ranks, strict=True))
+        assert len(steps) == count, "ranks end together"
+        sizes = [[len(part["input_ids"]) for part in step] for step in steps]
+        assert all(max(one) - min(one) <= 1 for one in sizes)
+        got = np.concatenate([part["input_ids"] for step in steps for part in step])
+        assert np.array_equal(got, taken(view, 0, len(view)))
+    first = next(iter(ranks[0]))["input_ids"]
+    assert torch.equal(first, next(iter(ranks[0]))["input_ids"]), "also after a loop that was left early"
+
+
+def test_a_rank_without_a_sample_of_the_last_batch_has_rows_of_none(mix):
+    view = tokfmt.recipe([mix.with_name("web.pbin")], seq_len=SEQ_LEN, tokens=SEQ_LEN * 9)
+    fields = ["input_ids", "labels", "loss_mask", "position_ids", "document_ids", "cu_seqlens"]
+    found = [list(Loader(view, 4, rank=r, world=4, drop_last=False, fields=fields)) for r in range(4)]
+    assert [[len(batch["input_ids"]) for batch in batches] for batches in found] == [[1, 1, 0]] * 3 + [[1, 1, 1]]
+    assert [tuple(tensor.shape) for tensor in found[0][-1].values()] == [(0, SEQ_LEN)] * 5 + [(0, SEQ_LEN + 1)]
+
+
+def test_an_evaluation_goes_on_from_a_state_once(mix):
+    loader = Loader(mix, 4, restart=True)
+    loader.load_state_dict({**loader.state_dict(), "samples": 8})
+    assert len(loader) == len(loader.recipe) // 4 - 2
+    assert [len(list(loader)) for _ in range(2)] == [len(loader.recipe) // 4 - 2, len(loader.recipe) // 4]
+
+
+def test_a_recipe_smaller_than_a_batch_is_one_batch_where_the_last_is_kept(mix):
+    view = tokfmt.open(mix)
+    (batch,) = Loader(view, 10**6, drop_last=False)
+    assert len(batch["labels"]) == len(view)
+
+
+def test_a_read_that_takes_long_is_reported_with_its_files(mix, monkeypatch):
+    monkeypatch.setattr("tokfmt.torch._STALL", 0.01)
+    loader, goes_on, said = Loader(mix, 4, prefetch=0), threading.Event(), []
+    read = loader.recipe.samples
+
+    def stalled(*args):
+        goes_on.wait()
+        return read(*args)
+
+    def report(message, category, **_):
+        said.append(message)
+        assert category is LoaderWarning
+        if len(said) == 3:
+            goes_on.set()
+
+    monkeypatch.setattr(loader.recipe, "samples", stalled)
+    monkeypatch.setattr(warnings, "warn", report)
+    batch = next(iter(loader))
+    assert np.array_equal(batch["input_ids"], taken(tokfmt.open(mix), 0, 4))
+    web, code = (mix.with_name(name) for name in ("web.pbin", "code.pbin"))
+    assert said[0] == (
+        f"{mix}: samples 0 to 3 were not read within 0 seconds, from {web}, {code}; still waiting. "
+        "Check the storage that holds them"
+    )
+
+
+def test_ids_that_the_tokenizer_does_not_have_are_refused(tmp_path):
+    rows = [[1, 2, 3, 4, 5, 6, 7, 8], [9, 10, 5000, 11, 12, 13, 14, 15]]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps({"input_ids": row}) + "\n" for row in rows))
+    tokfmt.convert(tmp_path / "x.jsonl", tmp_path / "x.pbin", eos=0)
+    how = {"seq_len": 8, "tokenizer": str(TOKENIZER), "eos": 0}
+    with pytest.raises(TokenizerMismatchError, match=r"x\.pbin: holds IDs that the tokenizer .* found 5,000"):
+        tokfmt.recipe([tmp_path / "x.pbin"], **how)
+    (tmp_path / "x.pbin.tokfmt.json").unlink()
+    view = tokfmt.recipe([tmp_path / "x.pbin"], **how)
+    (note,) = (note for note in view.notes if "tokenizer" in note)
+    assert "no manifest names the tokenizer that made its IDs" in note and "is assumed" in note
+    loader = Loader(view, 1)
+    batches = iter(loader)
+    next(batches)
+    with pytest.raises(TokenizerMismatchError, match=r"sample 1 holds an ID that the tokenizer .* below 4,096.* 5,000"):
+        next(batches)
+    assert loader.samples == 1
+    accepted = tokfmt.recipe([tmp_path / "x.pbin"], **how, drop="tokenizers")
+    assert 5000 in accepted.samples(range(2))["input_ids"]
+    first = tokfmt.recipe([{"path": tmp_path / "x.pbin", "select": "0:1"}], **how)
+    assert len(list(Loader(first, 1))) == len(first)
+
+
+def test_a_tokenizer_that_a_manifest_confirms_is_no_note(tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"text": "Salt keeps the fish, and the fish keeps the village."}\n')
+    tokfmt.convert(tmp_path / "x.jsonl", tmp_path / "x.pbin", tokenizer=TOKENIZER)
+    for how in ({}, {"tokenizer": str(TOKENIZER)}):
+        view = tokfmt.recipe([tmp_path / "x.pbin"], seq_len=8, **how)
+        assert not [note for note in view.notes if "assumed" in note]
+        assert view._samples.vocabulary.size == 4096
+        assert int(view.samples(range(len(view)))["input_ids"].max()) == 4095, "the separator"
+
+
+@pytest.mark.parametrize("kind", ["one", "several", "passes", "nested"])
+def test_recipes_without_a_shuffle_keep_the_order_of_their_sources(mix, tmp_path, kind):
+    """Also of several sources that are packed together, of several passes, and of a recipe in a recipe."""
+    streams = {
+        name: [token for one in tokfmt.open(mix.with_name(f"{name}.pbin")) for token in [*one.tolist(), EOS]]
+        for name in ("web", "code")
+    }
+    web, code = (str(mix.with_name(f"{name}.pbin")) for name in ("web", "code"))
+    if kind == "one":
+        path, wanted = recipe(tmp_path / "x.toml", web=(web, None), epochs=1), streams["web"]
+    elif kind == "several":
+        path = recipe(tmp_path / "x.toml", web=(web, None), code=(code, None), epochs=1)
+        wanted = streams["web"] + streams["code"]
+    elif kind == "passes":
+        path, wanted = recipe(tmp_path / "x.toml", web=(code, None), epochs=3), streams["code"]
+    else:
+        inner = f'tokfmt = 1\nshuffle = "none"\n[[source]]\npath = "{code}"\n[[source]]\npath = "{web}"\n'
+        (tmp_path / "inner.toml").write_text(inner)
+        path = recipe(tmp_path / "x.toml", web=("inner.toml", None), code=(code, None), epochs=1)
+        wanted = streams["code"] + streams["web"] + streams["code"]
+    view = tokfmt.open(path)
+    halves = Loader(path, 4), Loader(path, 2, drop_last=False)
+    got = [batch["input_ids"] for _, batch in zip(range(5), halves[0], strict=False)]
+    halves[1].load_state_dict(halves[0].state_dict())
+    got = torch.cat([*got, *(batch["input_ids"] for batch in halves[1])]).flatten().tolist()
+    assert halves[1].samples == len(view)
+    if kind == "passes":
+        per_pass = len(view) // 3 * SEQ_LEN
+        assert got[:per_pass] == got[per_pass : 2 * per_pass] == got[2 * per_pass :]
+        got, wanted = got[:per_pass], streams["code"]
+    assert got[: len(wanted)] == wanted[: len(got)] and len(got) - len(wanted) in range(-1, SEQ_LEN)
+    assert set(got[len(wanted) :]) <= {EOS}, "padding"
+
+
+class GPT(torch.nn.Module):  # type: ignore[name-defined]
+    """Two blocks of attention within documents."""
+
+    def __init__(self, vocabulary, width=32, heads=2):
+        super().__init__()
+        self.tokens, self.places = torch.nn.Embedding(vocabulary, width), torch.nn.Embedding(SEQ_LEN, width)
+        self.blocks = torch.nn.ModuleList(
+            torch.nn.TransformerEncoderLayer(width, heads, 2 * width, dropout=0.0, batch_first=True) for _ in range(2)
+        )
+        self.heads, self.out = heads, torch.nn.Linear(width, vocabulary)
+
+    def forward(self, ids, places, documents):
+        hidden = self.tokens(ids) + self.places(places)
+        apart = documents[:, :, None] != documents[:, None, :]
+        later = torch.ones(SEQ_LEN, SEQ_LEN, dtype=torch.bool).triu(1)
+        for block in self.blocks:
+            hidden = block(hidden, src_mask=(apart | later).repeat_interleave(self.heads, 0))
+        return self.out(hidden)
+
+
+def test_a_small_gpt_trains_is_evaluated_and_goes_on(mix):
+    """The loss falls; a run that was stopped goes on with the same losses; evaluations are of the same samples."""
+    fields = ["input_ids", "labels", "position_ids", "document_ids"]
+
+    def loss_of(model, batch):
+        logits = model(*(batch[name] for name in ("input_ids", "position_ids", "document_ids")))
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten())
+
+    def train(steps, saved=None):
+        torch.manual_seed(0)
+        model = GPT(EOS + 1)
+        parts = {
+            "model": model,
+            "loader": Loader(mix, 16, fields=fields),
+        }
+        for name, state in (saved or {}).items():
+            parts[name].load_state_dict(state)
+        losses = []
+        for batch in parts["loader"]:
+            loss = loss_of(model, batch)
+            loss.backward()
+            with torch.no_grad():  # an optimizer of PyTorch would import its compiler
+                for weight in model.parameters():
+                    weight -= 2.0 * weight.grad
+                    weight.grad = None
+            losses.append(loss.item())
+            if len(losses) == steps:
+                break
+        return losses, {name: part.state_dict() for name, part in parts.items()}, model
+
+    whole, _, model = train(8)
+    first, saved, _ = train(4)
+    second, _, _ = train(4, saved)
+    assert np.allclose(first + second, whole, rtol=1e-4)
+    assert whole[-1] < whole[0] - 0.1
+    evaluation = Loader(mix, 32, fields=fields, restart=True, drop_last=False)
+    with torch.no_grad():
+        twice = [[loss_of(model, batch).item() for batch in evaluation] for _ in range(2)]
+    assert twice[0] == twice[1] and len(twice[0]) == len(evaluation)
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_page_run_one_after_the_other(mix, tmp_path):
+    page = (ROOT / "docs" / "train.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    for name in ("mix.toml", "web.pbin", "web.pbin.tokfmt.json", "code.pbin", "code.pbin.tokfmt.json"):
+        (tmp_path / name).write_bytes(mix.with_name(name).read_bytes())
+    (tmp_path / "val.toml").write_bytes(mix.read_bytes())
+    tokfmt.convert(mix.with_name("code.pbin"), tmp_path / "code.zarr")
+    script = "\n".join(["import tokfmt", *blocks, "print(sum(len(one['labels']) for one in batches))"])
+    assert script.count("Loader(") == 3
+    done = forkserver.run(
+        [sys.executable, "-c", script.replace("50257", "128")],
+        also=WITH_TORCH,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert not done.returncode, done.stderr
+    assert done.stdout.splitlines()[-1] == str(len(tokfmt.open(mix)))

@@ -2,9 +2,12 @@
 
 import errno
 import json
+import multiprocessing
 import os
 import pickle
 import shutil
+import socket
+import time
 from unittest import mock
 
 import numpy as np
@@ -139,6 +142,55 @@ def test_a_full_cache_is_done_without(tmp_path, monkeypatch):
     assert column.path is None
     assert (column.array == np.arange(200_000)).all()
     assert [path.suffix for path in (tmp_path / "tokfmt/recipes").iterdir()] == [".lock"]
+
+
+def test_a_cache_that_cannot_be_written_to_is_a_note(corpus, monkeypatch):
+    """Once, whatever was to be kept; none where it can be written, or where nothing was to be kept."""
+    assert not [note for note in opened(corpus).notes if "cache" in note]
+    (corpus / "file").write_text("no directory")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(corpus / "file"))
+    small = tokfmt.recipe([corpus / "f0_document.bin"], seq_len=32, eos=0)
+    assert not [note for note in small.notes if "cache" in note]
+    inner = f'tokfmt = 1\neos = 0\n[[source]]\npath = "{corpus}/f*_document.bin"\n'
+    (corpus / "inner.toml").write_text(inner)
+    outer = {"sources": [corpus / "inner.toml"], "seq_len": 32, "eos": 0}
+    for view in (opened(corpus, shuffle="documents"), tokfmt.open(corpus / "inner.toml"), tokfmt.recipe(**outer)):
+        (note,) = (note for note in view.notes if "cache" in note)
+        assert f"{corpus}/file/tokfmt/recipes: Not a directory" in note
+        assert note.endswith("Set XDG_CACHE_HOME to a directory that you may write to")
+
+
+def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def kept(key):
+        return cache.columns(key * 40, 1 << 21, ["x", "y"], lambda: iter([(np.arange(200_000),) * 2]))[0].path
+
+    def killed():
+        yield (np.arange(200_000),) * 2
+        sent.send(b"written")
+        time.sleep(60)
+        yield (np.arange(200_000),) * 2
+
+    def hidden():
+        return sorted(path.name[1:2] for path in (tmp_path / "tokfmt/recipes").iterdir() if path.name.startswith("."))
+
+    received, sent = socket.socketpair()
+    with received, sent:
+        process = multiprocessing.get_context("fork").Process(
+            target=lambda: cache.columns("a" * 40, 1 << 21, ["x", "y"], killed)
+        )
+        process.start()
+        assert received.recv(7) == b"written"
+    kept("b")
+    assert hidden() == ["a", "a"], "it still writes them"
+    process.kill()
+    process.join()
+    kept("c")
+    assert hidden() == []
+    (tmp_path / "tokfmt/recipes" / f".{'a' * 40}-x.i64.left").write_bytes(b"")
+    kept("a")
+    assert hidden() == []
 
 
 def test_what_nobody_uses_goes(tmp_path, monkeypatch):

@@ -43,6 +43,10 @@ class PluginWarning(UserWarning):
     """A format of another package was left out: it cannot be imported, or it failed."""
 
 
+class LoaderWarning(UserWarning):
+    """A Loader waits for a read, or has no batch left."""
+
+
 class TokfmtError(Exception):
     """Any failure that tokfmt words itself. `exit_code` is what the command line leaves with.
 

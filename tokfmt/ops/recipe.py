@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import TokenReader
+from tokfmt.core.errors import OptionError
 from tokfmt.ops.dataset import Dataset, sequence_numbers
 from tokfmt.recipes.amounts import Amount, amounts, filled
 from tokfmt.recipes.documents import Documents, Source, Span
-from tokfmt.recipes.fields import check_fields
+from tokfmt.recipes.fields import Ids, check_fields
 from tokfmt.recipes.language import RecipeFile
 from tokfmt.recipes.samples import DEFAULT, Samples, Where
 
@@ -31,10 +32,13 @@ class Recipe(Dataset):
     """Samples of a recipe. Also a TokenReader, whose sequence k is the input_ids of sample k.
 
         view = tokfmt.open("mix.toml")
-        view[123]["input_ids"]                        # int32[seq_len]
+        view[123]["input_ids"]                        # int64[seq_len]
         view.samples(range(8))["labels"]              # int32[8, seq_len]
         view.where(123).spans
         DataLoader(view.with_fields(["input_ids", "labels", "position_ids"]), batch_size=8, num_workers=4)
+
+    Indexing is how PyTorch reads a dataset, and its losses take labels of int64 only: `view[k]` has input_ids and
+    labels of int64. `sample` and `samples` have int32, which is half of that.
 
     Attributes:
         fields: What `view[k]` holds; `with_fields` gives others.
@@ -84,22 +88,33 @@ class Recipe(Dataset):
     def __getitem__(self, index: Any) -> Any:
         """Sample k as a dict of arrays [seq_len]; of a slice, a list or an array of numbers, arrays [n, seq_len].
 
+        Returns:
+            The fields of the view; input_ids and labels are int64.
+
         Raises:
             IndexError: There is no such sample.
             TypeError: It is no number, slice, or list or array of numbers; masks (bool) are none.
         """
         if isinstance(index, slice):
-            return self.samples(range(*index.indices(len(self))), self.fields)
+            return self._indexed(range(*index.indices(len(self))))
         one = isinstance(index, (int, np.integer)) and not isinstance(index, bool)
         if one or (isinstance(index, np.ndarray) and not index.ndim):
-            return self.sample(operator.index(index))
-        return self.samples(index, self.fields)
+            return {name: array[0] for name, array in self._indexed([operator.index(index)]).items()}
+        return self._indexed(sequence_numbers(index))
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
+        """`[view[k] for k in indices]`, read at once: what PyTorch asks for a batch, before it puts that together."""
+        found = self._indexed(sequence_numbers(indices))
+        return [{name: array[row] for name, array in found.items()} for row in range(len(indices))]
+
+    def _indexed(self, samples: Sequence[int]) -> Sample:
+        return self._samples.samples(samples, self.fields, np.int64)
 
     def __iter__(self) -> Iterator[Any]:
-        return map(self.sample, range(len(self)))
+        return map(self.__getitem__, range(len(self)))
 
     def sample(self, index: int, fields: Iterable[str] | None = None, *, padded: bool = True) -> Sample:
-        """One sample.
+        """One sample, of int32.
 
         Args:
             index: Its number.
@@ -112,15 +127,29 @@ class Recipe(Dataset):
             found["cu_seqlens"] = bounds[: int(np.argmax(bounds == self.seq_len)) + 1]
         return found
 
-    def samples(self, samples: Sequence[int] | NDArray[np.integer] | range, fields: Iterable[str] = DEFAULT) -> Sample:
+    def samples(
+        self,
+        samples: Sequence[int] | NDArray[np.integer] | range,
+        fields: Iterable[str] = DEFAULT,
+        dtype: Ids = np.int32,
+    ) -> Sample:
         """Some samples as arrays of a row each.
+
+        Args:
+            samples: Their numbers.
+            fields: See `tokfmt.recipes.fields`.
+            dtype: Of input_ids and labels: `numpy.int32` or `numpy.int64`.
 
         Raises:
             IndexError: There is no such sample.
             TypeError: These are no numbers, as a mask.
-            OptionError: There is no such field.
+            OptionError: There is no such field, or the dtype is another.
+            TokenizerMismatchError: A sample holds an ID that the tokenizer of the sources does not have.
         """
-        return self._samples.samples(samples if isinstance(samples, range) else sequence_numbers(samples), fields)
+        if dtype not in (np.int32, np.int64):
+            raise OptionError(f"dtype {dtype!r}: input_ids and labels are numpy.int32 or numpy.int64")
+        wanted = samples if isinstance(samples, range) else sequence_numbers(samples)
+        return self._samples.samples(wanted, fields, dtype)
 
     def spans(self, sample: int) -> list[Span]:
         """What a sample moves on by: positions of sequences of sources, in order. Padding is in none."""

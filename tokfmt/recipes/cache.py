@@ -3,9 +3,10 @@
     $XDG_CACHE_HOME/tokfmt/recipes/KEY-NAME.i64     little-endian integers and nothing else
     $XDG_CACHE_HOME/tokfmt/recipes/KEY.json         what is known of sources, and where their tokens lie
 
-KEY is a hash of all that the array depends on: files with their sizes, times and inodes, and how they are read. It is
-written under a lock beside a hidden name and renamed, so it is whole or not there. What is small is held in memory and
-never written; what nobody has asked for in thirty days goes when something is written.
+KEY is a hash of all that the array depends on: files with their sizes, times and inodes, and how they are read. An
+array is written under a lock, KEY.lock, to a hidden name that begins with KEY, and renamed, so it is complete or not
+there. What is small is held in memory and never written. When something is written, hidden files go whose lock is free,
+as the process that wrote them was killed, and files that were not asked for in thirty days.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import ConversionError, OutageError, TokfmtError
 from tokfmt.core.private import check_private, distrusted, make_private, release, take_lock, user_directory
 from tokfmt.core.publish import write_whole
+from tokfmt.core.text_format import printable
 
 Numbers = NDArray[np.int64]
 SMALL = 1 << 20
@@ -34,6 +37,7 @@ SMALL = 1 << 20
 _UNUSED = 30 * 86400  # seconds
 _PATIENCE = 600.0  # seconds that a process waits for another that computes the same
 _SUFFIX = ".i64"
+_NOTES: ContextVar[dict[str, None] | None] = ContextVar("what the cache does not keep", default=None)
 
 
 class Column:
@@ -84,6 +88,35 @@ def key_of(*facts: object) -> str:
     return hashlib.sha256(json.dumps(facts, default=str, sort_keys=True).encode()).hexdigest()[:40]
 
 
+@contextlib.contextmanager
+def unkept() -> Iterator[dict[str, None]]:
+    """Collect notes on what was to be kept in the cache and could not be; inside another such block that collects."""
+    notes = dict[str, None]()
+    if _NOTES.get() is not None:
+        yield notes
+        return
+    token = _NOTES.set(notes)
+    try:
+        yield notes
+    finally:
+        _NOTES.reset(token)
+
+
+def _note(error: OSError | TokfmtError) -> None:
+    notes = _NOTES.get()
+    if notes is None:
+        return
+    why = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        why = error.strerror
+        with contextlib.suppress(FileNotFoundError):  # there is no home
+            why = f"{printable(_place())}: {why}"
+    notes[
+        f"nothing is kept in the cache ({why}): each process computes and holds in memory what all could map. "
+        "Set XDG_CACHE_HOME to a directory that you may write to"
+    ] = None
+
+
 def columns(key: str, most: int, names: Sequence[str], parts: Parts, *, keep: bool = False) -> list[Column]:
     """Arrays by what they depend on: from the cache, or computed and kept there.
 
@@ -95,9 +128,10 @@ def columns(key: str, most: int, names: Sequence[str], parts: Parts, *, keep: bo
         keep: Also what is small.
     """
     if most > SMALL or keep:
-        with contextlib.suppress(ConversionError, OSError):
+        try:
             return [Column(path=path) for path in _kept(key, names, parts)]
-    # also where a home cannot be written to, or is full: then every process computes for itself
+        except (ConversionError, OSError) as error:  # as where a home cannot be written to, or is full
+            _note(error)
     return [Column(array) for array in _joined(parts(), len(names))]
 
 
@@ -115,6 +149,20 @@ def _remove_unused(place: Path) -> None:
                     os.unlink(entry.path)
 
 
+def _remove_dead(place: Path, ours: str) -> None:
+    """Remove hidden files of processes that were killed: their lock is free, or is `ours`, which the caller holds."""
+    with os.scandir(place) as entries:
+        hidden = [entry for entry in entries if entry.name.startswith(".") and "-" in entry.name]
+    for entry in hidden:
+        key = entry.name[1:].partition("-")[0]
+        with contextlib.suppress(OSError):
+            lock = -1 if key == ours else take_lock(place / f"{key}.lock")
+            if key == ours or lock >= 0:
+                os.unlink(entry.path)
+            if lock >= 0:
+                release(lock)
+
+
 def _kept(key: str, names: Sequence[str], parts: Parts) -> list[Path]:
     place = directory()
     paths = [place / f"{key}-{name}{_SUFFIX}" for name in names]
@@ -124,6 +172,7 @@ def _kept(key: str, names: Sequence[str], parts: Parts) -> list[Path]:
             raise OutageError(f"{place}: another process has been computing the same for {_PATIENCE:,.0f} seconds")
         try:
             if not _there(paths):
+                _remove_dead(place, key)
                 _write(paths, parts())
                 _remove_unused(place)
         finally:
@@ -146,7 +195,10 @@ def _joined(parts: Iterator[Sequence[Numbers]], count: int) -> list[Numbers]:
 
 def _write(paths: Sequence[Path], parts: Iterator[Sequence[Numbers]]) -> None:
     """Write arrays beside hidden names, and rename them when all are whole."""
-    files = [tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) for path in paths]  # noqa: SIM115
+    files = [
+        tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False)  # noqa: SIM115
+        for path in paths
+    ]
     try:
         for part in parts:
             for file, piece in zip(files, part, strict=True):
@@ -178,5 +230,7 @@ def recalled(key: str) -> Any:
 
 def remember(key: str, value: object) -> None:
     """Keep a small value (JSON); where the cache cannot be written to, nothing is kept."""
-    with contextlib.suppress(OSError, TokfmtError):
+    try:
         write_whole(directory() / f"{key}.json", json.dumps(value).encode())
+    except (OSError, TokfmtError) as error:
+        _note(error)

@@ -1,7 +1,7 @@
 """The arrays of some samples: what is read from the row becomes input_ids, labels and what goes with them.
 
-    input_ids      int32[n, seq_len]
-    labels         int32[n, seq_len], -100 where none counts
+    input_ids      int32[n, seq_len], or int64
+    labels         the same, -100 where none counts
     loss_mask      uint8[n, seq_len]
     position_ids   int32[n, seq_len], from 0 in each piece of a sample
     document_ids   int32[n, seq_len], number of the piece in its sample; -1 in padding
@@ -32,6 +32,8 @@ FIELDS = ("input_ids", "labels", "loss_mask", "position_ids", "document_ids", "c
 _PIECEWISE = {"position_ids", "document_ids", "cu_seqlens"}
 
 Numbers = NDArray[np.int32]
+Ids = type[np.int32] | type[np.int64]
+"""What input_ids and labels may be."""
 Place = tuple[Packing, int]
 """A packing, and which of its samples."""
 
@@ -122,15 +124,15 @@ class Grid:
         self._pad(found, self.pad)
         return found
 
-    def labels(self) -> Numbers:
-        """int32[n, width]."""
+    def labels(self, dtype: Ids = np.int32) -> NDArray[Any]:
+        """[n, width], of a dtype with a sign."""
         convention = self.recipe.convention
         if self.recipe.pack == "stored":
-            return self._stored_labels()
+            return self._stored_labels(dtype)
         if convention in ("starts", "same"):
-            found = self.rows.astype(np.int32)
+            found = self.rows.astype(dtype)
         else:
-            found = self.tokens[:, 1:].astype(np.int32)
+            found = self.tokens[:, 1:].astype(dtype)
             if self._ends:
                 found.reshape(-1)[self._ends] = self._last
         self._pad(found, IGNORED)
@@ -143,11 +145,12 @@ class Grid:
 
     def mask(self) -> NDArray[np.uint8]:
         """uint8[n, width]: 1 where the label counts."""
-        return np.not_equal(self.labels(), IGNORED).view(np.uint8)
+        found: NDArray[np.uint8] = np.not_equal(self.labels(), IGNORED).view(np.uint8)
+        return found
 
-    def _stored_labels(self) -> Numbers:
+    def _stored_labels(self, dtype: Ids) -> NDArray[Any]:
         """Labels of stored samples: their own, -100 where their mask says that they do not count; else `same`."""
-        found = np.empty(self.rows.shape, np.int32)
+        found = np.empty(self.rows.shape, dtype)
         for row, (packing, sample) in enumerate(self.places):
             reader, start = row_of(packing, sample)
             if isinstance(reader, Sampled):
@@ -238,15 +241,15 @@ def sampled_beneath(reader: TokenReader, position: int) -> tuple[TokenReader, in
     return inner or (reader, position)
 
 
-def arrays(grid: Grid, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
-    """Fields by name."""
+def arrays(grid: Grid, names: Sequence[str], dtype: Ids = np.int32) -> Mapping[str, NDArray[Any]]:
+    """Fields by name; `dtype` is that of input_ids and labels."""
     found: dict[str, NDArray[Any]] = {}
     piecewise = grid.piecewise(names) if not _PIECEWISE.isdisjoint(names) else {}
     for name in names:
         if name == "input_ids":
-            found[name] = grid.inputs().astype(np.int32)
+            found[name] = grid.inputs().astype(dtype)
         elif name == "labels":
-            found[name] = grid.labels()
+            found[name] = grid.labels(dtype)
         elif name == "loss_mask":
             found[name] = grid.mask()
         else:

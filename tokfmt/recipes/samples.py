@@ -21,14 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import Info, Layout, TokenReader, check_interval, check_position, smallest, windows
-from tokfmt.core.errors import ConversionError, FormatError, OptionError, ShortfallError
+from tokfmt.core.errors import ConversionError, FormatError, OptionError, ShortfallError, TokenizerMismatchError
 from tokfmt.core.marks import BEGINS, IGNORED, TARGET, beside_samples, other_label
 from tokfmt.core.protocols import Sampled, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.text_format import counted, printable
 from tokfmt.recipes.cache import key_of
 from tokfmt.recipes.documents import Axis, Source, Span, SpanTable
-from tokfmt.recipes.fields import Grid, Place, arrays, check_fields, sampled_beneath
+from tokfmt.recipes.fields import Grid, Ids, Place, arrays, check_fields, sampled_beneath
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_SAMPLES, EvenTree, Permutation, numbers, permutation
 from tokfmt.recipes.packing import Packing, Some, packed
@@ -79,6 +79,18 @@ class _Turn(NamedTuple):
     passes: int
 
 
+class Vocabulary(NamedTuple):
+    """What a tokenizer has.
+
+    Attributes:
+        name: Of the tokenizer.
+        size: All its IDs are below.
+    """
+
+    name: str
+    size: int
+
+
 class Drawn(NamedTuple):
     """What is drawn of a list.
 
@@ -105,16 +117,17 @@ class Samples:
         sources: As opened, in order.
         eos_id, pad_id: That sequences are separated by (None: by nothing), and that fills samples that are not full.
         after: Put after each sequence; None where nothing is, as rows are stored or begin with an id.
+        vocabulary: Of what made the IDs, where that is known.
     """
 
-    def __init__(self, file: RecipeFile, sources: Sequence[Source]) -> None:
+    def __init__(self, file: RecipeFile, sources: Sequence[Source], vocabulary: Vocabulary | None = None) -> None:
         """Lay out every list.
 
         Raises:
             ConversionError: Sources that do not go together, or less in them than is asked for.
             FormatError: A source without samples.
         """
-        self.file, self.sources = file, tuple(sources)
+        self.file, self.sources, self.vocabulary = file, tuple(sources), vocabulary
         self.seq_len = file.seq_len or 1
         self.eos_id = separator_of(file, self.sources)
         self.pad_id = file.pad if file.pad is not None else self.eos_id or 0
@@ -361,16 +374,37 @@ class Samples:
         return [self.where(sample) for sample in taken]
 
     def samples(
-        self, samples: Sequence[int] | NDArray[np.integer] | range, fields: Iterable[str] = DEFAULT
+        self,
+        samples: Sequence[int] | NDArray[np.integer] | range,
+        fields: Iterable[str] = DEFAULT,
+        dtype: Ids = np.int32,
     ) -> dict[str, NDArray[Any]]:
         """Some samples as arrays of a row each; see `fields` for names, dtypes and shapes.
 
         Raises:
             IndexError: There is no such sample.
             OptionError: There is no such field.
+            TokenizerMismatchError: A sample holds an ID that the tokenizer of the sources does not have.
         """
         wanted = samples.tolist() if isinstance(samples, np.ndarray) else samples
-        return dict(arrays(self.grid(wanted), check_fields(fields)))
+        names, grid = check_fields(fields), self.grid(wanted)
+        if self.vocabulary is not None:
+            self._refuse_beyond(self.vocabulary, grid, wanted)
+        return dict(arrays(grid, names, dtype))
+
+    def _refuse_beyond(self, vocabulary: Vocabulary, grid: Grid, samples: Sequence[int]) -> None:
+        """Refuse IDs beyond the vocabulary; those that the recipe itself puts in may be any."""
+        if not grid.tokens.size or int(grid.tokens.max()) < vocabulary.size:
+            return
+        ours = [token for token in (self.eos_id, self.pad_id) if token is not None]
+        wrong = (grid.tokens >= vocabulary.size) & ~np.isin(grid.tokens, ours)
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0].tolist()
+            raise TokenizerMismatchError(
+                self.file.where, f"sample {samples[row]:,} holds an ID that the tokenizer does not have",
+                f"IDs below {vocabulary.size:,}, as {vocabulary.name} has them",
+                f"{int(grid.tokens[row, column]):,} at position {column:,}",
+            )  # fmt: skip
 
     def grid(self, samples: Iterable[int]) -> Grid:
         """What is read of some samples."""
@@ -396,7 +430,7 @@ class Samples:
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
         """See `protocols.Sampled`."""
         check_interval(start, stop, self.info.tokens)
-        return np.asarray(self._flat(start, stop, Grid.labels), np.int64)
+        return np.asarray(self._flat(start, stop, lambda grid: grid.labels(np.int64)), np.int64)
 
     def filled(self, sample: int) -> int:
         """Places of a sample before its padding."""

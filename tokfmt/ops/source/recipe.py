@@ -21,7 +21,7 @@ import numpy as np
 
 from tokfmt import registry
 from tokfmt.core.axis import Info, Layout, Separators, TokenReader
-from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, TokfmtError
+from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, TokenizerMismatchError, TokfmtError
 from tokfmt.core.format import Hints
 from tokfmt.core.options import given_options
 from tokfmt.core.protocols import Piece, pieces_of, restored
@@ -50,10 +50,10 @@ from tokfmt.ops.source.request import (
     snapshot,
     viewed,
 )
-from tokfmt.recipes.cache import key_of, recalled, remember
+from tokfmt.recipes.cache import key_of, recalled, remember, unkept
 from tokfmt.recipes.documents import Documents, Source, quotas
 from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, parse_recipe, read_recipe
-from tokfmt.recipes.samples import Samples, separator_of
+from tokfmt.recipes.samples import Samples, Vocabulary, separator_of
 from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
@@ -153,6 +153,14 @@ def open_recipe(file: RecipeFile, hints: Hints, named: Found | None = None) -> T
 def _opened_recipe(
     file: RecipeFile, hints: Hints, named: Found | None = None
 ) -> tuple[Samples | Documents | Draft, list[Opened]]:
+    with unkept() as notes:
+        reader, opened = _laid(file, hints, named)
+    if notes and not isinstance(reader, Draft):
+        reader.info = replace(reader.info, notes=(*reader.info.notes, *notes))
+    return reader, opened
+
+
+def _laid(file: RecipeFile, hints: Hints, named: Found | None) -> tuple[Samples | Documents | Draft, list[Opened]]:
     place, under_way = Path(os.path.abspath(file.where)), _UNDER_WAY.get()
     if place in under_way:
         raise _circle(file.where)
@@ -174,7 +182,7 @@ def _opened_recipe(
                 raise
             found.append(source)
             opened += parts
-        agreed_tokenizer(opened, handle, hints.drop)
+        made, _ = agreed_tokenizer(opened, handle, hints.drop)
     finally:
         _UNDER_WAY.reset(token)
     of_ids = [source for source in found if isinstance(source, Source)]
@@ -182,8 +190,45 @@ def _opened_recipe(
         return Draft(file, found, handle), opened
     of_ids = quotas(file, of_ids)
     if file.seq_len is not None:
-        return Samples(file, of_ids), opened
+        return Samples(file, of_ids, None if "tokenizers" in hints.drop else _made_by(made, handle)), opened
     return Documents(file, of_ids, separator_of(file, of_ids)), opened
+
+
+def _vocabulary(handle: TokenizerHandle) -> Vocabulary:
+    """The vocabulary of a tokenizer: IDs of added tokens may lie beyond their number."""
+    return Vocabulary(handle.name, max(handle.vocab_size, 1 + max(handle.added, default=-1)))
+
+
+def _made_by(made: Mapping[str, Any] | None, handle: TokenizerHandle | None) -> Vocabulary | None:
+    """The vocabulary of what made the IDs of all sources; None where that is not known.
+
+    Args:
+        made: How the manifests describe it.
+        handle: The tokenizer that the recipe names.
+    """
+    if handle is not None:
+        return _vocabulary(handle)
+    size = None if made is None else made.get("vocab_size")
+    return Vocabulary(str(made.get("name")), size) if made is not None and isinstance(size, int) and size > 0 else None
+
+
+def _refuse_beyond(parts: Sequence[Opened], handle: TokenizerHandle) -> None:
+    """Refuse datasets whose largest ID, where they or their manifests state it, the tokenizer does not have.
+
+    Raises:
+        TokenizerMismatchError: There is one.
+    """
+    vocabulary = _vocabulary(handle)
+    for part in parts:
+        if isinstance(part.reader, RecordReader):
+            continue
+        for path in part.paths:
+            top = part.reader.info.max_id
+            found = read_manifest(path).content.get("max_id") if top is None else top
+            if isinstance(found, int) and found >= vocabulary.size and found != part.separator.eos_id:
+                expected = f"IDs below {vocabulary.size:,}, as {vocabulary.name} has them"
+                what = "holds IDs that the tokenizer does not have"
+                raise TokenizerMismatchError(path, what, expected, f"{found:,}")
 
 
 def _circle(where: Path) -> FormatError:
@@ -247,6 +292,8 @@ def _opened(
     kinds = _kinds(entry, parts)
     if "text" in kinds:
         return _text_source(file, entry, parts, places, handle), parts
+    if handle is not None and entry.select is None and "tokenizers" not in hints.drop:
+        _refuse_beyond(parts, handle)
     readers = [_axis(part) for part in parts]
     _refuse_samples(file, readers, parts)
     if file.pack != "stored" and "loss-mask" not in hints.drop:
@@ -268,7 +315,7 @@ def _opened(
     found = Source(
         entry.name, tuple(map(Path, paths)), parts[0].format.name, reader, next(iter(separators)),
         [os.path.abspath(file.where.parent), _on_disk(places), read, inner], [facts, sizes, counts, read[1]],
-        _notes(entry, parts, readers, reader),
+        _notes(entry, parts, readers, reader, handle),
     )  # fmt: skip
     if plain and kinds == {"ids"} and not any(inner) and not any(isinstance(p.reader, RecordReader) for p in parts):
         found = _kept(key, found, parts, stats)
@@ -296,10 +343,18 @@ def _holds_ids(part: Opened) -> bool:
 
 
 def _notes(
-    entry: SourceEntry, parts: Sequence[Opened], readers: Sequence[TokenReader], chosen: TokenReader
+    entry: SourceEntry,
+    parts: Sequence[Opened],
+    readers: Sequence[TokenReader],
+    chosen: TokenReader,
+    handle: TokenizerHandle | None,
 ) -> tuple[str, ...]:
     """What a person should be told of a source, such as that it gives no sequence."""
     notes = dict.fromkeys(_in_recipe(note) for part in parts for note in part.notes)
+    stored = [made for part in parts if part.format.name != "recipe" for made in part.tokenizers]
+    if handle is not None and None in stored:
+        given = f'tokenizer = "{printable(handle.name)}"'
+        notes[f"no manifest names the tokenizer that made its IDs; {given} is assumed"] = None
     count = sum(reader.info.sequences for reader in readers)
     if not count:
         notes["it has no sequences"] = None
