@@ -1,11 +1,14 @@
 """stage1 under the laws of every format; the oracle is numpy.fromfile and a split."""
 
+import os
 import shutil
 
 import numpy as np
+import pytest
 from paths import FIXTURES
 
 import tokfmt
+from tokfmt.core.errors import TruncatedError
 from tokfmt.formats.stage1 import FORMAT
 from tokfmt.testing import FormatContract
 
@@ -59,16 +62,45 @@ class TestDirectory(FormatContract):
 
 
 def test_a_folder_that_begins_with_a_later_block_is_noted(tmp_path):
-    """It can be read: the stream is whole from there on; a block by itself says nothing."""
+    """It can be read: the stream is whole from there on, but for what it begins with."""
     folder = tmp_path / "blocks"
     shutil.copytree(FIXTURES / "stage1/blocks", folder)
     for number, block in enumerate(sorted(folder.iterdir(), reverse=True)):
         block.rename(folder / f"stage1_block_{9 - number:04d}.bin")
     (verdict,) = tokfmt.check(folder)
     first = int(min(block.name[13:17] for block in folder.iterdir()))
-    told = f"begins with block {first}: are those before it missing?"
+    fragment = "without those before it, its first document may be a fragment"
+    told = f"begins with block {first}: {fragment}"
     assert [(one.code, one.severity, one.message) for one in verdict.findings] == [("TF204", "warning", told)]
     with tokfmt.open(folder) as dataset:
         assert told in dataset.notes
     assert tokfmt.check(folder, options={"gaps": "accept"})[0].findings == []
-    assert tokfmt.check(folder / "stage1_block_0009.bin")[0].findings == []
+    alone = folder / "stage1_block_0009.bin"
+    (verdict,) = tokfmt.check(alone)
+    assert [(one.code, one.severity) for one in verdict.findings] == [("TF204", "warning")]
+    assert verdict.findings[0].message == f"is block 9: {fragment}"
+    assert tokfmt.check(alone, options={"gaps": "accept"})[0].findings == []
+    with tokfmt.open(alone) as dataset:
+        assert any(fragment in note for note in dataset.notes)
+
+
+@pytest.mark.parametrize("kept", [0, 8192 * 4])
+def test_a_block_that_is_cut_before_the_last_is_refused(tmp_path, kept):
+    """Even at the border of a sample; by its folder and by its name."""
+    folder = tmp_path / "blocks"
+    folder.mkdir()
+    ids = np.random.default_rng(1).integers(1, 900, (3, 2 * 8192)).astype("<i4")
+    ids[:, ::100] = 50256
+    for number, block in enumerate(ids):
+        block.tofile(folder / f"stage1_block_{number:04d}.bin")
+    whole = len(tokfmt.open(folder))
+    os.truncate(folder / "stage1_block_0001.bin", kept)
+    for paths in (folder, sorted(folder.iterdir())):
+        with pytest.raises(TruncatedError, match="0001.bin: is not the last block.*gaps"):
+            tokfmt.open(paths)
+        with tokfmt.open(paths, options={"gaps": "accept"}) as dataset:
+            assert 0 < len(dataset) < whole
+            assert any("stage1_block_0001.bin is not the last block" in note for note in dataset.notes)
+    assert "TF208" in {one.code for one in tokfmt.check(folder)[0].findings if one.severity == "error"}
+    accepted = tokfmt.check(folder, options={"gaps": "accept"})[0].findings
+    assert "TF208" in {one.code for one in accepted if one.severity == "warning"}

@@ -201,7 +201,9 @@ def own_facts(stored: Stored) -> Own | None:
         return None
     strides = ("corpus",) if stored.rank == 1 else ("overlap", "disjoint", ROWS)
     if facts["stride"] not in strides:
-        raise _untrue(stored, "stride", " or ".join(strides), facts["stride"])
+        raise _untrue(
+            stored, "stride", " or ".join(filter(None, (", ".join(strides[:-1]), strides[-1]))), facts["stride"]
+        )
     largest = INT32_MAX if stored.rank == 3 else 2**32 - 1
     numbers: dict[str, int] = {}
     limits = {"eos_id": largest, "first_token": 1 << 62, "stream_tokens": 1 << 62}

@@ -149,8 +149,11 @@ class Stage1(FlatFormat):
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
         laid, problems = super().examine(paths, options, hints), list[Problem]()
         blocks = [extent.file.path for extent in laid.extents]
-        if len(paths) == 1 and paths[0].is_dir():
-            problems = list(numbering(paths[0], blocks, gaps_accepted=options.gaps == "accept"))
+        accepted = options.gaps == "accept"
+        if len(paths) == 1:
+            problems = list(numbering(paths[0], blocks, gaps_accepted=accepted))
+        if len(paths) == 1 or all(BLOCK_NAME.fullmatch(path.name) for path in blocks):
+            problems += short_blocks([extent.file for extent in laid.extents], gaps_accepted=accepted)
         problems += laid.problems
         if options.view == "documents":
             return replace(laid, problems=problems)
@@ -235,8 +238,9 @@ def suspicions(file: File) -> Iterator[str]:
 def numbering(home: Path, blocks: Sequence[Path], *, gaps_accepted: bool) -> Iterator[Problem]:
     """What is wrong with the numbers of blocks sorted in numeric order."""
     numbers = [int(match[1]) for path in blocks if (match := BLOCK_NAME.fullmatch(path.name))]
-    if home.is_dir() and numbers[:1] > [0] and not gaps_accepted:
-        what = f"begins with block {numbers[0]}: are those before it missing?"
+    if numbers[:1] > [0] and not gaps_accepted:
+        fragment = "without those before it, its first document may be a fragment"
+        what = f"begins with block {numbers[0]}: {fragment}" if home.is_dir() else f"is block {numbers[0]}: {fragment}"
         remedy = "Find them, or say --from-opt gaps=accept"
         yield Problem("TF204", "warning", CorruptError(home, what, remedy=remedy), note=what)
     for before, after in zip(numbers, numbers[1:], strict=False):
@@ -250,6 +254,18 @@ def numbering(home: Path, blocks: Sequence[Path], *, gaps_accepted: bool) -> Ite
             remedy = "Find what is missing; --from-opt gaps=accept reads on without it"
             severity = "warning" if gaps_accepted else "error"
             yield Problem("TF204", severity, CorruptError(home, what, remedy=remedy), not gaps_accepted, what)
+
+
+def short_blocks(files: Sequence[File], *, gaps_accepted: bool) -> Iterator[Problem]:
+    """Blocks before the last one that are shorter than another: the stream is broken at their ends."""
+    full = max((file.size for file in files), default=0)
+    for file in files[:-1]:
+        if file.size < full:
+            what = f"is not the last block, yet shorter than the others ({file.size:,} of {full:,} bytes)"
+            remedy = "Copy it again; --from-opt gaps=accept reads on without what is missing"
+            error = TruncatedError(file.path, what, remedy=remedy)
+            severity = "warning" if gaps_accepted else "error"
+            yield Problem("TF208", severity, error, not gaps_accepted, f"{file.path.name} {what}")
 
 
 def _block(blocks: Sequence[Path], seq_len: int, number: int) -> Field:

@@ -18,7 +18,7 @@ from tokfmt.core.errors import FormatError
 from tokfmt.core.files import File
 from tokfmt.core.format import Finding
 from tokfmt.core.protocols import Audit, Code
-from tokfmt.formats.stage1 import FORMAT, GPT2_EOS, ReadOptions, numbering, problems_of, suspicions
+from tokfmt.formats.stage1 import FORMAT, GPT2_EOS, ReadOptions, numbering, problems_of, short_blocks, suspicions
 
 LOOK = 1 << 14
 """Tokens looked at in each of three places of a block, when not all are."""
@@ -109,13 +109,10 @@ def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
             yield Finding.of("TF202", error)
     eos_id = GPT2_EOS if how.eos_id is None else how.eos_id
     found: list[Content] = []
-    full = max((file.size for file in files), default=0)
+    yield from (problem.finding() for problem in short_blocks(files, gaps_accepted=accepted))
     for file in files:
         last = file is files[-1]
         yield from (problem.finding() for problem in problems_of(file, options.seq_len))
-        if not last and file.size < full:
-            shorter = f"is not the last block, yet shorter than the others ({file.size:,} of {full:,} bytes)"
-            yield Finding("TF208", "error", str(file.path), shorter, _COPY)
         try:
             content = look_at(file, options.seq_len, eos_id, how)
         except FormatError as error:
@@ -274,8 +271,9 @@ CODES: Mapping[str, Code] = {
                   "stage1_block_0001.bin). The stream is the concatenation in order of number, so one of them would "
                   "be read twice or in the wrong place. Keep one."),
     "TF204": Code("a block is missing", "Numbers of blocks do not follow on each other. Documents run on across "
-                  "blocks, so the stream is broken there: a download that was not finished. Fetch the missing "
-                  "block, or say --from-opt gaps=accept."),
+                  "blocks, so the stream is broken there: a download that was not finished. A block above 0 without "
+                  "those before it may begin with a fragment of a document. Fetch the missing block, or say "
+                  "--from-opt gaps=accept."),
     "TF205": Code("an empty block", "A block without a byte: an interrupted copy, or a packer that had nothing more "
                   "to write. Copy it again, or remove it if it is the last one."),
     "TF206": Code("a block ends inside a token", "A block is whole int32 tokens, and the size is no multiple of 4: "
@@ -286,7 +284,7 @@ CODES: Mapping[str, Code] = {
                   "seq_len=N)."),
     "TF208": Code("a block that is not the last is short", "Only the last block may be shorter than the others. An "
                   "earlier one that is shorter was cut, and the document at its end runs on into the wrong tokens. "
-                  "Copy it again."),
+                  "Copy it again, or say --from-opt gaps=accept."),
     "TF209": Code("a block of zeros", "Everything that was looked at is 0: a file that was allocated and never "
                   "written, or a sparse file whose holes were not copied. Copy it again."),
     "TF210": Code("zeros at the end of a block", "Padding is the separator, never 0. Zeros at the end are space "
