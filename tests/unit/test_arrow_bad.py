@@ -332,8 +332,19 @@ def test_a_buffer_that_claims_bytes(tmp_path):
     path = stream(tmp_path / "x.arrow", table([[9] * 3000]), batch=4, compression="zstd")
     at = body(path.read_bytes())
     for claimed in (1 << 40, (1 << 62) - 1):
-        refused(patched(path, at, claimed, 8), "decompresses to too much", UnsafeError, "TF687")
+        refused(patched(path, at, claimed, 8), "bytes of the buffer at byte", UnsafeError, "TF687")
     refused(patched(path, at, 1 << 20, 8), "cannot be read", code="TF681")
+
+
+@pytest.mark.parametrize("kind", [pa.uint8(), pa.int32(), pa.int64()], ids=str)
+def test_many_ids_in_few_bytes(tmp_path, kind):
+    """A list of zeros, as Parquet refuses it too: it would take thousands of times the memory of its file."""
+    many = (1 << 24) + 1
+    ids = pa.array(np.zeros(many, kind.to_pandas_dtype()))
+    rows = pa.table({"input_ids": pa.ListArray.from_arrays([0, many], ids)})
+    path = stream(tmp_path / "x.arrow", rows, batch=4, compression="zstd")
+    assert path.stat().st_size < 20_000
+    refused(path, "bytes of the buffer at byte .* when it is decompressed|values in a column", UnsafeError, "TF687")
 
 
 def test_a_deep_arrow_schema(tmp_path):

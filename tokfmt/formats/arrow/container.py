@@ -2,7 +2,7 @@
 
 pyarrow decodes; what a file claims is looked at before, for pyarrow allocates as it is told: page headers and buffers
 state the bytes that they decompress to, the footer and the messages how many rows and values there are. A file may
-claim 1,100 times its bytes, as deflate can have it, or 16 Mi values where that is more.
+claim 1,100 times its bytes, as deflate can have it, or 16 Mi values (128 MiB) where that is more.
 """
 
 from __future__ import annotations
@@ -111,10 +111,10 @@ def _told(schema: Any) -> Any:
     return schema
 
 
-def check_claim(path: Path, what: str, claimed: int, stored: int) -> None:
-    """Raise UnsafeError when so many values (or bytes) are claimed of what so few bytes hold."""
-    if claimed > max(MOST_VALUES, RATIO * stored):
-        most = f"at most {max(MOST_VALUES, RATIO * stored):,}"
+def check_claim(path: Path, what: str, claimed: int, stored: int, width: int = 1) -> None:
+    """Raise UnsafeError when so many values (or bytes, of values of a width) are claimed of what so few bytes hold."""
+    if claimed > max(width * MOST_VALUES, RATIO * stored):
+        most = f"at most {max(width * MOST_VALUES, RATIO * stored):,}"
         raise UnsafeError(path, f"{what} of {stored:,} bytes", expected=most, found=claimed, remedy="Not read: a bomb")
 
 
@@ -452,15 +452,19 @@ class ArrowContainer:
         return weight
 
     def _check_buffers(self, message: Message) -> None:
-        """Compressed buffers state their own size, which is allocated."""
+        """Compressed buffers state their own size, which is allocated; columns state how many values they have."""
         data = self.file.read(message.begin + 8, message.head - 8)
         total = 0
+        for values in _values(data, message.kind):
+            check_claim(self.path, "values in a column", values, message.body)
         for begin, length in _buffers(data, message.kind):
             if begin < 0 or length < 0 or begin + length > message.body:
                 raise CorruptError(self.path, "a buffer leaves its message", offset=message.begin)
             if length >= 8:
                 at = message.begin + message.head + begin
-                total += max(0, int.from_bytes(self.file.read(at, 8), "little", signed=True))
+                plain = max(0, int.from_bytes(self.file.read(at, 8), "little", signed=True))
+                check_claim(self.path, f"bytes of the buffer at byte {at:,}, when it is decompressed,", plain, length, 8)
+                total += plain
         if total > _BODY:
             raise UnsafeError(self.path, "a message decompresses to too much", offset=message.begin,
                               expected=f"{_BODY:,}", found=total)  # fmt: skip
@@ -507,19 +511,33 @@ def begins_old(data: bytes) -> bool:
         return False
 
 
+def _batch(data: bytes, kind: int) -> int:
+    """The table of the record batch in a message; 0 in a schema."""
+    if kind == _SCHEMA:
+        return 0
+    table = _table(data, _field(data, _at("<I", data, 0), 2))
+    return _table(data, _field(data, table, 1)) if kind == _DICTIONARIES else table
+
+
+def _pairs(data: bytes, table: int, number: int) -> Iterator[tuple[int, int]]:
+    """The structs of two i64 in a vector that a field refers to."""
+    if field := _field(data, table, number):
+        vector = _table(data, field)
+        for k in range(_at("<I", data, vector)):
+            yield _at("<q", data, vector + 4 + 16 * k), _at("<q", data, vector + 12 + 16 * k)
+
+
+def _values(data: bytes, kind: int) -> Iterator[int]:
+    """How many values each column of a message has, and each column within one."""
+    if table := _batch(data, kind):
+        yield from (length for length, _ in _pairs(data, table, 1))
+
+
 def _buffers(data: bytes, kind: int) -> Iterator[tuple[int, int]]:
     """Compressed buffers of a message, as offset and length in its body."""
-    if kind == _SCHEMA:
-        return
-    table = _table(data, _field(data, _at("<I", data, 0), 2))
-    if kind == _DICTIONARIES:
-        table = _table(data, _field(data, table, 1))
-    buffers = _field(data, table, 2)
-    if not _field(data, table, 3) or not buffers:
-        return
-    vector = _table(data, buffers)
-    for k in range(_at("<I", data, vector)):
-        yield _at("<q", data, vector + 4 + 16 * k), _at("<q", data, vector + 12 + 16 * k)
+    table = _batch(data, kind)
+    if table and _field(data, table, 3):
+        yield from _pairs(data, table, 2)
 
 
 Container = ParquetContainer | ArrowContainer
