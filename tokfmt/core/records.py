@@ -48,7 +48,9 @@ def are_chats(fields: Iterable[str]) -> bool:
 Spot = tuple[int, int]
 """Which of a reader's files, and at which byte of its text a line begins."""
 
-_REMEMBERED, _FIELDS = 5, 1_000
+_REMEMBERED = 5
+NAMED_FIELDS = 1_000
+"""Names of fields that are counted: the first of those there are."""
 
 
 class Aside(NamedTuple):
@@ -73,7 +75,7 @@ class Aside(NamedTuple):
     def __add__(self, more: object) -> Aside:
         if not isinstance(more, Aside):
             return NotImplemented
-        names = sorted(self.fields.keys() | more.fields.keys())[:_FIELDS]
+        names = sorted(self.fields.keys() | more.fields.keys())[:NAMED_FIELDS]
         fields = {name: self.fields.get(name, 0) + more.fields.get(name, 0) for name in names}
         return Aside(
             self.invalid + more.invalid,

@@ -463,7 +463,9 @@ class ArrowContainer:
             if length >= 8:
                 at = message.begin + message.head + begin
                 plain = max(0, int.from_bytes(self.file.read(at, 8), "little", signed=True))
-                check_claim(self.path, f"bytes of the buffer at byte {at:,}, when it is decompressed,", plain, length, 8)
+                check_claim(
+                    self.path, f"bytes of the buffer at byte {at:,}, when it is decompressed,", plain, length, 8
+                )
                 total += plain
         if total > _BODY:
             raise UnsafeError(self.path, "a message decompresses to too much", offset=message.begin,

@@ -12,6 +12,7 @@ line, in the end by Python's json, which has the last word:
 
 from __future__ import annotations
 
+import heapq
 import json
 import operator
 import re
@@ -33,7 +34,7 @@ from tokfmt.core.errors import (
     TokfmtError,
     UnsafeError,
 )
-from tokfmt.core.records import CHATS, are_chats
+from tokfmt.core.records import CHATS, NAMED_FIELDS, are_chats
 from tokfmt.formats.jsonl.lines import BOM, Lines, line_number
 
 LARGEST_ID = (1 << 32) - 1
@@ -108,9 +109,10 @@ DEEPEST = 512
 
 Kind = Literal["text", "ids"]
 
-# possessive, and a string need not end: linear in any text
-_BRACKETS = re.compile(rb'"(?:[^"\\]+|\\.)*+"?|([\[{])|[\]}]', re.DOTALL)
 _UNFIT = re.compile(r'["\\\x00-\x1f]')  # in names that msgspec takes for no field
+_STEPS = np.zeros(256, np.int8)
+_STEPS[[ord("["), ord("{")]], _STEPS[[ord("]"), ord("}")]] = 1, -1
+_AT_ONCE = 1 << 20  # bytes of a line
 _NOT_ASCII = np.uint64(0x8080808080808080)
 _BEYOND = 1 << 80  # stands for any integer of more digits than an id can have
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -239,7 +241,7 @@ class Parser:
         )
 
     def names(self, line: bytes) -> list[str]:
-        """The other fields of a record, dotted."""
+        """The other fields of a record, dotted; of very many the first by name."""
         found, value = list[str](), msgspec.Raw(line)
         for depth, key in enumerate(self.path):
             try:
@@ -248,7 +250,10 @@ class Parser:
                 loaded = json.loads(bytes(value))
                 fields = loaded if isinstance(loaded, dict) else {str(k): item for k, item in enumerate(loaded)}
                 fields[key] = json.dumps(fields[key]).encode()
-            found += [shown_path((*self.path[:depth], other)) for other in fields if other != key]
+            others = [other for other in fields if other != key]
+            if len(others) > NAMED_FIELDS:
+                others = heapq.nsmallest(NAMED_FIELDS, others)
+            found += [shown_path((*self.path[:depth], other)) for other in others]
             value = fields[key]
         return found
 
@@ -344,16 +349,23 @@ def _syntax(text: str, error: json.JSONDecodeError) -> Fault:
 
 
 def depth_of(text: bytes) -> int:
-    """How many lists and objects stand in one another, brackets inside strings not counted; 0 when clearly harmless."""
+    """How many lists and objects stand in one another, brackets inside strings not counted; 0 when clearly harmless.
+
+    It is looked at up to where it has more than `DEEPEST`.
+    """
     if np.count_nonzero(_openings(text)) <= DEEPEST:
         return 0
-    depth = deepest = 0
-    for match in _BRACKETS.finditer(text):
-        if match[1]:
-            depth += 1
-            deepest = max(deepest, depth)
-        elif match[0] in b"]}":
-            depth -= 1
+    if b"\\" in text:  # then a quote within a string is behind one
+        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    depth, deepest, inside = 0, 0, False
+    for at in range(0, len(text), _AT_ONCE):
+        letters = np.frombuffer(text, np.uint8, min(_AT_ONCE, len(text) - at), at)
+        strings = np.logical_xor.accumulate(letters == ord('"')) ^ inside
+        levels = np.cumsum(np.where(strings, 0, _STEPS[letters]), dtype=np.int32)
+        deepest = max(deepest, depth + int(levels.max()))
+        depth, inside = depth + int(levels[-1]), bool(strings[-1])
+        if deepest > DEEPEST:
+            break
     return deepest
 
 
@@ -530,4 +542,4 @@ def dotted(path: str, name: str) -> tuple[str, ...]:
 
 def shown_path(keys: Iterable[str]) -> str:
     """The dotted path of keys, as `dotted` takes it."""
-    return ".".join(re.sub(r"([\\.])", r"\\\1", key) for key in keys)
+    return ".".join(re.sub(r"([\\.])", r"\\\1", key) if "." in key or "\\" in key else key for key in keys)

@@ -33,7 +33,7 @@ class TextStats:
     Attributes:
         bytes: Of the texts, as UTF-8.
         lengths: In characters.
-        fields: How many records have each top-level field.
+        fields: How many records have each top-level field; of very many names the commonest.
         invalid: Lines left out.
         counts: Records of each block.
         seen: Hashes of the texts.
@@ -50,7 +50,7 @@ class TextStats:
         return TextStats(
             self.bytes + other.bytes,
             self.lengths + other.lengths,
-            self.fields + other.fields,
+            _bounded(self.fields + other.fields),
             self.invalid + other.invalid,
             tuple(sorted(self.counts + other.counts)),
             self.seen + other.seen,
@@ -131,6 +131,7 @@ def _count(job: tuple[RecordReader, bool, int], item: tuple[int, Block]) -> tupl
     names: Counter[str] = Counter()
     for batch in json_lines(records, block):
         names.update(chain.from_iterable(map(_names, batch.lines)))
+        names = _bounded(names)
     return total + TextStats(fields=names, counts=((number, found),)), block.stop - block.start
 
 
@@ -153,6 +154,11 @@ def _of_texts(texts: Sequence[str], invalid: int, place: int, hashed: bool) -> T
     return TextStats(sum(map(len, encoded)), Table.of(lengths), invalid=invalid, seen=seen)
 
 
+def _bounded(names: Counter[str]) -> Counter[str]:
+    """The same, or the commonest: keys that are data (an id, a URL) would fill the memory."""
+    return names if len(names) <= _NAMES else Counter(dict(names.most_common(_NAMES)))
+
+
 def _names(line: bytes) -> Sequence[str]:
     """Top-level fields of a record; a line that is only a value has none."""
     try:
@@ -162,7 +168,7 @@ def _names(line: bytes) -> Sequence[str]:
         return list(found) if isinstance(found, dict) else ()
 
 
-_FIELDS = 100
+_FIELDS, _NAMES = 100, 1 << 17
 _SHOWN = 200  # characters of a repeated text
 
 
