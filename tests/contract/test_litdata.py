@@ -129,3 +129,22 @@ def test_opening_takes_16_bytes_a_document(tmp_path):
             peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < most * count
+
+
+def test_a_dim_that_is_not_the_tokens_is_a_finding_and_is_not_read_by(tmp_path):
+    """tokfmt reads items by their places; TokensLoader would cut windows by dim."""
+    source = tmp_path / "s.jsonl"
+    source.write_text('{"input_ids": [5, 6, 7]}\n')
+    tokfmt.convert(source, tmp_path / "x", to_format="litdata", eos=0)
+    index = json.loads((tmp_path / "x" / "index.json").read_text())
+    for dim in (9, 3, "4"):
+        index["chunks"][0]["dim"] = dim
+        (tmp_path / "x" / "index.json").write_text(json.dumps(index))
+        for deep in (False, True):
+            (verdict,) = tokfmt.check(tmp_path / "x", deep=deep)
+            (found,) = [one for one in verdict.findings if one.code == "TF747"]
+            assert (found.severity, found.path.endswith("chunk-0-0.bin")) == ("error", True)
+            assert f"expected 4, found {dim}" in found.message
+        with tokfmt.open(tmp_path / "x", eos=0, ignore_manifest=True) as dataset:
+            assert [one.tolist() for one in dataset] == [[5, 6, 7]]
+            assert any("dim in index.json is" in note for note in dataset.notes)

@@ -40,6 +40,7 @@ from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat
 NUMPY = {1: "<i2", 2: "<i4", 3: "<i8", 4: "<u1", 5: "<u2", 6: "<u4", 7: "<u8"}
 TENSOR = {11: "<u1", 13: "<i2", 14: "<i2", 15: "<i4", 16: "<i4", 17: "<i8", 18: "<i8", 20: "<u2"}
 _TOKENS = "TokensLoader"
+_MENDS = "tokfmt convert to litdata mends it"
 _CHUNK = r"chunk-\d+-(\d+)(\.[\w:]+)?\.bin"
 _SPEC = '[1, {"type": null, "context": null, "children_spec": []}]'
 
@@ -123,6 +124,9 @@ class LitData(ShardFormat):
         "TF745": Code("TokensLoader cannot read it", "`dim` is null: the folder was written without "
                        "item_loader=TokensLoader(), or the first item of a chunk is empty (litData#482). tokfmt reads "
                        "it; writing it again (tokfmt convert) mends it."),
+        "TF747": Code("dim is not the tokens of the chunk", "TokensLoader cuts windows by `dim` of index.json: it "
+                      "leaves out what is beyond, or reads past the end of the chunk. tokfmt reads the items by their "
+                      "places. Writing the folder again (tokfmt convert) mends it."),
     }  # fmt: skip
 
     def sniff(self, probe: Probe) -> Confidence | None:
@@ -145,16 +149,23 @@ class LitData(ShardFormat):
         shards = [_listed(path, chunk, config, dtype) for chunk in chunks]
         if any(chunk.get("dim") is None for chunk in chunks):
             what = "dim is null in the index: TokensLoader cannot read that"
-            remedy = "tokfmt convert to litdata mends it"
-            problems.append(Problem("TF745", "warning", CorruptError(path, what, remedy=remedy)))
+            problems.append(Problem("TF745", "warning", CorruptError(path, what, remedy=_MENDS)))
         codec = shown(config.get("compression") or "none")
         told = tuple(_dropped([chunk["dim"] for chunk in chunks if type(chunk.get("dim")) is int], options.seq_len))
         return Listing(
             shards, problems, told, extras={"dtype": dtype.name, "chunks": len(chunks), "compression": codec}
         )
 
+    def contradictions(self, one: Listed, path: Path, tokens: int) -> Iterator[Problem]:
+        stated = one.about[2]
+        if stated is not None and stated != tokens:
+            what = "dim of the chunk in index.json, by which TokensLoader cuts windows, is not its tokens"
+            error = CorruptError(path, what, expected=f"{tokens:,}", found=shown(stated), remedy=_MENDS)
+            yield Problem("TF747", "error", error, note=f"{path.name}: dim in index.json is {shown(stated)}, and it "
+                          f"holds {tokens:,} tokens")  # fmt: skip
+
     def ids(self, one: Listed, file: File, table: Offsets) -> Ids:
-        dtype, loader = one.about
+        dtype, loader, _ = one.about
         places, lengths, begin = table[:-1], np.diff(table), 4 * (one.count + 2)
         if table[0] != begin:
             found = int(table[0])
@@ -178,7 +189,12 @@ def _listed(path: Path, chunk: object, config: Mapping[str, Any], dtype: np.dtyp
         raise CorruptError(path, "a chunk in the index", expected="an object", found=str(chunk)[:60])
     size, count = (whole_number(path, key, chunk.get(key)) for key in ("chunk_bytes", "chunk_size"))
     loader = shown(config.get("item_loader") or "") if chunk.get("dim") is None else _TOKENS  # no dim, no sizes
-    return Listed([Form(chunk.get("filename"), str(config.get("compression") or ""))], size, count, (dtype, loader))
+    return Listed(
+        [Form(chunk.get("filename"), str(config.get("compression") or ""))],
+        size,
+        count,
+        (dtype, loader, chunk.get("dim")),
+    )
 
 
 def _dtype(path: Path, config: Mapping[str, Any]) -> np.dtype[Any]:

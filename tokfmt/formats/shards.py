@@ -209,6 +209,10 @@ class ShardFormat(FlatFormat):
     def ids(self, one: Listed, file: File, table: Offsets) -> Ids:
         """Where ids lie in a shard, of which `table` is right."""
 
+    def contradictions(self, one: Listed, path: Path, tokens: int) -> Iterator[Problem]:  # noqa: ARG002 - nothing
+        """What an index says otherwise of a shard of so many tokens, and does not keep it from being read."""
+        yield from ()
+
     def codes(self) -> Mapping[str, Code]:
         return {
             **self.meanings,
@@ -243,12 +247,18 @@ class ShardFormat(FlatFormat):
             notes.append(f"index.json names a {self.shard} more than once: it is read as often")
         looks = [one if isinstance(one, Problem) else self._look(folder, one, whole) for one in listing.shards]
         found = [look for look in looks if not isinstance(look, Problem)]
+        odd = [
+            problem
+            for one, look in zip(listing.shards, looks, strict=True)
+            if not isinstance(one, Problem) and not isinstance(look, Problem)
+            for problem in self.contradictions(one, look[0].file.path, int(look[1].sum()))
+        ]
         starts = np.concatenate([np.zeros(1, np.int64), *(lengths for _, lengths, _ in found)], dtype=np.int64)
         return Laid(
             extents=[extent for extent, _, _ in found],
             starts=np.cumsum(starts, out=starts),
             separators=Separators.TRAILING,
-            problems=[*(look for look in looks if isinstance(look, Problem)), *listing.problems],
+            problems=[*(look for look in looks if isinstance(look, Problem)), *odd, *listing.problems],
             sections=[section for *_, sections in found for section in sections],
             notes=tuple(notes),
             extras=listing.extras,
