@@ -11,7 +11,7 @@
             ...                         # read `path` with code that shares nothing with the format: list of lists
 
 Beside them: small datasets that break writers, and writing and reading one the way conversions do, without the command
-line. Needs pytest and hypothesis. `tree(path)` gives the bytes of a file or of all files of a directory.
+line. Needs pytest and hypothesis. `tree(path, format)` gives the bytes of all files of a dataset.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import threading
 import tracemalloc
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar
@@ -37,18 +38,33 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tokfmt.core.axis import TokenReader, batches, sequence_reader
-from tokfmt.core.errors import OptionError, TokfmtError
-from tokfmt.core.format import REGION, Format, Hints, Target, TokenWriter, files_of, look, strangers
+from tokfmt import registry
+from tokfmt.core.axis import U16, Info, Layout, TokenReader, batches, sequence_reader, windows
+from tokfmt.core.errors import FormatError, OptionError, TokfmtError
+from tokfmt.core.format import (
+    REGION,
+    Confidence,
+    Finding,
+    Format,
+    Hints,
+    Target,
+    TokenWriter,
+    companions_of,
+    files_of,
+    look,
+    strangers,
+)
 from tokfmt.core.options import parse_options
-from tokfmt.core.protocols import Explained, pieces_of
-from tokfmt.core.ragged import Ragged
-from tokfmt.core.records import RecordReader
+from tokfmt.core.protocols import Audit, Audited, Explained, pieces_of
+from tokfmt.core.ragged import Offsets, Ragged, Tokens
+from tokfmt.core.records import RecordInfo, RecordReader, json_lines
+from tokfmt.ops.convert.request import Request
+from tokfmt.ops.convert.run import Run
 from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.source.ingest import tokenized
 from tokfmt.ops.source.opened import open_found
 from tokfmt.ops.source.request import EosChoice, SourceRequest, found_at
-from tokfmt.run.execute import SerialExecutor, make_executor
+from tokfmt.run.execute import SerialExecutor, Silent, make_executor
 from tokfmt.run.plan import Workers, commit, plan, run
 from tokfmt.views.view import place_of, position_of
 
@@ -106,13 +122,52 @@ def target(eos_id: EosChoice) -> Target:
     return Target(None if eos_id == "none" else eos_id)
 
 
-def tree(path: Path) -> dict[str, bytes]:
-    """Relative path and content of every file of a dataset; of one that is a file, of the indexes beside it too."""
+def tree(path: Path, format_: Format | None = None) -> dict[str, bytes]:
+    """Relative path and content of every file of a dataset; of one that is a file, of the companions beside it too.
+
+    Args:
+        path: The dataset.
+        format_: Names its companions; else those of tokfmt's own formats are looked for.
+    """
     if path.is_file():
-        beside = [path.with_suffix(suffix) for suffix in (".idx", ".csv.gz")]
-        beside += [path.with_name(path.name + suffix) for suffix in (".index", ".metadata", ".loss")]
+        if format_ is not None:
+            beside = [file for file in (*companions_of(format_, path), *files_of(format_, path)) if file != path]
+        else:
+            beside = [path.with_suffix(suffix) for suffix in (".idx", ".csv.gz")]
+            beside += [path.with_name(path.name + suffix) for suffix in (".index", ".metadata", ".loss")]
         return {file.name: file.read_bytes() for file in (path, *beside) if file.is_file()}
     return {p.relative_to(path).as_posix(): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+
+
+def _files_in(home: Path) -> list[Path]:
+    """All files below a directory, but those of the scratch of `write`."""
+    return [file for file in home.rglob("*") if file.is_file() and ".scratch" not in str(file.relative_to(home))]
+
+
+def _read_all(stored: TokenReader | RecordReader) -> Iterator[Tokens]:
+    """All tokens of a stored axis, or of records, some at a time; the offsets as well."""
+    if isinstance(stored, RecordReader):
+        for block in stored.blocks(1 << 20):
+            for batch in stored.ids(block):
+                if batch.ragged is not None:
+                    yield batch.ragged.tokens
+        return
+    for a, b in windows(0, stored.info.sequences):
+        stored.offsets(a, b)
+    for a, b in windows(0, stored.info.tokens):
+        yield stored.tokens(a, b)
+
+
+@contextmanager
+def _little_memory(most: int, what: str) -> Iterator[None]:
+    """Fail if more bytes of Python and NumPy than `most` are held at once."""
+    tracemalloc.start()
+    try:
+        yield
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < most, f"{what}: {peak:,} bytes of memory (at most {most:,})"
 
 
 def datasets(
@@ -162,6 +217,67 @@ def _counting(most: int | None) -> Iterator[list[int]]:
             gc.enable()
 
 
+class Sparse:
+    """A large axis that lies nowhere: sequences of 64 Ki tokens, whose ids are `least` and the 498 above it.
+
+    Attributes:
+        breaks_at: A token; reading it raises `BrokenOffError`.
+    """
+
+    def __init__(self, tokens: int, least: int, breaks_at: int | None = None) -> None:
+        self.least, self.breaks_at = least, breaks_at
+        self.info = Info(Layout.DOCUMENTS, U16, tokens >> 16, tokens, max_id=least + 498)
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        if self.breaks_at is not None and start <= self.breaks_at < stop:
+            raise BrokenOffError
+        return (np.arange(start, stop) % 499 + self.least).astype(np.uint16)
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        return np.arange(first, last + 1, dtype=np.int64) << 16
+
+    def close(self) -> None:
+        pass
+
+
+class BrokenOffError(Exception):
+    """A write was broken off: the process is gone, or the disk is full."""
+
+
+class _Together(MemoryReader):
+    """A dataset whose two readers wait for each other whenever they read."""
+
+    def __init__(self, data: Ragged, gate: threading.Barrier) -> None:
+        super().__init__(data)
+        self._gate = gate
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        with suppress(threading.BrokenBarrierError):
+            self._gate.wait(0.2)  # of a writer that waits for the other by itself, or asks only once
+        return super().tokens(start, stop)
+
+
+_NOISE = random.Random(7).randbytes(4096)
+FOREIGN = {
+    "random bytes": _NOISE,
+    "zeros": bytes(4096),
+    "small ids": np.arange(2048, dtype="<u2").tobytes(),
+    "text": b"It was the best of times.\n" * 40,
+    "JSON lines": b'{"input_ids": [1, 2, 3]}\n' * 9,
+    "JSON": b'{"version": 1, "shards": []}',
+    "gzip": b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + _NOISE,
+    "zip": b"PK\3\4" + _NOISE,
+    "npy": b"\x93NUMPY\x01\0v\0{'descr': '<i8', 'fortran_order': False, 'shape': (9,), }"
+    + b" " * 57
+    + b"\n"
+    + bytes(72),
+    "HDF5": b"\x89HDF\r\n\x1a\n" + _NOISE,
+    "Parquet": b"PAR1" + _NOISE + b"PAR1",
+    "pickle": pickle.dumps([(0, 10), (10, 12)]),
+}
+"""Content that begins as that of other formats, or of none."""
+
+
 class FormatContract:
     """Inherit, name the format, write the oracle."""
 
@@ -184,6 +300,16 @@ class FormatContract:
     """How many shards the test of many shards makes."""
     flipped: ClassVar[int] = 64
     """How many bytes from each end of each file are flipped one by one."""
+    checksummed: ClassVar[bool] = False
+    """Whether checksums guard the ids: whatever is damaged is refused, or read as it was."""
+    accounted: ClassVar[bool] = False
+    """Whether a dataset knows its files: with one of them missing it is refused, or read as it was."""
+    sparse_tokens: ClassVar[int] = 1 << 24
+    """Tokens of the large dataset."""
+    peak_bytes: ClassVar[int] = 28 << 20
+    """Memory in which it is written, and in which it is read; as uint16 it has 32 MiB."""
+    claims: ClassVar[frozenset[str]] = frozenset()
+    """Keys of `FOREIGN` that are content of this format as well."""
 
     def oracle(self, path: Path, options: Mapping[str, object]) -> list[list[int]]:
         """The sequences of `path`, without separators, read by independent code."""
@@ -211,6 +337,16 @@ class FormatContract:
 
     def _read(self, path: Path, options: Mapping[str, object]) -> TokenReader:
         return read(self.format, path, eos_id=self.eos_id, options=self.read_options(options))
+
+    def _stored(self, path: Path, options: Mapping[str, object]) -> TokenReader | RecordReader:
+        hints = Hints(self._separator, no_eos=self.eos_id == "none", jobs=1)
+        return self.format.open([path], self._parsed(options), hints)
+
+    def _parsed(self, options: Mapping[str, object]) -> Any:
+        return parse_options(self.format.read_options, self.read_options(options), self.format.name)
+
+    def _tree(self, path: Path) -> dict[str, bytes]:
+        return tree(path, self.format)
 
     def _cases(self) -> Iterator[tuple[Mapping[str, object], Path]]:
         for options in self.write_variants:
@@ -264,7 +400,7 @@ class FormatContract:
         """Law 3: any order of tasks, repeats, region sizes and threads give the same bytes."""
         dataset = data.draw(self._strategy())
         for options, path in self._cases():
-            expected = tree(self._write(path, dataset, options))
+            expected = self._tree(self._write(path, dataset, options))
             shuffled = path.parent / "shuffled" / path.name
             shuffled.parent.mkdir()
             job = plan(MemoryReader(dataset), self._writer(shuffled, options), self.region)
@@ -272,24 +408,24 @@ class FormatContract:
             random.Random(7).shuffle(order)
             job.writer.create(job.source)
             commit(job, [job.writer.write(region, job.source) for region in order])
-            assert tree(shuffled) == expected
+            assert self._tree(shuffled) == expected
             with ThreadPoolExecutor(2) as pool:
                 threaded = path.parent / "threaded" / path.name
                 threaded.parent.mkdir()
                 self._write(threaded, dataset, options, size=self.region, executor=pool, jobs=2)
-            assert tree(threaded) == expected
+            assert self._tree(threaded) == expected
 
     def test_processes(self, tmp_path: Path) -> None:
         """Law 3 again: worker processes give the same bytes as this one."""
         rng = np.random.default_rng(5)
         lists = [rng.integers(0, min(self.max_id, 255), int(n)).tolist() for n in rng.integers(1, 90, 40)]
         dataset = Ragged.of([[t for t in s if t != self._separator] or [1] for s in lists])
-        expected = tree(self._write(tmp_path / self.filename, dataset, self.write_variants[0]))
+        expected = self._tree(self._write(tmp_path / self.filename, dataset, self.write_variants[0]))
         other = tmp_path / "processes" / self.filename
         other.parent.mkdir()
         with make_executor("processes", 2) as pool:
             self._write(other, dataset, self.write_variants[0], size=512, executor=pool, jobs=2)
-        assert tree(other) == expected
+        assert self._tree(other) == expected
 
     def test_files_are_named(self, tmp_path: Path) -> None:
         """Every file of what was written is named, so that guards, checksums and overwriting know it; no other is."""
@@ -297,8 +433,10 @@ class FormatContract:
             home = tmp_path / f"{number}"
             home.mkdir()
             path = self._write(home / self.filename, Ragged.of([[1, 2, 3], [4]]), options)
-            written = {(path if path.is_dir() else path.parent) / name for name in tree(path)}
-            assert set(files_of(self.format, path)) == written
+            written = self._look_at_files(home, path)
+            if not path.is_dir():
+                unnamed = written - {path, *companions_of(self.format, path)}
+                assert not unnamed, f"companions() leaves out {unnamed}"
             assert strangers(self.format, path) == []
             if path.is_dir():
                 for name in ("thesis.tex", "src/train.py", ".git/HEAD"):
@@ -306,6 +444,12 @@ class FormatContract:
                     (path / name).write_text("not of the dataset")
                 assert {p.name for p in strangers(self.format, path)} == {"thesis.tex", "train.py", "HEAD"}
                 assert set(files_of(self.format, path)) == written
+
+    def _look_at_files(self, home: Path, path: Path) -> set[Path]:
+        """All files below a directory, which are those of the dataset there."""
+        there, named = set(_files_in(home)), set(files_of(self.format, path))
+        assert there == named, f"written and not named: {there - named}; named and not written: {named - there}"
+        return there
 
     def test_largest_id_and_one_beyond(self, tmp_path: Path) -> None:
         """The largest id is carried; the next one is refused, not wrapped."""
@@ -344,7 +488,7 @@ class FormatContract:
         dataset = Ragged.of([[7, 8, 9], [10, 11], [12]] * 9)
         for number, options in enumerate(self.write_variants):
             (tmp_path / f"{number}").mkdir()
-            expected = tree(self._write(tmp_path / f"{number}" / self.filename, dataset, options))
+            expected = self._tree(self._write(tmp_path / f"{number}" / self.filename, dataset, options))
             path = tmp_path / f"{number}" / "again" / self.filename
             path.parent.mkdir()
             source = MemoryReader(dataset)
@@ -356,7 +500,7 @@ class FormatContract:
                 assert json.loads(json.dumps(receipt.details)) == receipt.details
             for _ in range(2):
                 writer.commit(source, receipts)
-                assert tree(path) == expected
+                assert self._tree(path) == expected
 
     def test_readers_travel_and_know_places(self, tmp_path: Path) -> None:
         """A stored reader survives pickling; a token is found where it lies; codes of findings are explained."""
@@ -364,8 +508,7 @@ class FormatContract:
         for number, options in enumerate(self.write_variants):
             (tmp_path / f"{number}").mkdir()
             path = self._write(tmp_path / f"{number}" / self.filename, dataset, options)
-            parsed: Any = parse_options(self.format.read_options, self.read_options(options), self.format.name)
-            stored = self.format.open([path], parsed, Hints(self._separator, no_eos=self.eos_id == "none"))
+            parsed, stored = self._parsed(options), self._stored(path, options)
             again = pickle.loads(pickle.dumps(stored))
             if isinstance(stored, TokenReader):
                 total = stored.info.tokens
@@ -410,11 +553,14 @@ class FormatContract:
             assert sequences(self._read(path, options)) == dataset.tolist()
 
     def test_damage_never_crashes(self, tmp_path: Path) -> None:
-        """Law 6: truncated or flipped anywhere near a border, a file gives a TokfmtError or data, and little memory."""
+        """Law 6: truncated or flipped anywhere near a border, a file gives a TokfmtError or data, and little memory.
+
+        What opening refuses `check` reports, and what reading refuses a deep check.
+        """
         options = self.write_variants[0]
-        dataset = Ragged.of([[7, 8, 9], [10, 11], [12]] * 3)
+        dataset = Ragged.of(self.damaged)
         good = self._write(tmp_path / self.filename, dataset, options)
-        for name, content in tree(good).items():
+        for name, content in self._tree(good).items():
             for damaged in self._damages(content):
                 self._look_at_damaged(good, name, damaged, options)
 
@@ -430,18 +576,53 @@ class FormatContract:
         target = good.with_name(name) if good.is_file() else good / name
         content = target.read_bytes()
         target.write_bytes(damaged)
-        tracemalloc.start()
+        what = f"{name} with {len(damaged):,} damaged bytes"
         try:
-            reader = self._read(good, options)
-            sequences(reader)
-            reader.close()
+            with _little_memory(64 << 20, what):
+                found = self._found(good, options)
+            assert not self.checksummed or found in (None, self.damaged), f"{what} is read as other ids"
+            if found is None:
+                self._look_at_findings(good, options, what)
+        finally:
+            target.write_bytes(content)
+
+    damaged: ClassVar[list[list[int]]] = [[7, 8, 9], [10, 11], [12]] * 3
+    """The sequences of the datasets that are damaged."""
+
+    def _found(self, path: Path, options: Mapping[str, object]) -> list[list[int]] | None:
+        """All sequences of a dataset that may be damaged; None if it is refused."""
+        try:
+            with closing(self._read(path, options)) as reader:
+                return sequences(reader)
         except TokfmtError as error:
             assert "\n" not in str(error)
-        finally:
-            peak = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
-            target.write_bytes(content)
-        assert peak < 64 << 20, f"{name}: {peak:,} bytes for {len(damaged):,} damaged bytes"
+            return None
+
+    def _look_at_findings(self, path: Path, options: Mapping[str, object], what: str) -> None:
+        """What the reader refuses, a check reports."""
+        try:
+            stored = self._stored(path, options)
+        except FormatError as error:
+            found = self._findings(path, options, deep=False)
+            assert found, f"{what} is refused ({error}), and check finds nothing"
+            return
+        try:
+            with closing(stored):
+                for _ in _read_all(stored):
+                    pass
+        except FormatError as error:
+            if isinstance(self.format, Audited):
+                found = self._findings(path, options, deep=True)
+                assert found, f"{what} is refused when it is read ({error}), and a deep check finds nothing"
+
+    def _findings(self, path: Path, options: Mapping[str, object], *, deep: bool) -> list[Finding]:
+        parsed = self._parsed(options)
+        try:
+            if deep and isinstance(self.format, Audited):
+                return list(self.format.audit(path, parsed, Audit(deep=True, eos_id=self._separator)))
+            return list(self.format.check(path, parsed))
+        except FormatError as error:
+            return [Finding.of("", error)]
 
     def test_work_follows_the_number_of_files(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """To write, find, open, read and check three times as many shards takes about three times as many calls."""
@@ -477,7 +658,7 @@ class FormatContract:
         folder.mkdir()
         one = self._write(folder.parent / self.filename, Ragged.of([[1]]), self.write_variants[0])
         stem = self.filename.partition(".")[0]
-        for name, content in tree(one).items():
+        for name, content in self._tree(one).items():
             ending = name.removeprefix(self.filename) if name.startswith(self.filename) else name.removeprefix(stem)
             for k in range(count):
                 shard = self.shard.format(k=k)
@@ -492,3 +673,122 @@ class FormatContract:
         nothing = tmp_path / "nothing"
         nothing.touch()
         assert self.format.sniff(look(nothing)) is None
+
+    def test_a_missing_file_never_crashes(self, tmp_path: Path) -> None:
+        """Without one of its files a dataset is refused, or read; where files are accounted for, as it was."""
+        expected = [[7, 8, 9], [10, 11], [12]] * 9
+        for number, options in enumerate(self.write_variants):
+            (tmp_path / f"{number}").mkdir()
+            path = self._write(tmp_path / f"{number}" / self.filename, Ragged.of(expected), options)
+            for file in [file for file in files_of(self.format, path) if file != path]:
+                content = file.read_bytes()
+                file.unlink()
+                found = self._found(path, options)
+                assert not self.accounted or found in (None, expected), f"without {file.name} it is read as other ids"
+                file.write_bytes(content)
+
+    def test_records_tell_the_same_in_every_way(self, tmp_path: Path) -> None:
+        """A reader of records: `count`, `record`, `blocks` of any part, and JSON lines, against the ids."""
+        lists = [list(range(3, 3 + n)) for n in (3, 1, 4, 1, 5, 9, 2, 6)]
+        for number, options in enumerate(self.write_variants):
+            (tmp_path / f"{number}").mkdir()
+            stored = self._stored(
+                self._write(tmp_path / f"{number}" / self.filename, Ragged.of(lists), options), options
+            )
+            if isinstance(stored, RecordReader):
+                count = stored.count()
+                assert count == len(lists), f"count() is {count}, and there are {len(lists)} records"
+                assert stored.info.records in (None, count), "info.records is another number than count()"
+                found = [stored.record(index) for index in range(count)]
+                assert found == lists, f"record() gives {found} for {lists}"
+                for size in (1, 24, 1 << 30):
+                    for first, last in ((0, None), (0, count), (1, count - 1), (4, 5), (count, count)):
+                        blocks = stored.blocks(size, first, last)
+                        read_ = [batch.ragged for block in blocks for batch in stored.ids(block)]
+                        part = [ids for some in read_ if some for ids in some.tolist()]
+                        what = f"blocks({size}, {first}, {last})"
+                        assert part == lists[first:last], f"{what} hold {part} of {lists}"
+                        lines = [
+                            line for block in blocks for batch in json_lines(stored, block) for line in batch.lines
+                        ]
+                        assert len(lines) == len(part), f"{what} hold {len(lines)} JSON lines of {len(part)} records"
+                        assert all(isinstance(json.loads(line), dict) and b"\n" not in line for line in lines)
+            stored.close()
+
+    def test_to_jsonl_and_back(self, tmp_path: Path) -> None:
+        """A conversion to JSON lines counts, verifies and keeps every id; so does writing these."""
+        lists = [[7, 8, 9], [10, 11], [12]] * 3
+        for number, options in enumerate(self.write_variants):
+            home = tmp_path / f"{number}"
+            home.mkdir()
+            path = self._write(home / self.filename, Ragged.of(lists), options)
+            asked = SourceRequest((path,), eos=self.eos_id, options=self.read_options(options))
+            source = open_found([found_at(path, self.format, asked)], asked)
+            request = Request(asked, home / "lines.jsonl", to="jsonl", verify=True)
+            done = Run(request, Silent(), given=([source], source.reader)).convert()
+            source.reader.close()
+            assert (done.sequences, done.tokens) == (len(lists), sum(map(len, lists)))
+            info, written = source.reader.info, (home / "lines.jsonl").read_text().splitlines()
+            assert [type(json.loads(line)) for line in written] == [dict] * len(lists)
+            field = {"ids_field": info.field} if isinstance(info, RecordInfo) and info.json_lines else {}
+            with closing(read(registry.get("jsonl"), home / "lines.jsonl", options=field)) as lines:
+                assert sequences(lines) == lists
+                again = home / "again" / self.filename
+                again.parent.mkdir()
+                write(self.format, again, lines, eos_id=self.eos_id, options=options)
+            with closing(self._read(again, options)) as reader:
+                assert sequences(reader) == lists
+
+    def test_large_datasets_in_little_memory(self, tmp_path: Path) -> None:
+        """A region of 16 Mi tokens is written again after it was broken off half-way, and read, in little memory."""
+        least = 600 if self._separator is not None and self._separator < 600 else 3
+        options, total, path = self.long_options, self.sparse_tokens, tmp_path / self.filename
+        source = Sparse(total, least)
+        writer = self._writer(path, options)
+        regions = writer.regions(source, total)
+        writer.create(source)
+        with suppress(BrokenOffError):  # some read in `commit` only
+            for region in regions:
+                writer.write(region, Sparse(total, least, breaks_at=total // 2))
+        with _little_memory(self.peak_bytes, "writing"):
+            writer.commit(source, [writer.write(region, source) for region in regions])
+        self._look_at_files(tmp_path, path)
+        with _little_memory(self.peak_bytes, "reading"), closing(self._stored(path, options)) as stored:
+            found = sum(int(np.count_nonzero((least <= ids) & (ids < least + 499))) for ids in _read_all(stored))
+        assert found == total
+
+    def test_two_write_a_region_at_once(self, tmp_path: Path) -> None:
+        """Whoever was believed dead goes on writing: the bytes are the same, and nothing is left beside."""
+        dataset = Ragged.of([[7, 8, 9], [10, 11], [12]] * 9)
+        for number, options in enumerate(self.write_variants):
+            home = tmp_path / f"{number}" / "twice"
+            home.mkdir(parents=True)
+            expected = self._tree(self._write(home.parent / self.filename, dataset, options))
+            path, source = home / self.filename, MemoryReader(dataset)
+            writers, receipts = [self._writer(path, options) for _ in range(2)], []
+            regions = writers[0].regions(source, self.region)
+            writers[0].create(source)
+            with ThreadPoolExecutor(2) as pool:
+                for region in regions:
+                    gate = threading.Barrier(2)
+                    pair = [pool.submit(one.write, region, _Together(dataset, gate)) for one in writers]
+                    first, second = (one.result() for one in pair)
+                    assert first == second
+                    receipts.append(first)
+            writers[0].commit(source, receipts)
+            assert self._tree(path) == expected
+            self._look_at_files(home, path)
+
+    def test_is_certain_of_nothing_else(self, tmp_path: Path) -> None:
+        """Content of other formats, and of none, is never claimed for certain, whatever it is called."""
+        own = self._write(tmp_path / self.filename, Ragged.of([[1, 2, 3]] * 4), self.write_variants[0])
+        begins = {content[:2] for content in self._tree(own).values()}
+        for what, content in FOREIGN.items():
+            for name in {"other", self.filename if own.is_file() else "other.bin"}:
+                home = tmp_path / f"of {what}, {name}"
+                home.mkdir()
+                (home / name).write_bytes(content)
+                certain = self.format.sniff(look(home / name)) is Confidence.CERTAIN
+                certain |= name == "other" and self.format.sniff(look(home)) is Confidence.CERTAIN
+                foreign = content[:2] not in begins and what not in self.claims
+                assert not (certain and foreign), f"{what} called {name} is taken for certain"

@@ -64,6 +64,7 @@ class TestDirectory(FormatContract):
     filename = "samples"
     sharded = {"seq_len": 1, "samples": 1}
     many = 240
+    sparse_tokens = 1 << 23
     eos_id = 0
     empty = False
     write_variants = ({"seq_len": 4, "samples": 3}, {"layout": "corpus", "seq_len": 4, "samples": 3})

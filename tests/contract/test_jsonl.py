@@ -16,6 +16,7 @@ class TestIds(FormatContract):
     shard = "{k:05d}.jsonl"
     max_id = 2**32 - 1
     write_variants = ({}, {"ids_field": ".sample.ids"})
+    sparse_tokens = 1 << 22
 
     def read_options(self, options):
         return options
@@ -41,6 +42,9 @@ class TestGzip(TestIds):
 
     filename = "x.jsonl.gz"
     flipped = 24
+    checksummed = True
+    claims = frozenset({"JSON lines", "JSON"})  # under this name they need not be compressed
+    sparse_tokens, peak_bytes = 1 << 20, 80 << 20  # text that is compressed by several threads
 
     def opened(self, path):
         return gzip.open(path)

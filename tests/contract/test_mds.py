@@ -95,6 +95,7 @@ class TestSigned(TestFolder):
     max_id = 2**31 - 1
     write_variants = ({"dtype": "int32", "column": "tokens"},)
     long_options = {"dtype": "int32"}
+    peak_bytes = 48 << 20
 
 
 class TestNoSeparator(TestFolder):

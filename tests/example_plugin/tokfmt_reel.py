@@ -8,6 +8,7 @@ reel.json        {"reel": 1, "shards": [[sequences, tokens], ...]}, written last
 import gzip
 import json
 import re
+import shutil
 import zlib
 from dataclasses import dataclass
 
@@ -116,7 +117,8 @@ class Writer:
     needs_eos = separated = needs_max_id = False
 
     def __init__(self, path, options, target):
-        self.path, self.options = path, options
+        self.path, self.options, self.keep_parts = path, options, target.keep_parts
+        self.drafts = path.with_name(f"{path.name}.drafts")
 
     def lost(self, source):
         return []
@@ -134,10 +136,11 @@ class Writer:
 
     def create(self, source):
         self.path.mkdir(exist_ok=True)
+        self.drafts.mkdir(exist_ok=True)
 
     def write(self, region, source):
         top, at = -1, region.tokens.start
-        with whole(self.path / f"{region.index:05d}.reel", stays=True) as out:
+        with whole(self.path / f"{region.index:05d}.reel", self.drafts, stays=True) as out:
             with gzip.GzipFile("", "wb", fileobj=out, mtime=0) as packed:
                 for batch in batches(source, region.sequences.start, region.sequences.stop):
                     top = max(top, check_ids(batch.tokens, 2**32 - 1, at, "reel"))
@@ -149,8 +152,10 @@ class Writer:
         return Receipt(region.index, top, written, [len(region.sequences), len(region.tokens)])
 
     def commit(self, source, receipts):
-        with whole(self.path / INDEX, stays=True) as out:
+        with whole(self.path / INDEX, self.drafts, stays=True) as out:
             out.write(json.dumps({"reel": 1, "shards": [receipt.details for receipt in receipts]}).encode())
+        if not self.keep_parts:
+            shutil.rmtree(self.drafts)
 
 
 class Reel:

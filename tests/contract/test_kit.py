@@ -1,0 +1,226 @@
+"""What the contract kit is for: each of these plug-ins is wrong in one way, and one law of the kit shows it."""
+
+import contextlib
+import dataclasses
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tokfmt_reel
+import tokfmt_tape
+
+from tokfmt.core.errors import ConversionError, FormatError
+from tokfmt.core.format import Confidence
+from tokfmt.core.ragged import Ragged
+from tokfmt.core.records import RecordBatch
+from tokfmt.testing import FormatContract
+
+
+def kit(format_, **facts):
+    """The laws for a format that is like reels, or like tapes."""
+    tape = isinstance(format_, tokfmt_tape.Tape)
+    told = {"filename": "x.tape", "eos_id": 50256} if tape else {"filename": "x.reels", "accounted": True}
+    told |= {"max_id": 2**32 - 1, "format": format_, "write_variants": [{}, {"shard_tokens": 16}][: 1 if tape else 2]}
+    told |= {"sparse_tokens": 1 << 23, "peak_bytes": 24 << 20}
+    return type("Kit", (FormatContract,), {**told, **facts})()
+
+
+def broken(law, format_, match, **facts):
+    """A law fails, and says why."""
+    with tempfile.TemporaryDirectory() as home, pytest.raises(AssertionError, match=match):
+        getattr(kit(format_, **facts), f"test_{law}")(Path(home))
+
+
+class Reel(tokfmt_reel.Reel):
+    """Reels that another reader reads, and another writer writes."""
+
+    def __init__(self, reader=tokfmt_reel.Reader, writer=tokfmt_reel.Writer):
+        self.open, self.writer = reader, writer
+
+
+class Unchecked(tokfmt_tape.Tape):
+    """Finds nothing, whatever the reader refuses."""
+
+    def audit(self, path, options, how):
+        return iter(())
+
+    check = lambda self, path, options: iter(())  # noqa: E731
+
+
+def test_a_checksum_that_is_ignored():
+    """A tape has none: what is flipped in its ids is read as other ids."""
+    broken("damage_never_crashes", tokfmt_tape.FORMAT, "is read as other ids", checksummed=True)
+
+
+def test_a_checker_that_never_finds_anything():
+    broken("damage_never_crashes", Unchecked(), r"is refused \(.*\), and check finds nothing")
+
+
+def test_a_deep_check_that_does_not_read():
+    class Shallow(Reel):
+        def audit(self, path, options, how):
+            return super().audit(path, options, dataclasses.replace(how, deep=False))
+
+    broken("damage_never_crashes", Shallow(), "is refused when it is read .*, and a deep check finds nothing")
+
+
+def test_a_missing_shard_that_is_accepted():
+    class Lax(tokfmt_reel.Reader):
+        def __init__(self, paths, options, hints):
+            with contextlib.suppress(FormatError):
+                super().__init__(paths, options, hints)
+                return
+            index = paths[0] / tokfmt_reel.INDEX
+            kept = index.read_text()
+            listed = [one for k, one in enumerate(json.loads(kept)["shards"]) if (paths[0] / f"{k:05d}.reel").is_file()]
+            index.write_text(json.dumps({"reel": 1, "shards": listed}))
+            try:
+                super().__init__(paths, options, hints)
+            finally:
+                index.write_text(kept)
+
+        def records(self, number):
+            with contextlib.suppress(FormatError):
+                yield from super().records(number)
+
+    broken("a_missing_file_never_crashes", Reel(Lax), r"without 0000\d.reel it is read as other ids")
+
+
+class Hoarder(tokfmt_reel.Reader):
+    """Holds a shard."""
+
+    def ids(self, block):
+        held = [ids for batch in super().ids(block) for ids in batch.ragged]
+        yield RecordBatch(ragged=Ragged.of(held))
+
+
+class Greedy(tokfmt_tape.Writer):
+    """Holds a region."""
+
+    def write(self, region, source):
+        held = source.tokens(0, source.info.tokens).astype(np.uint32)
+        receipt = super().write(region, source)
+        return receipt if len(held) else None
+
+
+class Greed(tokfmt_tape.Tape):
+    Writer = Greedy
+
+
+@pytest.mark.parametrize(("format_", "doing"), [(Reel(Hoarder), "reading"), (Greed(), "writing")])
+def test_what_loads_everything(format_, doing):
+    broken("large_datasets_in_little_memory", format_, f"^{doing}: .* bytes of memory")
+
+
+class Careless(tokfmt_reel.Writer):
+    """Leaves its drafts where it builds."""
+
+    @property
+    def drafts(self):
+        return self.path
+
+    @drafts.setter
+    def drafts(self, path):
+        pass
+
+    def commit(self, source, receipts):
+        self.keep_parts = True
+        super().commit(source, receipts)
+
+
+class Direct(tokfmt_reel.Writer):
+    """Writes a file under its name, which a second one finds there."""
+
+    def write(self, region, source):
+        (self.path / f"{region.index:05d}.reel").open("x").close()
+        return super().write(region, source)
+
+
+def test_a_write_that_leaves_something_behind():
+    broken("large_datasets_in_little_memory", Reel(writer=Careless), r"written and not named: .*00000\.reel\.")
+
+
+def test_a_region_that_cannot_be_written_twice():
+    with tempfile.TemporaryDirectory() as home, pytest.raises(FileExistsError):
+        kit(Reel(writer=Direct)).test_two_write_a_region_at_once(Path(home))
+
+
+@pytest.mark.parametrize("what", ["random bytes", "JSON lines"])
+def test_a_sniffer_that_is_certain_of_anything(what):
+    class Certain(tokfmt_tape.Tape):
+        def recognise(self, probe):
+            fits = probe.head.startswith(b"{") == (what == "JSON lines")
+            return Confidence.CERTAIN if probe.path.suffix == ".tape" and fits else super().recognise(probe)
+
+    broken("is_certain_of_nothing_else", Certain(), f"{what} called x.tape is taken for certain")
+
+
+class OffByOne(tokfmt_reel.Reader):
+    def record(self, index):
+        return super().record(max(index - 1, 0))
+
+
+class Miscounted(tokfmt_reel.Reader):
+    def count(self):
+        return super().count() + 1
+
+    def blocks(self, size, first=0, last=None):
+        return super().blocks(size, first, super().count() if last is None else last)
+
+
+class Unbounded(tokfmt_reel.Reader):
+    def blocks(self, size, first=0, last=None):
+        return super().blocks(size, first, last) if last == first + 1 else super().blocks(size)
+
+
+class Raw(tokfmt_reel.Reader):
+    """Its records are no JSON lines, and it says that they are."""
+
+    def __init__(self, paths, options, hints):
+        super().__init__(paths, options, hints)
+        self.info = dataclasses.replace(vars(self)["info"], json_lines=True)
+
+    def lines(self, block):
+        for batch in self.ids(block):
+            yield RecordBatch(lines=[bytes(ids) for ids in batch.ragged.tolist()])
+
+
+@pytest.mark.parametrize(
+    ("reader", "says"),
+    [
+        (OffByOne, r"record\(\) gives"),
+        (Miscounted, r"count\(\) is 9, and there are 8"),
+        (Unbounded, r"blocks\(1, 1, 7\) hold"),
+    ],
+)
+def test_records_that_tell_something_else(reader, says):
+    broken("records_tell_the_same_in_every_way", Reel(reader), says)
+
+
+def test_lines_that_are_no_json():
+    with tempfile.TemporaryDirectory() as home, pytest.raises(ValueError, match="Expecting value"):
+        kit(Reel(Raw)).test_records_tell_the_same_in_every_way(Path(home))
+    with tempfile.TemporaryDirectory() as home, pytest.raises(ConversionError, match="a JSON line has a line feed"):
+        kit(Reel(Raw)).test_to_jsonl_and_back(Path(home))
+
+
+def test_a_companion_that_the_format_names():
+    """A pair of files of one prefix keeps the law; one that is not named breaks it."""
+
+    class Pair(tokfmt_tape.Tape):
+        suffixes = (".tape", ".off")
+
+        class Writer(tokfmt_tape.Writer):
+            def index(self, stored, dtype):
+                yield self.path.with_suffix(".off"), 0, b"\1\0\0\0"
+
+    class Unnamed(Pair):
+        suffixes = ()
+
+    with tempfile.TemporaryDirectory() as home:
+        kit(Pair()).test_files_are_named(Path(home))
+        assert sorted(file.name for file in (Path(home) / "0").glob("x.*[!h]")) == ["x.off", "x.tape"]
+        kit(Pair()).test_schedule()
+    broken("files_are_named", Unnamed(), r"written and not named: .*x\.off")
