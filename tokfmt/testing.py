@@ -725,7 +725,8 @@ class FormatContract:
             asked = SourceRequest((path,), eos=self.eos_id, options=self.read_options(options))
             source = open_found([found_at(path, self.format, asked)], asked)
             request = Request(asked, home / "lines.jsonl", to="jsonl", verify=True)
-            done = Run(request, Silent(), given=([source], source.reader)).convert()
+            given: Any = [source], source.reader  # the format need not be installed, so nothing is detected
+            done = Run(request, Silent(), given=given).convert()
             source.reader.close()
             assert (done.sequences, done.tokens) == (len(lists), sum(map(len, lists)))
             info, written = source.reader.info, (home / "lines.jsonl").read_text().splitlines()

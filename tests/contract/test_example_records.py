@@ -13,6 +13,7 @@ class TestReel(FormatContract):
     format = tokfmt_reel.FORMAT
     filename = "x.reels"
     max_id = 2**32 - 1
+    sharded = {"shard_tokens": 1}
     checksummed = accounted = True
     write_variants = [{}, {"shard_tokens": 16}]
 
