@@ -1,17 +1,21 @@
 """Settings of all tests, and the bad files that scripts in the tree make."""
 
+import contextlib
 import fcntl
 import gc
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 
+import forkserver
 import pytest
 from hypothesis import HealthCheck, settings
 from paths import FIXTURES
+from processes import MARK, left_behind
 
 # how long an example takes says how busy the machine is
 settings.register_profile("tokfmt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -23,6 +27,25 @@ MEMORY, ROOM = "/dev/shm", 6 << 30
 
 
 def pytest_configure():
+    os.environ[MARK] = str(os.getpid())
+    pass_no_signals_on()
+    use_memory()
+
+
+def pass_no_signals_on():
+    """Start processes with the signals of a terminal, also under `nohup` and behind a shell's `&`.
+
+    A process inherits which signals are ignored and blocked, and tokfmt goes on ignoring them. What has a handler is
+    inherited as the default, and pytest itself still survives what it was to ignore.
+    """
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def use_memory():
     """Temporary files lie in memory where there is room: a small conversion waits for a disk longer than it works."""
     if "TMPDIR" in os.environ or not os.path.isdir(MEMORY):
         return
@@ -67,3 +90,14 @@ def _state(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _processes():
+    """No process outlives the tests that started it, to disturb those of another module."""
+    yield
+    left = left_behind({server.pid for server in forkserver.servers})
+    for number in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
+    assert not left, "\n".join(left.values())

@@ -127,6 +127,10 @@ def _early(environment):
     return {key: value for key, value in environment.items() if key.startswith(EARLY) and key not in GIVEN}
 
 
+servers = []
+"""Processes of the servers that this process has started."""
+
+
 @cache
 def server(also=()):
     """The socket of this process's server that has imported these as well; it is started the first time."""
@@ -135,6 +139,7 @@ def server(also=()):
         words = [sys.executable, __file__, str(theirs.fileno()), *also]
         environment = {key: value for key, value in os.environ.items() if key not in GIVEN}
         process = subprocess.Popen(words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
+    servers.append(process)
 
     def end():
         ours.close()

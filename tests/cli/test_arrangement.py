@@ -12,6 +12,7 @@ import forkserver
 import numpy as np
 import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
+from processes import running
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 SPLIT = ["--split", "train=0.8,validation=0.2"]
@@ -104,14 +105,15 @@ def blocks(tmp_path):
 @pytest.mark.parametrize("stage", ["spill-*", "offsets"])
 def test_interrupted(blocks, number, stage):
     words = ["convert", "in.bin", "o.pbin", "--from", "stage1", "-q", *SPLIT, "--shuffle", "1"]
-    process = forkserver.Popen([sys.executable, "-m", "tokfmt", *words], cwd=blocks, stderr=subprocess.PIPE, text=True)
-    for _ in range(4000):
-        if list(blocks.glob(f".o.*.pbin.tokfmt-*/scratch/done-shuffle-*/{stage}")):
-            break
-        assert process.poll() is None, "the conversion ended before it could be interrupted"
-        time.sleep(0.005)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=120)
+    command = [sys.executable, "-m", "tokfmt", *words]
+    with running(forkserver.Popen(command, cwd=blocks, stderr=subprocess.PIPE, text=True)) as process:
+        for _ in range(4000):
+            if list(blocks.glob(f".o.*.pbin.tokfmt-*/scratch/done-shuffle-*/{stage}")):
+                break
+            assert process.poll() is None, "the conversion ended before it could be interrupted"
+            time.sleep(0.005)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=120)
     assert process.returncode == (-9 if number == signal.SIGKILL else 130), said
     assert [name for name in os.listdir(blocks) if not name.startswith(".")] == ["in.bin"]
     tokfmt(*words, cwd=blocks)

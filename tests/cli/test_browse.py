@@ -17,6 +17,7 @@ import forkserver
 import pytest
 from browsers import program
 from paths import FIXTURES, ROOT
+from processes import running
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 
@@ -52,13 +53,16 @@ def test_streams_that_are_closed_are_no_terminal(closed):
     master, slave = pty.openpty()
     words = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "tokfmt", "browse", str(PACK)]
     environment = {**os.environ, "TERM": "xterm"}
-    with subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave, env=environment, cwd=ROOT) as process:
+    with running(
+        subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave, env=environment, cwd=ROOT)
+    ) as process:
         os.close(slave)
         shown = b""
         with contextlib.suppress(OSError):
             while (piece := os.read(master, 1 << 16)) and b"\x1b[?1049h" not in shown:
                 shown += piece
         process.terminate()
+        process.wait(60)
     os.close(master)
     assert b"464 2068" in shown
     assert process.returncode == 0
@@ -76,7 +80,8 @@ def test_where_textual_draws_on_stderr_it_is_seen_or_not_drawn(stderr, environme
     master, slave = pty.openpty()
     streams = {"stdin": slave, "stdout": slave, "stderr": stderr or slave}
     words = [sys.executable, "-m", "tokfmt", "browse", str(PACK)]
-    with subprocess.Popen(words, **streams, env={**os.environ, "TERM": "xterm", **environment}, cwd=ROOT) as process:
+    environment = {**os.environ, "TERM": "xterm", **environment}
+    with running(subprocess.Popen(words, **streams, env=environment, cwd=ROOT)) as process:
         os.close(slave)
         shown = process.stderr.read() if stderr else b""
         with contextlib.suppress(OSError):  # when its other side is closed
@@ -84,6 +89,7 @@ def test_where_textual_draws_on_stderr_it_is_seen_or_not_drawn(stderr, environme
                 shown += piece
                 if b"begins with" in shown:
                     process.terminate()
+        process.wait(60)
     os.close(master)
     assert says in shown.decode()
     assert b"\\u" not in shown
@@ -104,7 +110,9 @@ def test_it_is_suspended_and_drawn_again(tmp_path):
             assert select.select([master], [], [], 60)[0], shown[-500:]
             shown += os.read(master, 1 << 16)
 
-    with subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave, env=environment, cwd=ROOT) as process:
+    with running(
+        subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave, env=environment, cwd=ROOT)
+    ) as process:
         try:
             until(b"begins with")
             os.write(master, b"\x1a")
@@ -120,7 +128,6 @@ def test_it_is_suspended_and_drawn_again(tmp_path):
             until(b"\x1b[?1049l")
             assert process.wait(60) == 0
         finally:
-            process.kill()
             os.close(slave)
             os.close(master)
 

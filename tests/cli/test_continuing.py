@@ -11,6 +11,7 @@ import forkserver
 import numpy as np
 import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
+from processes import running
 
 import tokfmt
 from tokfmt.ops.convert import resume
@@ -67,8 +68,8 @@ def start(home, *words, after=0, by=0, limit=0, popen=forkserver.Popen):
 
 
 def convert(home, *words, check=0, **how):
-    process = start(home, *words, **how)
-    _, said = process.communicate(timeout=120)
+    with running(start(home, *words, **how)) as process:
+        _, said = process.communicate(timeout=120)
     assert process.returncode == check, said
     assert "Traceback" not in said
     return said
@@ -329,18 +330,16 @@ def test_without_resume_a_leftover_makes_way_and_that_is_said(home, expected):
 
 
 def test_two_at_a_time(home):
-    process = start(home, *WORDS, "-q", after=3, by=signal.SIGSTOP, popen=subprocess.Popen)
-    os.waitpid(process.pid, os.WUNTRACED)
-    try:
+    with running(start(home, *WORDS, "-q", after=3, by=signal.SIGSTOP, popen=subprocess.Popen)) as process:
+        os.waitpid(process.pid, os.WUNTRACED)
         assert convert(home, *WORDS, check=4) == (
             f"tokfmt: error: {home}/out.h5: another tokfmt is writing it now ({HOME} is locked by process {process.pid} "
             f"on {os.uname().nodename}). Wait for it, or stop it\n"
         )
         convert(home, "in.bin", "out.h5", "--seq-len", "512", "-q", "--overwrite")
         assert hidden(home) == [HOME], "a living one must stay"
-    finally:
         process.send_signal(signal.SIGCONT)
-    _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=120)
     assert process.returncode == 4
     assert "already exists" in said
 

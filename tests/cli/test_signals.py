@@ -12,6 +12,7 @@ from functools import cache
 
 import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
+from processes import running
 
 from tokfmt.cli import signals
 from tokfmt.core.errors import ConversionError
@@ -49,8 +50,8 @@ def start(words, cwd, **how):
 def undisturbed(name, home):
     """Seconds that a command takes on this machine, now, and its exit code."""
     began = time.monotonic()
-    process = start(COMMANDS[name], home)
-    process.communicate(timeout=BOUND)
+    with running(start(COMMANDS[name], home), group=True) as process:
+        process.communicate(timeout=BOUND)
     return time.monotonic() - began, process.returncode
 
 
@@ -91,9 +92,9 @@ def test_at_any_moment(name, tmp_path_factory):
     for k in range(moments):
         home = tmp_path_factory.mktemp("home")
         number = ENDING[k % 3]
-        process = start(COMMANDS[name], home)
-        time.sleep((k + draw.random()) / moments * seconds)
-        code, said = ended_by(process, number, whole_group=number != signal.SIGTERM)
+        with running(start(COMMANDS[name], home), group=True) as process:
+            time.sleep((k + draw.random()) / moments * seconds)
+            code, said = ended_by(process, number, whole_group=number != signal.SIGTERM)
         assert_ended(name, number, code, said, home, whole)
 
 
@@ -143,13 +144,14 @@ run(["index", "x.jsonl"])
 def test_the_third_ends_what_does_not_listen(where, number, tmp_path):
     """Inside a library in C or Rust, and while cleaning up hangs; between two there is time for a person to wait."""
     words = [sys.executable, "-c", STUCK, where]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
-    assert process.stdout.readline() == "now\n"
-    for _ in range(3):
-        assert process.poll() is None
-        time.sleep(1.5)
-        process.send_signal(number)
-    _, said = process.communicate(timeout=BOUND)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with running(subprocess.Popen(words, **streams, text=True, cwd=tmp_path)) as process:
+        assert process.stdout.readline() == "now\n"
+        for _ in range(3):
+            assert process.poll() is None
+            time.sleep(1.5)
+            process.send_signal(number)
+        _, said = process.communicate(timeout=BOUND)
     assert process.returncode == (128 + number if where == "library" else -number)
     assert said == ""
 
@@ -158,31 +160,26 @@ def test_a_terminal_hears_that_it_was_heard(tmp_path):
     """Cleaning up takes longer than a moment: whoever pressed Ctrl-C is told."""
     ours, theirs = pty.openpty()
     words = [sys.executable, "-c", STUCK, "cleaning"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=theirs, text=True, cwd=tmp_path)
-    os.close(theirs)
-    process.stdout.readline()
-    time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
-    seen = b""
-    while b"interrupting" not in seen:  # a progress bar is there first
-        seen += os.read(ours, 1000)
-    process.kill()
-    process.communicate()
+    with running(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=theirs, text=True, cwd=tmp_path)) as process:
+        os.close(theirs)
+        process.stdout.readline()
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        seen = b""
+        while b"interrupting" not in seen:  # a progress bar is there first
+            seen += os.read(ours, 1000)
     os.close(ours)
 
 
 def test_nohup_stays(tmp_path):
     """SIGHUP that was ignored when tokfmt was started is ignored."""
     words = [sys.executable, "-c", STUCK, "cleaning"]
-    process = subprocess.Popen(
-        ["nohup", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
-    )
-    process.stdout.readline()
-    process.send_signal(signal.SIGHUP)
-    time.sleep(1)
-    assert process.poll() is None
-    process.kill()
-    process.communicate()
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with running(subprocess.Popen(["nohup", *words], **streams, text=True, cwd=tmp_path)) as process:
+        process.stdout.readline()
+        process.send_signal(signal.SIGHUP)
+        time.sleep(1)
+        assert process.poll() is None
 
 
 def test_what_falls_over_while_a_signal_is_answered_is_no_error_of_its_own():

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from made_corpora import make
 from paths import CORPUS, TOKENIZER
+from processes import running
 
 import tokfmt
 from tokfmt.core.errors import MissingDependencyError, OptionError
@@ -77,10 +78,10 @@ def started(home):
     process = subprocess.Popen(
         words, cwd=home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
-    yield json.loads(process.stdout.readline())
-    process.stdin.close()
-    process.wait(60)
-    process.stdout.close()
+    with running(process):
+        yield json.loads(process.stdout.readline())
+        process.stdin.close()
+        process.wait(60)
 
 
 @pytest.fixture(scope="module")

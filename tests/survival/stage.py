@@ -13,6 +13,7 @@ from pathlib import Path
 
 from amount import NIGHTLY
 from paths import CORPUS, ROOT, TOKENIZER
+from processes import running
 
 TARGETS = {
     "jsonl": ["out.jsonl"],
@@ -58,9 +59,9 @@ class Rehearsal:
         return self.wait(self.start(home, *words, **fault))
 
     def close(self):
-        self.process.stdin.close()
-        self.process.wait(timeout=60)
-        self.process.stdout.close()
+        with running(self.process):
+            self.process.stdin.close()
+            self.process.wait(timeout=60)
 
 
 @dataclass

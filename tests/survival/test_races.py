@@ -92,6 +92,83 @@ def test_a_manifest_never_joins_the_destination_of_another_run(tmp_path, stage, 
             assert held.get(place.manifest.name) in allowed, operations[at]
 
 
+# another run between two calls
+
+
+def test_a_manifest_goes_while_its_permissions_are_read(tmp_path, monkeypatch):
+    """Another run sets it aside right before it publishes."""
+    inherit = publish.inherit
+    (tmp_path / "out").write_text("old")
+    (tmp_path / "out.json").write_text("of old")
+
+    def too_late(new, old):
+        old.unlink() if old.name == "out.json" else None
+        inherit(new, old)
+
+    monkeypatch.setattr(publish, "inherit", too_late)
+    with Staging(tmp_path / "out", overwrite=True) as staging:
+        staging.path.write_text("new")
+        staging.publish({"out.json": b"{}"})
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"out": "new", "out.json": "{}"}
+
+
+def test_a_sibling_is_taken_for_a_leftover_before_it_is_locked(tmp_path, monkeypatch):
+    mkdir, made = os.mkdir, []
+
+    def made_and_removed(path, *mode):
+        mkdir(path, *mode)
+        made.append(path)
+        if len(made) == 1:
+            publish.remove_leftovers(tmp_path / "out")
+
+    monkeypatch.setattr(os, "mkdir", made_and_removed)
+    with Staging(tmp_path / "out") as staging:
+        staging.path.write_text("new")
+        staging.publish()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert made[0] != staging.home
+
+
+@pytest.mark.parametrize("sees", ["a stranger", FileNotFoundError, "permissions"])
+def test_a_directory_is_replaced_while_it_is_looked_at(tmp_path, monkeypatch, sees):
+    """What a look has met of two datasets is no reason to stop; what is there afterwards is looked at again."""
+    out, looks, inherit = tmp_path / "out", [], publish.inherit
+
+    def replaced():
+        looks.append(1)
+        if len(looks) == 2:  # the first is at the beginning
+            out.rename(tmp_path / "gone")
+            out.mkdir()
+            (out / "other").write_text("of another run")
+            return True
+        return False
+
+    def objection(path):
+        if path == out and sees != "permissions" and replaced():
+            if sees is FileNotFoundError:
+                os.lstat(out / "part")
+            return sees
+        return ""
+
+    def names_of_both(new, old):
+        looks.append(1)
+        if replaced():
+            os.lstat(out / "part")
+        inherit(new, old)
+
+    out.mkdir()
+    (out / "part").write_text("old")
+    if sees == "permissions":
+        monkeypatch.setattr(publish, "inherit", names_of_both)
+    with Staging(out, overwrite=True, objection=objection) as staging:
+        staging.path.mkdir()
+        (staging.path / "part").write_text("new")
+        staging.publish()
+    assert len(looks) > 2
+    assert [path.name for path in out.iterdir()] == ["part"]
+    assert (out / "part").read_text() == "new"
+
+
 # signals
 
 

@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from processes import running
 
 pytestmark = pytest.mark.slow
 
@@ -41,26 +42,22 @@ def visible(home):
 
 @pytest.mark.parametrize("flags", FLAGS, ids=["threads", "processes"])
 def test_sigkill(blocks, flags):
-    process = start(blocks, flags)
-    wait_until_writing(blocks, process)
-    process.kill()
-    process.wait()
+    with running(start(blocks, flags)) as process:
+        wait_until_writing(blocks, process)
     assert visible(blocks) == ["in.bin"]
-    again = start(blocks, flags)
-    assert again.wait(timeout=120) == 0, again.stderr.read()
+    with running(start(blocks, flags)) as again:
+        assert again.wait(timeout=120) == 0, again.stderr.read()
     assert visible(blocks) == ["in.bin", "out.h5", "out.h5.tokfmt.json"]
     assert list(blocks.glob(".out.h5*")) == [], "the dead leftover was not removed"
-    again.stderr.close()
-    process.stderr.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("flags", FLAGS, ids=["threads", "processes"])
 def test_signals_clean_up(blocks, flags, number):
-    process = start(blocks, flags)
-    wait_until_writing(blocks, process)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=120)
+    with running(start(blocks, flags)) as process:
+        wait_until_writing(blocks, process)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=120)
     assert process.returncode == 128 + number
     assert said == f"tokfmt: error: interrupted by {number.name}; nothing was left behind\n"
     assert [p.name for p in blocks.iterdir()] == ["in.bin"]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from made_corpora import make
 from paths import CORPUS, ROOT, TOKENIZER
+from processes import running
 
 from tokfmt import registry
 from tokfmt.core.ragged import Ragged
@@ -42,10 +43,10 @@ def drive():
         assert "failed" not in seen, seen["failed"]
         return seen
 
-    yield ask
-    process.stdin.close()
-    process.wait(timeout=60)
-    process.stdout.close()
+    with running(process):
+        yield ask
+        process.stdin.close()
+        process.wait(timeout=60)
 
 
 @pytest.fixture

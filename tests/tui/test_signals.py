@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from paths import FIXTURES, ROOT
+from processes import running
 
 pytestmark = pytest.mark.slow
 
@@ -75,17 +76,20 @@ class Terminal:
             return  # the test has closed it
 
     def close(self):
-        self._closed = True
-        self._thread.join()
-        os.close(self.master)
+        if not self._closed:
+            self._closed = True
+            self._thread.join()
+            os.close(self.master)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        with running(self.process, group=True):
+            self.close()
 
     def code(self):
-        try:
-            return self.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            raise
+        return self.process.wait(PATIENCE)
 
 
 MOMENTS = int(os.environ.get("TOKFMT_MOMENTS", "6"))
@@ -102,8 +106,7 @@ def ends(terminal, number):
 def test_a_signal_ends_it_at_any_moment(number, tmp_path):
     for moment in range(MOMENTS):
         busy = moment % 2
-        terminal = Terminal(tmp_path, PACK)
-        try:
+        with Terminal(tmp_path, PACK) as terminal:
             terminal.await_listening()
             if busy:
                 terminal.await_text(b"\x1b[?1049h")
@@ -111,25 +114,23 @@ def test_a_signal_ends_it_at_any_moment(number, tmp_path):
             time.sleep(moment / MOMENTS * 2)
             terminal.process.send_signal(number)
             ends(terminal, number)
-        finally:
-            terminal.close()
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.4, 1.0])
 def test_a_terminal_that_goes_away_ends_it(delay, tmp_path):
-    terminal = Terminal(tmp_path, PACK)
-    terminal.await_text(b"\x1b[?1049h")
-    terminal.type(KEYS)
-    time.sleep(delay)
-    terminal.close()
-    ends(terminal, signal.SIGHUP)
+    with Terminal(tmp_path, PACK) as terminal:
+        terminal.await_text(b"\x1b[?1049h")
+        terminal.type(KEYS)
+        time.sleep(delay)
+        terminal.close()
+        ends(terminal, signal.SIGHUP)
 
 
 def test_a_terminal_that_goes_away_ends_it_though_no_signal_comes(tmp_path):
-    terminal = Terminal(tmp_path, PACK, blocked=[signal.SIGHUP])
-    terminal.await_text(b"464")
-    terminal.close()
-    assert terminal.code() == 128 + signal.SIGHUP
+    with Terminal(tmp_path, PACK, blocked=[signal.SIGHUP]) as terminal:
+        terminal.await_text(b"464")
+        terminal.close()
+        assert terminal.code() == 128 + signal.SIGHUP
 
 
 def test_what_does_not_end_when_asked_is_ended(tmp_path):
@@ -139,8 +140,7 @@ def test_what_does_not_end_when_asked_is_ended(tmp_path):
         "sys.argv = ['tokfmt', 'browse', sys.argv[1]]; from tokfmt.cli.main import run; run()"
     )
     for again in (True, False):
-        terminal = Terminal(tmp_path, PACK, program=["-c", held])
-        try:
+        with Terminal(tmp_path, PACK, program=["-c", held]) as terminal:
             terminal.await_text(b"464")
             os.write(terminal.master, b"Z")
             time.sleep(1)
@@ -150,5 +150,3 @@ def test_what_does_not_end_when_asked_is_ended(tmp_path):
                 terminal.process.terminate()
             assert terminal.code() == 128 + signal.SIGTERM
             terminal.await_text(b"\x1b[?1049l")
-        finally:
-            terminal.close()

@@ -59,7 +59,10 @@ def make_private(path: Path, *, taken_over: bool = False) -> None:
         if not taken_over:
             raise
     else:
-        owner = os.lstat(path).st_uid  # on some network file systems what root makes is nobody's
+        try:
+            owner = os.lstat(path).st_uid  # on some network file systems what root makes is nobody's
+        except FileNotFoundError:  # another run took it for a leftover; the lock that comes next finds that out
+            return
         if owner in (0, os.geteuid()) or not os.geteuid():
             return
     check_private(path)

@@ -27,9 +27,10 @@ import re
 import shutil
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
+from typing import TypeVar
 
 from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageError, TokfmtError, retell
 from tokfmt.core.files import walk, write_error, write_reason, writing
@@ -45,6 +46,7 @@ _AT_FDCWD = -100
 NOREPLACE, EXCHANGE = 1, 2
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EXDEV)  # FAT, FUSE ...
 
+_Seen = TypeVar("_Seen")
 Beside = Mapping[str, bytes | Path | None]
 Belonging = Mapping[Path, Path | None]
 KEPT = ("resume", "shards")
@@ -140,7 +142,7 @@ class Staging:
             ConversionError: It is nothing that is ever replaced, or holds what is not the dataset's.
         """
         try:
-            why = obstacle(self.destination, self.objection)
+            why = self._steadily(lambda: obstacle(self.destination, self.objection))
         except TokfmtError as error:  # what is there cannot be listed
             retell(error, self.destination, self.given)
             raise
@@ -154,6 +156,20 @@ class Staging:
                 raise DestinationExistsError(companion, why)
             if why:
                 raise ConversionError(f"{printable(companion)}: is not replaced: {why}. Choose another destination")
+
+    def _steadily(self, look: Callable[[], _Seen]) -> _Seen:
+        """Look at the destination; again if another run replaces it meanwhile, since that look sees parts of both."""
+        for _ in range(_TRIES):
+            before = _inode(self.destination)
+            try:
+                seen = look()
+            except (OSError, TokfmtError):
+                if _inode(self.destination) == before:
+                    raise
+            else:
+                if not seen or _inode(self.destination) == before:
+                    return seen
+        return look()
 
     def _not_replaced(self, why: str) -> ConversionError:
         return ConversionError(f"{printable(self.given)}: is not replaced: {why}. Choose another destination")
@@ -332,7 +348,7 @@ class Staging:
     def _permit(self) -> None:
         """Permissions, before anybody can see it: those of what it replaces, else no more than its sources have."""
         if os.path.lexists(self.destination):
-            inherit(self.path, self.destination)
+            self._steadily(lambda: inherit(self.path, self.destination))
         else:
             restrict(self.path, self.readable)
 
@@ -374,11 +390,12 @@ class Staging:
                 file.flush()
                 os.fsync(file.fileno())
         olds = (self.destination.with_name(name), self.home / f"{name}{_OLD}")
-        old = next((path for path in olds if path.is_file() and not path.is_symlink()), None)
-        if old is not None:
-            inherit(draft, old)
-        else:
-            restrict(draft, os.stat(self.destination if self.published else self.path).st_mode)
+        for old in olds:
+            with contextlib.suppress(FileNotFoundError):  # another run takes it away
+                if old.is_file() and not old.is_symlink():
+                    inherit(draft, old)
+                    return draft
+        restrict(draft, os.stat(self.destination if self.published else self.path).st_mode)
         return draft
 
     def _failure(self, error: OSError) -> ConversionError:
