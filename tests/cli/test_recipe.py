@@ -7,7 +7,7 @@ import os
 import stat
 
 import pytest
-from paths import ROOT
+from paths import ROOT, TOKENIZER
 from stats_oracle import validate
 
 from tokfmt.cli import main
@@ -170,3 +170,22 @@ def test_check_says_what_is_wrong_with_one(tmp_path):
     assert 'unknown key "seq_lem". Did you mean seq_len?' in " ".join(out.split())
     code, out, _ = tokfmt("check", "--explain", "TF801")
     assert (code, out.split()[0]) == (0, "TF801")
+
+
+def test_ids_that_the_tokenizer_does_not_have_are_refused_and_the_remedy_works(tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"input_ids": [1, 2, 5000, 4]}\n')
+    assert tokfmt("convert", str(tmp_path / "x.jsonl"), str(tmp_path / "x.pbin"), "--eos", "0")[0] == 0
+    path = tmp_path / "mix.toml"
+    words = ["recipe", f"x={tmp_path / 'x.pbin'}", "--seq-len", "4", "--tokenizer", str(TOKENIZER), "-o", str(path)]
+    assert tokfmt(*words)[0] == 0
+    code, _, err = tokfmt("recipe", str(path), "--explain")
+    assert code == 4
+    assert "x.pbin: holds IDs that the tokenizer does not have: expected IDs below 4,096" in err
+    assert "found 5,000. To accept that, add --drop tokenizers" in err
+    code, out, err = tokfmt("recipe", str(path), "--explain", "--drop", "tokenizers")
+    assert (code, out.splitlines()[0].split(":")[0]) == (0, "1 samples of 4")
+    assert "note: x: no manifest names the tokenizer that made its IDs" in err
+    code, out, _ = tokfmt("recipe", str(path), "--explain", "--drop", "tokenizers", "--json")
+    assert [note for note in json.loads(out)["notes"] if note.startswith("x: no manifest names the tokenizer")]
+    assert tokfmt("recipe", str(path), "--explain", "--drop", "tokeniser")[0] == 2
+    assert tokfmt("recipe", str(tmp_path / "x.pbin"), "--drop", "tokenizers")[0] == 2

@@ -441,6 +441,7 @@ def test_rows_of_a_batch_are_the_samples(mix):
     view = tokfmt.open(mix).with_fields(["labels", "cu_seqlens"])
     for k, row in zip([5, 0, 5], view.__getitems__([5, 0, 5]), strict=True):
         assert all(np.array_equal(row[name], view[k][name]) for name in ("labels", "cu_seqlens"))
+    assert len(view.__getitems__({1, 2})) == len(view.__getitems__(torch.tensor([1, 2]))) == 2
     assert view.__getitems__([]) == []
     with pytest.raises(IndexError):
         view.__getitems__([0, len(view)])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tokfmt.cli.console import document, note
-from tokfmt.cli.parameters import PLACE, Command, Count, Eos, Words, common, examples
+from tokfmt.cli.parameters import DROP, PLACE, Command, Count, Eos, Words, common, examples
 
 if TYPE_CHECKING:
     from tokfmt.ops.prepare.draft import Draft
@@ -49,6 +49,10 @@ _WRITTEN = (
 @click.option("--pad", type=Count(0), help="Id that fills up samples. Default: the separator.")
 @click.option("--bos", type=Count(0), help="Id before each document, with --labels starts.")
 @click.option("--tokenizer", metavar="NAME|PATH", help="What made the ids: compared with manifests.")
+@click.option(
+    "--drop", multiple=True, type=DROP, metavar="NAME",
+    help="With --explain: accept a loss by its name; the refusal prints it.",
+)  # fmt: skip
 @common
 def command(
     words: Sequence[str],
@@ -56,6 +60,7 @@ def command(
     *,
     explain: bool,
     overwrite: bool,
+    drop: tuple[str, ...],
     as_json: bool,
     quiet: bool,
     debug: bool,
@@ -73,7 +78,9 @@ def command(
     if given and output is not None:
         raise OptionError("--output: this is a recipe already; copy it")
     if explain or given:
-        _explain(file, as_json=as_json)
+        _explain(file, drop, as_json=as_json)
+    elif drop:
+        raise OptionError("--drop: is of use with --explain only; commands that read the recipe take it as well")
     if output is not None:
         publish_text(output, written(file), overwrite=overwrite)
         if not quiet:
@@ -101,22 +108,23 @@ def _file(words: Sequence[str], output: str | None, keys: dict[str, Any]) -> tup
     return parse_recipe({**keys, "source": entries_of(words, where.parent)}, where), False
 
 
-def _explain(file: RecipeFile, *, as_json: bool) -> None:
+def _explain(file: RecipeFile, drop: Sequence[str], *, as_json: bool) -> None:
     from tokfmt.core.format import Hints
     from tokfmt.ops.prepare.draft import Draft
     from tokfmt.ops.recipe import explain
     from tokfmt.ops.source.recipe import open_recipe
+    from tokfmt.ops.source.request import check_drops
     from tokfmt.recipes.samples import Samples
 
-    reader = open_recipe(file, Hints(collect=True))
+    reader = open_recipe(file, Hints(drop=check_drops(drop), collect=True))
     if isinstance(reader, Draft):
         _explain_draft(reader, as_json=as_json)
         return
-    rows = explain(reader)
+    rows, notes = explain(reader), [*reader.info.inferred, *reader.info.notes]
     if as_json:
         facts: dict[str, Any] = {"recipe": str(file.where), "seq_len": file.seq_len}
         facts["fingerprint"] = getattr(reader, "fingerprint", None)
-        document("recipe", {**facts, "rows": [asdict(row) for row in rows]})
+        document("recipe", {**facts, "rows": [asdict(row) for row in rows], "notes": notes})
         return
     click.echo(_head(reader.info.sequences, file))
     for line in lines_of(rows):
@@ -125,7 +133,7 @@ def _explain(file: RecipeFile, *, as_json: bool) -> None:
         click.echo(line)
     if isinstance(reader, Samples):
         click.echo(f"fingerprint {reader.fingerprint}")
-    for text in (*reader.info.inferred, *reader.info.notes):
+    for text in notes:
         note(text)
 
 

@@ -102,10 +102,11 @@ class Recipe(Dataset):
             return {name: array[0] for name, array in self._indexed([operator.index(index)]).items()}
         return self._indexed(sequence_numbers(index))
 
-    def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
+    def __getitems__(self, indices: Iterable[int]) -> list[Sample]:
         """`[view[k] for k in indices]`, read at once: what PyTorch asks for a batch, before it puts that together."""
-        found = self._indexed(sequence_numbers(indices))
-        return [{name: array[row] for name, array in found.items()} for row in range(len(indices))]
+        wanted = sequence_numbers(list(indices))  # a sampler may give any iterable
+        found = self._indexed(wanted)
+        return [{name: array[row] for name, array in found.items()} for row in range(len(wanted))]
 
     def _indexed(self, samples: Sequence[int]) -> Sample:
         return self._samples.samples(samples, self.fields, np.int64)
