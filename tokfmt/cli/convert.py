@@ -166,12 +166,22 @@ def _plan(done: Any) -> str:
         *([f"samples      of {done.sample_length:,} tokens"] if done.sample_length else []),
         f"separator    {known}{', inferred' if separator['inferred'] else ''}",
         f"tasks        {done.plan['tasks'] if done.sequences is not None else 'planned when they are counted'}",
+        *_room(done.plan),
         f"runs in      {done.plan['jobs']} {done.plan['executor']}",
         *_splits(done),
         *(f"gives up     {name}: {what}" for name, what in done.dropped.items()),
         "dry run: nothing was written",
     ]
     return "\n".join(lines)
+
+
+def _room(plan: Mapping[str, Any]) -> list[str]:
+    """What a destination takes at least, as far as it is known, and how much space is free."""
+    from tokfmt.ops.convert.space import sized
+
+    free = "" if plan["free_bytes"] is None else f"{sized(plan['free_bytes'])} free"
+    least = "" if plan["least_bytes"] is None else f"at least {sized(plan['least_bytes'])}"
+    return [f"space        {', '.join(filter(None, (least, free)))}"] if least or free else []
 
 
 def _prepared(report: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -380,6 +380,10 @@ class FlatWriter:
 
     # what follows
 
+    def least_bytes(self, source: TokenReader) -> int:
+        """See `TokenWriter.least_bytes`: the tokens, without separators, headers and indexes."""
+        return source.info.tokens * self._dtype(source).itemsize
+
     @property
     def folder(self) -> bool:
         """The destination is a folder of files, not one file."""

@@ -411,6 +411,10 @@ class ShardWriter(FlatWriter):
         if self.codec:
             compressor(self.codec, self.codecs, 0)
 
+    def least_bytes(self, source: TokenReader) -> int:
+        """See `TokenWriter.least_bytes`."""
+        return 0 if self.codec else super().least_bytes(source)
+
     @abstractmethod
     def name(self, number: int, codec: str) -> str:
         """Of a shard; `codec` is "" if it is not compressed."""

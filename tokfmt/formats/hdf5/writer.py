@@ -450,6 +450,10 @@ class CorpusWriter:
         length = WithSeparators(source, self.eos_id).info.tokens
         return _Files(self.path, length, self.options.samples * self.options.seq_len)
 
+    def least_bytes(self, source: TokenReader) -> int:
+        """See `TokenWriter.least_bytes`."""
+        return source.info.tokens * 2
+
     def _dtype(self, source: TokenReader) -> Dtype:
         top = source.info.max_id
         return U16 if top is not None and max(top, self.eos_id) < 1 << 16 else U32

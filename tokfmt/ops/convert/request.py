@@ -123,6 +123,7 @@ class Written:
         max_id: Largest id written.
         tasks: How many wrote it.
         merged: Final separators of sequences that were given no other; see `TokenWriter.merged`.
+        least: Bytes that it would take at least; see `TokenWriter.least_bytes`.
     """
 
     portion: Portion
@@ -131,6 +132,7 @@ class Written:
     max_id: int | None = None
     tasks: int = 0
     merged: int = 0
+    least: int | None = None
 
 
 def holds_something(source: Source) -> bool:

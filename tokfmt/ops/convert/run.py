@@ -52,6 +52,7 @@ from tokfmt.ops.convert.request import (
     write,
 )
 from tokfmt.ops.convert.resume import facts_of, resumed
+from tokfmt.ops.convert.space import free_bytes, least_bytes, need_room
 from tokfmt.ops.destination import guard, refuse_foreign, remove_manifest_of_link, replaced, strangers_in
 from tokfmt.ops.source.ingest import Reading, first_look, token_axis
 from tokfmt.ops.source.manifest import ledger_paths, manifest_path, manifests
@@ -483,6 +484,8 @@ class Run:
         target = Target(eos.eos_id, self._decoder(sources), drop, workers.journal.keeps, workers.jobs)
         place, (axis, embedded) = places[self.portions[0].destination][0], (self.packed or reading.axis, None)
         writer = self._made_writer(place.path, self.options, target)
+        if request.arrangement.shares is None:  # before tokens are read, and before a shuffle takes space
+            need_room(self.portions[0].destination, place.path, least_bytes(writer, axis))
         losses = record_losses(reading.asides, self.format, drop)
         losses.found.extend(known_losses(axis, sources, writer, request.source) if reading.asides else self.known)
         if reading.encoded:
@@ -522,6 +525,8 @@ class Run:
         arrangement, marked = self.request.arrangement, prepared.marked(writer)
         with arranged(prepared.reader, arrangement, portion, workers, self.progress, marked=marked) as view:
             carried = prepared.carried(view)
+            if arrangement.shares is not None:
+                need_room(portion.destination, path, least_bytes(writer, carried.reader))
             region, shard = self.request.region, self.request.shard
             try:
                 written = write(carried.reader, writer, portion, region, workers, self.progress, shard)
@@ -678,18 +683,22 @@ class Run:
             self._note(note)
         dropped = self._accepted(Losses(self.known))
         written = [self._would_write(axis, portion, Target(eos.eos_id)) for portion in self.portions]
-        return self._planned(self._result(sources, eos, written, dropped))
+        return self._planned(self._result(sources, eos, written, dropped), total_of([part.least for part in written]))
 
-    def _planned(self, result: Conversion) -> Conversion:
+    def _planned(self, result: Conversion, least: int | None = None) -> Conversion:
         goes = {str(portion.destination): replaced(portion.destination) for portion in self.portions}
         goes = {destination: what for destination, what in goes.items() if what}
-        return replace(result, dry_run=True, verified=False, replaces=goes)
+        room = {"least_bytes": least, "free_bytes": free_bytes(self.request.destination)}
+        plan = {**result.plan, **room}
+        return replace(result, dry_run=True, verified=False, replaces=goes, plan=plan)
 
     def _would_write(self, axis: TokenReader, portion: Portion, target: Target) -> Written:
         view = portion_of(axis, self.request.arrangement, portion)
         writer = self._made_writer(portion.destination, portion.options, target)
+        least = least_bytes(writer, view)
+        need_room(portion.destination, portion.destination, least)
         info, tasks = view.info, len(writer.regions(view, self.request.region))
-        return Written(portion, info.sequences, info.tokens, info.max_id, tasks)
+        return Written(portion, info.sequences, info.tokens, info.max_id, tasks, least=least)
 
     def _manifests(
         self, done: Conversion, read: Sequence[SourceFiles], stagings: Mapping[Path, Staging]

@@ -1,0 +1,62 @@
+"""Room for what a conversion writes: it is refused before it writes if it plainly does not fit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tokfmt.core.axis import TokenReader
+from tokfmt.core.errors import ConversionError
+from tokfmt.core.format import TokenWriter
+from tokfmt.core.text_format import printable
+
+
+def least_bytes(writer: TokenWriter, source: TokenReader) -> int | None:
+    """Bytes that a destination takes at least; None if that depends on compression, or on text."""
+    told = getattr(writer, "least_bytes", None)
+    return None if told is None else int(told(source))
+
+
+def free_bytes(place: Path) -> int | None:
+    """Bytes that the file system of a path, which need not exist, has left; None if it does not report them."""
+    for parent in (place, *place.absolute().parents):
+        try:
+            found = os.statvfs(parent)
+        except OSError:
+            continue
+        return found.f_bavail * found.f_frsize if found.f_blocks else None
+    return None
+
+
+def taken_bytes(place: Path) -> int:
+    """Bytes of the file system that a file, or all files below a directory, take: holes take none."""
+    places = [place, *(Path(base, name) for base, _, names in os.walk(place) for name in names)]
+    return sum(os.lstat(one).st_blocks * 512 for one in places if os.path.lexists(one))
+
+
+def need_room(destination: Path, built: Path, least: int | None) -> None:
+    """Refuse to write more than there is room for.
+
+    Args:
+        destination: As the user named it.
+        built: Where it is built; what an earlier run has left there is written already.
+        least: Bytes that it takes at least; None if that is not known.
+
+    Raises:
+        ConversionError: The file system has less than that.
+    """
+    free = None if least is None else free_bytes(built)
+    if least is None or free is None or least <= free:
+        return
+    if least > free + taken_bytes(built):
+        raise ConversionError(
+            f"{printable(destination)}: does not fit on its file system (expected at least {sized(least)}, found "
+            f"{sized(free)} free). Free some space, or name another DST"
+        )
+
+
+def sized(count: int) -> str:
+    """Bytes for people: `950 bytes`, `1.2 MB`, `10.0 TB`."""
+    units = {10**15: "PB", 10**12: "TB", 10**9: "GB", 10**6: "MB", 10**3: "kB"}
+    size = next((size for size in units if count >= size), 1)
+    return f"{count / size:,.1f} {units[size]}" if size > 1 else f"{count:,} bytes"
