@@ -650,6 +650,8 @@ class Run:
                 "tasks": sum(part.tasks for part in written),
                 "executor": self.request.executor,
                 "jobs": self.request.jobs,
+                "least_bytes": None,
+                "free_bytes": None,
             },
             verified=self.request.verify,
             compared=dict(self.compared),
