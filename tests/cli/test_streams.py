@@ -120,11 +120,32 @@ def without_times(document):
     return {key: value for key, value in document.items() if "time" not in key and key != "seconds"}
 
 
-def test_no_stdout_at_all(tmp_path):
-    for name in ("show", "stats --json", "convert --json"):
-        words = [sys.executable, "-m", "tokfmt", *map(str, ALL[name])]
-        done = subprocess.run(["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *words], cwd=tmp_path, timeout=120)
-        assert done.returncode == 0, name
+CLOSED = "tokfmt: error: standard output: is closed. What was printed is not complete"
+QUIET = {"convert": ["convert", PACK, "silent.zarr"]}
+
+
+@pytest.mark.parametrize("name", ["show", "stats", "check", "stats --json", "convert --json", "convert -", "convert"])
+def test_no_stdout_at_all(tmp_path, name):
+    """What cannot be printed is lost, as on a full device; a command that prints nothing does its work."""
+    words = {**ALL, **QUIET, "convert -": ["convert", PACK, "-", "--eos", "50256"]}[name]
+    words = [sys.executable, "-m", "tokfmt", *map(str, words)]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *words], cwd=tmp_path, timeout=120, stderr=subprocess.PIPE, text=True
+    )
+    assert "Traceback" not in done.stderr
+    if name in QUIET:
+        assert (done.returncode, (tmp_path / "silent.zarr").is_dir()) == (0, True), done.stderr
+        return
+    assert done.returncode == 4, done.stderr
+    assert errors(done.stderr)[-1] == CLOSED
+    if name == "convert --json":
+        assert (tmp_path / "o.pbin").read_bytes()[:1] != b"{"
+
+
+def test_no_stream_at_all(tmp_path):
+    words = [sys.executable, "-m", "tokfmt", *map(str, ALL["convert --json"])]
+    done = subprocess.run(["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *words], cwd=tmp_path, timeout=120)
+    assert done.returncode == 4
     assert (tmp_path / "o.pbin").read_bytes()[:1] != b"{"
 
 

@@ -432,6 +432,29 @@ def test_new_output_is_no_more_readable_than_its_sources(tmp_path, usual, source
     assert stat.S_IMODE(text.with_suffix(".idx").stat().st_mode) == wanted
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize(("source", "wanted"), [(0o644, 0o644), (0o664, 0o664), (0o666, 0o664)])
+def test_directories_of_a_group(tmp_path, source, wanted, overwrite):
+    """The set-group-ID bit is on every directory, and files are as the umask and the source have it."""
+    text, team = tmp_path / "x.jsonl", tmp_path / "team"
+    text.write_text('{"input_ids": [1, 2]}\n' * 50)
+    text.chmod(source)
+    team.mkdir()
+    team.chmod(0o2775)
+    before = os.umask(0o002)
+    try:
+        for to, name in DIRECTORIES.items():
+            for _ in range(1 + overwrite):
+                convert(text, team / name, to, overwrite=overwrite)
+            found = [team / name, *(team / name).rglob("*")]
+            for path in found:
+                status = path.stat()
+                assert status.st_gid == team.stat().st_gid
+                assert stat.S_IMODE(status.st_mode) == (0o2000 | wanted | 0o111 if path.is_dir() else wanted), path
+    finally:
+        os.umask(before)
+
+
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
 @pytest.mark.parametrize("to", ["modalities", "flat-tokens", "stage1"])
 def test_what_is_replaced_leaves_its_permissions(tmp_path, usual, to, mode):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import errno
 import io
 import os
 import re
@@ -147,11 +148,12 @@ _HIDDEN = "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 
 
 class StdoutError(ConversionError):
-    """stdout does not take what is written: a full disk, a device that failed."""
+    """stdout does not take what is written: a full disk, a device that failed, no stdout at all."""
 
     def __init__(self, error: OSError) -> None:
         self.errno = error.errno
-        super().__init__(f"standard output: {error.strerror}. What was printed is not complete")
+        why = "is closed" if error.errno == errno.EBADF else error.strerror
+        super().__init__(f"standard output: {why}. What was printed is not complete")
 
 
 class ReaderGone(Exception):  # noqa: N818 - nothing went wrong
@@ -203,11 +205,12 @@ def open_streams(words: Sequence[str]) -> None:
     data = words[:1] and words[0] in _DATA and not {"--raw", "--dry-run"} & set(words)
     about = _Defused if workflow else io.TextIOWrapper
     out = _Json if output == "json" else io.TextIOWrapper if data else about
-    for descriptor in (1, 2):
+    for descriptor, access in ((1, os.O_RDONLY), (2, os.O_WRONLY)):
         with contextlib.suppress(OSError):
             os.fstat(descriptor)
             continue
-        os.open(os.devnull, os.O_WRONLY)  # takes the lowest number that is free: no file of ours may become stdout
+        # takes the lowest number that is free: no file of ours may become stdout, where whatever is written fails
+        os.open(os.devnull, access)
     sys.stdout = _stream(_Out(1, "w", closefd=False), sys.stdout, out)
     sys.stderr = _stream(_Err(2, "w", closefd=False), sys.stderr, about)
 

@@ -351,15 +351,18 @@ def _give(path: Path, like: os.stat_result, mode: int) -> None:
 
 
 def restrict(path: Path, allowed: int) -> None:
-    """Take away permissions that are not `allowed` (of its sources), from a file or all of a directory."""
+    """Take away permissions that are not `allowed` (of its sources), from a file or all of a directory.
+
+    The set-group-ID bit of directories stays: in a directory of a group all that is made below is the group's.
+    """
     if allowed & 0o066 == 0o066 or not os.path.lexists(path):
         return
     wanted = allowed | stat.S_IRWXU | (allowed & 0o444) >> 2
     for base, names in walk(path) if path.is_dir() else [(path.parent, [path.name])]:
         for entry in [*(base / name for name in names), *([base] if path.is_dir() else [])]:
             mode = stat.S_IMODE(os.lstat(entry).st_mode)
-            if mode & ~wanted:
-                os.chmod(entry, mode & wanted)
+            if mode & ANYBODY & ~wanted:
+                os.chmod(entry, mode & (wanted | ~ANYBODY))
 
 
 def remove(path: Path, files: Sequence[Path]) -> bool:
