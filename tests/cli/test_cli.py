@@ -13,6 +13,7 @@ import forkserver
 import pytest
 from paths import CORPUS, FIXTURES, ROOT, TOKENIZER
 
+from tokfmt.cli.console import Watcher
 from tokfmt.cli.main import COMMANDS, cli
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
@@ -410,3 +411,54 @@ def test_numbers_that_are_too_large(tmp_path, words):
     command, *rest = words.split()
     done = tokfmt(command, PACK, *rest, "1e30", cwd=tmp_path, check=2)
     assert "to 9,223,372,036,854,775,807, found 1,000,000,000,000,000,019," in done.stderr
+
+
+LIMITED = """
+import concurrent.futures, sys
+from tokfmt.cli.main import run
+
+def refused(self):
+    raise {error}
+
+concurrent.futures.ThreadPoolExecutor._adjust_thread_count = refused
+run(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        ('RuntimeError("can\'t start new thread")', "no more threads can be started: memory or processes are limited"),
+        ("MemoryError()", "out of memory"),
+        ('OSError(12, "Cannot allocate memory")', "out of memory"),
+        ('ImportError("libx.so: failed to map segment from shared object")', "out of memory"),
+    ],
+)
+@pytest.mark.parametrize("words", [["check", "--deep", str(PACK)], ["convert", str(PACK), "o.zarr", "-j", "4"]])
+def test_too_little_memory_is_no_bug(tmp_path, error, says, words):
+    """What `ulimit -v` makes of a command: one line, and nothing is left behind."""
+    script = [sys.executable, "-c", LIMITED.replace("{error}", error), *words]
+    done = forkserver.run(script, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, len(done.stderr.splitlines())) == (4, 1), done.stderr
+    assert says in done.stderr or "o.zarr: cannot be written: cannot allocate memory" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("total", "steps", "line"),
+    [
+        (100, [25], "reading: 25 % of 100 bytes, 2 bytes/s, 30 s left"),
+        (0, [25], "reading: 25 bytes, 2 bytes/s"),  # nothing tells how much it is
+        (100, [90, 30], "reading: 120 bytes, 6 bytes/s"),  # it was an estimate
+        (100, [0], "reading: 0 bytes, 0 bytes/s"),
+    ],
+)
+def test_lines_of_progress(monkeypatch, capsys, total, steps, line):
+    clock = iter([0.0, 0.0, *(10.0 * k for k in range(1, 9))])
+    monkeypatch.setattr("tokfmt.cli.console.time.monotonic", lambda: next(clock))
+    watcher = Watcher(quiet=False)
+    watcher.terminal = False
+    watcher.phase("reading", total, "bytes")
+    for step in steps:
+        watcher.advance(step)
+    assert capsys.readouterr().err.splitlines()[-1] == line

@@ -101,13 +101,12 @@ class Watcher:
             return
         self._said = now
         rate = self._done / max(now - self._began, 1e-9)
-        left = (self._total - self._done) / rate if rate else 0
-        share = 100 * self._done / self._total if self._total else 0
-        click.echo(
-            f"{self._name}: {share:.0f} % of {self._total:,} {self._unit}, {rate:,.0f} {self._unit}/s, "
-            f"{left:,.0f} s left",
-            err=True,
-        )
+        if 0 < self._done < self._total:
+            share, left = 100 * self._done / self._total, (self._total - self._done) / rate
+            far, rest = f"{share:.0f} % of {self._total:,} {self._unit}", f", {left:,.0f} s left"
+        else:  # the total is not known, or was an estimate
+            far, rest = f"{self._done:,} {self._unit}", ""
+        click.echo(f"{self._name}: {far}, {rate:,.0f} {self._unit}/s{rest}", err=True)
 
     def note(self, text: str) -> None:
         """Say it above the bar."""

@@ -175,10 +175,20 @@ _OUTSIDE = {
 """What no program can help: permissions, disks, file servers that are gone."""
 
 
+_NO_MEMORY = ("cannot allocate memory", "failed to map segment from shared object")
+"""What the system says of it where it is no MemoryError: of a new process, of a library that is loaded."""
+_NO_THREAD = "can't start new thread"
+
+
 def _unforeseen(error: BaseException) -> tuple[str, int]:
     """The line and the exit code of what nobody has worded."""
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _NO_MEMORY):
         return "out of memory", 4
+    if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+        return (
+            "no more threads can be started: memory or processes are limited here (ulimit -v, -u). Use fewer --jobs",
+            4,
+        )
     if isinstance(error, OSError) and error.filename is not None and error.errno in _OUTSIDE:
         return f"{printable(str(error.filename))}: {(error.strerror or 'cannot be used').lower()}", 4
     return f"unexpected {type(error).__name__}: {error}. This is a bug in tokfmt; --debug shows where", 70
