@@ -502,9 +502,15 @@ def a_recipe_with_an_unknown_key(tmp):
     return tmp / "mix.toml", {}
 
 
+def a_recipe_without_its_source(tmp):
+    (tmp / "mix.toml").write_text('tokfmt = 1\n[[source]]\npath = "gone.pbin"\n')
+    return tmp / "mix.toml", {}
+
+
 CASES = {
     "TF571": a_text_in_latin_1,
     "TF801": a_recipe_with_an_unknown_key,
+    "TF802": a_recipe_without_its_source,
     "TF661": upstream(COLUMNS, patched(1000, lambda rest: b"")),
     "TF662": upstream("parquet/tokens/floats.parquet", lambda path: None),
     "TF663": upstream("parquet/null_row.parquet", lambda path: None),

@@ -189,3 +189,23 @@ def test_ids_that_the_tokenizer_does_not_have_are_refused_and_the_remedy_works(t
     assert [note for note in json.loads(out)["notes"] if note.startswith("x: no manifest names the tokenizer")]
     assert tokfmt("recipe", str(path), "--explain", "--drop", "tokeniser")[0] == 2
     assert tokfmt("recipe", str(tmp_path / "x.pbin"), "--drop", "tokenizers")[0] == 2
+
+
+@pytest.mark.parametrize("words", [("check",), ("check", "--deep")])
+def test_check_says_what_is_wrong_with_the_sources_of_one(words, tmp_path):
+    """TF802: sources that are missing, in a circle, read in another way, or that do not go together; as stats says it."""
+    path, begin = tmp_path / "mix.toml", "tokfmt = 1\n[[source]]\n"
+    for text, message in (
+        (f'{begin}path = "gone.pbin"\n', 'gone.pbin: no such file. It is source "gone" of'),
+        (f'{begin}path = "mix.toml"\n', "mix.toml: includes itself"),
+        (f'{begin}path = "{PACK}"\nfilter = "garbage"\n', "its filter has rules on text, and it holds ids"),
+        (f'{begin}path = "{PACK}"\ntokens = 10_000\n', "and 10,000 are asked for: short by"),
+    ):
+        path.write_text(text)
+        code, out, _ = tokfmt(*words, path)
+        assert (code, out.split()[:2]) == (1, ["error", "TF802"]), out
+        assert message in " ".join(out.split())
+        code, _, err = tokfmt("stats", path)
+        assert code not in (0, 70) and message.partition(". It is")[0] in err
+    path.write_text(f'{begin}path = "{PACK}"\n')
+    assert tokfmt(*words, path)[0] == 0

@@ -9,7 +9,10 @@ from paths import ROOT
 
 import tokfmt
 from tokfmt import registry
-from tokfmt.core.errors import LossyConversionError, OptionError
+from tokfmt.core.errors import FormatError, LossyConversionError, OptionError
+from tokfmt.ops.source.recipe import named_by
+
+PACK = ROOT / "fixtures/modalities/E_D_2byte_gpt2.pbin"
 
 
 @pytest.fixture
@@ -295,6 +298,39 @@ def test_a_recipe_in_a_circle_is_refused(tmp_path):
     (tmp_path / "b.toml").write_text('tokfmt = 1\n[[source]]\npath = "a.toml"\n')
     with pytest.raises(tokfmt.TokfmtError, match="includes itself"):
         tokfmt.open(tmp_path / "a.toml")
+
+
+def chained(home, count, sources=1):
+    """So many recipes, each a source of the next, or so many of its sources; the last of them."""
+    for k in range(count):
+        inner = f"{PACK}" if not k else f"{k - 1}.toml"
+        entries = "".join(f'[[source]]\nname = "s{n}"\npath = "{inner}"\n' for n in range(sources if k else 1))
+        (home / f"{k}.toml").write_text(f"tokfmt = 1\n{entries}")
+    return home / f"{count - 1}.toml"
+
+
+def test_recipes_are_nested_so_deep_and_no_deeper(tmp_path):
+    with tokfmt.open(chained(tmp_path, 32)) as deepest, tokfmt.open(PACK) as pack:
+        assert deepest.info.tokens == pack.info.tokens
+    too_deep = chained(tmp_path, 1500)
+    for refused in (
+        lambda: tokfmt.open(too_deep),
+        lambda: tokfmt.convert(too_deep, tmp_path / "a.zarr"),
+        lambda: tokfmt.recipe([str(tmp_path / "31.toml")]),
+    ):
+        with pytest.raises(FormatError, match="is made of more than 32 recipes, each a source of the one before") as at:
+            refused()
+        assert not getattr(at.value, "__notes__", ())
+
+
+def test_recipes_that_name_others_twice_are_counted(tmp_path, monkeypatch):
+    """Thirty levels of two sources each would be a thousand million recipes; here 63 may be, and usually 1,024."""
+    monkeypatch.setattr("tokfmt.ops.source.recipe._MOST", 63)
+    with tokfmt.open(chained(tmp_path, 6, sources=2)) as dataset, tokfmt.open(PACK) as pack:
+        assert dataset.info.tokens == 32 * pack.info.tokens
+    for refused in (tokfmt.open, named_by):
+        with pytest.raises(FormatError, match="is made of more than 63 recipes. Name the sources"):
+            refused(chained(tmp_path, 30, sources=2))
 
 
 def test_every_format_of_fixtures_gives_the_stream_of_its_documents(tmp_path):

@@ -76,7 +76,14 @@ class RecipeFormat:
         text = (
             "It is no TOML, or has a key, a word or a number that the language does not have. The message says where."
         )
-        return {"TF801": Code("a recipe cannot be read", text)}
+        sources = (
+            "A source is missing, is damaged or cannot be read as the recipe says. Or the sources do not go together: "
+            "they have different separators, or fewer tokens than a quota asks for. The message names the source."
+        )
+        return {
+            "TF801": Code("a recipe cannot be read", text),
+            "TF802": Code("the sources of a recipe cannot be opened", sources),
+        }
 
 
 FORMAT = RecipeFormat()

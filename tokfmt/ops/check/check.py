@@ -9,7 +9,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -253,12 +252,22 @@ class _Checking:
             read = (f for f in self._read(format_) if not (told and f.code == "TF901") and f.message not in told)
             self.found.add(read, known)
         elif not self.found.errors:
-            with suppress(TokfmtError):  # --deep says it
-                source = open_stored([one], self.request)
-                source.reader.close()
-                self.found.remark(source.remarks)
-                self.found.add(stored_count_findings(self.path, source), known)
+            self.found.add(self._stored(one), known)
         return self.found
+
+    def _stored(self, one: SourceFiles) -> Iterator[Finding]:
+        """What opening it says, and what is compared with the counts of the manifest."""
+        try:
+            source = open_stored([one], self.request)
+        except MissingDependencyError:
+            raise
+        except TokfmtError as error:
+            if one.format.name == "recipe":  # of others --deep says it
+                yield _refusal_of_recipe(self.path, error)
+            return
+        source.reader.close()
+        self.found.remark(source.remarks)
+        yield from stored_count_findings(self.path, source)
 
     def _own(self, one: SourceFiles, options: Any) -> Iterator[Finding]:
         """What the format itself finds."""
@@ -283,9 +292,14 @@ class _Checking:
         """What only the reader tells, and what is compared with a tokenizer, a corpus and the manifest's counts."""
         try:
             source = self._opened(format_)
-        except (OptionError, MissingDependencyError):
+        except MissingDependencyError:
             raise
         except TokfmtError as error:
+            if format_.name == "recipe":
+                yield _refusal_of_recipe(self.path, error)
+                return
+            if isinstance(error, OptionError):
+                raise
             yield _refusal(os.fspath(self.path), error)
             return
         try:
@@ -394,6 +408,14 @@ def _refusal(path: str, error: TokfmtError) -> Finding:
     if isinstance(error, FormatError):
         return Finding.of("TF901", error, "warning" if isinstance(error, UnsupportedError) else "error")
     return Finding("TF901", "warning", path, str(error).removeprefix(f"{path}: "))
+
+
+def _refusal_of_recipe(path: Path, error: TokfmtError) -> Finding:
+    """Why a recipe that can be read itself cannot be opened: as its sources are, or as they go together."""
+    notes = "".join(f". {note}" for note in getattr(error, "__notes__", ()))
+    if isinstance(error, FormatError):
+        return Finding.of("TF902" if isinstance(error, UnsafeError) else "TF802", error, more=notes)
+    return Finding("TF802", "error", os.fspath(path), str(error).removeprefix(f"{printable(path)}: ") + notes)
 
 
 _INDEX_CODES = frozenset({"TF511", "TF512", "TF514", "TF515"})

@@ -11,11 +11,12 @@ import os
 import re
 import threading
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -59,7 +60,7 @@ from tokfmt.views.select import Concat, Slice
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
-_UNDER_WAY: ContextVar[tuple[Path, ...]] = ContextVar("recipes being opened", default=())
+_DEEPEST, _MOST = 32, 1024  # recipes that are each a source of the one before; and in all, as two may name two ...
 _FILES, _SEQUENCES = 64, 1 << 16
 """From so many on a source is worth remembering."""
 
@@ -161,16 +162,14 @@ def _opened_recipe(
 
 
 def _laid(file: RecipeFile, hints: Hints, named: Found | None) -> tuple[Samples | Documents | Draft, list[Opened]]:
-    place, under_way = Path(os.path.abspath(file.where)), _UNDER_WAY.get()
-    if place in under_way:
-        raise _circle(file.where)
-    token = _UNDER_WAY.set((*under_way, place))
-    try:
+    with _entered(file.where):
         found, opened = list[Source | TextSource](), list[Opened]()
         handle = _tokenizer(file)
         for entry in file.sources:
             try:
                 source, parts = _opened(file, entry, handle, hints, named)
+            except _NestingError:
+                raise
             except TokfmtError as error:
                 error.args = tuple(_in_recipe(one) if isinstance(one, str) else one for one in error.args)
                 for key, value in list(vars(error).items()):
@@ -178,13 +177,11 @@ def _laid(file: RecipeFile, hints: Hints, named: Found | None) -> tuple[Samples 
                 if isinstance(error, OptionError):  # which names no file
                     error.args = (f'{printable(file.where)}: source "{printable(entry.name)}": {error}',)
                 else:
-                    error.add_note(f'It is source "{printable(entry.name)}" of {printable(file.where)}')
+                    error.add_note(_which(entry, file.where))
                 raise
             found.append(source)
             opened += parts
         made, _ = agreed_tokenizer(opened, handle, hints.drop)
-    finally:
-        _UNDER_WAY.reset(token)
     of_ids = [source for source in found if isinstance(source, Source)]
     if len(of_ids) < len(found) or file.dedup != "none":
         return Draft(file, found, handle), opened
@@ -231,27 +228,78 @@ def _refuse_beyond(parts: Sequence[Opened], handle: TokenizerHandle) -> None:
                 raise TokenizerMismatchError(path, what, expected, f"{found:,}")
 
 
-def _circle(where: Path) -> FormatError:
-    return FormatError(where, "includes itself", remedy="A recipe may name others, but not in a circle")
+class _NestingError(FormatError):
+    """Recipes that are sources of one another in too many ways."""
 
 
-def named_by(recipe: Path, above: tuple[Path, ...] = ()) -> Found:
+class _Nesting(NamedTuple):
+    """The recipes that are being opened.
+
+    Attributes:
+        outermost: As it was given.
+        places: Each is a source of the one before.
+        opened: How many there were in all, in its one item.
+    """
+
+    outermost: Path
+    places: tuple[Path, ...]
+    opened: list[int]
+
+
+_UNDER_WAY: ContextVar[_Nesting | None] = ContextVar("recipes being opened", default=None)
+
+
+@contextmanager
+def _entered(recipe: Path) -> Iterator[None]:
+    """Within a recipe, one deeper than where that is done.
+
+    Raises:
+        FormatError: It includes itself; or the outermost one includes too many, or too deep.
+    """
+    place, above = Path(os.path.abspath(recipe)), _UNDER_WAY.get() or _Nesting(recipe, (), [0])
+    if place in above.places:
+        raise FormatError(recipe, "includes itself", remedy="A recipe may name others, but not in a circle")
+    above.opened[0] += 1
+    for what, most, found in (
+        ("recipes, each a source of the one before", _DEEPEST, len(above.places) + 1),
+        ("recipes", _MOST, above.opened[0]),
+    ):
+        if found > most:
+            remedy = "Name the sources of some of them instead, or store some first with tokfmt convert"
+            raise _NestingError(above.outermost, f"is made of more than {most:,} {what}", remedy=remedy)
+    token = _UNDER_WAY.set(above._replace(places=(*above.places, place)))
+    try:
+        yield
+    finally:
+        _UNDER_WAY.reset(token)
+
+
+def named_by(recipe: Path) -> Found:
     """The datasets that a recipe names; recipes among them with those that they name.
 
     Raises:
-        FormatError: The recipe, or something that it names, cannot be read; or they go in a circle.
+        FormatError: The recipe, or something that it names, cannot be read; or they are nested too deep.
     """
-    place = recipe.resolve()
-    if place in above:
-        raise _circle(recipe)
     found = dict[tuple[Path, str | None], SourceFiles]()
-    for entry in read_recipe(recipe).sources:
-        request = SourceRequest(expanded([recipe.parent / path for path in entry.path]), entry.format)
-        for path in dataset_paths(request):
-            one = found_at(path, format_of(path, entry.format), request)
-            named = named_by(path, (*above, place)) if one.format.name == "recipe" else None
-            found[path, entry.format] = one._replace(named=named)
+    with _entered(recipe):
+        for entry in read_recipe(recipe).sources:
+            request = SourceRequest(expanded([recipe.parent / path for path in entry.path]), entry.format)
+            try:
+                for path in dataset_paths(request):
+                    one = found_at(path, format_of(path, entry.format), request)
+                    named = named_by(path) if one.format.name == "recipe" else None
+                    found[path, entry.format] = one._replace(named=named)
+            except _NestingError:
+                raise
+            except TokfmtError as error:
+                error.add_note(_which(entry, recipe))
+                raise
     return found
+
+
+def _which(entry: SourceEntry, recipe: Path) -> str:
+    """Of an error that names a file, which source that is."""
+    return f'It is source "{printable(entry.name)}" of {printable(recipe)}'
 
 
 def _tokenizer(file: RecipeFile) -> TokenizerHandle | None:
