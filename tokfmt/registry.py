@@ -12,8 +12,11 @@ import fnmatch
 import functools
 import inspect
 import os
+import re
+import sys
+import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import NamedTuple
@@ -152,6 +155,40 @@ def _said(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
+def unexpected(error: BaseException) -> str:
+    """What to say of an error that no code has worded: which code it is a bug in, tokfmt's or that of a plug-in."""
+    return f"unexpected {type(error).__name__}: {error}. This is a bug in {plugin_of(error) or 'tokfmt'}"
+
+
+def plugin_of(error: BaseException) -> str:
+    """The format of another package in whose code an error was raised, with its distribution and version; else ""."""
+    homes = [(home, name, point) for name, point in _points().items() if (home := _home(point))]
+    for file in _files_of(error):
+        for home, name, point in homes:
+            if file == home or file.startswith(f"{home}{os.sep}"):
+                version = f" {point.dist.version}" if point.dist is not None else ""
+                return f"the format {name} of {_package(point)}{version}"
+    return ""
+
+
+def _home(point: EntryPoint) -> str:
+    """The file of a plug-in that was imported, or the folder of its package; "" of tokfmt's own formats."""
+    if _is_own(point):
+        return ""
+    file = getattr(sys.modules.get(point.module.partition(".")[0]), "__file__", None)
+    file = file or getattr(sys.modules.get(point.module), "__file__", None) or ""
+    return os.path.dirname(file) if os.path.basename(file) == "__init__.py" else file
+
+
+def _files_of(error: BaseException | None) -> Iterator[str]:
+    """The files of the code that an error passed through, innermost first, in this process and in a worker's."""
+    while error is not None:
+        worker = error.__cause__ if type(error.__cause__).__name__ == "_RemoteTraceback" else None
+        yield from reversed(re.findall(r'^  File "(.+?)", line \d', str(worker or ""), re.MULTILINE))
+        yield from reversed([frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)])
+        error = error.__cause__
+
+
 @functools.cache
 def _usable(name: str) -> Format | None:
     try:
@@ -205,9 +242,13 @@ def dataset_of(path: Path) -> Path:
 
 
 def _whole(probe: Probe, claims: Mapping[str, int]) -> str:
-    """The format of the directory in which a file lies, where the file is no dataset by itself; else ""."""
+    """The format of the directory in which a file lies, where the file is no dataset by itself; else "".
+
+    A file that has the name of a dataset of that format is one, whatever its content.
+    """
     alone = bool(claims) and probe.path.suffix != ".json"  # many a folder has an index that is one line of JSON
-    return "" if probe.is_directory or alone else _around(probe.path)
+    whole = "" if probe.is_directory or alone else _around(probe.path)
+    return "" if whole in dict(_named(probe.path.name)) else whole
 
 
 def _refuse_foreign(path: str | os.PathLike[str], probe: Probe, *, claimed: bool) -> None:
@@ -219,6 +260,9 @@ def _refuse_foreign(path: str | os.PathLike[str], probe: Probe, *, claimed: bool
         raise UnknownFormatError(path, f"is {sign.name}, no format that tokfmt reads", sign.step)
     if not claimed:
         known = f"tokfmt reads {', '.join(names())}; --from NAME says that it is one of these"
+        if not probe.is_directory and probe.size and (fitting := _named(probe.path.name)):
+            name = max(fitting, key=lambda one: one[1])[0]
+            known = f"Its name means {name}: --from {name} says what is wrong with it"
         if inside := _datasets_in(probe):
             known = f"Name one of the datasets in it, such as {printable(inside[0])}, or read all by --recursive"
         raise UnknownFormatError(path, _describe(probe), known)
@@ -298,17 +342,23 @@ def for_destination(path: str | os.PathLike[str]) -> Format:
         OptionError: The name means none, or several; names --to.
     """
     name = os.path.basename(os.path.normpath(path))
-    fitting = [
-        (len(pattern), format_.name)
-        for format_ in formats(lambda clue: clue.named(name))
-        for pattern in format_.extensions
-        if (name.endswith(pattern) if pattern.startswith(".") else fnmatch.fnmatch(name, pattern))
-    ]
+    fitting = _named(name)
     if not fitting:
         known = ", ".join(f"{format_.extensions[0]} ({format_.name})" for format_ in formats() if format_.extensions)
         raise OptionError(f"cannot tell the format of {name!r} from its name. Use --to NAME, or a name like {known}")
-    best = sorted({format_ for length, format_ in fitting if length == max(fitting)[0]})
+    longest = max(length for _, length in fitting)
+    best = sorted({format_ for format_, length in fitting if length == longest})
     if len(best) > 1:
         choices = " or ".join(f"--to {format_}" for format_ in best)
         raise OptionError(f"the name {name!r} may mean {' or '.join(best)}. Say which with {choices}")
     return get(best[0])
+
+
+def _named(name: str) -> list[tuple[str, int]]:
+    """The formats that a name means, each with the length of the suffix or pattern which fits."""
+    return [
+        (format_.name, len(pattern))
+        for format_ in formats(lambda clue: clue.named(name))
+        for pattern in format_.extensions
+        if (name.endswith(pattern) if pattern.startswith(".") else fnmatch.fnmatch(name, pattern))
+    ]

@@ -142,6 +142,54 @@ def test_a_plugin_is_a_format_like_any_other(tmp_path):
     assert again["sequences"] == 42
 
 
+def raising(where, what):
+    assert where in MODULE
+    return MODULE.replace(where, f"{where}\n{what}")
+
+
+READS = raising("    def open(self, paths, options, hints):", "        raise KeyError('magic')")
+WRITES = raising("    def write(self, region, source):", "        raise IndexError('beyond')")
+IMPORTS = raising("    def open(self, paths, options, hints):", "        import a_codec")
+BLAMED = "the format lines of tokfmt-lines 1.0"
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "exits", "says"),
+    [
+        (
+            READS,
+            ["stats", "x.lines"],
+            70,
+            f"unexpected KeyError: 'magic'. This is a bug in {BLAMED}; --debug shows where",
+        ),
+        (READS, ["show", "x.lines", "--json"], 70, f"This is a bug in {BLAMED}"),
+        (WRITES, ["convert", PACK, "o.lines"], 70, f"unexpected IndexError: beyond. This is a bug in {BLAMED}"),
+        (WRITES, ["convert", PACK, "o.lines", "--executor", "processes", "-j", "2"], 70, f"This is a bug in {BLAMED}"),
+        (IMPORTS, ["stats", "x.lines"], 2, f"{BLAMED} needs the package a-codec: pip install a-codec"),
+    ],
+)
+def test_an_error_in_a_plugin_names_it(tmp_path, code, words, exits, says):
+    """The format, its distribution and version: not tokfmt, whose code calls it, in this process or in a worker."""
+    (tmp_path / "x.lines").write_text("#lines\n1 2 3\n")
+    done = run(installed(tmp_path, "lines", "tokfmt_lines", code=code), tmp_path, *words)
+    assert done.returncode == exits
+    assert says in done.stderr and "Traceback" not in done.stderr
+    if "--json" in words:
+        assert says in json.loads(done.stdout)["error"]["message"]
+
+
+def test_the_browser_names_the_plugin_as_well(tmp_path):
+    env = installed(tmp_path, "lines", "tokfmt_lines", code=READS)
+    (tmp_path / "x.lines").write_text("#lines\n1 2 3\n")
+    opened = (
+        "from tokfmt import registry; from tokfmt.tui import session\n"
+        "try: registry.get('lines').open([], None, None)\n"
+        "except KeyError as error: print(session._worded(error, 'opening'))"
+    )
+    done = subprocess.run([sys.executable, "-c", opened], env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == f"opening: unexpected KeyError: 'magic'. This is a bug in {BLAMED}\n", done.stderr
+
+
 TIMED = MODULE
 for old, new in (
     ("carries, cannot =", 'drops = ("timestamps",)\n    carries, cannot ='),
@@ -198,3 +246,34 @@ def test_a_flat_format_that_examines_nothing_says_so(tmp_path):
     (tmp_path / "a.x").write_bytes(b"1")
     with pytest.raises(TypeError, match="the format unfinished defines neither examine_file nor examine"):
         Unfinished().open([tmp_path / "a.x"], None, Hints())
+
+
+FOLDERS = MODULE
+for old, new in (
+    ('    def sniff(self, probe): return Confidence.CERTAIN if probe.head.startswith(b"#lines\\n") else None', "SNIFF"),
+    ("SNIFF", "    def files(self, path): return sorted(path.glob('*.lines')) if path.is_dir() else [path]\nSNIFF"),
+    (
+        "SNIFF",
+        "    def sniff(self, probe):\n        inside = probe.is_directory and any(n == 'a.lines' for n in probe.entries)\nREST",
+    ),
+    ("REST", "        return Confidence.CERTAIN if inside or probe.head.startswith(b'#lines\\n') else None"),
+):
+    assert old in FOLDERS
+    FOLDERS = FOLDERS.replace(old, new)
+
+
+def test_a_damaged_file_that_its_sniffer_does_not_know_is_what_its_name_says(tmp_path):
+    """It is not taken for a file of the folder in which others of its kind lie."""
+    env = installed(tmp_path, "lines", "tokfmt_lines", code=FOLDERS)
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "a.lines").write_text("#lines\n1 2 3\n")
+    (home / "b.lines").write_text("\x00lines\n1 2 3\n")
+    done = run(env, home, "stats", "b.lines")
+    assert done.returncode == 3
+    assert (
+        "b.lines: no format recognises its content. Its name means lines: --from lines says what is wrong"
+        in done.stderr
+    )
+    (home / "c.other").write_bytes(b"\x00\x01")
+    assert "tokfmt reads jsonl" in run(env, home, "stats", "c.other").stderr

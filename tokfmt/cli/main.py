@@ -1,9 +1,9 @@
 """The `tokfmt` command: finds the subcommand, runs it, and turns every error into one line and an exit code.
 
 Exit codes: 0 success; 1 findings, differences or unmet expectations; 2 usage; 3 unreadable, invalid or unsafe input;
-4 a conversion that could not be done, or stdout that takes no more; 70 a bug in tokfmt; 128 + n ended by signal n. When
-whoever read stdout has closed it (`| head`), commands that only print exit with 0, those with a
-verdict and a convert that reads or writes a pipe with 141.
+4 a conversion that could not be done, or stdout that takes no more; 70 a bug in tokfmt or in a format of another
+package; 128 + n ended by signal n. When whoever read stdout has closed it (`| head`), commands that only print exit
+with 0, those with a verdict and a convert that reads or writes a pipe with 141.
 """
 
 from __future__ import annotations
@@ -191,7 +191,9 @@ def _unforeseen(error: BaseException) -> tuple[str, int]:
         )
     if isinstance(error, OSError) and error.filename is not None and error.errno in _OUTSIDE:
         return f"{printable(str(error.filename))}: {(error.strerror or 'cannot be used').lower()}", 4
-    return f"unexpected {type(error).__name__}: {error}. This is a bug in tokfmt; --debug shows where", 70
+    from tokfmt import registry
+
+    return f"{registry.unexpected(error)}; --debug shows where", 70
 
 
 def _called(words: list[str]) -> Any:
@@ -204,7 +206,9 @@ def _called(words: list[str]) -> Any:
         if stop is not None:  # what falls over while everything is taken down says nothing new
             raise stop from error
         if isinstance(error, ModuleNotFoundError):
-            raise missing_package(error, f"tokfmt {words[0]}") from error
+            from tokfmt import registry
+
+            raise missing_package(error, registry.plugin_of(error) or f"tokfmt {words[0]}") from error
         raise
 
 

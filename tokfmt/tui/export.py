@@ -247,8 +247,8 @@ class Export(Dialog[str]):
             self._say(
                 " ".join(str(outcome).split()).replace("--overwrite replaces it", "enter again replaces it"), "wrong"
             )
-        else:
-            self._say(f"unexpected {type(outcome).__name__}: {outcome}. This is a bug in tokfmt", "wrong")
+        elif isinstance(outcome, BaseException):
+            self._say(registry.unexpected(outcome), "wrong")
 
     def action_leave(self) -> None:
         if self._job is not None:

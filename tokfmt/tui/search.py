@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt import registry
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.format import Encoder
@@ -394,7 +395,7 @@ class SearchJob:
         if isinstance(outcome, TokfmtError):
             self.failure = " ".join(str(outcome).split())
         elif isinstance(outcome, Exception):
-            self.failure = f"unexpected {type(outcome).__name__}: {outcome}. This is a bug in tokfmt"
+            self.failure = registry.unexpected(outcome)
         self.running = False
         self._told(self)
         self.busy = False

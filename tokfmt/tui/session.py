@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from tokfmt import registry
 from tokfmt.core.axis import Layout, Separators, TokenReader
 from tokfmt.core.errors import SourceChangedError, TokfmtError, UnsupportedError
 from tokfmt.core.files import Identity, natural_key
@@ -621,4 +622,4 @@ def _loaded(path: Path, choice: Choice, *, encoding: bool) -> Vocabulary:
 def _worded(error: Exception, stage: Stage) -> str:
     if isinstance(error, TokfmtError):
         return str(error)
-    return f"{stage}: unexpected {type(error).__name__}: {error}. This is a bug in tokfmt"
+    return f"{stage}: {registry.unexpected(error)}"

@@ -404,7 +404,7 @@ class Run:
 
     def _copies_records(self, sources: Sequence[Source]) -> bool:
         """Whether all sources go to jsonl record by record; ids that are not JSON lines go as sequences of tokens."""
-        if self.tokenizer is not None or self.format is not registry.get("jsonl"):
+        if self.tokenizer is not None or self.format.name != "jsonl":
             return False
         infos = [source.reader.info for source in sources if source.format.name != "recipe"]
         records = [info for info in infos if isinstance(info, RecordInfo)]
