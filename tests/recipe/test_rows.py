@@ -11,10 +11,13 @@ import tokfmt
 from tokfmt.core.errors import ConversionError, LossyConversionError, TokfmtError
 
 EOS = 99
-FORMATS = (
-    "modalities", "hdf5", "stage1", "flat-tokens", "megatron", "nanogpt", "olmo", "llmc", "litdata", "mds",
-    "datatrove", "parquet", "arrow",
+PLACES = (
+    ("modalities", "out.pbin", {}), ("hdf5", "out.h5", {}), ("hdf5", "out", {"samples": 3}), ("stage1", "out", {}),
+    ("stage1", "out", {"samples": 2}), ("flat-tokens", "out.zarr", {}), ("megatron", "out.bin", {}),
+    ("nanogpt", "out.bin", {}), ("olmo", "out", {}), ("llmc", "out.bin", {}), ("litdata", "out", {}),
+    ("mds", "out", {}), ("datatrove", "out", {}), ("parquet", "out.parquet", {}), ("arrow", "out", {}),
 )  # fmt: skip
+"""Formats, the name of what is written, and how it is."""
 
 
 @st.composite
@@ -24,6 +27,8 @@ def recipes(draw):
     labels = draw(st.sampled_from(["next", "starts", *(["disjoint"] if pack == "stream" else [])]))
     words = {"tokfmt": 1, "pack": pack, "seq_len": draw(st.integers(1, 9)), "labels": labels, "eos": EOS}
     shuffle = draw(st.sampled_from(["documents", "samples", None]))
+    if draw(st.booleans()):
+        words["epochs"] = 2
     if shuffle:
         words |= {"shuffle": shuffle, "seed": draw(st.integers(0, 9))}
     document = st.lists(st.integers(1, 60), min_size=1, max_size=15)
@@ -52,10 +57,10 @@ def read_back(path, out, name, how):
     return None
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(recipes(), st.booleans())
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_stored_recipe_is_the_recipe_or_refused(name, tmp_path_factory, mix, manifest):
+@pytest.mark.parametrize(("name", "file", "options"), PLACES)
+def test_a_stored_recipe_is_the_recipe_or_refused(name, file, options, tmp_path_factory, mix, manifest):
     """With its manifest and without one; blocks have no place that says what samples are, the manifest alone does."""
     home = tmp_path_factory.mktemp("law")
     path = written(home, *mix)
@@ -64,9 +69,9 @@ def test_a_stored_recipe_is_the_recipe_or_refused(name, tmp_path_factory, mix, m
     except TokfmtError as error:
         assert "give no sample" in str(error)
         return
-    stored = home / ("out.bin" if name in ("megatron", "nanogpt", "llmc") else "out")
+    stored = home / file
     try:
-        tokfmt.convert(path, stored, to_format=name, verify=True, jobs=1)
+        tokfmt.convert(path, stored, to_format=name, to_options=options, verify=True, jobs=1)
     except LossyConversionError as error:
         assert "(99) inside sequences" in str(error)
         return

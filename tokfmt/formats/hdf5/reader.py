@@ -25,7 +25,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -199,11 +199,9 @@ def own_facts(stored: Stored) -> Own | None:
     rows = facts.get("stride") == ROWS
     if not {"stride", "first_token", "stream_tokens", *(() if rows else ("eos_id",))} <= facts.keys():
         return None
-    strides = ("corpus",) if stored.rank == 1 else ("overlap", "disjoint", ROWS)
-    if facts["stride"] not in strides:
-        raise _untrue(
-            stored, "stride", " or ".join(filter(None, (", ".join(strides[:-1]), strides[-1]))), facts["stride"]
-        )
+    if facts["stride"] not in (("corpus",) if stored.rank == 1 else ("overlap", "disjoint", ROWS)):
+        expected = "corpus" if stored.rank == 1 else f"overlap, disjoint or {ROWS}"
+        raise _untrue(stored, "stride", expected, facts["stride"])
     largest = INT32_MAX if stored.rank == 3 else 2**32 - 1
     numbers: dict[str, int] = {}
     limits = {"eos_id": largest, "first_token": 1 << 62, "stream_tokens": 1 << 62}
@@ -447,6 +445,8 @@ def _as_they_lie(opening: Opening, rows: Rows) -> TokenReader:
         loss_masks="loss masks and labels of its samples", segmented=rows.fields == 5,
     )  # fmt: skip
     known = "loss" if all(own) or rows.fields == 5 else "auto"
+    if own[0] is not None and own[0].stride == ROWS:
+        told = replace(told, extras={**told.extras, "stride": ROWS})
     return kind(rows, told, known if opening.options.mask == "auto" else opening.options.mask)
 
 
