@@ -425,6 +425,38 @@ def test_whatever_pytorch_collates_can_be_a_target(mix):
         assert np.array_equal(batch["input_ids"], taken(view, 0, 4))
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_datasets_that_are_no_recipe_are_collated_as_int64(mix, tmp_path):
+    """Samples of one length as they are; documents with the function that the documentation shows."""
+    from torch.nn.utils.rnn import pad_sequence
+    from torch.utils.data import DataLoader
+
+    (tmp_path / "x.jsonl").write_text("".join(f'{{"input_ids": [{k}, 2, 3]}}\n' for k in range(1, 5)))
+    tokfmt.convert(tmp_path / "x.jsonl", tmp_path / "x.pbin", eos=EOS)
+    batch = next(iter(DataLoader(tokfmt.open(tmp_path / "x.pbin"), batch_size=4)))
+    assert batch.dtype == torch.int64 and batch.tolist() == [[k, 2, 3] for k in range(1, 5)]
+    documents = tokfmt.open(mix.with_name("web.pbin"))
+    page, names = (ROOT / "docs" / "python.md").read_text(), {"pad_sequence": pad_sequence, "torch": torch}
+    exec(re.search(r"^def collate.*?(?=^loader)", page, re.MULTILINE | re.DOTALL)[0], names)
+    for workers in (0, 1):
+        batch = next(iter(DataLoader(documents, batch_size=3, num_workers=workers, collate_fn=names["collate"])))
+        assert batch.dtype == torch.int64
+        for row, tokens in zip(batch, documents[:3], strict=True):
+            assert row[: len(tokens)].tolist() == tokens.tolist()
+    assert documents[0].dtype == np.uint8, "as stored"
+
+
+def test_ids_beyond_int64_are_no_other_ids():
+    from tokfmt.core.ragged import Ragged
+    from tokfmt.ops.dataset import Dataset, MemoryReader
+
+    tokens = np.array([1, 2**63 - 1, 2**63], np.uint64)
+    dataset = Dataset(MemoryReader(Ragged(tokens, np.array([0, 2, 3]))), "memory")
+    assert dataset.__getitems__([0])[0].tolist() == [1, 2**63 - 1]
+    with pytest.raises(tokfmt.TokfmtError, match=r"9,223,372,036,854,775,808 at position 0 is outside"):
+        dataset.__getitems__([0, 1])
+
+
 def test_numpy_gets_the_small_dtype_where_it_asks_for_samples(mix):
     view = tokfmt.open(mix)
     for found in (view.samples(range(3)), view.samples([0, 1, 2]), view.sample(0)):

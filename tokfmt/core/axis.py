@@ -292,7 +292,7 @@ U8: Dtype = np.dtype(np.uint8)
 U16: Dtype = np.dtype(np.uint16)
 U32: Dtype = np.dtype(np.uint32)
 U64: Dtype = np.dtype(np.uint64)
-INT32_MAX = 2**31 - 1
+INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 
 
 def smallest(max_id: int) -> Dtype:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import (
+    INT64_MAX,
     WINDOW,
     Info,
     Layout,
@@ -24,7 +25,7 @@ from tokfmt.core.axis import (
     sequence_reader,
 )
 from tokfmt.core.draws import check_seed
-from tokfmt.core.errors import MissingDependencyError
+from tokfmt.core.errors import MissingDependencyError, TokenRangeError
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.views.select import Concat, Picked, Shuffled, Slice
 
@@ -34,15 +35,16 @@ if TYPE_CHECKING:
     from tokfmt.ops.source.request import EosChoice, Options
 
 _CLOSED = "this dataset is closed: open it again to read from it"
+_WIDEST = 8  # bytes of an ID
 _SHOWN, SHOWN_IDS = 5, 12  # sequences in the table for notebooks, and first ids of each
 
 
 class Dataset:
     """Sequences of token ids, separators removed. A context manager; also a TokenReader.
 
-    `len(dataset)` and `dataset[i]` are all that a DataLoader of PyTorch asks for; ids go there as int64:
+    A DataLoader of PyTorch takes it as it is, and gets IDs of int64. Where sequences differ in length, it needs:
 
-        def collate(rows): return pad_sequence([torch.from_numpy(row.astype("int64")) for row in rows], True)
+        def collate(rows): return pad_sequence([torch.from_numpy(row) for row in rows], True)
         loader = DataLoader(tokfmt.open("corpus.pbin"), batch_size=8, shuffle=True, num_workers=4, collate_fn=collate)
 
     `select`, `shuffle` and `+` give other Datasets, which read when they are asked; `save` stores what they hold:
@@ -125,6 +127,20 @@ class Dataset:
         if isinstance(index, np.ndarray) and index.ndim == 0:
             return self._sequence(operator.index(index[()]))
         return self._gathered(sequence_numbers(index))
+
+    def __getitems__(self, indices: Iterable[int]) -> Sequence[Any]:
+        """Several sequences as int64[n] each: what a DataLoader of PyTorch asks for, which trains on no other integers.
+
+        Raises:
+            IndexError: There is no such sequence.
+            TokenRangeError: An ID is beyond int64.
+        """
+        found = [self._sequence(number) for number in sequence_numbers(list(indices))]
+        if self._dtype.itemsize == _WIDEST:
+            for tokens in found:
+                if (top := largest_id(tokens)) > INT64_MAX:
+                    raise TokenRangeError(self.format, top, INT64_MAX, int(np.argmax(tokens)), "Select other sequences")
+        return [tokens.astype(np.int64) for tokens in found]
 
     def _sequence(self, number: int) -> Tokens:
         count = self._reader.info.sequences
