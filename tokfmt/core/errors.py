@@ -130,7 +130,7 @@ class FormatError(TokfmtError):
 
     def advise(self, more: str) -> None:
         """Name one more remedy."""
-        self.remedy = f"{self.remedy}; {more}" if self.remedy else more
+        self.remedy = f"{self.remedy}. {more}" if self.remedy else more
         self.args = (self._sentence(), *self.args[1:])
 
     def _sentence(self) -> str:
@@ -168,6 +168,10 @@ class UnsafeError(FormatError):
 
 class SourceChangedError(FormatError):
     """The file's size, modification time or inode changed while it was being read."""
+
+
+NO_DAMAGE = (UnsupportedError, UnsafeError, SourceChangedError)
+"""Errors that are no damage: reading what is left of a file makes none of them good."""
 
 
 class DetectionError(TokfmtError):

@@ -308,11 +308,36 @@ def certain(laid: Laid) -> Laid:
     damage = (lost, *(Damage(problem.error.sentence, 0, 0) for problem in cut[1:]))
     return replace(
         laid,
-        extents=_first(laid.extents, kept),
-        masks=_first(laid.masks, kept),
+        extents=first_tokens(laid.extents, kept),
+        masks=first_tokens(laid.masks, kept),
         problems=[problem for problem in laid.problems if not problem.cut],
         damage=(*laid.damage, *damage),
     )
+
+
+_ENOUGH = 8  # sequences that must end alike before that means anything
+
+
+def ends_alike(extent: Extent, starts: Offsets, eos_id: int | None) -> bool:
+    """Whether the sequences before the end of an extent all end with one id, which none has inside.
+
+    Then the width of a token is right: in another, ends lie at any place. The id is `eos_id`, if that is known.
+    """
+    last = int(np.searchsorted(starts, extent.tokens, side="right")) - 1
+    bounds, found = starts[: last + 1], 0
+    ends = np.unique(bounds[1:][np.diff(bounds) > 0]) - 1
+    if len(ends) < (_ENOUGH if eos_id is None else 1):
+        return False
+    width = extent.dtype.itemsize
+    wanted = int(extent.file.ids(extent.begin + int(ends[0]) * width, 1, extent.dtype)[0])
+    for a in range(0, int(bounds[-1]), 1 << 20):
+        b = min(a + (1 << 20), int(bounds[-1]))
+        places = a + np.flatnonzero(extent.file.ids(extent.begin + a * width, b - a, extent.dtype) == wanted)
+        inside = ends[np.searchsorted(ends, a) : np.searchsorted(ends, b)]
+        if not np.array_equal(places, inside):
+            return False
+        found += len(places)
+    return found == len(ends) and eos_id in (None, wanted)
 
 
 def _there(laid: Laid) -> int:
@@ -328,7 +353,7 @@ def _there(laid: Laid) -> int:
     return found if laid.starts is None else min(found, int(laid.starts[-1]))
 
 
-def _first(extents: Sequence[Extent], tokens: int) -> list[Extent]:
+def first_tokens(extents: Sequence[Extent], tokens: int) -> list[Extent]:
     """The first tokens of some extents."""
     kept = list[Extent]()
     for extent in extents:
@@ -436,13 +461,13 @@ def loss_mask(path: Path, tokens: int, code: str) -> tuple[Extent, list[Problem]
     """The mask of a file of so many tokens, a byte each; what is wrong with its size and beginning has that code."""
     mask = Extent(File(path), 0, tokens, np.dtype(np.uint8))
     try:
-        if mask.file.size != tokens:
-            what = "bytes of the mask of each token"
-            raise CorruptError(path, what, expected=tokens, found=mask.file.size)
-        mask_bytes(mask, 0, min(tokens, 1 << 16))
+        mask_bytes(mask, 0, min(tokens, mask.file.size, 1 << 16))
     except FormatError as error:
         return mask, [fatal(code, error)]
-    return mask, []
+    if mask.file.size == tokens:
+        return mask, []
+    unfit = CorruptError(path, "bytes of the mask of each token", expected=tokens, found=mask.file.size)
+    return mask, [fatal(code, unfit, cut=mask.file.size < tokens)]
 
 
 def mask_bytes(mask: Extent, start: int, stop: int) -> NDArray[np.uint8]:

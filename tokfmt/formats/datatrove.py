@@ -25,14 +25,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tokfmt.core.axis import Separators, TokenReader, windows
+from tokfmt.core.axis import Damage, Separators, TokenReader, windows
 from tokfmt.core.errors import CorruptError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Confidence, Hints, Probe, Problem, fatal, noted
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Code
 from tokfmt.core.ragged import offsets_of
-from tokfmt.core.sections import Column, all_or_none, bounded_entries, shown
+from tokfmt.core.sections import Column, all_or_none, bounded_entries, ends_alike, shown
 from tokfmt.core.text_format import counted
 from tokfmt.formats.flat import Extent, FlatFormat, FlatWriter, Laid, loss_mask, told_tokens, whole_tokens
 
@@ -121,11 +121,13 @@ class Datatrove(FlatFormat):
         error = CorruptError(paths[0], "files with a .loss", expected=len(files), found=len(laid.masks))
         return replace(laid, masks=(), problems=[*laid.problems, fatal("TF725", error)])
 
-    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:  # noqa: ARG002
+    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:
         index, metadata = (beside(file.path, suffix) for suffix in (".index", ".metadata"))
         tokenizer, said, count = _said(metadata) if os.path.lexists(metadata) else ("", None, None)
         if os.path.lexists(index):  # a link that leads nowhere is an error
             laid = _indexed(file, options.width, said, index, metadata)
+            if hints.partial and any(problem.fatal for problem in laid.problems):
+                laid = _still_told(file, options.width, said, laid, hints.eos_id)
         elif width := options.width or said:
             args = file, np.dtype(f"<u{width}")
             extent, problems = whole_tokens(*args, "TF723") if count is None else told_tokens(*args, count, "TF723")
@@ -158,6 +160,31 @@ def _said(metadata: Path) -> tuple[str, int | None, int | None]:
     count = int(rest[0]) if rest and re.fullmatch(r"[0-9]{1,18}", rest[0]) else None
     tokenizer, _, size = line.rpartition("|")
     return (tokenizer, int(size), count) if size in ("2", "4") and tokenizer else (line, None, count)
+
+
+def _still_told(file: File, width: int | None, said: int | None, laid: Laid, eos_id: int | None) -> Laid:
+    """What tokens or an index that end too early tell for certain: the documents whose ends and tokens are there.
+
+    Raises:
+        FormatError: Nothing tells the width, which follows from the size only where all is there; or more is wrong.
+    """
+    error = next(problem.error for problem in laid.problems if problem.fatal)
+    index, dtype = File(beside(file.path, ".index")), np.dtype(f"<u{width or said or 2}")
+    starts = np.concatenate([np.zeros(1, np.int64), index.array(0, index.size // 8, "<u8").astype(np.int64)])
+    if (np.diff(starts) < 0).any():
+        raise error
+    there, problems = file.size // dtype.itemsize, list[Problem]()
+    lost = max(0, there - int(starts[-1]))
+    damage = (Damage(error.sentence, None, lost, lost * dtype.itemsize),) if lost or index.size % 8 else ()
+    if there < int(starts[-1]):
+        problems.append(fatal("TF723", error, cut=True))
+    extent = Extent(file, 0, min(there, int(starts[-1])), dtype)
+    if width is None and not (said and ends_alike(extent, starts, eos_id)):
+        error.advise("--from-opt width=N says the bytes of a token")
+        raise error
+    return replace(
+        laid, extents=[extent], starts=starts, problems=problems, damage=damage, separators=Separators.TRAILING
+    )
 
 
 def _indexed(file: File, width: int | None, said: int | None, ends_file: Path, metadata: Path) -> Laid:

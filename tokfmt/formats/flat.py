@@ -40,7 +40,7 @@ from tokfmt.core.axis import (
     sequence_at,
     windows,
 )
-from tokfmt.core.errors import ConversionError, FormatError, Loss, UnsafeError, UnsupportedError
+from tokfmt.core.errors import NO_DAMAGE, ConversionError, FormatError, Loss
 from tokfmt.core.files import File, names_in, natural_key
 from tokfmt.core.format import (
     Confidence,
@@ -528,13 +528,12 @@ def _whole_cuts(stored: TokenReader, most: int) -> Iterator[Cut]:
         first, number = last, number + 1
 
 
-def _follows(pattern: str, before: Path, path: Path) -> bool:
-    """Whether one file of a folder is the next after another, as far as their names have numbers."""
-    found = [re.fullmatch(pattern, each.name) for each in (before, path)]
-    numbers = [match[1] for match in found if match is not None and match.re.groups]
-    if len(numbers) < len(found) or not all(number and number.isdigit() for number in numbers):
+def _follows(before: Path, path: Path) -> bool:
+    """Whether one file of a folder is the next after another, as far as their names differ in their last number."""
+    split = [re.fullmatch(r"(.*?)(\d+)(\D*)", each.name) for each in (before, path)]
+    if split[0] is None or split[1] is None or split[0].group(1, 3) != split[1].group(1, 3):
         return True
-    return int(numbers[1]) == int(numbers[0]) + 1
+    return int(split[1][2]) == int(split[0][2]) + 1
 
 
 def _size_of(path: Path) -> int:
@@ -631,11 +630,11 @@ class FlatFormat(ABC):
         """
         parts, damage, failed = list[Laid](), list[Damage](), list[FormatError]()
         for k, path in enumerate(files):
-            stop, behind = k + 1 < len(files) and not _follows(self.pattern, path, files[k + 1]), files[k + 1 :]
+            stop, behind = k + 1 < len(files) and not _follows(path, files[k + 1]), files[k + 1 :]
             try:
                 part = certain(look(path))
                 raise_fatal(part.problems, accepted)
-            except (UnsupportedError, UnsafeError):
+            except NO_DAMAGE:
                 raise
             except FormatError as error:
                 failed.append(error)

@@ -32,10 +32,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tokfmt.core.axis import INT32_MAX, Separators, TokenReader, windows
+from tokfmt.core.axis import INT32_MAX, Damage, Separators, TokenReader, windows
 from tokfmt.core.errors import ConversionError, CorruptError, FormatError, OptionError, TruncatedError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, fatal, noted
+from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, fatal, noted, raise_fatal
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Audit, Code, Section
 from tokfmt.core.ragged import Offsets, offsets_of
@@ -211,13 +211,13 @@ class Megatron(FlatFormat):
         note = f"weights are not applied: each of {len(blend):,} prefixes is read once; tokfmt recipe mixes by weight"
         return replace(laid, notes=(*laid.notes, note)) if blend[0].weight is not None else laid
 
-    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:  # noqa: ARG002
+    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:
         path = self.names(file.path)[1]
         if not path.exists():
             raise FormatError(path, "no such file", remedy=_KILLED)
         index = File(path)
         try:
-            return laid_out(file, index, by_document=options.unit == "documents")
+            return laid_out(file, index, by_document=options.unit == "documents", partial=hints.partial)
         finally:
             index.close()  # there may be thousands
 
@@ -287,8 +287,8 @@ def columns_of(sequences: int, document_indices: int) -> Columns:
     )
 
 
-def laid_out(data: File, index: File, *, by_document: bool) -> Laid:
-    """What a pair holds: its documents, or each sequence by itself.
+def laid_out(data: File, index: File, *, by_document: bool, partial: bool = False) -> Laid:
+    """What a pair holds: its documents, or each sequence by itself; with `partial`, those a cut index still tells.
 
     Raises:
         FormatError: The index is none, or of another kind.
@@ -307,6 +307,8 @@ def laid_out(data: File, index: File, *, by_document: bool) -> Laid:
     columns, dtype, header = columns_of(count, marks), np.dtype(kind), HEADER.part(f"header of {path.name}", index)
     if index.size not in (columns.end, columns.end + count):
         cut = TruncatedError(path, "the size of the index", offset=18, expected=columns.end, found=index.size)
+        if partial and HEADER.size < index.size < columns.end:
+            return _still_told(data, index, columns, dtype, cut, by_document=by_document)
         return _documents(Extent(data, 0, 0, dtype), offsets_of([]), [fatal("TF602", cut)], header)
     bounded_entries(path, max(count, marks), data)
     begins, negative, problems = _begins(index, columns, dtype.itemsize)
@@ -324,9 +326,48 @@ def laid_out(data: File, index: File, *, by_document: bool) -> Laid:
     return _documents(extent, starts, [*(negative or sizes), *problems, *marked], header, *columns.sections(index))
 
 
-def _begins(index: File, columns: Columns, width: int) -> tuple[Offsets, list[Problem], list[Problem]]:
+def _still_told(
+    data: File, index: File, columns: Columns, dtype: np.dtype[Any], cut: FormatError, *, by_document: bool
+) -> Laid:
+    """What an index that ends too early tells for certain: a length, a pointer and a document index for each of them.
+
+    Raises:
+        FormatError: What is there contradicts itself.
+    """
+    count = _entries(index, columns, "pointers")
+    begins, negative, wrong = _begins(index, columns, dtype.itemsize, count)
+    raise_fatal([*negative, *wrong], frozenset())
+    if wrong:
+        raise wrong[0].error
+    starts, total = begins, columns.count("lengths")
+    if by_document:
+        marks = columns.read(index, "document_indices", 0, _entries(index, columns, "document_indices"))
+        marks = marks[marks <= count]
+        if not len(marks) or marks[0] != 0 or (np.diff(marks) < 0).any():
+            cut.advise("It ends before its documents; --from-opt unit=sequences reads each sequence by itself")
+            raise cut
+        starts, total = begins[marks], columns.count("document_indices") - 1
+    extent = Extent(data, 0, int(starts[-1]), dtype)
+    short = data.size < int(starts[-1]) * dtype.itemsize
+    if short:
+        what = CorruptError(data.path, "bytes of tokens", expected=int(starts[-1]) * dtype.itemsize, found=data.size)
+    laid = _documents(extent, starts, [fatal("TF604", what, cut=True)] if short else [], HEADER.part("header", index))
+    lost = max(0, data.size // dtype.itemsize - int(starts[-1]))
+    return replace(laid, damage=(Damage(cut.sentence, total - (len(starts) - 1), lost, lost * dtype.itemsize),))
+
+
+def _entries(index: File, columns: Columns, name: str) -> int:
+    """How many entries of a column lie within the file."""
+    width = columns.at(name, 1) - columns.at(name)
+    return min(columns.count(name), max(0, index.size - columns.at(name)) // width)
+
+
+def _begins(
+    index: File, columns: Columns, width: int, entries: int | None = None
+) -> tuple[Offsets, list[Problem], list[Problem]]:
     """Where sequences begin by their lengths, one of these that is negative, and the first pointer that differs."""
-    count, negative, problems = columns.count("lengths"), list[Problem](), list[Problem]()
+    count = columns.count("lengths") if entries is None else entries
+    negative, problems = list[Problem](), list[Problem]()
     begins = np.zeros(count + 1, np.int64)
     for a, b in windows(0, count, _AT_ONCE):
         lengths = columns.read(index, "lengths", a, b).astype(np.int64)

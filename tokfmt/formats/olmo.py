@@ -30,15 +30,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tokfmt.core.axis import Layout, Separators, TokenReader, windows
+from tokfmt.core.axis import Damage, Layout, Separators, TokenReader, windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, fatal
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Audit, Code
 from tokfmt.core.ragged import Offsets, offsets_of
-from tokfmt.core.sections import all_or_none
-from tokfmt.core.text_format import counted
+from tokfmt.core.sections import all_or_none, ends_alike, first_tokens
+from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, joined, loss_mask
 
 _ROWS = 1 << 20  # written at once
@@ -156,7 +156,14 @@ class Olmo(FlatFormat):
             raise FormatError(paths[0], what, remedy="Finish the run" if stopped else None)
         rows = all_or_none([rows_of(file) for file in tokens])
         beside: list[Path | None] = [*masks] if len(masks) == len(tokens) else [None] * len(tokens)
-        looks = [_look(File(file), beside[k], options.width, rows=rows) for k, file in enumerate(tokens)]
+        if rows and hints.partial:
+            masked = dict(zip(tokens, beside, strict=True))
+            looks = self.certain_parts(
+                tokens, lambda path: _look_partly(File(path), masked[path], options.width, hints.eos_id), hints.drop
+            )
+            looks = _closed(looks, hints.eos_id)
+        else:
+            looks = [_look(File(file), beside[k], options.width, rows=rows) for k, file in enumerate(tokens)]
         laid, problems = joined(looks), list[Problem]()
         if len(masks) not in (0, len(tokens)):
             what = "label masks and token files differ in number"
@@ -206,7 +213,8 @@ def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> La
     count = file.size // width
     if spans is None:
         if rest := file.size % width:
-            raise TruncatedError(file.path, f"a stream of {width}-byte tokens ends inside one", offset=file.size - rest)
+            what, at = f"a stream of {width}-byte tokens ends inside one", file.size - rest
+            problems.append(fatal("TF701", TruncatedError(file.path, what, offset=at), cut=True))
         spans = np.array([[0, count]])
     before, path = np.concatenate(([0], spans[:-1, 1])), rows_of(file.path)
     wrong = (spans[:, 0] < before) | (spans[:, 1] < spans[:, 0]) | (spans[:, 1] > count)
@@ -238,6 +246,84 @@ def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> La
     stored = Separators.TRAILING if rows else Separators.AFTER
     starts = offsets_of(spans[:, 1] - spans[:, 0])
     return Laid(extents=extents, starts=starts, masks=masks, problems=problems, separators=stored)
+
+
+def _look_partly(file: File, mask: Path | None, width: int | None, eos_id: int | None) -> Laid:
+    """The same of tokens or rows that end too early: the documents of which both are there.
+
+    Raises:
+        FormatError: Nothing tells the width, which follows from the size only where all is there; or more is wrong.
+    """
+    path = rows_of(file.path)
+    ends, lost = _rows_there(path, file.size)
+    widths = [w for w in (1, 2, 4, 8) if int(ends[-1]) * w == file.size]
+    tried = [
+        Extent(file, 0, file.size // w, np.dtype(f"<u{w}")) for w in ((width,) if width else (*widths, 2, 4, 8, 1))
+    ]
+    extent = next((one for one in tried if width or ends_alike(one, ends, eos_id)), None)
+    if extent is None:
+        remedy = "--from-opt width=N says the bytes of a token"
+        raise CorruptError(path, "does not tell the width of tokens of which some may be missing", remedy=remedy)
+    count, short = extent.tokens, extent.tokens < int(ends[-1])
+    if not short and not lost:
+        return _look(file, mask, extent.dtype.itemsize, rows=True)
+    problems, masks, damage = list[Problem](), list[Extent](), list[Damage]()
+    if short:
+        error = CorruptError(file.path, "tokens", expected=int(ends[-1]), found=count)
+        problems.append(fatal("TF702", error, cut=True))
+    if lost:
+        unused = max(0, count - int(ends[-1]))
+        damage.append(Damage(lost, None, unused, unused * extent.dtype.itemsize))
+    if mask is not None:
+        whole, wrong = loss_mask(mask, count if lost else int(ends[-1]), "TF706")
+        masks, problems = [whole._replace(tokens=int(ends[-1]))], [*problems, *wrong]
+    extents = [extent._replace(tokens=int(ends[-1]))]
+    return Laid(
+        extents=extents, starts=ends, masks=masks, problems=problems, separators=Separators.TRAILING,
+        damage=tuple(damage),
+    )  # fmt: skip
+
+
+def _rows_there(path: Path, most: int) -> tuple[Offsets, str]:
+    """Where documents begin, and the end of the last, by the rows that are complete; why others are missing, or "".
+
+    Raises:
+        FormatError: The rows are damaged otherwise, or leave tokens out.
+    """
+    lost = ""
+    try:
+        rows = _rows(path, most)
+    except CorruptError as error:
+        file, inflate = File(path), zlib.decompressobj(31)
+        text, rest = b"", file.read(0, file.size)
+        try:
+            while rest and len(text) <= _LINE * _LINE:
+                text += inflate.decompress(rest, _LINE * _LINE)
+                rest = inflate.unused_data
+                inflate = zlib.decompressobj(31) if inflate.eof else inflate
+        except zlib.error:
+            raise error from None
+        lines = [line.split(b",", 2)[:2] for line in text[: text.rfind(b"\n") + 1].splitlines()]
+        if not all(len(line) == 2 and line[0].isdigit() and line[1].isdigit() for line in lines):
+            raise
+        rows, lost = np.array([(int(a), int(b)) for a, b in lines], np.int64).reshape(-1, 2), error.sentence
+    ends = np.concatenate([np.zeros(1, np.int64), rows[:, 1]])
+    if not np.array_equal(rows[:, 0], ends[:-1]) or (np.diff(ends) < 0).any():
+        raise CorruptError(path, "rows overlap, or leave tokens out", remedy="--drop gaps reads a file that is whole")
+    return ends, lost
+
+
+def _closed(looks: list[Laid], eos_id: int | None) -> list[Laid]:
+    """Without the last document, if it does not end as the others do: it may go on in a file that is missing."""
+    readers = [FlatReader(look) for look in looks]
+    eos_id = _common_end(readers) if eos_id is None else eos_id
+    last, total = looks[-1], readers[-1].info.tokens
+    if len(looks) < 2 or last.starts is None or not total or eos_id == int(readers[-1].tokens(total - 1, total)[0]):
+        return looks
+    begin, what = int(last.starts[-2]), f"ends without {eos_id}: its last document may go on in the next file"
+    damage = Damage(f"{printable(last.extents[-1].file.path)}: {what}", 1, total - begin)
+    return [*looks[:-1], replace(last, extents=first_tokens(last.extents, begin), starts=last.starts[:-1],
+                                 masks=first_tokens(last.masks, begin), damage=(*last.damage, damage))]  # fmt: skip
 
 
 def _zeros(file: File, at: int) -> bool:

@@ -130,13 +130,15 @@ class Chosen(Indexed):
     the whole source: a bound.
     """
 
-    def __init__(self, source: TokenReader, mask: Mask) -> None:
+    def __init__(self, source: TokenReader, mask: Mask, *, apart: bool = False) -> None:
         """Ask for the mask of every window of sequences, twice.
 
         Args:
             source: What is chosen from.
             mask: `mask(first, last)` is bool[last - first]: whether sequences `first <= i < last` are chosen.
+            apart: What lies between chosen sequences is never read: it may be damaged.
         """
+        self._most = 0 if apart else _GAP
         count = runs = before = 0
         for a, b in windows(0, source.info.sequences, _MANY):
             chosen = mask(a, b)
@@ -184,7 +186,7 @@ class Chosen(Indexed):
     def _read(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> list[Tokens]:
         """The tokens of disjoint intervals of the source, in order; near ones with one read."""
         found, k = [], 0
-        far = np.append(np.flatnonzero(begins[1:] - ends[:-1] > _GAP) + 1, len(begins))
+        far = np.append(np.flatnonzero(begins[1:] - ends[:-1] > self._most) + 1, len(begins))
         while k < len(begins):
             within = int(np.searchsorted(ends, begins[k] + WINDOW, side="right"))
             j = max(k + 1, min(within, int(far[np.searchsorted(far, k, side="right")])))

@@ -8,8 +8,27 @@ from pathlib import Path
 
 import numpy as np
 
-from tokfmt.core.axis import INT32_MAX, U32, WINDOW, Info, Layout, Separators, check_interval, check_position, windows
-from tokfmt.core.errors import CorruptError, FormatError, OptionError, SourceChangedError, TokfmtError, UnsafeError
+from tokfmt.core.axis import (
+    INT32_MAX,
+    U32,
+    WINDOW,
+    Damage,
+    Info,
+    Layout,
+    Separators,
+    check_interval,
+    check_position,
+    windows,
+)
+from tokfmt.core.errors import (
+    NO_DAMAGE,
+    CorruptError,
+    FormatError,
+    OptionError,
+    SourceChangedError,
+    TokfmtError,
+    UnsafeError,
+)
 from tokfmt.core.files import natural_key
 from tokfmt.core.format import Hints
 from tokfmt.core.protocols import Place
@@ -157,13 +176,12 @@ class FlatTokensReader:
     Args:
         paths: The store.
         options: Which split, and what is accepted.
-        hints: Nothing of them matters here.
+        hints: Whether a damaged `seq_starts` is read as far as it goes.
         glimpse: `seq_starts` is not read: all ids are one stream, and nothing is checked.
     """
 
     def __init__(self, paths: Sequence[Path], options: ReadOptions, hints: Hints, *, glimpse: bool = False) -> None:
-        del hints
-        store = open_store(paths[0])
+        store, damage = open_store(paths[0]), tuple[Damage, ...]()
         groups = groups_of(store)
         group = choose(store, groups, options.split)
         fill, notes = options.holes == "fill", list[str]()
@@ -174,7 +192,10 @@ class FlatTokensReader:
             self._offsets = np.array([0, layout.length][: 1 + bool(layout.length)], np.int64)
         else:
             starts = Array(store, group.key(STARTS), 8, group.zarr_format, fill=fill)
-            self._offsets = checked_offsets(starts, self._array)
+            if hints.partial:
+                self._offsets, damage = certain_offsets(starts, self._array)
+            else:
+                self._offsets = checked_offsets(starts, self._array)
             notes = group_notes(store, group)
             notes += [
                 f"{len(array.absent):,} of {array.layout.files:,} chunks of {array.key} are not there and read as "
@@ -187,7 +208,7 @@ class FlatTokensReader:
             layout=Layout.STREAM if glimpse else Layout.DOCUMENTS,
             dtype=U32,
             sequences=len(self._offsets) - 1,
-            tokens=layout.length,
+            tokens=int(self._offsets[-1]) if damage else layout.length,
             separators=Separators.NONE,
             notes=tuple(notes),
             split=group.split or "",
@@ -198,6 +219,7 @@ class FlatTokensReader:
                 "codec": " ".join(layout.codecs) or "none",
                 "max_token_id": self._bound,
             },
+            damage=damage,
         )
 
     def offsets(self, first: int, last: int) -> Offsets:
@@ -255,6 +277,31 @@ def checked_offsets(starts: Array, tokens: Array) -> Offsets:
     for error in starts_errors(starts, tokens.layout.length, out):
         raise error
     return out
+
+
+def certain_offsets(starts: Array, tokens: Array) -> tuple[Offsets, tuple[Damage, ...]]:
+    """The same as far as its chunks can be read, and what is lost of a damaged one.
+
+    Raises:
+        FormatError: Its first entries cannot be read; or they contradict the tokens, which no cut explains.
+    """
+    check_memory(starts)
+    count, held, failure = starts.layout.length, list[Items](), None
+    for a, b in windows(0, count, min(WINDOW, starts.layout.chunk)):
+        try:
+            held.append(starts.read(a, b))
+        except NO_DAMAGE:
+            raise
+        except FormatError as error:
+            failure = error
+            break
+    if failure is None:
+        return checked_offsets(starts, tokens), ()
+    found: Offsets = np.concatenate([np.empty(0, np.uint64), *held]).view(np.int64)
+    if not len(found) or found[0] or (np.diff(found) < 0).any() or found[-1] > tokens.layout.length:
+        raise failure
+    lost = tokens.layout.length - int(found[-1])
+    return found, (Damage(failure.sentence, count - len(found), lost),)
 
 
 def check_memory(starts: Array) -> None:

@@ -293,10 +293,10 @@ class Modalities(FlatFormat):
     def members(self, path: Path) -> list[Path]:
         return [path]
 
-    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:  # noqa: ARG002
-        from tokfmt.formats.modalities.anatomy import examine
+    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:
+        from tokfmt.formats.modalities.anatomy import examine, examine_partly
 
-        return examine(file, options).laid()
+        return examine_partly(file, options) if hints.partial else examine(file, options).laid()
 
     def repaired_with(self, path: Path, options: ReadOptions) -> Mapping[str, object]:
         """Documents as they are, with whatever ends them; the token width as it is, where Modalities reads it."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Separators, windows
+from tokfmt.core.axis import Damage, Separators, windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Hints, Problem
@@ -147,6 +147,39 @@ def examine(file: File, options: ReadOptions) -> Anatomy:
         problems=tuple(problems_of(file, header, index, Shape(layout, width, surplus))),
         inferred=inferred,
     )
+
+
+def examine_partly(file: File, options: ReadOptions) -> Laid:
+    """What is certain of a pack that ends inside its index: the documents whose entries are complete.
+
+    Raises:
+        FormatError: The pack is damaged otherwise, or ends before its index: no document can be told from the next.
+    """
+    try:
+        return examine(file, options).laid()
+    except (TruncatedError, CorruptError) as error:
+        head = file.read(0, min(file.size, LONGEST))
+        found = (header for header in headers(head, options.layout) if announces(file, header))
+        header = next((header for header in found if header.width or options.width), None)
+        if header is None:
+            error.advise("Without its index nothing tells where a document ends")
+            raise
+        damage = error
+    survey = _Survey(file, header.index_start)
+    try:
+        for offsets, lengths in read_entries(file, survey.start, file.size, survey.start, signed=True, cut=True):
+            survey.add(offsets, lengths)
+    except FormatError:
+        raise damage from None
+    index, width = survey.index(), header.width or options.width or 0
+    shape = Shape(layout_of(header, index, 0), width, 0)
+    known = header._replace(length=index.total)  # of the entries that are there
+    problems = [*_of_lengths(file, known, index, shape), *_of_offsets(file, known, index, shape)]
+    if index.total > header.length or any(problem.fatal for problem in problems):
+        raise damage
+    lost = header.length - index.total
+    laid = Anatomy(file, shape.layout, header, width, index, index.total // width, problems=tuple(problems)).laid()
+    return replace(laid, damage=(Damage(damage.sentence, None, lost // width, lost),))
 
 
 def _stream(file: File, options: ReadOptions) -> Anatomy:

@@ -212,7 +212,9 @@ class Entries(NamedTuple):
     positions: Ints
 
 
-def read_entries(file: File, start: int, stop: int, most: int, *, signed: bool = False) -> Iterator[tuple[Ints, Ints]]:
+def read_entries(
+    file: File, start: int, stop: int, most: int, *, signed: bool = False, cut: bool = False
+) -> Iterator[tuple[Ints, Ints]]:
     """Stream the entries of a pickled list of (offset, length), some ten thousands at a time.
 
     Args:
@@ -220,6 +222,7 @@ def read_entries(file: File, start: int, stop: int, most: int, *, signed: bool =
         start, stop: Its bytes; the STOP opcode must be the last of them.
         most: How many entries there can be at most; more raise CorruptError.
         signed: Admit negative offsets, which one known merge bug wrote. Lengths are never negative.
+        cut: The file ends inside the pickle, else it is corrupt: give the entries that are complete.
 
     Yields:
         offsets int64[n], lengths int64[n].
@@ -230,8 +233,18 @@ def read_entries(file: File, start: int, stop: int, most: int, *, signed: bool =
         TruncatedError: The pickle ends too early.
         UnsupportedError: Protocol 0, 1, or one after 5.
     """
-    for entries in Walk(file, start, stop, most, signed=signed).batches():
-        yield entries.offsets, entries.lengths
+    walk = Walk(file, start, stop, most, signed=signed, cut=cut)
+    try:
+        for entries in walk.batches():
+            yield entries.offsets, entries.lengths
+    except TruncatedError:
+        if not cut:
+            raise
+        if (left := walk.left()) is not None:
+            yield left.offsets, left.lengths
+        return
+    if cut:
+        raise CorruptError(file.path, "the pickled index does not end early", offset=start)
 
 
 def entry_position(file: File, start: int, stop: int, number: int) -> int:
@@ -247,8 +260,8 @@ def entry_position(file: File, start: int, stop: int, number: int) -> int:
 class Walk:
     """One pass over a pickle; see `read_entries` for the arguments."""
 
-    def __init__(self, file: File, start: int, stop: int, most: int, *, signed: bool) -> None:
-        self.file, self.start, self.stop, self.most, self.signed = file, start, stop, most, signed
+    def __init__(self, file: File, start: int, stop: int, most: int, *, signed: bool, cut: bool = False) -> None:
+        self.file, self.start, self.stop, self.most, self.signed, self.cut = file, start, stop, most, signed, cut
         self.at = start  # in the file
         self.count = 0
         self._listed = False
@@ -453,6 +466,8 @@ class Walk:
                 )  # fmt: skip
             self.at += 1
             size = int.from_bytes(self._bytes(8), "little")
+            if self.cut:
+                size = min(size, self.stop - self.at)
             if size > self.stop - self.at:
                 raise CorruptError(
                     self.file.path, "a frame of the pickled index is longer than the file", offset=at,
@@ -465,7 +480,7 @@ class Walk:
         """The next `count` bytes, of the same opcode."""
         at, end = self.at, self.at + count
         if end > self._limit:
-            if not self._framed:
+            if not self._framed or (self.cut and self._limit == self.stop):
                 raise self._ended()
             raise CorruptError(
                 self.file.path, "an opcode crosses the end of its frame in the pickled index", offset=at,

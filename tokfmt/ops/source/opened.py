@@ -18,6 +18,7 @@ import numpy as np
 
 from tokfmt.core.axis import Damage, Info, Layout, Separators, TokenReader, distinct
 from tokfmt.core.errors import (
+    NO_DAMAGE,
     ConversionError,
     CorruptError,
     FormatError,
@@ -43,7 +44,7 @@ from tokfmt.ops.source.manifest import (
     manifests_beside,
     shrunk,
 )
-from tokfmt.ops.source.partial import NO_DAMAGE, Partial, closed, partial_of, readable
+from tokfmt.ops.source.partial import Partial, closed, partial_of, readable
 from tokfmt.ops.source.request import (
     EosChoice,
     Found,

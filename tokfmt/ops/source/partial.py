@@ -15,14 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import Damage, Separators, TokenReader, windows
-from tokfmt.core.errors import FormatError, SourceChangedError, TruncatedError, UnsafeError, UnsupportedError
+from tokfmt.core.errors import NO_DAMAGE, FormatError, TruncatedError
 from tokfmt.core.protocols import Vouched, marks_of
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted
 from tokfmt.views.select import Chosen, Leading, Slice
 
-NO_DAMAGE = (UnsafeError, UnsupportedError, SourceChangedError)
-"""Errors that no other reading makes good."""
 _REASONS = 8  # that are said of one source
 
 
@@ -95,7 +93,7 @@ def _chosen(stored: TokenReader, good: NDArray[np.bool_]) -> TokenReader:
     first = int(np.argmin(good)) if not good.all() else len(good)
     if not good[first:].any():
         return Slice(stored, 0, first)
-    return Chosen(stored, lambda a, b: good[a:b])
+    return Chosen(stored, lambda a, b: good[a:b], apart=True)
 
 
 def _unreadable(stored: TokenReader, first: int, last: int, errors: list[FormatError]) -> Iterator[tuple[int, int]]:
@@ -117,7 +115,7 @@ def _failure(stored: TokenReader, start: int, stop: int) -> FormatError | None:
     """Why some tokens cannot be read.
 
     Raises:
-        UnsafeError, UnsupportedError, SourceChangedError: Which are no damage.
+        FormatError: One of NO_DAMAGE.
     """
     try:
         for a, b in windows(start, stop):
