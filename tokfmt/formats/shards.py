@@ -16,16 +16,17 @@ import json
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Separators, TokenReader, check_ids, sequence_at, windows
-from tokfmt.core.errors import ConversionError, CorruptError, FormatError, UnsupportedError
+from tokfmt.core.axis import Damage, Separators, TokenReader, check_ids, sequence_at, windows
+from tokfmt.core.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Finding, Hints, Problem, Receipt, Region, Target, fatal
 from tokfmt.core.output import Output
@@ -97,6 +98,10 @@ class Ids(NamedTuple):
     places: Offsets | None
     lengths: Offsets
     dtype: np.dtype[Any]
+
+
+Looked = tuple[Extent, NDArray[np.uint32], list[Section]]
+"""The ids of a shard, how many each item has, and named bytes."""
 
 
 class Values(File):
@@ -229,13 +234,13 @@ class ShardFormat(FlatFormat):
         """The same without `places`, where so much follows without a look at all items; what it says is checked."""
         return None
 
-    def examine(self, paths: Sequence[Path], options: Any, hints: Hints) -> Laid:  # noqa: ARG002
-        return self._laid(paths[0], options, whole=False)
+    def examine(self, paths: Sequence[Path], options: Any, hints: Hints) -> Laid:
+        return self._laid(paths[0], options, whole=False, certain_only=hints.partial)
 
     def examine_wholly(self, path: Path, options: Any, hints: Hints) -> Laid:  # noqa: ARG002
         return self._laid(path, options, whole=True)
 
-    def _laid(self, folder: Path, options: Any, *, whole: bool) -> Laid:
+    def _laid(self, folder: Path, options: Any, *, whole: bool, certain_only: bool = False) -> Laid:
         listing = self.listing(folder / INDEX, options)
         named = [form.name for one in listing.shards if isinstance(one, Listed) for form in one.forms]
         spare = [file for file in self.files(folder) if str(file.relative_to(folder)) not in {INDEX, *map(str, named)}]
@@ -245,14 +250,19 @@ class ShardFormat(FlatFormat):
             notes.append(f"{len(spare):,} of the {self.shard}s are not in index.json, and not read: {names}")
         if len(set(map(str, named))) < len(named):
             notes.append(f"index.json names a {self.shard} more than once: it is read as often")
-        looks = [one if isinstance(one, Problem) else self._look(folder, one, whole) for one in listing.shards]
-        found = [look for look in looks if not isinstance(look, Problem)]
+        damage = list[Damage]()
+        looks: list[Looked | Problem | None] = [
+            one if isinstance(one, Problem) else self._look(folder, one, whole) for one in listing.shards
+        ]
         odd = [
             problem
             for one, look in zip(listing.shards, looks, strict=True)
-            if not isinstance(one, Problem) and not isinstance(look, Problem)
+            if isinstance(one, Listed) and look is not None and not isinstance(look, Problem)
             for problem in self.contradictions(one, look[0].file.path, int(look[1].sum()))
         ]
+        if certain_only:
+            looks = [self._certain(folder, one, look, damage) for one, look in zip(listing.shards, looks, strict=True)]
+        found = [look for look in looks if look is not None and not isinstance(look, Problem)]
         starts = np.concatenate([np.zeros(1, np.int64), *(lengths for _, lengths, _ in found)], dtype=np.int64)
         return Laid(
             extents=[extent for extent, _, _ in found],
@@ -262,11 +272,29 @@ class ShardFormat(FlatFormat):
             sections=[section for *_, sections in found for section in sections],
             notes=tuple(notes),
             extras=listing.extras,
+            damage=tuple(damage),
         )
 
-    def _look(
-        self, folder: Path, one: Listed, whole: bool
-    ) -> tuple[Extent, NDArray[np.uint32], list[Section]] | Problem:
+    def _certain(
+        self, folder: Path, one: Listed | Problem, look: Looked | Problem | None, damage: list[Damage]
+    ) -> Looked | Problem | None:
+        """What is certain of a shard that cannot be read: the items before its end; None: nothing is."""
+        if isinstance(one, Problem) or not isinstance(look, Problem) or isinstance(look.error, NO_DAMAGE):
+            return look
+        paths = [inside(folder, form.name) for form in one.forms if not form.codec]
+        file = next((File(path) for path in paths if path.is_file()), None)
+        lost, kept = one.count, cast("Looked | None", None)
+        if file is not None and file.size < one.size:
+            with suppress(FormatError):
+                table = self.table(one, file)
+                table = table[: int(np.searchsorted(table, file.size, side="right"))]
+                ids = self.ids(one, file, table)
+                lengths = (ids.lengths // ids.dtype.itemsize).astype(np.uint32)
+                lost, kept = one.count - len(lengths), (_extent(file, ids, partial(self.find, one), {}), lengths, [])
+        damage.append(Damage(look.error.sentence, lost))
+        return kept
+
+    def _look(self, folder: Path, one: Listed, whole: bool) -> Looked | Problem:
         """The ids of a shard, how many each item has, and named bytes; or what is wrong with it."""
         code = self.wrong_name
         try:

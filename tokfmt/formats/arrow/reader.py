@@ -12,13 +12,15 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import U8, U16, U32, Info, Layout, Separators, check_interval, check_position, largest_id
+from tokfmt.core.axis import U8, U16, U32, Damage, Info, Layout, Separators, check_interval, check_position, largest_id
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.format import Hints, Problem, fatal, raise_fatal
 from tokfmt.core.marks import BEGINS, IGNORED, TARGET, other_label
@@ -42,6 +44,7 @@ from tokfmt.formats.arrow.container import (
     values_of,
     worded,
 )
+from tokfmt.formats.arrow.partial import keep_readable, readable_files
 
 if TYPE_CHECKING:
     from tokfmt.formats.arrow import Columnar, Found, ReadOptions
@@ -91,12 +94,32 @@ def open_reader(
     """
     arrow()  # before anything else is said
     found = [format_.find(path, options.split) for path in paths]
-    containers = open_containers(format_, [file for one in found for file in one.files], tail="tail" in hints.drop)
+    files, damage = [file for one in found for file in one.files], list[Damage]()
+    if hints.partial:
+        containers, damage = readable_files(format_, files)
+    else:
+        containers = open_containers(format_, files, tail="tail" in hints.drop)
     column = agreed(containers, options)
+    if hints.partial:
+        rows = Rows(0, column, samples=options.view == "samples")
+        decode = partial(_decode_text, column.name) if column.kind == TEXT else partial(_decode_rows, rows, hints.drop)
+        fixed = arrow().types.is_fixed_size_list(plain(typed(containers[0].schema, column.name)))
+        blocks = options.rows == "blocks" or own_blocks(containers[0]) or (fixed and options.rows is None)
+        damage += keep_readable(containers, decode, first_only=blocks)
     if column.kind == TEXT:
-        return TextReader(containers, column, hints, found[0])
+        return TextReader(containers, column, hints, found[0], tuple(damage))
     kinds = (ColumnReader, MaskedReader, PackedReader)
-    return kinds[len(column.beside)](containers, column, options, hints, found[0])
+    return kinds[len(column.beside)](containers, column, options, hints, found[0], tuple(damage))
+
+
+def _decode_rows(rows: Rows, accepted: frozenset[str], container: Container, group: Group) -> None:
+    for _, problems in rows.decode(container, group):
+        raise_fatal(problems, accepted)
+
+
+def _decode_text(name: str, container: Container, group: Group) -> None:
+    for _ in container.batches(group, (name,)):
+        pass
 
 
 def spelled(array: Any) -> Any:
@@ -251,12 +274,14 @@ class ColumnReader:
     """The ids of a column as a token axis."""
 
     def __init__(
-        self, containers: Sequence[Container], column: Column, options: ReadOptions, hints: Hints, found: Found
-    ) -> None:
+        self, containers: Sequence[Container], column: Column, options: ReadOptions, hints: Hints, found: Found,
+        damage: tuple[Damage, ...] = (),
+    ) -> None:  # fmt: skip
         hundred = 660 if isinstance(containers[0], ParquetContainer) else 680
         self.samples = options.view == "samples"
         self.rows = Rows(hundred, column, samples=self.samples)
         self.drop = hints.drop
+        self.vouched = hints.partial  # what cannot be decoded was left out
         self.groups = [(container, group) for container in containers for group in container.groups]
         self._local = threading.local()
         self._known: dict[int, Offsets] = {}
@@ -274,7 +299,8 @@ class ColumnReader:
                 first = sum(rows for rows, _ in counts[:number]) + scanned[number][2][1]
         self._firsts = offsets_of([rows for rows, _ in counts])
         self._starts = offsets_of([values or 0 for _, values in counts])
-        self.info = self._told(containers, column, options, hints, found, (odd, first), tops)
+        told = self._told(containers, column, options, hints, found, (odd, first), tops)
+        self.info = replace(told, damage=damage)
 
     def _told(
         self, containers: Sequence[Container], column: Column, options: ReadOptions, hints: Hints, found: Found,
@@ -492,7 +518,10 @@ class NotTextError(CorruptError):
 class TextReader(TextRecords):
     """The texts of a column, one record a row. Row groups are its blocks."""
 
-    def __init__(self, containers: Sequence[Container], column: Column, hints: Hints, found: Found) -> None:
+    def __init__(
+        self, containers: Sequence[Container], column: Column, hints: Hints, found: Found,
+        damage: tuple[Damage, ...] = (),
+    ) -> None:  # fmt: skip
         self.containers, self.column, self.drop = containers, column, hints.drop
         self._firsts = offsets_of([sum(group.rows for group in one.groups) for one in containers])
         sizes = [sum(one.text_bytes(group, column.name) for group in one.groups) for one in containers]
@@ -502,6 +531,7 @@ class TextReader(TextRecords):
         self.info = RecordInfo(
             TEXT, sum(sizes), int(self._firsts[-1]), random_access=True, notes=notes,
             field=column.name, split=found.split, other_splits=found.others, extras={"files": len(containers)},
+            damage=damage,
         )  # fmt: skip
 
     def _refuse_nulls(self) -> None:

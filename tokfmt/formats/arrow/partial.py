@@ -1,0 +1,72 @@
+"""Of damaged files of columns the row groups and record batches that can be decoded; see `Hints.partial`.
+
+An Arrow file that was cut still has its first batches. A Parquet file without its end has nothing: where its columns
+lie, and of which type they are, stands in the footer alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tokfmt.core.axis import Damage
+from tokfmt.core.errors import NO_DAMAGE, FormatError
+from tokfmt.core.text_format import counted, printable
+from tokfmt.formats.arrow.container import ArrowContainer, Container, Group, open_containers
+
+if TYPE_CHECKING:
+    from tokfmt.formats.arrow import Columnar
+
+
+def readable_files(format_: Columnar, files: Sequence[Path]) -> tuple[list[Container], list[Damage]]:
+    """The files that can be opened, and what is missing of them or at their ends.
+
+    Raises:
+        FormatError: Of the first, if none can be opened.
+    """
+    found, damage, failed = list[Container](), list[Damage](), list[FormatError]()
+    for path in files:
+        try:
+            container = next(iter(open_containers(format_, [path], tail=True)))
+        except NO_DAMAGE:
+            raise
+        except FormatError as error:
+            failed.append(error)
+            damage.append(Damage(error.sentence, unused=path.stat().st_size if path.is_file() else 0))
+            continue
+        found.append(container)
+        if isinstance(container, ArrowContainer) and not container.ended:
+            what = f"{printable(path)}: has no end marker: batches may be missing"
+            damage.append(Damage(what, unused=max(0, container.file.size - container.end)))
+    if not found:
+        raise failed[0]
+    return found, damage
+
+
+def keep_readable(
+    containers: Sequence[Container], decode: Callable[[Container, Group], object], *, first_only: bool
+) -> list[Damage]:
+    """Leave out of containers the groups that cannot be decoded, all of which are read.
+
+    Args:
+        decode: Reads a group; what it raises is why it cannot be read.
+        first_only: Rows go on from group to group: nothing behind one that cannot be read is kept.
+    """
+    damage, stopped = list[Damage](), ""
+    for container in containers:
+        kept = list[Group]()
+        for group in container.groups:
+            try:
+                if not stopped:
+                    decode(container, group)
+                    kept.append(group)
+                    continue
+                damage.append(Damage(f"{stopped} may go on in {counted(group.rows, 'row')} behind it", group.rows))
+            except NO_DAMAGE:
+                raise
+            except FormatError as error:
+                damage.append(Damage(error.sentence, group.rows, None, group.size))
+                stopped = f"{container.unit} {group.number:,} of {printable(container.path)}" if first_only else ""
+        container.groups = kept
+    return damage
