@@ -102,9 +102,10 @@ def read(
     *,
     eos_id: EosChoice = None,
     options: Values = {},  # noqa: B006 - never changed
+    partial: bool = False,
 ) -> TokenReader:
     """Open a dataset of ids as an axis without separators; the format need not be installed."""
-    request = SourceRequest((path,), eos=eos_id, options=options)
+    request = SourceRequest((path,), eos=eos_id, options=options, allow_partial=partial)
     source = open_found([found_at(Path(path), format_, request)], request)
     return tokenized(source.reader, None) if isinstance(source.reader, RecordReader) else source.reader
 
@@ -335,8 +336,8 @@ class FormatContract:
         parsed: Any = parse_options(self.format.write_options, options, self.format.name)
         return self.format.writer(path, parsed, target(self.eos_id)._replace(keep_parts=keep_parts))
 
-    def _read(self, path: Path, options: Mapping[str, object]) -> TokenReader:
-        return read(self.format, path, eos_id=self.eos_id, options=self.read_options(options))
+    def _read(self, path: Path, options: Mapping[str, object], *, partial: bool = False) -> TokenReader:
+        return read(self.format, path, eos_id=self.eos_id, options=self.read_options(options), partial=partial)
 
     def _stored(self, path: Path, options: Mapping[str, object]) -> TokenReader | RecordReader:
         hints = Hints(self._separator, no_eos=self.eos_id == "none", jobs=1)
@@ -664,6 +665,34 @@ class FormatContract:
                 shard = self.shard.format(k=k)
                 whole = name.startswith(self.filename)
                 (folder / ((shard if whole else shard.partition(".")[0]) + ending)).write_bytes(content)
+
+    @_SLOW
+    @given(data=st.data())
+    def test_a_cut_file_gives_sequences_of_the_original(self, data: st.DataObject) -> None:
+        """Law 9: with `allow_partial` any file may end anywhere: an error, or sequences of the original, in order."""
+        dataset = data.draw(self._strategy())
+        for options, path in self._cases():
+            self._write(path, dataset, options)
+            for name, content in sorted(tree(path).items()):
+                target = path.with_name(name) if path.is_file() else path / name
+                places = st.integers(0, max(0, len(content) - 1))
+                for size in data.draw(st.lists(places, min_size=1, max_size=6, unique=True)):
+                    target.write_bytes(content[:size])
+                    self._look_at_part(path, dataset.tolist(), options)
+                target.unlink()
+                self._look_at_part(path, dataset.tolist(), options)
+                target.write_bytes(content)
+
+    def _look_at_part(self, path: Path, whole: list[list[int]], options: Mapping[str, object]) -> None:
+        try:
+            reader = self._read(path, options, partial=True)
+            found = sequences(reader)
+            reader.close()
+        except TokfmtError as error:
+            assert "\n" not in str(error)
+            return
+        left = iter(whole)
+        assert all(one in left for one in found), f"{found} are not sequences of {whole}, in order"
 
     def test_sniffs_its_own(self, tmp_path: Path) -> None:
         """What the writer made, the sniffer claims; an empty file without a name of its own, it does not."""

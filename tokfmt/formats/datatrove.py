@@ -126,7 +126,8 @@ class Datatrove(FlatFormat):
         tokenizer, said, count = _said(metadata) if os.path.lexists(metadata) else ("", None, None)
         if os.path.lexists(index):  # a link that leads nowhere is an error
             laid = _indexed(file, options.width, said, index, metadata)
-            if hints.partial and any(problem.fatal for problem in laid.problems):
+            told = laid.extents[0].dtype.itemsize in (options.width, said)
+            if hints.partial and (not told or any(problem.fatal for problem in laid.problems)):
                 laid = _still_told(file, options.width, said, laid, hints.eos_id)
         elif width := options.width or said:
             args = file, np.dtype(f"<u{width}")
@@ -168,8 +169,10 @@ def _still_told(file: File, width: int | None, said: int | None, laid: Laid, eos
     Raises:
         FormatError: Nothing tells the width, which follows from the size only where all is there; or more is wrong.
     """
-    error = next(problem.error for problem in laid.problems if problem.fatal)
-    index, dtype = File(beside(file.path, ".index")), np.dtype(f"<u{width or said or 2}")
+    unknown = CorruptError(file.path, "the bytes of a token are not known, as some may be missing")
+    error = next((problem.error for problem in laid.problems if problem.fatal), None) or unknown
+    index, dtype = File(beside(file.path, ".index")), laid.extents[0].dtype
+    dtype = np.dtype(f"<u{width or said or dtype.itemsize}")
     starts = np.concatenate([np.zeros(1, np.int64), index.array(0, index.size // 8, "<u8").astype(np.int64)])
     if (np.diff(starts) < 0).any():
         raise error
@@ -179,7 +182,7 @@ def _still_told(file: File, width: int | None, said: int | None, laid: Laid, eos
     if there < int(starts[-1]):
         problems.append(fatal("TF723", error, cut=True))
     extent = Extent(file, 0, min(there, int(starts[-1])), dtype)
-    if width is None and not (said and ends_alike(extent, starts, eos_id)):
+    if width is None and not ends_alike(extent, starts, eos_id):
         error.advise("--from-opt width=N says the bytes of a token")
         raise error
     return replace(

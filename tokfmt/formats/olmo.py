@@ -23,7 +23,9 @@ import gzip
 import io
 import re
 import zlib
+from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -294,19 +296,17 @@ def _rows_there(path: Path, most: int) -> tuple[Offsets, str]:
     try:
         rows = _rows(path, most)
     except CorruptError as error:
-        file, inflate = File(path), zlib.decompressobj(31)
-        text, rest = b"", file.read(0, file.size)
-        try:
-            while rest and len(text) <= _LINE * _LINE:
-                text += inflate.decompress(rest, _LINE * _LINE)
-                rest = inflate.unused_data
-                inflate = zlib.decompressobj(31) if inflate.eof else inflate
-        except zlib.error:
-            raise error from None
-        lines = [line.split(b",", 2)[:2] for line in text[: text.rfind(b"\n") + 1].splitlines()]
-        if not all(len(line) == 2 and line[0].isdigit() and line[1].isdigit() for line in lines):
+        if not isinstance(error.__cause__, EOFError):
             raise
-        rows, lost = np.array([(int(a), int(b)) for a, b in lines], np.int64).reshape(-1, 2), error.sentence
+        found, tail, lost = array("q"), b"", error.sentence
+        try:
+            with suppress(EOFError):
+                for piece in _members(File(path)):
+                    *lines, tail = (tail + piece).split(b"\n")
+                    found.extend(int(cell) for line in lines for cell in line.split(b",", 2)[:2])
+            rows = np.asarray(found, np.int64).reshape(-1, 2)
+        except (ValueError, OverflowError):
+            raise error from None
     ends = np.concatenate([np.zeros(1, np.int64), rows[:, 1]])
     if not np.array_equal(rows[:, 0], ends[:-1]) or (np.diff(ends) < 0).any():
         raise CorruptError(path, "rows overlap, or leave tokens out", remedy="--drop gaps reads a file that is whole")

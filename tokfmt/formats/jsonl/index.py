@@ -21,13 +21,14 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
+from tokfmt.core.axis import Damage
+from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, writing
 from tokfmt.core.format import Finding
 from tokfmt.core.output import followed, readable_by
 from tokfmt.core.publish import Staging
 from tokfmt.formats.jsonl import MAX_LINE
-from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, bounds, lines_of, walk
+from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, border, bounds, lines_of, walk
 from tokfmt.formats.jsonl.parse import Fault, Validator, line_error
 from tokfmt.formats.pickled_index import read_entries, write_entries
 
@@ -108,8 +109,29 @@ def has_index(text: TextFile) -> bool:
     return not head.startswith(_OTHER_TOOLS)
 
 
-def load_index(text: TextFile, *, trusted: bool) -> RawIndex | None:
+def load_certain(text: TextFile, *, trusted: bool) -> tuple[RawIndex | None, Damage | None]:
+    """The index beside a plain text file that may be damaged: of a cut one the entries that are complete.
+
+    Nothing tells whether the lines behind those have entries, so the text is read no farther.
+    """
+    try:
+        return load_index(text, trusted=trusted, partial=True), None
+    except NO_DAMAGE:
+        raise
+    except FormatError as error:
+        index = load_index(text, trusted=trusted, partial=True, cut=True)
+        if index is None or not len(index.offsets):
+            raise
+        return index, Damage(error.sentence, unused=text.file.size - text.size)
+
+
+def load_index(text: TextFile, *, trusted: bool, partial: bool = False, cut: bool = False) -> RawIndex | None:
     """The index beside a plain text file; None when there is none.
+
+    Args:
+        trusted: Lines that no entry names are left out.
+        partial: Entries behind the end of the text, which was cut, are left out.
+        cut: The index ends too early: the entries that are complete, and the text as far as they tell.
 
     Raises:
         FormatError: It is not an index of this file, or damaged, or hides lines of it (unless it is trusted).
@@ -120,8 +142,10 @@ def load_index(text: TextFile, *, trusted: bool) -> RawIndex | None:
     file = File(path)
     offsets, gaps = array("q"), _Gaps(text)
     try:
-        for read_offsets, read_lengths in read_entries(file, 0, file.size, text.size + 1):
+        for read_offsets, read_lengths in read_entries(file, 0, file.size, text.file.size + 1, cut=cut):
             real = read_lengths > 0
+            if partial:
+                real &= read_offsets + read_lengths <= text.size
             some, lengths = read_offsets[real], read_lengths[real]
             wrong = _disorder(path, some, len(offsets), offsets[-1] if offsets else -1)
             if wrong is None and not trusted:
@@ -137,6 +161,8 @@ def load_index(text: TextFile, *, trusted: bool) -> RawIndex | None:
     finally:
         file.close()
     found = np.asarray(offsets, np.int64)
+    if cut and len(found):
+        text.limit = border(text, int(found[-1]) + 1, MAX_LINE)
     _check_places(path, found, text)
     return RawIndex(path, found, tuple(gaps.notes(path, trusted=trusted)), trusted)
 

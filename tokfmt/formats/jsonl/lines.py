@@ -25,10 +25,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.axis import Damage
 from tokfmt.core.errors import CorruptError, MissingDependencyError, TruncatedError, UnsafeError
 from tokfmt.core.files import File, writing
 from tokfmt.core.output import concatenate, whole
 from tokfmt.core.ragged import true_at
+from tokfmt.core.text_format import printable
 
 PIECE = 1 << 18
 """Bytes read at once: what stays in cache. Pieces of 1 MiB measured half as fast."""
@@ -62,7 +64,10 @@ class TextFile:
     Attributes:
         file: The file itself.
         compression: None for plain text, whose positions are the file's; else positions count decompressed bytes.
+        limit: Where the text ends that is certain, if the file is damaged; see `keep_certain`.
     """
+
+    limit: int | None = None
 
     def __init__(self, path: Path) -> None:
         self.file = File(path)
@@ -78,8 +83,33 @@ class TextFile:
 
     @property
     def size(self) -> int:
-        """Bytes on disk."""
-        return self.file.size
+        """Bytes on disk; of plain text those that are certain."""
+        return self.file.size if self.limit is None or self.compression else self.limit
+
+    def keep_certain(self, complete: Callable[[bytes], bool], longest: int) -> Damage | None:
+        """Leave out a last line that is cut, and whatever compressed data that end too early do not hold.
+
+        Args:
+            complete: Whether a last line without a line end is complete: no object of JSON begins another.
+            longest: Bytes of a line at most; a longer one is not looked at.
+        """
+        at, tail, error = 0, b"", None
+        try:
+            start = 0 if self.compression else max(0, self.size - longest)
+            for piece in self._decompressed(self.compression) if self.compression else self.pieces(start):
+                at, cut = at + len(piece), piece.rfind(b"\n") + 1
+                tail = piece[cut:] if cut else (tail + piece)[: longest + 1]
+        except TruncatedError as failure:
+            error, at = failure, at + start
+        else:
+            at += start
+        if not tail.strip() or complete(tail):
+            tail = b""
+        if error is None and not tail:
+            return None
+        self.limit = at - len(tail)
+        what = error.sentence if error is not None else f"{printable(self.path)}: its last line is cut"
+        return Damage(what, unused=len(tail))
 
     def pieces(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
         """The text from byte `start` to byte `stop`, in pieces of about 256 KiB.
@@ -94,7 +124,17 @@ class TextFile:
         if self.compression is None:
             yield from map(bytes, self.passing(start, stop))
         else:
-            yield from _coalesced(self._decompressed(self.compression))
+            yield from _coalesced(self._certain(self._decompressed(self.compression)))
+
+    def _certain(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """Decompressed text up to the limit, if there is one; it ends there."""
+        if self.limit is None:
+            yield from pieces
+            return
+        left = self.limit
+        while left > 0 and (piece := next(pieces, b"")):
+            yield piece[:left]
+            left -= len(piece)
 
     def passing(self, start: int = 0, stop: int | None = None) -> Iterator[bytearray]:
         """The same of plain text; a piece holds until the next is asked for, which is three times as fast."""

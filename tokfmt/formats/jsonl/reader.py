@@ -11,15 +11,15 @@ from pathlib import Path
 
 import numpy as np
 
-from tokfmt.core.axis import check_interval
-from tokfmt.core.errors import FormatError, SourceChangedError, TokfmtError
+from tokfmt.core.axis import Damage, check_interval
+from tokfmt.core.errors import FormatError, SourceChangedError, TokfmtError, TruncatedError
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Hints
 from tokfmt.core.protocols import Line, Place
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.records import Aside, Block, RecordBatch, RecordInfo, Spot
 from tokfmt.formats.jsonl import ReadOptions
-from tokfmt.formats.jsonl.index import RawIndex, load_index, misplaced
+from tokfmt.formats.jsonl.index import RawIndex, load_certain, load_index, misplaced
 from tokfmt.formats.jsonl.lines import FILE_NAME, Lines, Positions, TextFile, border, line_number, walk
 from tokfmt.formats.jsonl.parse import (
     Document,
@@ -64,12 +64,25 @@ class Part:
     Args:
         path, options: As for `JsonlReader`.
         valid: Gives what tells a record from a line that is left out; None when every line is a record.
+        partial: See `Hints.partial`.
+
+    Attributes:
+        damage: What is not certain of the file, and left out.
     """
 
-    def __init__(self, path: Path, options: ReadOptions, valid: Callable[[], Parser | None]) -> None:
-        self.text, self._valid = TextFile(path), valid
-        self.index = None if options.index == "none" else load_index(self.text, trusted=options.index == "trust")
-        self._longest = options.max_line
+    def __init__(
+        self, path: Path, options: ReadOptions, valid: Callable[[], Parser | None], *, partial: bool = False
+    ) -> None:
+        self.text, self._valid, trusted = TextFile(path), valid, options.index == "trust"
+        self._longest, lost = options.max_line, None
+        cut = self.text.keep_certain(_complete, self._longest) if partial else None
+        if options.index == "none":
+            self.index = None
+        elif partial:
+            self.index, lost = load_certain(self.text, trusted=trusted)
+        else:
+            self.index = load_index(self.text, trusted=trusted)
+        self.damage = tuple(one for one in (cut, lost) if one is not None)
         self._census = _UNCOUNTED
 
     def lines(self, start: int, stop: int | None) -> Iterator[Lines]:
@@ -195,6 +208,11 @@ class Part:
 _BOTH = 'records have both "{1}" and "{0}": read as ids; --from-opt kind=text reads "{0}"'
 
 
+def _complete(line: bytes) -> bool:
+    """Whether a line is a whole object of JSON, which no other begins with."""
+    return line.lstrip().startswith(b"{") and not isinstance(load(line), Fault)
+
+
 class JsonlReader:
     """Records of text or of token ids in one or more files of lines.
 
@@ -204,7 +222,21 @@ class JsonlReader:
     def __init__(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> None:
         self.options, self.drop, self.collect = options, hints.drop, hints.collect
         self._keys = {"text": dotted(options.text_field, "text_field"), "ids": dotted(options.ids_field, "ids_field")}
-        self.parts = [Part(path, options, self._valid) for path in files_of(paths)]
+        self.parts, damage = list[Part](), list[Damage]()
+        for path in files_of(paths):
+            try:
+                part = Part(path, options, self._valid, partial=hints.partial)
+            except TruncatedError as error:
+                if not hints.partial:
+                    raise
+                damage.append(Damage(error.sentence))
+                continue
+            damage += part.damage
+            if part.text.limit != 0:
+                self.parts.append(part)
+        if damage and not self.parts:
+            what = f"no record of it is certain to be whole: {damage[0].what}"
+            raise TruncatedError(paths[0], what)
         kind, inferred = self._kind() if options.kind == "auto" else (options.kind, ())
         self.kind: Kind = kind
         plain = not any(part.text.compression for part in self.parts)
@@ -223,6 +255,7 @@ class JsonlReader:
             notes=tuple(notes),
             field=shown_path(self._keys[self.kind]),
             extras={"files": len(self.parts), "indexes": [index.path.name for index in indexes]},
+            damage=tuple(damage),
         )
         self._counts: list[int] | None = None
 
