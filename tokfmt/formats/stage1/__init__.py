@@ -26,7 +26,7 @@ from typing import Literal
 
 import numpy as np
 
-from tokfmt.core.axis import INT32_MAX, Separators, TokenReader
+from tokfmt.core.axis import INT32_MAX, Damage, Separators, TokenReader
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Confidence, Hints, Probe, Problem, Target, fatal, noted
@@ -35,7 +35,7 @@ from tokfmt.core.protocols import Field, Place, Section
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import LARGEST, kind_of, places
 from tokfmt.core.sections import Numbered, Part
-from tokfmt.core.text_format import counted
+from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, whole_tokens
 
 GPT2_EOS = 50256
@@ -43,6 +43,7 @@ SAMPLE = 8192
 TOKEN = np.dtype("<i4")
 LARGEST_SAMPLE = 1 << 24
 BLOCK_NAME = re.compile(r"stage1_block_(\d+)\.bin")
+_UPSTREAM = 4 * SAMPLE * 62_500  # bytes of a block before the last
 _LOOKED_AT = 1 << 11  # tokens, of each of a thousand blocks
 _MOST = 0.9
 _FIRST_IDS = 8  # of a sample, in --raw
@@ -148,10 +149,14 @@ class Stage1(FlatFormat):
 
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
         laid, problems = super().examine(paths, options, hints), list[Problem]()
+        if hints.partial:
+            laid = _unbroken(laid)
         blocks = [extent.file.path for extent in laid.extents]
         accepted = options.gaps == "accept"
         if len(paths) == 1:
             problems = list(numbering(paths[0], blocks, gaps_accepted=accepted))
+            if hints.partial:  # what a block begins with may be the rest of a document
+                problems = [problem._replace(fatal=True) for problem in problems]
         if len(paths) == 1 or all(BLOCK_NAME.fullmatch(path.name) for path in blocks):
             problems += short_blocks([extent.file for extent in laid.extents], gaps_accepted=accepted)
         problems += laid.problems
@@ -161,7 +166,7 @@ class Stage1(FlatFormat):
             remedy = "--drop tail leaves it out"
             what = f"the last sample has {rest:,} tokens"
             error = TruncatedError(blocks[-1], what, expected=options.seq_len, remedy=remedy)
-            problems.append(fatal("TF207", error, "tail"))
+            problems.append(fatal("TF207", error, "tail", cut=True))
         return replace(laid, problems=problems, sample_length=options.seq_len, separators=Separators.NONE)
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:
@@ -254,6 +259,23 @@ def numbering(home: Path, blocks: Sequence[Path], *, gaps_accepted: bool) -> Ite
             remedy = "Find what is missing; --from-opt gaps=accept reads on without it"
             severity = "warning" if gaps_accepted else "error"
             yield Problem("TF204", severity, CorruptError(home, what, remedy=remedy), not gaps_accepted, what)
+
+
+def _unbroken(laid: Laid) -> Laid:
+    """The blocks up to the first that may have been cut: one before the last that is shorter than others.
+
+    How long a block is when it is whole is known if it is as upstream writes it, or if two before the last agree.
+    """
+    sizes = [extent.file.size for extent in laid.extents]
+    full = max(sizes, default=0)
+    known = full == _UPSTREAM or sizes[:-1].count(full) > 1
+    last = next((k for k, size in enumerate(sizes[:-1]) if size < full or not known), None)
+    if last is None:
+        return laid
+    path, behind = laid.extents[last].file.path, len(sizes) - last - 1
+    what = f"{printable(path)}: nothing tells that this block is whole, so that {counted(behind, 'block')} behind it "
+    damage = Damage(f"{what}may begin inside a document", unused=sum(sizes[last + 1 :]))
+    return replace(laid, extents=laid.extents[: last + 1], damage=(*laid.damage, damage))
 
 
 def short_blocks(files: Sequence[File], *, gaps_accepted: bool) -> Iterator[Problem]:
