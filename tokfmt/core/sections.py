@@ -321,12 +321,13 @@ _ENOUGH = 8  # sequences that must end alike before that means anything
 def ends_alike(extent: Extent, starts: Offsets, eos_id: int | None) -> bool:
     """Whether the sequences before the end of an extent all end with one id, which none has inside.
 
-    Then the width of a token is right: in another, ends lie at any place. The id is `eos_id`, if that is known.
+    Then the width of a token is right: in another, ends lie at any place. The id is `eos_id`, if that is known. Of
+    fewer than 8 sequences nothing is told: they may end alike by chance.
     """
     last = int(np.searchsorted(starts, extent.tokens, side="right")) - 1
     bounds, found = starts[: last + 1], 0
     ends = np.unique(bounds[1:][np.diff(bounds) > 0]) - 1
-    if len(ends) < (_ENOUGH if eos_id is None else 1):
+    if len(ends) < _ENOUGH:
         return False
     width = extent.dtype.itemsize
     wanted = int(extent.file.ids(extent.begin + int(ends[0]) * width, 1, extent.dtype)[0])
