@@ -263,7 +263,8 @@ class Loader:
             return  # the ranks of this loader are not those of the process group: some of them may not read at all
         mine = {
             "fingerprint": self.recipe.fingerprint, "count of samples": len(self.recipe),
-            "batch_size": self.batch_size, "position in samples": self._samples, "rank": self.rank,
+            "batch_size": self.batch_size, "position in samples": self._samples, "drop_last": self.drop_last,
+            "rank": self.rank,
         }  # fmt: skip
         every: list[dict[str, Any]] = [{}] * self.world
         distributed.all_gather_object(every, mine)
