@@ -18,13 +18,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import Passed
-from tokfmt.core.errors import CorruptError, FormatError, OutageError, SourceChangedError, TruncatedError
+from tokfmt.core.errors import CorruptError, FormatError, OptionError, OutageError, SourceChangedError, TruncatedError
 from tokfmt.core.resources import keep_freed_memory
 from tokfmt.core.text_format import printable
 
@@ -322,6 +322,7 @@ def _open_regular(path: Path) -> int:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
+        refuse_address(path, "read")
         raise reading_error(path, error) from error
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -357,6 +358,25 @@ def reading_error(path: str | os.PathLike[str], error: OSError) -> FormatError:
     what = reasons.get(error.errno or 0, (error.strerror or "cannot be read").lower())
     piped = error.errno == errno.ENXIO or (error.errno == errno.ENOENT and os.fspath(path) == "-")
     return FormatError(path, what, remedy=_SAVE if piped else None)
+
+
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:)/+")  # a slash of two is lost on the way through a Path
+
+
+def refuse_address(path: str | os.PathLike[str], done: Literal["read", "written"]) -> None:
+    """Refuse what is not a path but the address of an object or a page: s3://, gs://, hf://, https:// and others.
+
+    Args:
+        path: A source that is there is no address; a destination of such a name is given by its absolute path.
+        done: What is to be done with it.
+
+    Raises:
+        OptionError: It is an address.
+    """
+    if _ADDRESS.match(os.fspath(path)) and not (done == "read" and os.path.lexists(path)):
+        named = _ADDRESS.sub(r"\1//", printable(path), count=1)
+        remedy = "Download it, or mount it, first" if done == "read" else "Write a file and upload it, or mount it"
+        raise OptionError(f"{named}: only local paths are {done}. {remedy}")
 
 
 @contextmanager

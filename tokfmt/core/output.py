@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import ConversionError
-from tokfmt.core.files import File, walk, writing
+from tokfmt.core.files import File, refuse_address, walk, writing
 from tokfmt.core.format import Receipt, Region
 from tokfmt.core.protocols import pieces_of
 from tokfmt.core.text_format import printable
@@ -229,8 +229,10 @@ def followed(path: str | os.PathLike[str]) -> Path:
     caller, root, or the owner of its directory.
 
     Raises:
+        OptionError: It is an address, as s3://BUCKET/KEY.
         ConversionError: A loop; a link that somebody else has made; an open file of this process (/dev/stdout).
     """
+    refuse_address(path, "written")
     if os.fspath(path) == "-":
         raise ConversionError("-: is standard output, which takes no such thing. Name a file")
     place = Path(os.path.abspath(path))

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from tokfmt import registry
 from tokfmt.core.errors import DetectionError, FormatError, OptionError, SourceChangedError
-from tokfmt.core.files import names_in, natural_key, reading_error
+from tokfmt.core.files import names_in, natural_key, reading_error, refuse_address
 from tokfmt.core.format import Format, canonical, files_of, strangers
 from tokfmt.core.options import choices, given_options, nearest, parse_count, parse_options
 from tokfmt.core.text_format import printable
@@ -39,7 +39,6 @@ WRITTEN = frozenset({
     "embedded-separators", "empty-sequences", "masked-separators", "last-labels", "inner-boundaries", "invalid-utf8",
 })  # fmt: skip
 """Words of --drop that mean something to who writes, and nothing to who only reads."""
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")  # a slash of two is lost on the way through a Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +156,7 @@ def expanded(paths: Iterable[Path_]) -> tuple[Path_, ...]:
     for path in paths:
         if not os.fspath(path):
             raise OptionError("a path is empty: is a variable not set? The current directory is .")
-        if _ADDRESS.match(os.fspath(path)) and not os.path.lexists(path):
-            raise OptionError(f"{printable(path)}: only local paths are read. Download it, or mount it, first")
+        refuse_address(path, "read")
         if not glob.has_magic(os.fspath(path)) or os.path.lexists(path):
             found.append(path)
             continue

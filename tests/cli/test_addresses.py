@@ -1,0 +1,91 @@
+"""Addresses of object stores and pages: refused as sources and as destinations, in the same words by every command."""
+
+import sys
+
+import forkserver
+import pytest
+from paths import FIXTURES, TOKENIZER
+
+import tokfmt
+from tokfmt.core.errors import OptionError
+from tokfmt.formats.jsonl.index import write_index
+
+PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+MERGED = FIXTURES / "modalities" / "E_D_2byte_gpt2.pbin"
+RECIPE = """tokfmt = 1
+tokenizer = "{tokenizer}"
+[[source]]
+path = "text.jsonl"
+filter = "garbage"
+"""
+DESTINATIONS = {
+    "convert": ["convert", PACK, "{}out.pbin"],
+    "convert --dry-run": ["convert", PACK, "{}out.pbin", "--dry-run"],
+    "convert --resume": ["convert", PACK, "{}out.pbin", "--resume"],
+    "convert --overwrite": ["convert", PACK, "{}out.pbin", "--overwrite"],
+    "convert --shard": ["convert", PACK, "{}out.pbin", "--shard", "0/2"],
+    "convert --finish": ["convert", "--finish", "{}out.pbin"],
+    "convert --split": ["convert", PACK, "{}out.pbin", "--split", "train=0.5,validation=0.5", "--eos", "50256"],
+    "convert, a directory": ["convert", PACK, "{}out", "--to", "stage1", "--eos", "50256"],
+    "convert --rejects": ["convert", "mix.toml", "out.pbin", "--rejects", "{}rejects.jsonl"],
+    "check --fix": ["check", MERGED, "--fix", "{}out.pbin"],
+    "stats --html": ["stats", PACK, "--html", "{}page.html"],
+    "index -o": ["index", "text.jsonl", "-o", "{}text.idx"],
+    "recipe -o": ["recipe", PACK, "-o", "{}mix.toml"],
+    "browse --screenshot": ["browse", PACK, "--screenshot", "{}screen.svg"],
+}  # fmt: skip
+SOURCES = {
+    "convert": ["convert", "{}x.pbin", "out.pbin"],
+    "check": ["check", "{}x.pbin"],
+    "check --against": ["check", PACK, "--against", "{}x.jsonl"],
+    "stats": ["stats", "{}x.pbin"],
+    "stats --baseline": ["stats", PACK, "--baseline", "{}old.json"],
+    "show": ["show", "{}x.pbin"],
+    "diff": ["diff", PACK, "{}x.pbin"],
+    "browse": ["browse", "{}x.pbin"],
+    "index": ["index", "{}x.jsonl"],
+}  # fmt: skip
+STORES = ["s3://bucket/", "gs://bucket/", "hf://datasets/org/", "https://host/"]
+
+
+@pytest.fixture
+def home(tmp_path):
+    (tmp_path / "text.jsonl").write_text('{"text": "a b"}\n')
+    (tmp_path / "mix.toml").write_text(RECIPE.format(tokenizer=TOKENIZER))
+    for store in STORES:  # what the address is as a path
+        (tmp_path / store).mkdir(parents=True)
+    return tmp_path
+
+
+def refusals(commands, home, done, remedy):
+    held = sorted(home.rglob("*"))
+    for number, (name, words) in enumerate(commands.items()):
+        for store in [STORES[number % len(STORES)], STORES[0]]:
+            words_ = [sys.executable, "-m", "tokfmt", *(str(word).replace("{}", store) for word in words)]
+            ended = forkserver.run(words_, cwd=home, capture_output=True, text=True, timeout=60)
+            (address,) = (str(word).replace("{}", store) for word in words if "{}" in str(word))
+            line = f"tokfmt: error: {address}: only local paths are {done}. {remedy}\n"
+            assert (ended.returncode, ended.stderr.replace("out.train.pbin", "out.pbin")) == (2, line), name
+    assert sorted(home.rglob("*")) == held
+
+
+def test_destinations(home):
+    """Also where a directory of that name is, which an absolute path means."""
+    refusals(DESTINATIONS, home, "written", "Write a file and upload it, or mount it")
+    words = [sys.executable, "-m", "tokfmt", "convert", str(PACK), f"{home}/s3:/bucket/out.pbin"]
+    assert forkserver.run(words, cwd=home, capture_output=True, timeout=60).returncode == 0
+    assert (home / "s3:" / "bucket" / "out.pbin").is_file()
+
+
+def test_sources(home):
+    refusals(SOURCES, home, "read", "Download it, or mount it, first")
+
+
+def test_in_python(home, monkeypatch):
+    monkeypatch.chdir(home)
+    with pytest.raises(OptionError, match="^s3://bucket/out.pbin: only local paths are written"):
+        tokfmt.convert(PACK, "s3://bucket/out.pbin")
+    with pytest.raises(OptionError, match="^s3://bucket/x.idx: only local paths are written"):
+        write_index(home / "text.jsonl", "s3://bucket/x.idx")
+    with pytest.raises(OptionError, match="^gs://bucket/x.pbin: only local paths are read"):
+        tokfmt.open("gs://bucket/x.pbin")
