@@ -11,7 +11,7 @@ from made_corpora import WORDS
 from paths import FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import TokfmtError
+from tokfmt.core.errors import OptionError, TokfmtError
 
 TEXTS = [f"{word} " * (1 + 7 * k % 23) for k, word in enumerate(WORDS)]
 KINDS = {"text": "{}.jsonl", "ids": "{}.pbin", "nested": "nested.toml"}
@@ -135,3 +135,29 @@ def test_sources_of_ids_have_a_row_beside_those_of_text(home):
     text, ids = done.prepared
     assert text["tokens"] + ids["tokens"] == done.tokens
     assert (text["passes"], ids["passes"], ids["characters"]) == (1.0, 2.0, None)
+
+
+def test_a_dry_run_of_text_says_what_it_knows(home, tmp_path):
+    """Not that nothing is in it; the length of samples; and it refuses what storing would refuse."""
+    table = {"tokenizer": str(TOKENIZER), "seq_len": 16}
+    recipe = written(home / "dry.toml", table, [{"name": "a", "path": "a.jsonl"}])
+    done = tokfmt.convert(recipe, tmp_path / "a.h5", dry_run=True)
+    assert (done.sequences, done.sample_length, done.prepared) == (None, 16, [])
+    assert not any("nothing in it" in note for note in done.notes)
+    stored = tokfmt.convert(recipe, tmp_path / "a.h5", drop="empty-sequences")
+    assert stored.sample_length == 16
+    with pytest.raises(OptionError, match="select: samples of a recipe are stored in its order"):
+        tokfmt.convert(recipe, tmp_path / "b.h5", select="0:3", dry_run=True)
+    plain = tokfmt.convert(home / "a.jsonl", tmp_path / "a.pbin", tokenizer=str(TOKENIZER), dry_run=True)
+    assert not any("nothing in it" in note for note in plain.notes)
+    (tmp_path / "empty.jsonl").write_text("")
+    empty = tokfmt.convert(tmp_path / "empty.jsonl", tmp_path / "a.pbin", tokenizer=str(TOKENIZER), dry_run=True)
+    assert (empty.sequences, [note for note in empty.notes if "nothing in it" in note]) == (0, empty.notes[-1:])
+
+
+def test_a_dry_run_of_ids_shows_the_table(home):
+    entries = [{"name": "a", "path": "a.pbin", "epochs": 3, "tokens": 500}, {"name": "b", "path": "nested.toml"}]
+    recipe = written(home / "ids.toml", {"seq_len": 16, "shuffle": "samples"}, entries)
+    planned = tokfmt.convert(recipe, home / "ids.h5", dry_run=True)
+    stored = tokfmt.convert(recipe, home / "ids.h5", overwrite=True)
+    assert planned.prepared == stored.prepared != []

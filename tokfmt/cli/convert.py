@@ -170,6 +170,7 @@ def _plan(done: Any) -> str:
         f"runs in      {done.plan['jobs']} {done.plan['executor']}",
         *_splits(done),
         *(f"gives up     {name}: {what}" for name, what in done.dropped.items()),
+        *_prepared(done.prepared),
         "dry run: nothing was written",
     ]
     return "\n".join(lines)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tokfmt import registry
 from tokfmt.core.axis import TokenReader, windows
@@ -82,6 +82,7 @@ from tokfmt.run.plan import Forgetful, Share, Workers
 from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
+    from tokfmt.ops.prepare.draft import Draft
     from tokfmt.recipes.samples import PackedRows, Samples
 
 _NOTES = 20  # on sources that are said one by one
@@ -155,8 +156,7 @@ class Run:
             self._refuse(destination)
         sources = self.given[0] if self.given else self._opened(found)
         if len(sources) == 1:
-            self._take_rows(self._read(sources)[0].reader)
-            sources = self._read(sources) if self.packed else sources
+            sources = self._with_rows(sources)
         self._take_tokenizer(sources)
         refuse_rejects(request, sources, read)
         refuse_ledger(request, sources)
@@ -277,6 +277,12 @@ class Run:
         reader = self.packed or (self.given[1] if self.given else None)
         return sources if reader is None else [sources[0]._replace(reader=reader)]
 
+    def _with_rows(self, sources: Sequence[Source]) -> Sequence[Source]:
+        """One source, or packed rows of it, where its samples are stored as they are."""
+        self._take_rows(self._read(sources)[0].reader)
+        self._foresee_rows(sources[0])
+        return self._read(sources) if self.packed else sources
+
     def _take_rows(self, reader: object) -> None:
         """Have samples of a recipe stored as they are, where the format has rows; of their length, if none is given.
 
@@ -288,19 +294,33 @@ class Run:
             return
         from tokfmt.recipes.samples import PackedRows, Samples  # only recipes need what it imports
 
-        if not isinstance(reader, Samples):
-            return
-        if not packs and str(self.write_options.setdefault("seq_len", reader.seq_len)) != str(reader.seq_len):
-            return
+        if isinstance(reader, Samples) and self._lay_rows(reader.seq_len, packs):
+            self.rows, self.packed = reader, PackedRows(reader, packs) if packs else None
+
+    def _foresee_rows(self, source: Source) -> None:
+        """The same of a recipe of text, whose samples do not exist yet.
+
+        Raises:
+            OptionError: As of `_take_rows`.
+        """
+        if source.format.name == "recipe" and isinstance(source.reader, RecordReader):
+            draft, packs = cast("Draft", source.reader), getattr(self.options, "pack_size", None)
+            if draft.file.seq_len is not None and (isinstance(self.format, Rowed) or packs):
+                self._lay_rows(draft.file.seq_len, packs)
+
+    def _lay_rows(self, seq_len: int, packs: int | None) -> bool:
+        """Whether samples of a length are stored as they are; if so, the options are set for them."""
+        if not packs and str(self.write_options.setdefault("seq_len", seq_len)) != str(seq_len):
+            return False
         request, mixed = self.request, self.request.arrangement
         if request.select is not None or not mixed.plain:
             what = "--select" if request.select is not None else "--shuffle" if mixed.shuffle else "--split"
             raise OptionError(
                 f"{what}: samples of a recipe are stored in its order: say tokens or shuffle in the recipe"
             )
-        self.rows, self.packed = reader, PackedRows(reader, packs) if packs else None
         self.portions = portions(request.arrangement, request.destination, self.format, self.write_options)
         self.options = self.portions[0].options
+        return True
 
     def _made_writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
         """The format's writer: of rows as they are, or of sequences."""
@@ -619,7 +639,7 @@ class Run:
     ) -> Conversion:
         arrangement = self.request.arrangement
         made, mixed = self._certified(written, eos)
-        if self.request.shard is None and not any(part.sequences for part in written):
+        if self.request.shard is None and total_of([part.sequences for part in written]) == 0:
             self._note(nothing_in(self.request))
         others = [note for source in sources for note in source.left_out]
         dropped = {
@@ -672,7 +692,8 @@ class Run:
     def _dry_run(self, sources: Sequence[Source]) -> Conversion:
         eos = self._agreed(sources)
         if any(isinstance(source.reader, RecordReader) for source in sources):
-            written = [Written(portion, None, None) for portion in self.portions]
+            count = None if any(map(holds_something, sources)) else 0
+            written = [Written(portion, count, count) for portion in self.portions]
             return self._planned(self._result(sources, eos, written, {}))
         with make_executor("serial", 1) as executor:
             workers = Workers(executor, 1, Path())
@@ -680,7 +701,7 @@ class Run:
             reading = token_axis(
                 self._read(sources), None, self.request.select, workers, self.progress, stored_eos=stored
             )
-        axis = reading.axis
+        axis, self.prepared = reading.axis, list(reading.report)
         for note in reading.notes:
             self._note(note)
         dropped = self._accepted(Losses(self.known))
