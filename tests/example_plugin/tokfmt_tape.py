@@ -1,25 +1,35 @@
-"""Tapes, a format made up to show how one is added: a header, then token ids, a separator after each sequence.
+"""Tapes, a format made up to show how one is added: a header in JSON, then token ids, a separator after each sequence.
 
 0 .. 3    54 41 50 45, "TAPE"
-4 .. 11   u64 little-endian, number of tokens
-12 ..     u32 little-endian token ids
+4 .. 7    u32 little-endian, bytes of the JSON that follows: at most 4,096
+8 ..      {"tokens": 12, "sequences": 3, "eos_id": 50256}; separators count among the tokens
+then      u32 little-endian token ids
 """
+
+import json
 
 import numpy as np
 
 from tokfmt.core.axis import Separators
+from tokfmt.core.errors import CorruptError
 from tokfmt.core.format import Confidence
 from tokfmt.core.protocols import Code
 from tokfmt.formats.flat import FlatFormat, FlatWriter, Laid, Struct, told_tokens
+from tokfmt.formats.folders import parsed_object, whole_number
 
-HEADER = Struct(magic="V4", tokens="<u8")
+HEADER, LONGEST = Struct(magic="V4", length="<u4"), 4096
 
 
 class Writer(FlatWriter):
-    separators, begin, suffix, dtypes = Separators.AFTER, HEADER.size, ".tape", ("<u4",)
+    separators, suffix, dtypes = Separators.AFTER, ".tape", ("<u4",)
 
-    def header(self, tokens, dtype):
-        return HEADER.write(magic=b"TAPE", tokens=tokens)
+    def header(self, cut, dtype):
+        states = {"tokens": cut.tokens, "sequences": cut.last - cut.first, "eos_id": self.target.eos_id}
+        text = json.dumps(states).encode()
+        return HEADER.write(magic=b"TAPE", length=len(text)) + text
+
+    def begins(self, cut):
+        return len(self.header(cut, None))
 
 
 class Tape(FlatFormat):
@@ -28,7 +38,7 @@ class Tape(FlatFormat):
     Writer = Writer
     unreadable = "TAPE1"
     meanings = {
-        "TAPE1": Code("no tape", "The header is cut, or the file cannot be read."),
+        "TAPE1": Code("no tape", "The header is cut or is no JSON, or the file cannot be read."),
         "TAPE2": Code("the size contradicts the header", "The file was cut; --drop tail reads what is there."),
     }
 
@@ -36,10 +46,19 @@ class Tape(FlatFormat):
         return Confidence.CERTAIN if probe.head.startswith(b"TAPE") else None
 
     def examine_file(self, file, options, hints):
-        told = HEADER.read(file)["tokens"]
-        extent, problems = told_tokens(file, np.dtype("<u4"), told, "TAPE2", begin=HEADER.size, short=True)
+        length = HEADER.read(file)["length"]
+        if length > LONGEST:
+            raise CorruptError(file.path, "the header is too long", expected=f"at most {LONGEST:,} bytes", found=length)
+        states = parsed_object(file.path, file.read(HEADER.size, length))
+        tokens = whole_number(file.path, "the header states no number of tokens", states.get("tokens"))
+        eos_id = whole_number(file.path, "the header states no separator", states.get("eos_id"))
+        begin, u4 = HEADER.size + length, np.dtype("<u4")
+        extent, problems = told_tokens(file, u4, tokens, "TAPE2", begin=begin, short=True)
         named = [HEADER.part("header", file)]
-        return Laid(extents=[extent], separators=Separators.AFTER, problems=problems, sections=named)
+        return Laid(
+            extents=[extent], separators=Separators.AFTER, eos_id=eos_id, eos_from="header", problems=problems,
+            sections=named,
+        )  # fmt: skip
 
 
 FORMAT = Tape()

@@ -56,7 +56,9 @@ class Separators(Enum):
     """Where the separator lies on a stored axis."""
 
     NONE = "none"  # sequences are told apart by an index; no separator is stored
-    TRAILING = "trailing"  # by an index, and each sequence usually ends with the separator as well
+    TRAILING = (
+        "trailing"  # by an index, and each sequence usually ends with the separator as well: with `Info.eos_id`, all do
+    )
     BETWEEN = "between"  # by the separator alone: the stored axis is one stream, and runs of separators are padding
     AFTER = "after"  # by the separator alone, one after each sequence: two in a row enclose an empty one
     BEFORE = "before"  # by the separator alone, one in front of each sequence

@@ -82,6 +82,7 @@ from tokfmt.views.view import WithSeparators
 __all__ = [
     "Column",
     "Columns",
+    "Cut",
     "Extent",
     "FlatFormat",
     "FlatReader",
@@ -108,7 +109,7 @@ class Cut(NamedTuple):
     Attributes:
         number: 0, 1, 2, ...
         start, stop: Which tokens of the stored axis it holds.
-        first, last: Which sequences, where files hold whole ones; else 0, 0.
+        first, last: Which sequences, where files hold whole ones or there is one file; else 0, 0.
     """
 
     number: int
@@ -116,6 +117,11 @@ class Cut(NamedTuple):
     stop: int
     first: int = 0
     last: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens are stored in it: separators count, and so does padding."""
+        return self.stop - self.start
 
 
 def joined(parts: Sequence[Laid]) -> Laid:
@@ -370,8 +376,8 @@ class FlatWriter:
         """Bytes in front of the tokens of a file."""
         return self.begin
 
-    def header(self, tokens: int, dtype: np.dtype[Any]) -> bytes:  # noqa: ARG002 - none
-        """What is known of those bytes when a file of so many tokens is made; `index` writes the rest."""
+    def header(self, cut: Cut, dtype: np.dtype[Any]) -> bytes:  # noqa: ARG002 - none
+        """What is known of those bytes when a file is made; `index` writes the rest."""
         return b""
 
     def index(self, stored: TokenReader, dtype: np.dtype[Any]) -> Pieces:  # noqa: ARG002 - none
@@ -432,7 +438,8 @@ class FlatWriter:
                 self._cuts = list(_whole_cuts(stored, most or max(1, total)))
             else:
                 spans = list(windows(0, total, most or max(1, total))) or [(0, 0)]
-                self._cuts = [Cut(number, a, b) for number, (a, b) in enumerate(spans)]
+                sequences = stored.info.sequences if len(spans) == 1 else 0
+                self._cuts = [Cut(number, a, b, 0, sequences) for number, (a, b) in enumerate(spans)]
             if len(self._cuts) > 1 and not self.folder:
                 raise ConversionError(
                     f"{self.path.name}: {total:,} tokens do not fit one file of {most:,}. "
@@ -460,7 +467,7 @@ class FlatWriter:
                 raise ConversionError(f"{path.name}: would have {size:,} bytes, and {self.most_bytes:,} are the most")
             preallocate(path, size)
             with Output(path) as out:
-                out.write(0, self.header(cut.stop - cut.start, dtype))
+                out.write(0, self.header(cut, dtype))
             if self.masked and self.mask_file is not None:
                 preallocate(self.mask_file(path), cut.stop - cut.start)
 

@@ -34,7 +34,7 @@ from tokfmt.core.files import File
 from tokfmt.core.format import Confidence, Hints, Probe, Problem
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Code
-from tokfmt.formats.flat import Extent, FlatFormat, FlatWriter, Laid, Struct, numpy_extent, told_tokens
+from tokfmt.formats.flat import Cut, Extent, FlatFormat, FlatWriter, Laid, Struct, numpy_extent, told_tokens
 
 HEADER = Struct(magic="<i4", version="<i4", tokens="<i4", width="<i4", unused="V1008")
 VARIANTS = {"gpt2": (20240520, 1, 2, 50256), "llama3": (20240801, 7, 4, 128000), "automodel": (278895051, 1, 0, None)}
@@ -80,10 +80,10 @@ class Writer(FlatWriter):
     def file(self, number: int) -> Path:
         return super().file(number + (self.options.split == "train"))
 
-    def header(self, tokens: int, dtype: np.dtype[Any]) -> bytes:
+    def header(self, cut: Cut, dtype: np.dtype[Any]) -> bytes:
         variant = self._variant((1 << 8 * dtype.itemsize) - 1)
         magic, version, width, _ = VARIANTS[variant]
-        return HEADER.write(magic=magic, version=version, tokens=tokens, width=0 if width else dtype.itemsize)
+        return HEADER.write(magic=magic, version=version, tokens=cut.tokens, width=0 if width else dtype.itemsize)
 
 
 class Llmc(FlatFormat):

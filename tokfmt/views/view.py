@@ -261,6 +261,8 @@ class WithoutTrailing(View):
             found = between_offsets(self.source, number)
             if len(found) and found.item(-1) == self.eos_id:
                 return found[:-1]
+            if not len(found):
+                raise self._unended(number)
             return self._without(*self.source.offsets(number, number + 1).tolist())
 
         return closed_reader(self.source, self.eos_id, sequence)
@@ -280,18 +282,24 @@ class WithoutTrailing(View):
         """Stored tokens, and the stored positions of the separators among them, each looked at."""
         tokens = self.source.tokens(start, stop)
         first, last = sequence_at(self.source, start), sequence_at(self.source, stop - 1) + 1
-        ends = self.source.offsets(first, last)[1:] - 1
+        bounds = self.source.offsets(first, last)
+        if (empty := np.flatnonzero(bounds[1:] == bounds[:-1])).size:
+            raise self._unended(first + int(empty[0]))
+        ends = bounds[1:] - 1
         ends = ends[(ends >= start) & (ends < stop)]
         wrong = tokens[ends - start] != self.eos_id
         if wrong.any():
             at = int(ends[np.argmax(wrong)])
-            raise CorruptError(
-                self.path,
-                f"sequence {sequence_at(self.source, at):,} does not end with the separator {self.eos_id}",
-                found=int(tokens[at - start]),
-                remedy="--eos none reads the sequences as they are stored, with whatever ends them",
-            )
+            raise self._unended(sequence_at(self.source, at), int(tokens[at - start]))
         return tokens, ends
+
+    def _unended(self, number: int, found: object = "an empty sequence") -> CorruptError:
+        return CorruptError(
+            self.path,
+            f"sequence {number:,} does not end with the separator {self.eos_id}",
+            found=found,
+            remedy="--eos none reads the sequences as they are stored, with whatever ends them",
+        )
 
     def beneath(self, position: int) -> tuple[TokenReader, int]:
         check_position(position, self.info.tokens)

@@ -35,7 +35,7 @@ from tokfmt.core.files import File
 from tokfmt.core.format import Confidence, Hints, Probe, Target
 from tokfmt.core.options import Late, option
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.formats.flat import FlatFormat, FlatWriter, Laid, Pieces
+from tokfmt.formats.flat import Cut, FlatFormat, FlatWriter, Laid, Pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +168,8 @@ class Writer(FlatWriter):
         width = self.options.width or (4 if self.old else min(4, smallest(top).itemsize))
         return token_dtype(width, big=self.old)
 
-    def header(self, tokens: int, dtype: np.dtype[Any]) -> bytes:
-        length = tokens * dtype.itemsize
+    def header(self, cut: Cut, dtype: np.dtype[Any]) -> bytes:
+        length = cut.tokens * dtype.itemsize
         return length.to_bytes(8, "big") if self.old else struct.pack("<QI", length, dtype.itemsize)
 
     def index(self, stored: TokenReader, dtype: np.dtype[Any]) -> Pieces:

@@ -586,6 +586,7 @@ def without_separators(
 
     Raises:
         SeparatorUnknownError: A stream, and nothing says where its documents end.
+        CorruptError: The dataset states a separator, and not every sequence ends with it.
     """
     info, eos_id = stored.info, separator.eos_id
     if info.separators is Separators.NONE or not info.tokens:
@@ -610,7 +611,12 @@ def without_separators(
             return stored, [f"sequences are kept as stored: {why}. --eos {alike} takes it away, --eos none keeps it"]
         return stored, [] if separator.source == "--eos none" else [_KEPT]
     if endings is None or len(endings) != 1 or int(endings[0]) != eos_id:
-        return stored, [f"not every sequence ends with {eos_id}; sequences are kept as stored"]
+        if eos_id != info.eos_id:
+            return stored, [f"not every sequence ends with {eos_id}; sequences are kept as stored"]
+        raise CorruptError(
+            path, f"sequences do not end with the separator {eos_id} that the dataset states",
+            remedy="--eos none reads the sequences as they are stored, with whatever ends them",
+        )  # fmt: skip
     return WithoutTrailing(stored, eos_id, str(path)), []
 
 
