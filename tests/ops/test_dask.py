@@ -71,10 +71,10 @@ print(len(done))
 
 
 @contextlib.contextmanager
-def started(home):
+def started(home, script=CLUSTER, argument="."):
     """Address and worker process ids of a cluster that stands in a directory of its own."""
-    (home / "cluster.py").write_text(CLUSTER)
-    words = [sys.executable, "cluster.py", "."]
+    (home / "cluster.py").write_text(script)
+    words = [sys.executable, "cluster.py", argument]
     process = subprocess.Popen(
         words, cwd=home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -129,6 +129,64 @@ def test_a_worker_is_killed_in_the_middle(tmp_path, source, doomed_cluster, name
     with pytest.raises(ProcessLookupError):
         os.kill(victim, 0)
     assert tree(tmp_path / "other" / name) == tree(tmp_path / "one" / name)
+
+
+@needs_dask
+def test_a_scheduler_that_is_lost_is_reported_as_such(tmp_path, source):
+    with started(tmp_path) as (address, pids):
+        scheduler = pids[0]
+        while "cluster.py" not in Path(f"/proc/{scheduler}/cmdline").read_text():
+            scheduler = int(Path(f"/proc/{scheduler}/stat").read_text().split()[3])
+        given = {"sources": [str(source)], "destination": "o.h5", "executor": f"dask:{address}", "victim": scheduler,
+                 "resume": True}  # fmt: skip
+        done = run("-c", CONVERT, json.dumps(given), cwd=tmp_path)
+    assert done.returncode
+    assert f"OutageError: --executor dask: the scheduler at {address} does not answer any more" in done.stderr
+    assert "run again with --resume to continue" in done.stderr
+    assert "out of memory" not in done.stderr
+    assert not [line for line in done.stderr.splitlines() if " - ERROR - " in line]
+    assert not (tmp_path / "o.h5").exists()
+
+
+HIDDEN = """
+import ctypes, json, os, sys
+import distributed
+
+if __name__ == "__main__":
+    with distributed.LocalCluster(n_workers=0, dashboard_address=None, memory_limit=0, local_directory=".") as cluster:
+        hidden, address = sys.argv[1], cluster.scheduler_address
+        worker = f"mount -t tmpfs none '{hidden}' && exec '{sys.executable}' -m distributed.cli.dask_worker {address}"
+        more = "--no-dashboard --nworkers 1 --nthreads 1 --local-directory ."
+        os.spawnlp(os.P_NOWAIT, "unshare", "unshare", "-m", "--kill-child", "sh", "-c", f"{worker} {more}")
+        with distributed.Client(address) as client:
+            client.wait_for_workers(1, timeout=60)
+        print(json.dumps([address, []]), flush=True)
+        sys.stdin.read()
+        with distributed.Client(address) as client:
+            client.shutdown()
+"""
+"""A cluster of a worker that sees an empty directory where others see another."""
+
+
+@needs_dask
+@pytest.mark.parametrize("hidden", ["sources", "destinations"])
+def test_a_worker_that_does_not_see_a_path_is_named(tmp_path, source, hidden):
+    if os.geteuid() or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
+        pytest.skip("a worker that sees other directories needs the right to mount")
+    for name in ("sources", "destinations"):
+        (tmp_path / name).mkdir()
+    source = source.rename(tmp_path / "sources" / source.name)
+    destination = tmp_path / "destinations" / "o.zarr"
+    with started(tmp_path, HIDDEN, str(tmp_path / hidden)) as (address, _):
+        words = ["convert", source, destination, "--from", "stage1", "--eos", "50256", "--executor", f"dask:{address}"]
+        done = run("-m", "tokfmt", *words, cwd=tmp_path)
+    assert done.returncode == 4, done.stderr
+    path = source if hidden == "sources" else destination.parent
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("tokfmt: error: ")]
+    assert line.startswith(f"tokfmt: error: {path}: the worker tcp://")
+    what = "sees no such file" if hidden == "sources" else "sees another directory there, or none"
+    assert f"{what}. Every worker needs the sources and the destination under the same paths" in line
+    assert "Traceback" not in done.stderr
 
 
 @needs_dask

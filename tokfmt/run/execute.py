@@ -30,6 +30,8 @@ import pickle
 import queue
 import re
 import signal
+import socket
+import sys
 import tempfile
 import threading
 from collections import OrderedDict
@@ -43,7 +45,15 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from tokfmt.core.errors import ConversionError, MissingDependencyError, OptionError, OutageError, UnsafeError
+from tokfmt.core.errors import (
+    ConversionError,
+    FormatError,
+    MissingDependencyError,
+    OptionError,
+    OutageError,
+    SourceChangedError,
+    UnsafeError,
+)
 from tokfmt.core.options import nearest
 from tokfmt.core.resources import cpus
 from tokfmt.core.text_format import printable
@@ -169,7 +179,7 @@ def run_tasks(
     """
     local = isinstance(executor, (SerialExecutor, ThreadPoolExecutor))
     ahead = 1 if isinstance(executor, SerialExecutor) else 2 * jobs
-    call = _Local(function, shared) if local else _Remote(function, Parcel.pack(shared, scratch))
+    call = _Local(function, shared) if local else _Remote(function, Parcel.pack(shared, scratch), scratch)
     pending: list[Future[R]] = []  # in order of items
     # not `wait(..., FIRST_COMPLETED)`: a signal in the middle of it leaves futures locked, and workers stuck on them
     ended: queue.SimpleQueue[Future[R]] = queue.SimpleQueue()
@@ -182,6 +192,11 @@ def run_tasks(
         while pending:
             yield from _finished(pending, ended)
     except Exception as error:
+        if isinstance(executor, ClusterExecutor) and lost_workers(error) and not executor.answers():
+            raise OutageError(
+                f"--executor dask: the scheduler at {printable(executor.address)} does not answer any more. Start a "
+                "cluster, and run again"
+            ) from error
         if isinstance(error, BrokenExecutor) or lost_workers(error):
             raise OutageError(
                 "a worker process ended abruptly: killed, or out of memory. If memory is short, run with fewer --jobs"
@@ -216,13 +231,43 @@ class _Local:
 
 
 class _Remote:
-    """What is sent to a worker process with each task: a name, a small parcel, an item."""
+    """What is sent to a worker process with each task: a name, a small parcel, the shared directory, an item."""
 
-    def __init__(self, function: Callable[[Any, Any], Any], parcel: Parcel) -> None:
-        self.function, self.parcel = function, parcel
+    def __init__(self, function: Callable[[Any, Any], Any], parcel: Parcel, shared: Path) -> None:
+        self.function, self.parcel, self.shared = function, parcel, shared
 
     def __call__(self, item: object) -> Any:
-        return self.function(receive(self.parcel), item)
+        worker = _cluster_worker()
+        if not worker:
+            return self.function(receive(self.parcel), item)
+        if not self.shared.is_dir():
+            visible = (parent for parent in self.shared.parents if not parent.name.startswith("."))
+            raise _unseen(next(visible), worker, "sees another directory there, or none")
+        try:
+            return self.function(receive(self.parcel), item)
+        except SourceChangedError as error:
+            error.advise(f"The worker {worker} found it so: every worker needs the same file, not a copy of it")
+            raise
+        except FormatError as error:
+            if os.path.lexists(error.path):
+                raise
+            raise _unseen(error.path, worker, "sees no such file") from error
+
+
+def _cluster_worker() -> str:
+    """The address of the Dask worker that this task runs on; "" elsewhere."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return ""
+    try:
+        return f"{distributed.get_worker().address} ({socket.gethostname()})"
+    except ValueError:
+        return ""
+
+
+def _unseen(path: str | os.PathLike[str], worker: str, what: str) -> OutageError:
+    remedy = "Every worker needs the sources and the destination under the same paths"
+    return OutageError(f"{printable(path)}: the worker {worker} {what}. {remedy}")
 
 
 def _end_with(parent: int) -> None:
@@ -379,11 +424,22 @@ class ClusterExecutor(Executor):
 
     Attributes:
         slots: Tasks that the cluster runs at once.
+        address: Of its scheduler.
     """
 
     def __init__(self, client: Any, jobs: int) -> None:
         self._client = client
+        self.address: str = client.scheduler.address
         self.slots = sum(client.ncores().values()) or jobs
+
+    def answers(self) -> bool:
+        """Whether the scheduler is there; takes at most a second."""
+        host, _, port = self.address.rpartition("://")[2].rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=1).close()
+        except OSError:
+            return False
+        return True
 
     def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
         outer: Future[R] = Future()
@@ -476,6 +532,7 @@ def dask_setup(worker: object) -> None:  # noqa: ARG001 - Dask calls it so
 def _client(distributed: Any, address: str) -> Any:
     if not _ADDRESS.fullmatch(address):
         raise OptionError(f"--executor dask: {printable(address)!r} is no address; write tcp://HOST:PORT")
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # a lost connection is one line, not its tracebacks
     try:
         client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
     except OSError as error:
