@@ -532,7 +532,8 @@ def dask_setup(worker: object) -> None:  # noqa: ARG001 - Dask calls it so
 def _client(distributed: Any, address: str) -> Any:
     if not _ADDRESS.fullmatch(address):
         raise OptionError(f"--executor dask: {printable(address)!r} is no address; write tcp://HOST:PORT")
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # a lost connection is one line, not its tracebacks
+    for name in ("distributed", "distributed.client", "distributed.core"):  # a lost connection is one line of tokfmt's
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
     except OSError as error:
