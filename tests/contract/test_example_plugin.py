@@ -45,7 +45,8 @@ def install(site):
     project = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
     info = site / "tokfmt_tape-1.0.dist-info"
     info.mkdir(parents=True)
-    shutil.copy(HOME / "tokfmt_tape.py", site)
+    for module in HOME.glob("*.py"):
+        shutil.copy(module, site)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
     ((group, points),) = project["entry-points"].items()
     lines = [f"{name} = {place}\n" for name, place in points.items()]
@@ -75,6 +76,36 @@ def test_installed_it_is_a_format_like_any_other(tmp_path):
     findings = json.loads(tokfmt("check", "cut.tape", "--json", code=1))["datasets"][0]["findings"]
     assert [finding["code"] for finding in findings] == ["TAPE2"]
     assert "was cut" in tokfmt("check", "--explain", "TAPE2")
+
+
+def test_installed_records_go_everywhere(tmp_path):
+    """The second example: compressed records in shards, to jsonl, to other formats, through every look."""
+    install(tmp_path / "site")
+
+    def tokfmt(*words, code=0):
+        command = [sys.executable, "-m", "tokfmt", *map(str, words)]
+        env = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+        done = forkserver.run(command, env=env, capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == code, done.stderr
+        return done.stdout
+
+    lists = [list(range(n)) for n in range(40)]
+    (tmp_path / "in.jsonl").write_text("".join(f'{{"input_ids": {ids}}}\n' for ids in lists))
+    tokfmt(
+        "convert", "in.jsonl", "o.reels", "--to-opt", "shard_tokens=100", "--verify", "-q", "--executor", "processes"
+    )
+    told = json.loads(tokfmt("convert", "o.reels", "o.jsonl", "--verify", "--json"))
+    assert (told["sequences"], told["tokens"]) == (40, 780)
+    assert (tmp_path / "o.jsonl").read_bytes() == (tmp_path / "in.jsonl").read_bytes()
+    tokfmt("convert", "o.reels", "o.pbin", "--eos", "50256", "--verify", "-q")
+    tokfmt("diff", "o.reels", "o.pbin")
+    assert json.loads(tokfmt("stats", "o.reels", "--json"))["tokens"] == 780
+    assert json.loads(tokfmt("show", "o.reels", "3", "--json"))["shown"][0]["ids"] == [0, 1, 2]
+    tokfmt("check", "o.reels", "--deep")
+    shard = tmp_path / "o.reels" / "00003.reel"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    findings = json.loads(tokfmt("check", "o.reels", "--deep", "--json", code=1))["datasets"][0]["findings"]
+    assert "REEL2" in [finding["code"] for finding in findings]
 
 
 def test_the_example_is_short_and_is_the_one_of_the_page():

@@ -46,9 +46,9 @@ class Tape(FlatFormat):
         return Confidence.CERTAIN if probe.head.startswith(b"TAPE") else None
 
     def examine_file(self, file, options, hints):
-        length = HEADER.read(file)["length"]
-        if length > LONGEST:
-            raise CorruptError(file.path, "the header is too long", expected=f"at most {LONGEST:,} bytes", found=length)
+        magic, length = HEADER.read(file).values()
+        if magic != b"TAPE" or length > LONGEST:
+            raise CorruptError(file.path, "the header is none of a tape", expected="TAPE and its length", found=magic)
         states = parsed_object(file.path, file.read(HEADER.size, length))
         tokens = whole_number(file.path, "the header states no number of tokens", states.get("tokens"))
         eos_id = whole_number(file.path, "the header states no separator", states.get("eos_id"))
