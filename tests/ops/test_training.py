@@ -684,6 +684,31 @@ def test_a_tokenizer_that_a_manifest_confirms_is_no_note(tmp_path):
         assert int(view.samples(range(len(view)))["input_ids"].max()) == 4095, "the separator"
 
 
+def test_a_recipe_in_a_recipe_tells_what_made_its_ids(tmp_path):
+    from tokenizers import Tokenizer, models
+
+    other = tmp_path / "other"
+    other.mkdir()
+    Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]")).save(str(other / "tokenizer.json"))
+    (tmp_path / "x.jsonl").write_text('{"input_ids": [1, 2, 5000, 4, 5, 6]}\n')
+    tokfmt.convert(tmp_path / "x.jsonl", tmp_path / "x.pbin", eos=0, manifest=False)
+    inner = tmp_path / "inner.toml"
+    inner.write_text(f'tokfmt = 1\neos = 0\ntokenizer = "{TOKENIZER}"\n[[source]]\npath = "x.pbin"\n')
+    view = tokfmt.recipe([inner], seq_len=4)
+    with pytest.raises(TokenizerMismatchError, match="sample 0 holds an ID that the tokenizer does not have"):
+        view[0]
+    assert tokfmt.recipe([inner], seq_len=4, tokenizer=str(TOKENIZER)).notes == (
+        f'inner: x: no manifest names the tokenizer that made its IDs; tokenizer = "{TOKENIZER}" is assumed',
+    )
+    with pytest.raises(TokenizerMismatchError, match=r"inner\.toml: is a recipe of IDs that another tokenizer made"):
+        tokfmt.recipe([inner], seq_len=4, tokenizer=str(other))
+    outer = tmp_path / "other.toml"
+    outer.write_text(f'tokfmt = 1\neos = 0\ntokenizer = "{other}"\n[[source]]\npath = "x.pbin"\nselect = "0:0"\n')
+    with pytest.raises(TokenizerMismatchError, match="was made with another tokenizer"):
+        tokfmt.recipe([inner, outer], seq_len=4)
+    assert tokfmt.recipe([inner, outer], seq_len=4, drop="tokenizers")[0]["input_ids"].tolist() == [1, 2, 5000, 4]
+
+
 @pytest.mark.parametrize("kind", ["one", "several", "passes", "nested"])
 def test_recipes_without_a_shuffle_keep_the_order_of_their_sources(mix, tmp_path, kind):
     """Also of several sources that are packed together, of several passes, and of a recipe in a recipe."""

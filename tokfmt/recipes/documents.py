@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -43,6 +43,20 @@ from tokfmt.recipes.order import ORDER_DOCUMENTS, permutation
 from tokfmt.views.select import Chosen, Concat
 
 _AT_ONCE = 1 << 18  # sequences
+
+
+class Vocabulary(NamedTuple):
+    """What is known of the tokenizer that made the IDs of all sources.
+
+    Attributes:
+        name: Of the tokenizer.
+        size: All its IDs are below.
+        made: How manifests describe it; its digest is a string.
+    """
+
+    name: str
+    size: int
+    made: Mapping[str, Any]
 
 
 class TextPart(NamedTuple):
@@ -459,10 +473,17 @@ class Documents:
         file: The recipe as written.
         sources: As opened, in order, quotas drawn.
         eos_id: The separator that they agree on, None for none.
+        vocabulary: Of what made the IDs, where that is known.
     """
 
-    def __init__(self, file: RecipeFile, sources: Sequence[Source], eos_id: int | None) -> None:
-        self.file, self.sources, self.eos_id = file, tuple(sources), eos_id
+    def __init__(
+        self,
+        file: RecipeFile,
+        sources: Sequence[Source],
+        eos_id: int | None,
+        vocabulary: Vocabulary | None = None,
+    ) -> None:
+        self.file, self.sources, self.eos_id, self.vocabulary = file, tuple(sources), eos_id, vocabulary
         self._members = [
             k for turn in range(max(map(file.passes, range(len(sources)))))
             for k in range(len(sources)) if turn < file.passes(k)

@@ -27,7 +27,7 @@ from tokfmt.core.protocols import Sampled, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.text_format import counted, printable
 from tokfmt.recipes.cache import key_of
-from tokfmt.recipes.documents import Axis, Source, Span, SpanTable
+from tokfmt.recipes.documents import Axis, Source, Span, SpanTable, Vocabulary
 from tokfmt.recipes.fields import Grid, Ids, Place, arrays, check_fields, sampled_beneath
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_SAMPLES, EvenTree, Permutation, numbers, permutation
@@ -77,18 +77,6 @@ class _Turn(NamedTuple):
     place: int
     first: int
     passes: int
-
-
-class Vocabulary(NamedTuple):
-    """What a tokenizer has.
-
-    Attributes:
-        name: Of the tokenizer.
-        size: All its IDs are below.
-    """
-
-    name: str
-    size: int
 
 
 class Drawn(NamedTuple):

@@ -52,9 +52,9 @@ from tokfmt.ops.source.request import (
     viewed,
 )
 from tokfmt.recipes.cache import key_of, recalled, remember, unkept
-from tokfmt.recipes.documents import Documents, Source, quotas
+from tokfmt.recipes.documents import Documents, Source, Vocabulary, quotas
 from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, parse_recipe, read_recipe
-from tokfmt.recipes.samples import Samples, Vocabulary, separator_of
+from tokfmt.recipes.samples import Samples, separator_of
 from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
@@ -181,32 +181,59 @@ def _laid(file: RecipeFile, hints: Hints, named: Found | None) -> tuple[Samples 
                 raise
             found.append(source)
             opened += parts
-        made, _ = agreed_tokenizer(opened, handle, hints.drop)
+        vocabulary = _agreed_vocabulary(opened, handle, hints.drop)
     of_ids = [source for source in found if isinstance(source, Source)]
     if len(of_ids) < len(found) or file.dedup != "none":
         return Draft(file, found, handle), opened
     of_ids = quotas(file, of_ids)
     if file.seq_len is not None:
-        return Samples(file, of_ids, None if "tokenizers" in hints.drop else _made_by(made, handle)), opened
-    return Documents(file, of_ids, separator_of(file, of_ids)), opened
+        return Samples(file, of_ids, vocabulary), opened
+    return Documents(file, of_ids, separator_of(file, of_ids), vocabulary), opened
 
 
 def _vocabulary(handle: TokenizerHandle) -> Vocabulary:
     """The vocabulary of a tokenizer: IDs of added tokens may lie beyond their number."""
-    return Vocabulary(handle.name, max(handle.vocab_size, 1 + max(handle.added, default=-1)))
+    size = max(handle.vocab_size, 1 + max(handle.added, default=-1))
+    return Vocabulary(handle.name, size, handle.describe())
 
 
-def _made_by(made: Mapping[str, Any] | None, handle: TokenizerHandle | None) -> Vocabulary | None:
-    """The vocabulary of what made the IDs of all sources; None where that is not known.
+def _agreed_vocabulary(
+    opened: Sequence[Opened], handle: TokenizerHandle | None, drop: frozenset[str]
+) -> Vocabulary | None:
+    """The vocabulary of what made the IDs of all sources; None where that is not known, or accepted to be another.
 
-    Args:
-        made: How the manifests describe it.
-        handle: The tokenizer that the recipe names.
+    Raises:
+        TokenizerMismatchError: Several tokenizers made them.
     """
-    if handle is not None:
-        return _vocabulary(handle)
-    size = None if made is None else made.get("vocab_size")
-    return Vocabulary(str(made.get("name")), size) if made is not None and isinstance(size, int) and size > 0 else None
+    made, _ = agreed_tokenizer(opened, handle, drop)
+    if made is None or "tokenizers" in drop:
+        return None
+    inner = [_vocabulary(handle)] if handle is not None else [_vocabulary_of(part) for part in opened]
+    for known in inner:
+        if known is not None and known.made["digest"] == made["digest"]:
+            return known
+    size = made.get("vocab_size")
+    return Vocabulary(str(made.get("name")), size, made) if isinstance(size, int) and size > 0 else None
+
+
+def _vocabulary_of(part: Opened) -> Vocabulary | None:
+    """What a recipe that is a source knows of what made its IDs."""
+    return part.reader.vocabulary if isinstance(part.reader, (Samples, Documents)) else None
+
+
+def _of_recipe(part: Opened, handle: TokenizerHandle | None, drop: frozenset[str]) -> Opened:
+    """A part with the tokenizer that it knows of, if it is a recipe; others know it from a manifest.
+
+    Raises:
+        TokenizerMismatchError: It is another than the one in use.
+    """
+    vocabulary = _vocabulary_of(part)
+    if vocabulary is None:
+        return part
+    if handle is not None and vocabulary.made["digest"] != handle.digest and "tokenizers" not in drop:
+        what = "is a recipe of IDs that another tokenizer made"
+        raise TokenizerMismatchError(part.paths[0], what, handle.name, vocabulary.name)
+    return part._replace(tokenizers=(vocabulary.made,))
 
 
 def _refuse_beyond(parts: Sequence[Opened], handle: TokenizerHandle) -> None:
@@ -337,6 +364,7 @@ def _opened(
         parts = open_sources(request, handle, hints.jobs, found=places, collect=hints.collect)
     except SeparatorUnknownError as error:  # --eos of a command line changes no recipe
         raise SeparatorUnknownError(error.path, error.why, 'Say eos = ID or eos = "none" in the recipe') from error
+    parts = [_of_recipe(part, handle, hints.drop) for part in parts]
     kinds = _kinds(entry, parts)
     if "text" in kinds:
         return _text_source(file, entry, parts, places, handle), parts
@@ -399,7 +427,7 @@ def _notes(
 ) -> tuple[str, ...]:
     """What a person should be told of a source, such as that it gives no sequence."""
     notes = dict.fromkeys(_in_recipe(note) for part in parts for note in part.notes)
-    stored = [made for part in parts if part.format.name != "recipe" for made in part.tokenizers]
+    stored = [made for part in parts for made in part.tokenizers]
     if handle is not None and None in stored:
         given = f'tokenizer = "{printable(handle.name)}"'
         notes[f"no manifest names the tokenizer that made its IDs; {given} is assumed"] = None
