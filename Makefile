@@ -1,7 +1,8 @@
 # make demo   sets up and runs the main job on files in fixtures/
 # make test   sets up and passes all tests, lint, types and import contracts
 # make test-fast  all tests but those marked slow: of more than about 5 s, or at every moment of a conversion
-# make fuzz   the fuzzers and the survival harness at length (FUZZ=1000000 mutations, every fault at every moment)
+# make fuzz   the fuzzers, the survival harness and the joints of commands at length (FUZZ=1000000 mutations, every fault
+#             at every moment, JOINTS=1000 datasets of each command that writes one)
 # make compat the code of upstream packages, each in an environment of its own under .venv/compat (13 GB, once), reads
 #             what tokfmt wrote and writes what tokfmt reads (ONLY="mds megatron"); prints a table
 # make bench  prints ratios against the peers' methods
@@ -61,7 +62,8 @@ test-fast: $(STAMP)
 	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal --durations=20 -m "not slow"
 
 fuzz: $(STAMP)
-	FUZZ=$(or $(FUZZ),1000000) $(BIN)/python -m pytest -n $(PYTEST_JOBS) tests/fuzz tests/survival tests/unit/test_pickled_index.py
+	FUZZ=$(or $(FUZZ),1000000) JOINTS=$(or $(JOINTS),1000) $(BIN)/python -m pytest -n $(PYTEST_JOBS) \
+	  tests/fuzz tests/survival tests/joints tests/unit/test_pickled_index.py
 
 compat: $(STAMP)
 	$(BIN)/python -m tests.compat $(ONLY)

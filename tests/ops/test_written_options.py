@@ -10,7 +10,7 @@ from pathlib import Path
 import forkserver
 import pytest
 from made_corpora import prose
-from paths import TOKENIZER
+from paths import FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt import registry
@@ -318,3 +318,38 @@ def test_verify_reads_the_width_that_was_written(tmp_path, name, width):
     tokfmt.convert(tmp_path / "in.jsonl", out, to_format=name, eos=9, to_options={"width": width}, verify=True)
     with tokfmt.open(out) as dataset:
         assert [ids.tolist() for ids in dataset] == [[1, 2, 3], [7]]
+
+
+STORE = FIXTURES / "flat-tokens" / "multi_chunk.zarr"
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "x.bin"])
+def test_a_split_that_is_read_goes_to_one_file(tmp_path, name):
+    """`--split` names a split of the source; a file has none to name."""
+    words = {"to_format": "nanogpt", "eos": 50_000} if name == "x.bin" else {}
+    tokfmt.convert(STORE, tmp_path / name, split="validation", **words)
+    there = {"options": {"split": "validation"}}
+    with tokfmt.open(tmp_path / name) as found, tokfmt.open(STORE, **there) as held:
+        assert [one.tolist() for one in found] == [one.tolist() for one in held]
+
+
+def test_the_split_of_the_destination_may_have_another_name(tmp_path):
+    words = {"split": "validation", "to_format": "llmc", "eos": 50_000}
+    tokfmt.convert(STORE, tmp_path / "x", to_options={"split": "val"}, **words)
+    assert [path.name for path in (tmp_path / "x").iterdir()] == ["x_val_000000.bin"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("x.parquet", {}),
+        ("x.arrow", {}),
+        ("x.bin", {"to_format": "nanogpt"}),
+        ("x_train_000000.bin", {"to_format": "llmc"}),
+    ],
+)
+def test_several_splits_are_not_written_to_one_file(tmp_path, name, words):
+    (tmp_path / "in.jsonl").write_text('{"input_ids": [1, 2]}\n{"input_ids": [3]}\n')
+    with pytest.raises(OptionError, match=rf"{name} is one file .*Name a folder"):
+        tokfmt.convert(tmp_path / "in.jsonl", tmp_path / name, split="train=0.5,val=0.5", eos=9, **words)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]

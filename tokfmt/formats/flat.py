@@ -396,6 +396,11 @@ class FlatWriter:
         return self.path.suffix != self.suffix
 
     @property
+    def single(self) -> bool:
+        """The destination is one file: a split that is named is where the sequences come from."""
+        return not self.folder
+
+    @property
     def needs_eos(self) -> bool:
         return self.separators is not Separators.NONE
 

@@ -102,11 +102,11 @@ class ColumnWriter(ABC):
             )
         self.needs_eos = self.separated = options.seq_len is not None
         self.separators = Separators.AFTER if self.needs_eos else Separators.NONE
-        if options.split is not None and (self.single or not options.split.replace("-", "_").isidentifier()):
-            what = (
-                f"--split {options.split!r}: {path.name} is one file. Name a folder for splits, which have plain names"
+        plain = self.single or options.split is None or options.split.replace("-", "_").isidentifier()
+        if not plain:
+            raise OptionError(
+                f"--split {options.split!r}: is not a name of a split (expected letters, digits, _ and -)", name="split"
             )
-            raise OptionError(what, name="split")
 
     suffixes: tuple[str, ...]
 

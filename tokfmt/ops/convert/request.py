@@ -324,7 +324,7 @@ class Request:
                 raise OptionError(f"--seq-len: {format_.name} has no samples", name="seq-len")
             given["seq_len"] = self.seq_len
         if self.source.split and "split" in known:
-            given["split"] = self.source.split
+            given.setdefault("split", self.source.split)
         return given
 
 
@@ -398,6 +398,20 @@ def refuse_shards(request: Request) -> None:
     )
 
 
+def refuse_splits_of_one_file(portions: Sequence[Portion], writer: TokenWriter) -> None:
+    """Refuse several splits in one file: a format that has splits keeps them in a folder.
+
+    Raises:
+        OptionError.
+    """
+    first, *others = portions
+    if getattr(writer, "single", False) and any(one.destination == first.destination for one in others):
+        raise OptionError(
+            f"--split: {printable(first.destination)} is one file (expected a folder, which holds a file for each "
+            "split). Name a folder"
+        )
+
+
 def refuse_text(sources: Sequence[Source], format_: Format) -> None:
     """Refuse text without a tokenizer.
 
@@ -445,10 +459,10 @@ def refuse_selection_of_none(selection: str, sources: Sequence[Source]) -> None:
 
 def nothing_in(request: Request) -> str:
     """A note on a destination without sequences."""
-    why = "the sources contain no sequences"
+    why = "the sources hold no sequences"
     if request.select is not None:
         why = f"--select {request.select} takes none of the sequences of the sources"
-    return f"{request.destination}: the dataset is empty: {why}"
+    return f"{request.destination}: there is nothing in it: {why}"
 
 
 def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:

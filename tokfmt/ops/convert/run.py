@@ -46,6 +46,7 @@ from tokfmt.ops.convert.request import (
     refuse_rejects,
     refuse_selection_of_none,
     refuse_shards,
+    refuse_splits_of_one_file,
     refuse_text,
     refuse_undealt,
     total_of,
@@ -141,9 +142,15 @@ class Run:
                 raise OptionError(f"--tokenizer: {printable(source.paths[0])} says another one, {named.name}")
             self.tokenizer = named
 
+    def _refuse_arrangement(self) -> None:
+        """Refuse an order or shares that cannot be written there."""
+        refuse_shards(self.request)
+        if len(self.portions) > 1:
+            refuse_splits_of_one_file(self.portions, self._writer(Target(0)))
+
     def convert(self) -> Conversion:
         request = self.request
-        refuse_shards(request)
+        self._refuse_arrangement()
         destinations = list(dict.fromkeys(portion.destination for portion in self.portions))
         found = files_of_sources(self.given[0]) if self.given else find_sources(request.source)
         found = [with_named(one) for one in found]
