@@ -21,6 +21,7 @@ import forkserver
 import numpy as np
 import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
+from xxhash import xxh3_128_hexdigest
 
 from tokfmt.cli import main
 
@@ -325,16 +326,50 @@ def test_text_with_the_tokenizer_that_the_manifest_names(tmp_path, monkeypatch):
     said = json.loads(manifest.read_text())
 
     def named(name, check):
-        manifest.write_text(json.dumps({**said, "tokenizer": {**said["tokenizer"], "name": name}}))
+        found = {key: value for key, value in said["tokenizer"].items() if key != "path"}
+        manifest.write_text(json.dumps({**said, "tokenizer": {**found, "name": name}}))
         return tokfmt("show", path, "3", "--text", check=check).stderr
 
     monkeypatch.setattr("tokfmt.text.hub.connect_trouble", lambda host, port: pytest.fail("asks the network"))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     for name in ("some/thing", "/no/such/place", "a b c"):
-        assert "--text needs --tokenizer" in named(name, 2)
+        digest = said["tokenizer"]["digest"][:8]
+        looked = f"which is not at {name}" if os.path.isabs(name) else f"which is not at {name} or {tmp_path / name}"
+        expected = f"--text needs --tokenizer: the manifest names {name} with digest {digest}, {looked}"
+        assert expected in named(name, 2)
     shutil.copytree(TOKENIZER, tmp_path / "beside")
     named("beside", 0)
     content = json.loads((TOKENIZER / "tokenizer.json").read_text())
     content["added_tokens"][0]["content"] = "<other>"
     (tmp_path / "beside" / "tokenizer.json").write_text(json.dumps(content))
-    assert "was made with another tokenizer, by its manifest" in named("beside", 4)
+    other = xxh3_128_hexdigest((tmp_path / "beside" / "tokenizer.json").read_bytes())[:8]
+    assert f"and {tmp_path / 'beside'} is another file (digest {other})" in named("beside", 2)
+    assert (
+        "was made with another tokenizer, by its manifest"
+        in tokfmt("show", path, "3", "--text", "--tokenizer", tmp_path / "beside", check=4).stderr
+    )
+
+
+def test_the_tokenizer_of_a_manifest_is_found_from_anywhere(tmp_path, monkeypatch):
+    """By its path from the manifest: from another directory, after all was moved, and of what was made of it."""
+    shutil.copytree(TOKENIZER, tmp_path / "one" / "in")
+    monkeypatch.chdir(tmp_path / "one")
+    (tmp_path / "one" / "out").mkdir()
+    tokfmt("convert", CORPUS, "out/x.pbin", "--tokenizer", "in/tokenizer.json")
+    tokfmt("convert", "out/x.pbin", "y.zarr")
+    for name, place in (("out/x.pbin", "../in/tokenizer.json"), ("y.zarr", "in/tokenizer.json")):
+        made = json.loads(Path(f"{name}.tokfmt.json").read_text())["tokenizer"]
+        assert (made["name"], made["path"]) == ("in/tokenizer.json", place)
+    (tmp_path / "one").rename(tmp_path / "two")
+    monkeypatch.chdir(tmp_path)
+    wanted = tokfmt("show", "two/out/x.pbin", "3", "--text", "--tokenizer", TOKENIZER).stdout
+    for place in ("two/out/x.pbin", "two/y.zarr"):
+        told = tokfmt("show", place, "3", "--text")
+        assert told.stdout == wanted
+        assert "two/in/tokenizer.json, by the manifest of" in told.stderr
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "tokenizer.json").write_text("{}")  # another file where the name leads to
+    assert tokfmt("show", "two/y.zarr", "3", "--text").stdout == wanted
+    (tmp_path / "two" / "in" / "tokenizer.json").unlink()
+    why = tokfmt("show", "two/y.zarr", "3", "--text", check=2).stderr
+    assert "and in/tokenizer.json is another file (digest dc7048f8)" in why

@@ -113,11 +113,12 @@ def command(path: str, selection: str | None, **given: Any) -> None:
         show_samples(path, given, selection=selection, full=full, as_json=as_json, quiet=quiet)
         return
     if only_text and not given["tokenizer"] and not _may_be_text(path):
-        from tokfmt.ops.source.manifest import local_tokenizer
+        from tokfmt.ops.source.manifest import Located, located_tokenizer
 
-        given["tokenizer"] = None if given["ignore_manifest"] else local_tokenizer(Path(path))
-        if not given["tokenizer"]:
-            raise click.UsageError("--text needs --tokenizer")
+        found = Located() if given["ignore_manifest"] else located_tokenizer(Path(path))
+        given["tokenizer"] = found.place
+        if not found.place:
+            raise click.UsageError(f"--text needs --tokenizer{f': {found.problem}' if found.problem else ''}")
         if not quiet:
             note(f"tokenizer {given['tokenizer']}, by the manifest of {Path(path).name}")
     # on a terminal a bar would run into what is printed

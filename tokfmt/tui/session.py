@@ -24,7 +24,7 @@ from tokfmt.core.protocols import Glimpsed, LocatedRecords, Pointer
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.dataset import MemoryReader
-from tokfmt.ops.source.manifest import found_as_written, read_manifest
+from tokfmt.ops.source.manifest import found_as_written, located_tokenizer, read_manifest
 from tokfmt.ops.source.opened import Separator, Source, open_one, open_stored
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, format_of, read_options, viewed
 from tokfmt.run.execute import Progress
@@ -249,7 +249,7 @@ def choose(path: Path, given: str | None) -> Choice | None:
     manifest = read_manifest(path).tokenizer
     named = manifest.get("name") if manifest is not None else None
     if isinstance(named, str) and named:
-        return Choice(_located(named, path), f"manifest of {path.name}")
+        return Choice(located_tokenizer(path).place or named, f"manifest of {path.name}")
     named = _of_params(path)
     if named:
         return Choice(_located(named, path), _PARAMS)

@@ -9,6 +9,7 @@
 `xxh3_128` of a file is what `xxhsum -H128` prints. Of a dataset of several files (`Format.files`): the same over lines
 `relative-path size digest`, sorted by path; relative to the directory, or to where the file is that was named. It is
 null where sources are large and nobody asked for --checksums. Behind a recipe stand the datasets that it names.
+A tokenizer of this machine has its `path`, relative to the manifest, beside the `name` that the user gave.
 `partial` is there when a source is damaged: of each what was saved, see `tokfmt.ops.source.partial`.
 `ledger` is there when one was written: {"unit", "rows"}, see `tokfmt.ops.ledger`. `more_sources` is there when sources
 are too many to be listed: of the others, the same over such lines with the path as given, in order.
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 SCHEMA = "tokfmt.manifest/1"
 _LIMIT = 1 << 24
 _PIECE = 1 << 23
+_TOKENIZER = 1 << 28  # bytes of a tokenizer.json
 LITTLE = 1 << 26
 """Bytes of sources, which the page cache still holds when they are read again."""
 IGNORED = "the manifest is ignored"
@@ -85,9 +87,17 @@ class Manifest(NamedTuple):
 
     @property
     def tokenizer(self) -> Mapping[str, Any] | None:
-        """What made the ids, described as `TokenizerHandle.describe` does; its digest is a string."""
+        """What made the ids, described as `TokenizerHandle.describe` does; its digest is a string.
+
+        Its `path`, which the file states relative to itself, begins with the directory of the file.
+        """
         found = self.content.get("tokenizer")
-        return found if isinstance(found, dict) and isinstance(found.get("digest"), str) else None
+        if not isinstance(found, dict) or not isinstance(found.get("digest"), str):
+            return None
+        place = found.get("path")
+        if not isinstance(place, str) or not place or "\0" in place:
+            return {key: value for key, value in found.items() if key != "path"}
+        return {**found, "path": os.path.normpath(self.path.parent / place)}
 
     @property
     def ledger(self) -> Mapping[str, Any]:
@@ -167,23 +177,54 @@ def read_manifest(path: Path) -> Manifest:
     return Manifest({}, beside, broken=True)
 
 
-def local_tokenizer(path: Path) -> str | None:
-    """The tokenizer that made a dataset, by its manifest, where this machine has it: its directory or file.
+class Located(NamedTuple):
+    """The tokenizer that a manifest names, on this machine.
 
-    Nobody asks the network for what a file names. Whether it is still the same is compared when the dataset is opened.
+    Attributes:
+        place: Its file, its directory, or its directory in the cache of the hub; None if it was not found.
+        problem: Why it was not found, in words; "" if it was, or if no manifest names one.
     """
-    told = read_manifest(path).tokenizer
-    name = told.get("name") if told is not None else None
-    if not isinstance(name, str) or not name or "\0" in name:
-        return None
+
+    place: str | None = None
+    problem: str = ""
+
+
+def located_tokenizer(path: Path) -> Located:
+    """Find the tokenizer that made a dataset, by its manifest, among the files of this machine.
+
+    A file with the digest of the manifest goes before any other. The network is never asked for what a file names.
+    """
+    made = read_manifest(path).tokenizer
+    name = made.get("name") if made is not None else None
+    if made is None or not isinstance(name, str) or not name or "\0" in name:
+        return Located()
     from tokfmt.text.hub import TokenizerError, snapshot
 
-    for place in (Path(name), path.parent / name):  # as it was from where it was converted, or beside the dataset
-        if place.exists():
-            return str(place)
+    stated = [made["path"]] if "path" in made else []  # else the manifest has the name alone, as the user gave it
+    looked = list(dict.fromkeys([name, *stated, str(path.parent / name)]))
+    digests = {place: _tokenizer_digest(Path(place)) for place in looked if os.path.exists(place)}
+    for wanted in (made["digest"], None):  # None: there is no file whose digest could be compared
+        for place, digest in digests.items():
+            if digest == wanted:
+                return Located(place)
+    with suppress(TokenizerError):
+        return Located(snapshot(name, local=True))
+    named = f"the manifest names {printable(name)} with digest {made['digest'][:8]}"
+    if digests:
+        other, found = next(iter(digests.items()))
+        return Located(None, f"{named}, and {printable(other)} is another file (digest {str(found)[:8]})")
+    return Located(None, f"{named}, which is not at {' or '.join(map(printable, looked))}")
+
+
+def _tokenizer_digest(place: Path) -> str | None:
+    """The digest of a tokenizer.json, or of that in a directory; None if there is no such file, or it is too large."""
+    from xxhash import xxh3_128_hexdigest
+
+    file = place / "tokenizer.json" if place.is_dir() else place
     try:
-        return snapshot(name, local=True)
-    except TokenizerError:
+        small = file.is_file() and file.stat().st_size <= _TOKENIZER
+        return xxh3_128_hexdigest(file.read_bytes()) if small else None
+    except OSError:
         return None
 
 
@@ -461,7 +502,7 @@ def manifests(
     found = {}
     for path in stagings:
         part = done if len(stagings) == 1 else _part(done, path)
-        found[path] = _manifest(part, {**described, "output": outputs[path], **given})
+        found[path] = _manifest(part, path.parent, {**described, "output": outputs[path], **given})
         progress.advance(1)
     return found
 
@@ -499,7 +540,17 @@ def _part(done: Conversion, destination: Path) -> Conversion:
     return replace(done, **facts, splits=splits)
 
 
-def _manifest(done: Conversion, facts: Mapping[str, object]) -> bytes:
+def _portable(made: Mapping[str, Any] | None, home: Path) -> Mapping[str, Any] | None:
+    """A tokenizer as a manifest in `home` names it: a file of this machine by its path from there as well."""
+    if made is None:
+        return None
+    place, rest = made.get("path", made.get("name")), {key: value for key, value in made.items() if key != "path"}
+    if not isinstance(place, str) or not os.path.exists(place):
+        return rest
+    return {**rest, "path": os.path.relpath(os.path.realpath(place), os.path.realpath(home))}
+
+
+def _manifest(done: Conversion, home: Path, facts: Mapping[str, object]) -> bytes:
     content = {
         "schema": SCHEMA,
         "tokfmt": tokfmt.__version__,
@@ -509,7 +560,7 @@ def _manifest(done: Conversion, facts: Mapping[str, object]) -> bytes:
         "max_id": done.max_id,
         "eos_id": done.separator["eos_id"],
         "eos_from": done.separator["from"],
-        "tokenizer": done.tokenizer,
+        "tokenizer": _portable(done.tokenizer, home),
         "shuffle": done.shuffle,
         "recipe": done.recipe,
         "splits": done.splits,

@@ -39,7 +39,7 @@ from tokfmt.ops.source.manifest import (
     as_written,
     count_contradiction,
     describes,
-    local_tokenizer,
+    located_tokenizer,
     manifest_of,
     manifests_beside,
     shrunk,
@@ -459,7 +459,10 @@ def _made_otherwise(
     for path, made in zip(places, tokenizers, strict=True):
         if made is not None and made["digest"] != tokenizer.digest:
             if "tokenizers" not in drop:
-                raise TokenizerMismatchError(path, _OTHERWISE, _titled(tokenizer.describe()), _titled(made))
+                what = (
+                    f"{_OTHERWISE}: another file was at that path" if tokenizer.name == made.get("name") else _OTHERWISE
+                )
+                raise TokenizerMismatchError(path, what, _titled(tokenizer.describe()), _titled(made))
             yield f"{path.name} was made with the tokenizer {_titled(made)} and is read with {tokenizer.name}"
 
 
@@ -500,7 +503,7 @@ def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
     if made is None:
         return None
     with suppress(TokfmtError):
-        found = tokenizer_of(local_tokenizer(sources[0].paths[0]))
+        found = tokenizer_of(located_tokenizer(sources[0].paths[0]).place)
         return found if found is not None and found.digest == made["digest"] else None
     return None
 
