@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, LossyConversionError, TokfmtError
+from tokfmt.core.errors import ConversionError, CorruptError, LossyConversionError, TokfmtError
 
 EOS = 99
 PLACES = (
@@ -84,3 +84,51 @@ def test_a_stored_recipe_is_the_recipe_or_refused(name, file, options, tmp_path_
     wanted = (home / "direct.jsonl").read_bytes()
     assert read_back(stored, home / "back.jsonl", name, how) == wanted
     shutil.rmtree(home)
+
+
+@pytest.mark.parametrize("key", ["sequences", "tokens"])
+@pytest.mark.parametrize(("name", "file"), [("hdf5", "x.h5"), ("stage1", "x"), ("modalities", "x.pbin")])
+def test_check_compares_the_counts_of_samples_with_the_manifest(tmp_path, name, file, key):
+    """As every command that reads does; tokens of formats with separators are counted by a deep check."""
+    documents = [list(range(1, 2 + k % 50)) for k in range(40)]
+    path = written(tmp_path, {"tokfmt": 1, "seq_len": 8, "eos": EOS, "shuffle": "samples"}, [documents], weighted=False)
+    stored, beside = tmp_path / file, tmp_path / f"{file}.tokfmt.json"
+    tokfmt.convert(path, stored, to_format=name)
+    for deep in (False, True):
+        assert not tokfmt.check(stored, deep=deep)[0].errors
+    told = json.loads(beside.read_text())
+    beside.write_text(json.dumps({**told, key: told[key] + 1}))
+    for deep in (False, True):
+        found = tokfmt.check(stored, deep=deep)[0].counts
+        assert ("TF913" in found or "TF901" in found) == (deep or name != "modalities" or key == "sequences")
+    with pytest.raises(CorruptError, match=f"contradicts its manifest x.*in {key}"):
+        tokfmt.open(stored)
+
+
+def test_the_manifest_says_what_samples_are_where_the_file_does_not(tmp_path):
+    """Files without the attribute, and rows that seem to overlap: the manifest decides, an option overrides it."""
+    h5py = pytest.importorskip("h5py")
+    path = written(tmp_path, {"tokfmt": 1, "seq_len": 8, "eos": EOS}, [[list(range(1, 90))] * 3], weighted=False)
+    tokfmt.convert(path, tmp_path / "x.h5", manifest=False)
+    wanted = [one.tolist() for one in tokfmt.open(tmp_path / "x.h5")]
+    assert {len(one) for one in wanted} == {8}
+    tokfmt.convert(path, tmp_path / "x.h5", overwrite=True)
+    with h5py.File(tmp_path / "x.h5", "r+") as file:
+        for name in list(file["data"].attrs):
+            del file["data"].attrs[name]
+    manifest = json.loads((tmp_path / "x.h5.tokfmt.json").read_text())
+    manifest["output"]["bytes"] = (tmp_path / "x.h5").stat().st_size
+    (tmp_path / "x.h5.tokfmt.json").write_text(json.dumps(manifest))
+    with tokfmt.open(tmp_path / "x.h5") as dataset:
+        assert [one.tolist() for one in dataset] == wanted
+        assert any("each sample is a sequence, by the manifest of x.h5" in note for note in dataset.notes)
+    with tokfmt.open(tmp_path / "x.h5", options={"stride": "overlap"}, eos=EOS) as dataset:
+        assert [one.tolist() for one in dataset] == [list(range(1, 90))] * 3
+
+
+def test_blocks_of_a_recipe_say_where_it_stands_what_they_are(tmp_path):
+    path = written(tmp_path, {"tokfmt": 1, "seq_len": 8, "eos": EOS}, [[[1, 2, 3]] * 9], weighted=False)
+    done = tokfmt.convert(path, tmp_path / "x", to_format="stage1")
+    assert any("only the manifest says that each sample is a sequence" in note for note in done.notes)
+    documents = tokfmt.open(tmp_path / "x", options={"view": "documents"})
+    assert [one.tolist() for one in documents] == [[1, 2, 3]] * 9
