@@ -161,3 +161,12 @@ def test_a_dry_run_of_ids_shows_the_table(home):
     planned = tokfmt.convert(recipe, home / "ids.h5", dry_run=True)
     stored = tokfmt.convert(recipe, home / "ids.h5", overwrite=True)
     assert planned.prepared == stored.prepared != []
+
+
+@pytest.mark.parametrize("path", ["a.jsonl", "a.pbin"])
+def test_samples_as_sequences_are_said_to_have_padding_among_them(path, home, tmp_path):
+    recipe = written(home / "said.toml", {"tokenizer": str(TOKENIZER), "seq_len": 16}, [{"name": "a", "path": path}])
+    done = tokfmt.convert(recipe, tmp_path / "a.ds", drop="empty-sequences")
+    assert [note for note in done.notes if "each sample is a sequence of ids, padding among them" in note]
+    done = tokfmt.convert(recipe, tmp_path / "a.h5", drop="empty-sequences")
+    assert not [note for note in done.notes if "padding among them" in note]

@@ -520,7 +520,7 @@ class Run:
         dropped = self._accepted(losses)
         if request.verify and request.shard is None:
             self._verify_counts(reading.counts)
-        for note in (*losses.notes, *reading.notes, *left_out(sources, writer)):
+        for note in (*losses.notes, *reading.notes, *left_out((*sources, *reading.made), writer)):
             self._note(note)
         self.prepared = list(reading.report)
         prepared = Prepared(axis, embedded, dropped)

@@ -315,9 +315,10 @@ class Reading(NamedTuple):
         asides: What each source of records left out.
         encoded: False: it is refused anyway for what was left out, and the rest of the text was only looked at.
         notes: On separators that were there already, and quotas that documents do not fill.
-        report: What became of the sources of a recipe of text; see `prepare`.
+        report: What each source of a recipe gives; see `ops.prepare.report`.
         counts: Of each source of records: itself, how many of its records were read, and how many were selected (None:
             all of them).
+        made: Recipes of text, each with the reader of what was made of it.
     """
 
     axis: TokenReader
@@ -326,6 +327,7 @@ class Reading(NamedTuple):
     notes: tuple[str, ...] = ()
     report: Sequence[Mapping[str, Any]] = ()
     counts: Sequence[tuple[Source, int, int | None]] = ()
+    made: Sequence[Source] = ()
 
 
 def _never(source: Source, aside: Aside) -> bool:  # noqa: ARG001
@@ -355,7 +357,7 @@ def token_axis(
     readers: list[TokenReader] = []
     asides: list[tuple[Source, Aside]] = []
     encoded, notes, rows = True, list[str](), dict[int, tuple[object, list[Any]]]()
-    counts = list[tuple[Source, int, int | None]]()
+    counts, made = list[tuple[Source, int, int | None]](), list[Source]()
     for number, source in enumerate(sources):
         if not isinstance(source.reader, RecordReader):
             rows[number] = (source.reader, [])
@@ -369,6 +371,7 @@ def token_axis(
             readers.append(done.reader)
             asides += done.asides
             rows[number] = (done.reader, done.report)
+            made.append(source._replace(reader=done.reader))
             notes += done.notes
             continue
         first, last = 0, None
@@ -394,7 +397,7 @@ def token_axis(
         axis = Slice(axis, *chosen)
     kept = encoded or workers.journal.keeps
     report = _report(sources, readers, rows, chosen) if kept and workers.share is None else []
-    return Reading(axis, asides, kept, tuple(notes), report, counts)
+    return Reading(axis, asides, kept, tuple(notes), report, counts, made)
 
 
 def _report(

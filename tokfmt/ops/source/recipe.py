@@ -459,7 +459,9 @@ def _text_source(
     if file.pack == "stored":
         raise OptionError('it holds text, and pack = "stored" takes rows as they are')
     if handle is None:
-        raise OptionError('it holds text. Say how to tokenise it: tokenizer = "NAME" in the recipe')
+        raise OptionError(
+            'it holds text. Say how to tokenize it: tokenizer = "NAME" in the recipe, or --tokenizer NAME'
+        )
     filters = filters_of(file, entry)
     read = [entry.format, entry.options, entry.text, entry.select, repr(filters), file.dedup, file.seed, entry.tokens]
     tokenizer = handle.describe()
