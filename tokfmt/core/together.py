@@ -135,6 +135,8 @@ def _write_records(stagings: Sequence[Staging]) -> None:
 def _members(home: Path) -> list[_Member]:
     """The members that a record in a hidden sibling lists; none if there is no record."""
     try:
+        if distrusted(home):  # what somebody else has put there is not even opened: it may be a FIFO
+            return []
         listed = json.loads((home / _RECORD).read_bytes())["members"]
         found = [
             _Member(Path(os.path.normpath(home.parent / place)), Path(os.path.normpath(home.parent / name)), state)

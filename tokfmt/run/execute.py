@@ -32,7 +32,6 @@ import re
 import signal
 import socket
 import sys
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -55,6 +54,7 @@ from tokfmt.core.errors import (
     UnsafeError,
 )
 from tokfmt.core.options import nearest
+from tokfmt.core.private import Scratch
 from tokfmt.core.resources import cpus
 from tokfmt.core.text_format import printable
 from tokfmt.run.isolation import ENDING, isolated, undelivered, without_main
@@ -493,7 +493,7 @@ def _own(distributed: Any, jobs: int, stack: contextlib.ExitStack) -> Any:
         secret = distributed.Security.temporary()
     except ImportError as error:
         raise MissingDependencyError("cryptography", "dask", "--executor dask") from error
-    scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="tokfmt-dask-", ignore_cleanup_errors=True))
+    scratch = str(stack.enter_context(Scratch()))
     stack.enter_context(isolated())  # a worker that is lost is started again at any time
     settings: dict[str, object] = {
         "temporary-directory": scratch,  # the scheduler takes no `local_directory`
