@@ -2,14 +2,14 @@
 
 import errno
 import json
-import multiprocessing
 import os
 import pickle
 import shutil
-import socket
-import time
+import subprocess
+import sys
 from unittest import mock
 
+import forkserver
 import numpy as np
 import pytest
 
@@ -160,32 +160,36 @@ def test_a_cache_that_cannot_be_written_to_is_a_note(corpus, monkeypatch):
         assert note.endswith("Set XDG_CACHE_HOME to a directory that you may write to")
 
 
+BUILDS = """
+import time
+import numpy as np
+from tokfmt.recipes import cache
+
+def parts():
+    yield (np.arange(200_000),) * 2
+    print("written", flush=True)
+    time.sleep(60)
+    yield (np.arange(200_000),) * 2
+
+cache.columns("a" * 40, 1 << 21, ["x", "y"], parts)
+"""
+
+
 def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def kept(key):
         return cache.columns(key * 40, 1 << 21, ["x", "y"], lambda: iter([(np.arange(200_000),) * 2]))[0].path
 
-    def killed():
-        yield (np.arange(200_000),) * 2
-        sent.send(b"written")
-        time.sleep(60)
-        yield (np.arange(200_000),) * 2
-
     def hidden():
         return sorted(path.name[1:2] for path in (tmp_path / "tokfmt/recipes").iterdir() if path.name.startswith("."))
 
-    received, sent = socket.socketpair()
-    with received, sent:
-        process = multiprocessing.get_context("fork").Process(
-            target=lambda: cache.columns("a" * 40, 1 << 21, ["x", "y"], killed)
-        )
-        process.start()
-        assert received.recv(7) == b"written"
+    process = forkserver.Popen([sys.executable, "-c", BUILDS], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "written\n"
     kept("b")
     assert hidden() == ["a", "a"], "it still writes them"
     process.kill()
-    process.join()
+    process.communicate()
     kept("c")
     assert hidden() == []
     (tmp_path / "tokfmt/recipes" / f".{'a' * 40}-x.i64.left").write_bytes(b"")
