@@ -788,7 +788,7 @@ class FormatContract:
         assert found == total
 
     def test_two_write_a_region_at_once(self, tmp_path: Path) -> None:
-        """Whoever was believed dead goes on writing: the bytes are the same, and nothing is left beside."""
+        """A task that was believed dead goes on writing: the bytes are the same, and no file is left beside them."""
         dataset = Ragged.of([[7, 8, 9], [10, 11], [12]] * 9)
         for number, options in enumerate(self.write_variants):
             home = tmp_path / f"{number}" / "twice"

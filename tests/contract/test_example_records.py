@@ -1,4 +1,4 @@
-"""The example of a format that is not flat: a plug-in whose records are ids, and no JSON lines."""
+"""The example of a format that is not flat: a plug-in whose records are ids, and not JSON lines."""
 
 import gzip
 import json

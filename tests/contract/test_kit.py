@@ -176,7 +176,7 @@ class Unbounded(tokfmt_reel.Reader):
 
 
 class Raw(tokfmt_reel.Reader):
-    """Its records are no JSON lines, and it says that they are."""
+    """Its records are not JSON lines, and it states that they are."""
 
     def __init__(self, paths, options, hints):
         super().__init__(paths, options, hints)
@@ -199,7 +199,7 @@ def test_records_that_tell_something_else(reader, says):
     broken("records_tell_the_same_in_every_way", Reel(reader), says)
 
 
-def test_lines_that_are_no_json():
+def test_lines_that_are_not_json():
     with tempfile.TemporaryDirectory() as home, pytest.raises(ValueError, match="Expecting value"):
         kit(Reel(Raw)).test_records_tell_the_same_in_every_way(Path(home))
     with tempfile.TemporaryDirectory() as home, pytest.raises(ConversionError, match="a JSON line has a line feed"):

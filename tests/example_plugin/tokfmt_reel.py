@@ -186,7 +186,7 @@ class Reel:
 
     def codes(self):
         return {
-            "REEL1": Code("no reel", "The index is missing or damaged, or a shard that it lists is missing."),
+            "REEL1": Code("not a reel", "The index is missing or damaged, or a shard that it lists is missing."),
             "REEL2": Code("a damaged shard", "It cannot be decoded, or holds other records than the index says."),
         }
 

@@ -38,7 +38,7 @@ class Tape(FlatFormat):
     Writer = Writer
     unreadable = "TAPE1"
     meanings = {
-        "TAPE1": Code("no tape", "The header is cut or is no JSON, or the file cannot be read."),
+        "TAPE1": Code("not a tape", "The header is cut or not JSON, or the file cannot be read."),
         "TAPE2": Code("the size contradicts the header", "The file was cut; --drop tail reads what is there."),
     }
 
@@ -48,7 +48,9 @@ class Tape(FlatFormat):
     def examine_file(self, file, options, hints):
         magic, length = HEADER.read(file).values()
         if magic != b"TAPE" or length > LONGEST:
-            raise CorruptError(file.path, "the header is none of a tape", expected="TAPE and its length", found=magic)
+            raise CorruptError(
+                file.path, "the header is not that of a tape", expected="TAPE and its length", found=magic
+            )
         states = parsed_object(file.path, file.read(HEADER.size, length))
         tokens = whole_number(file.path, "the header states no number of tokens", states.get("tokens"))
         eos_id = whole_number(file.path, "the header states no separator", states.get("eos_id"))

@@ -48,7 +48,7 @@ class Wide(tokfmt_reel.Reader):
 
 
 class Texts(tokfmt_reel.Reader):
-    """Text, whose records as they lie in the file are no JSON lines."""
+    """Text, whose records as they lie in the file are not JSON lines."""
 
     def __init__(self, paths, options, hints):
         super().__init__(paths, options, hints)
@@ -96,7 +96,7 @@ def records(path, name="input_ids"):
 
 
 def test_ids_become_json_lines(reel, tmp_path):
-    """By way of the token axis: counted, verified, and under the name that is asked for."""
+    """Through the token axis: counted, verified, and under the name that is asked for."""
     done = tokfmt.convert(reel(), tmp_path / "o.jsonl", verify=True)
     tokens = sum(map(len, LISTS))
     assert (done.sequences, done.tokens, done.max_id) == (60, tokens, 60)
