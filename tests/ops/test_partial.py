@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import random
 from pathlib import Path
 
 import pytest
 
 import tokfmt
-from tokfmt.core.errors import FormatError
+from tokfmt.core.errors import ConversionError, FormatError
+from tokfmt.ops.check import CheckRequest, check, fix
+from tokfmt.ops.source.request import SourceRequest
+from tokfmt.views.view import place_of
 
 EOS = 7
 LISTS = [[100 + i] * (i % 5 + 1) + [i] for i in range(20, 60)]
@@ -116,3 +121,128 @@ def test_a_whole_source_is_read_as_ever(tmp_path):
     done = tokfmt.convert(path, tmp_path / "o.pbin", eos=EOS, allow_partial=True)
     assert (done.sequences, done.partial) == (len(LISTS), [])
     assert "partial" not in json.loads((tmp_path / "o.pbin.tokfmt.json").read_text())
+
+
+def test_check_fix_saves_what_is_whole(tmp_path):
+    """Where it is not certain what is right, the copy has what is whole, and says so; where nothing is, it is refused."""
+    path = made(tmp_path / "x_document.bin")
+    cut(path, 2 * sum(len(ids) + 1 for ids in LISTS[:11]) + 1)
+    request = CheckRequest(SourceRequest((path,), eos=EOS), deep=True)
+    (verdict,) = check(request)
+    done = fix(verdict, tmp_path / "mended_document.bin", request)
+    assert done.done == {}
+    assert done.partial.startswith("partial: 11 of 40 sequences are whole and saved")
+    assert done.verdict is not None
+    assert done.verdict.errors == 0
+    with tokfmt.open(done.destination, eos=EOS) as dataset:
+        assert [one.tolist() for one in dataset] == LISTS[:11]
+    assert json.loads((tmp_path / "mended_document.bin.tokfmt.json").read_text())["partial"][0]["sequences"] == 11
+    cut(path, 1)
+    (verdict,) = check(request)
+    with pytest.raises(ConversionError, match="no sequence of it is certain to be whole"):
+        fix(verdict, tmp_path / "none_document.bin", request)
+
+
+STORES: list[tuple[str, dict[str, object], str, int]] = [
+    ("x_document.bin", {}, "x_document.bin", 2),
+    ("x.ds", {}, "x.ds", 2),
+    ("part-0-00000.npy", {}, "part-0-00000.npy", 2),
+    ("litdata", {"chunk_tokens": 1000}, "chunk-0-0.bin", 2),
+    ("mds", {"shard_tokens": 1000}, "shard.00000.mds", 2),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "tokens", "width"), STORES, ids=[row[0] for row in STORES])
+def test_with_its_index_whole_all_before_the_cut_is_saved(name, options, tokens, width, tmp_path):
+    """Where the index lies elsewhere, every sequence before the cut is saved, wherever that is."""
+    path = made(tmp_path / name, to_format=name if name in ("litdata", "mds") else None, to_options=options)
+    with tokfmt.open(path, eos=EOS) as whole:
+        places = [place_of(whole.reader, int(end) - 1) for end in whole.reader.offsets(0, len(whole))[1:]]
+    target = path / tokens if path.is_dir() else path
+    data, tried = target.read_bytes(), 0
+    for size in range(len(data) // 3, len(data), 37):
+        target.write_bytes(data[:size])
+        # a separator follows each
+        before = sum(place is not None and place.offset + 2 * width <= size for place in places)
+        with tokfmt.open(path, eos=EOS, allow_partial=True) as dataset:
+            assert [one.tolist() for one in dataset] == LISTS[:before]
+        tried += before > 0
+    assert tried > 2
+
+
+CUT_INDEXES = [
+    ("x_document.bin", "x_document.idx"),
+    ("x.ds", "x.ds.index"),
+    ("x.pbin", "x.pbin"),
+    ("c.npy", "c.csv.gz"),
+]
+
+
+@pytest.mark.parametrize(("name", "index"), CUT_INDEXES)
+def test_what_a_cut_index_still_tells_is_saved(name, index, tmp_path):
+    """With 30 bytes of its index gone, most sequences are saved, in order from the first."""
+    path = made(tmp_path / name, to_format="olmo" if name == "c.npy" else None)
+    target = tmp_path / index
+    cut(target, target.stat().st_size - 30)
+    with tokfmt.open(path, eos=EOS, allow_partial=True, format="olmo" if name == "c.npy" else None) as dataset:
+        found = [one.tolist() for one in dataset]
+    assert len(found) > len(LISTS) // 2
+    assert found == LISTS[: len(found)]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
+def test_lines_that_are_complete_are_saved(suffix, tmp_path):
+    """Of cut lines the last is left out unless it is a whole object; of cut compressed ones all that were decoded."""
+    path = tmp_path / f"x{suffix}"
+    rng = random.Random(3)
+    texts = ["".join(rng.choices("abcdefgh \u00fc", k=rng.randrange(1, 400))) for _ in range(300)]
+    text = "".join(json.dumps({"text": one}, ensure_ascii=False) + "\n" for one in texts).encode()
+    content = gzip.compress(text, mtime=0) if suffix.endswith(".gz") else text
+    for size in (len(content) // 2, len(content) - 1, len(text.splitlines(keepends=True)[0]) - 1):
+        path.write_bytes(content[:size])
+        out = tmp_path / f"o{size}.jsonl"
+        if suffix.endswith(".gz") and size < 400:
+            with pytest.raises(FormatError, match="no record of it is certain"):
+                tokfmt.convert(path, out, allow_partial=True)
+            continue
+        done = tokfmt.convert(path, out, allow_partial=True, verify=True)
+        found = [json.loads(line)["text"] for line in out.read_text("utf-8").splitlines()]
+        assert found == texts[: len(found)]
+        assert done.sequences == len(found) > 0
+        assert size < len(content) - 1 or len(found) == len(texts)
+
+
+def test_a_lost_shard_leaves_the_others(tmp_path):
+    """Shards with an index of their own are saved without the lost one; a stream ends before it, and is never joined."""
+    home = made(tmp_path / "indexed", to_format="litdata", to_options={"chunk_tokens": 30})
+    (home / "chunk-0-1.bin").unlink()
+    found = saved(home, tmp_path / "a.pbin")
+    lost = [one for one in LISTS if one not in found]
+    assert len(found) + len(lost) == len(LISTS)
+    at = LISTS.index(lost[0])
+    assert LISTS[at : at + len(lost)] == lost
+    stream = made(tmp_path / "stream", to_format="llmc", to_options={"shard_tokens": 30})
+    (stream / "stream_train_000003.bin").unlink()
+    found = saved(stream, tmp_path / "b.pbin")
+    assert 0 < len(found) < 20
+    assert found == LISTS[: len(found)]
+
+
+def test_what_only_reading_shows_is_left_out(tmp_path):
+    """A chunk of zarr that cannot be decoded: the sequences with tokens in it are lost, those around it are saved."""
+    path = made(tmp_path / "x.zarr", to_options={"chunk": 16})
+    cut(path / "train" / "encoded_tokens" / "3", 20)
+    found = saved(path, tmp_path / "o.pbin")
+    bounds = [sum(map(len, LISTS[:k])) for k in range(len(LISTS) + 1)]
+    whole = [ids for ids, a, b in zip(LISTS, bounds, bounds[1:], strict=False) if b <= 48 or a >= 64]
+    assert found == whole
+
+
+def test_a_corrupt_source_names_no_option_that_cannot_help(tmp_path):
+    """The remedy is named where it saves something."""
+    path = tmp_path / "x.parquet"
+    made(path)
+    cut(path, path.stat().st_size - 10)
+    with pytest.raises(FormatError) as caught:
+        tokfmt.convert(path, tmp_path / "o.pbin", eos=EOS)
+    assert "allow" not in str(caught.value)

@@ -49,7 +49,11 @@ _WIDTH = 100
 )
 @click.option("--ignore-order", is_flag=True, help="With --against: its documents, in whatever order.")
 @click.option(
-    "--fix", "fix_to", type=PLACE, metavar="OUT", help="Write a repaired copy, where it is certain what is right."
+    "--fix",
+    "fix_to",
+    type=PLACE,
+    metavar="OUT",
+    help="Write a repaired copy, or else a copy of what is whole.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace OUT.")
 @click.option(
@@ -173,7 +177,9 @@ def _document(found: list[Any], fixed: Any) -> dict[str, Any]:
         }
         for verdict in found
     ]  # fmt: skip
-    repaired = None if fixed is None else {"destination": fixed.destination or None, "done": fixed.done}
+    repaired = None
+    if fixed is not None:
+        repaired = {"destination": fixed.destination or None, "done": fixed.done, "partial": fixed.partial or None}
     return {"schema": "tokfmt.check/1", "datasets": datasets, "fixed": repaired}
 
 
@@ -199,6 +205,8 @@ def _say_fixed(fixed: Any, *, quiet: bool) -> None:
     if not fixed.destination:
         click.echo("nothing needs a repair; nothing was written", err=True)
         return
+    if fixed.partial:
+        click.echo(printable(fixed.partial), err=True)
     for code, how in fixed.done.items():
         click.echo(f"repaired {code}: {how}", err=True)
     click.echo(f"{printable(fixed.destination)}: written, and checked: no errors", err=True)

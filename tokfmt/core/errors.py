@@ -170,8 +170,12 @@ class SourceChangedError(FormatError):
     """The file's size, modification time or inode changed while it was being read."""
 
 
-NO_DAMAGE = (UnsupportedError, UnsafeError, SourceChangedError)
-"""Errors that are no damage: reading what is left of a file makes none of them good."""
+class ContradictionError(CorruptError):
+    """What a file holds contradicts what it states of it, so that nothing tells which of its tokens are right."""
+
+
+NO_DAMAGE = (UnsupportedError, UnsafeError, SourceChangedError, ContradictionError)
+"""Errors that leave nothing certain of a dataset: no part of it can be saved."""
 
 
 class DetectionError(TokfmtError):

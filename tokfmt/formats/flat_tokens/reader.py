@@ -22,6 +22,7 @@ from tokfmt.core.axis import (
 )
 from tokfmt.core.errors import (
     NO_DAMAGE,
+    ContradictionError,
     CorruptError,
     FormatError,
     OptionError,
@@ -378,7 +379,7 @@ def wrong_bits(tokens: Array, offsets: Offsets, start: int, stop: int) -> Format
     begins = bool(np.searchsorted(offsets, at) < np.searchsorted(offsets, at, side="right"))
     says = "begins" if begins else "does not begin"
     remedy = "The ids may not be encoded as 2 * id + start bit, or the chunk is damaged: copy the store again"
-    return CorruptError(
+    return ContradictionError(
         tokens.path, f"contradicts {STARTS}: token {at:,} {says} a sequence, by {STARTS}",
         expected=f"start bit {int(begins)}", found=int(not begins), remedy=remedy,
     )  # fmt: skip
@@ -387,7 +388,7 @@ def wrong_bits(tokens: Array, offsets: Offsets, start: int, stop: int) -> Format
 def above_bound(tokens: Array, ids: Items, start: int, bound: int) -> FormatError:
     """The first id of a window above `max_token_id`."""
     at = int(np.argmax(ids > bound))
-    return CorruptError(
+    return ContradictionError(
         tokens.path, f"holds an id above max_token_id at token {start + at:,}", expected=f"at most {bound:,}",
         found=int(ids[at]),
         remedy="The chunk is damaged, or max_token_id is too low: --from-opt bound=ignore reads it as it is",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -64,6 +64,7 @@ from tokfmt.ops.source.request import (
     format_of,
     found_at,
     given_to,
+    option_names,
     read_options,
     snapshot,
     words_of,
@@ -429,11 +430,13 @@ class Fixed:
         destination: The repaired copy; "" when nothing needed a repair and nothing was written.
         done: What is right now and was not, by code.
         verdict: What a deep check finds in the copy.
+        partial: The copy has what is whole of a damaged dataset: what was saved, and what was not; "" of others.
     """
 
     destination: str
     done: dict[str, str]
     verdict: Verdict | None = None
+    partial: str = ""
 
 
 def fix(
@@ -442,12 +445,15 @@ def fix(
 ) -> Fixed:  # fmt: skip
     """Write a copy of a checked dataset in which everything is right that can be repaired for certain.
 
+    Of a dataset with other errors, the copy has the sequences that are certain to be whole; see `ops.source.partial`.
+
     Args:
         destination: The copy; appears whole and checked, or not at all.
         overwrite: Replace an existing destination.
 
     Raises:
-        ConversionError: There is an error that no repair is certain for; nothing was written.
+        ConversionError: There is an error that no repair is certain for, and nothing is certain to be whole; nothing
+            was written.
         TokfmtError: As for `convert`.
     """
     if verdict.format is None:
@@ -455,21 +461,22 @@ def fix(
     format_ = registry.get(verdict.format)
     repairs = _repairs(format_)
     hopeless = sorted({f.code for f in verdict.findings if f.severity == "error"} - repairs.keys())
-    if hopeless:
-        raise ConversionError(
-            f"{printable(verdict.path)}: not repaired: it is not certain what is right where it has "
-            f"{', '.join(hopeless)}. tokfmt check --explain {hopeless[0]} says what to do"
-        )
-    chosen = {code: repairs[code] for code in sorted(verdict.counts) if code in repairs}
-    if not chosen or not isinstance(format_, (Patchable, Repairable)):
+    chosen = {code: repairs[code] for code in sorted(verdict.counts) if code in repairs and not hopeless}
+    if not hopeless and not (chosen and isinstance(format_, (Patchable, Repairable))):
         return Fixed("", {})
     path = Path(verdict.path)
     source, _ = found_as_written(found_at(path, format_, request.source), request.source)  # the copy has no manifest
     written = {name: value for name, value in source.options.items() if name not in request.source.options}
     request = replace(request, source=source)
     job = _Job(path, Path(destination), format_, request, written, chosen, progress or Silent(), overwrite)
-    after = job.patched(format_) if isinstance(format_, Patchable) else job.rewritten(format_)
-    return Fixed(os.fspath(destination), {code: repair.how for code, repair in chosen.items()}, after)
+    partial = ""
+    if hopeless:
+        after, partial = job.saved(hopeless)
+    elif isinstance(format_, Patchable):
+        after = job.patched(format_)
+    elif isinstance(format_, Repairable):
+        after = job.rewritten(format_)
+    return Fixed(os.fspath(destination), {code: repair.how for code, repair in chosen.items()}, after, partial)
 
 
 def _repairs(format_: Format) -> Mapping[str, Repair]:
@@ -519,6 +526,46 @@ class _Job:
         )  # fmt: skip
         run(request, self.progress, prove=prove)
         return verdicts[0]
+
+    def saved(self, codes: Sequence[str]) -> tuple[Verdict, str]:
+        """What is whole of a damaged dataset, by a conversion to its own format; and what was saved, in words.
+
+        Raises:
+            ConversionError: Nothing is certain to be whole, or the damage is none that a part is saved of.
+        """
+        asked = self.request.source
+        source = replace(self._source(self.path, asked.eos, asked.drop | {"other-files"}), allow_partial=True)
+        verdicts = list[Verdict]()
+
+        def prove(staging: Staging) -> Mapping[str, Path]:
+            verdicts.append(self._checked(staging.path))
+            return {}
+
+        try:
+            opened = open_one(source)
+            opened.reader.close()
+            if opened.partial is None:
+                raise self._uncertain(codes)
+        except SeparatorUnknownError:
+            raise
+        except FormatError as error:
+            raise self._uncertain(codes, f" ({error.sentence})") from error
+        written = dict(self.written)
+        if opened.separator.eos_id is None:
+            names = option_names(self.format.write_options)
+            written |= {name: "none" for name in ("eod", "eos") if name in names}
+        request = Request(
+            source, self.destination, to=self.format.name, to_options=written,
+            overwrite=self.overwrite, verify=True, jobs=worker_count(self.request.jobs),
+        )  # fmt: skip
+        run(request, self.progress, prove=prove)
+        return verdicts[0], opened.partial.sentence()
+
+    def _uncertain(self, codes: Sequence[str], why: str = "") -> ConversionError:
+        return ConversionError(
+            f"{printable(self.path)}: not repaired: it is not certain what is right where it has "
+            f"{', '.join(codes)}{why}. tokfmt check --explain {codes[0]} says what to do"
+        )
 
     def patched(self, format_: Patchable) -> Verdict:
         """Copied byte by byte, changed in place, checked, published."""
