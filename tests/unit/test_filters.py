@@ -1,12 +1,14 @@
 """Filters of texts: each rule as its words say, against an oracle that reads them character by character."""
 
+import tracemalloc
 from dataclasses import asdict
 
 import pytest
 from filter_oracle import broken, value_of
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tokfmt.text import filters
 from tokfmt.text.filters import GARBAGE, Filter, Rejection, rejections
 
 
@@ -60,6 +62,26 @@ def test_more_than_a_thousand_words():
     text = " ".join(["same"] * 1000 + [f"w{k}" for k in range(5000)])
     assert rejections([text], Filter(max_word_share=0.5)) == [Rejection("max_word_share", 1.0)]
     assert rejections([text], Filter(min_word_diversity=0.002)) == [Rejection("min_word_diversity", 0.001)]
+
+
+@given(st.lists(TEXTS), FILTERS, st.integers(1, 9))
+@settings(max_examples=200)
+def test_long_texts_are_judged_in_pieces(texts, rules, batch):
+    """As they would be whole, wherever a piece ends: in a word, in a run, between the halves of a character."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(filters, "_BATCH", batch)
+        assert rejections(texts, rules) == [judged(text, rules) for text in texts]
+
+
+@pytest.mark.parametrize("text", ["a " * 4_000_000, "x" * 8_000_000, "! " * 4_000_000, "é\u6f22 " * 2_700_000])
+def test_a_long_text_takes_little_memory(text):
+    """Judged whole, each of its characters took up to 25 bytes."""
+    tracemalloc.start()
+    for rule in Filter.__dataclass_fields__:
+        rejections([text], Filter(**{rule: getattr(GARBAGE, rule)}))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 30 << 20
 
 
 def test_every_code_point_is_known():

@@ -46,7 +46,8 @@ _BATCH = 1 << 19  # code points judged at once: what is made of them stays in th
 _SPACE, _SYMBOL, _WORD, _UNKNOWN = 0, 1, 2, 3
 _BEHIND, _LOOKED_AHEAD = b"\n" * 68, 4  # the last text: whole words of 64 flags, and some bytes more
 _SPREAD = np.uint8(37)  # of codes, letters become distinct ones, and pairs of letters are spread over all
-_LONG_RUNS = re.compile(rf"(\S)\1{{{_LONG_RUN},}}")
+_SPELLED = re.compile(r"\S+")
+_LONG_RUNS = re.compile(rf"(\S)\1{{{_LONG_RUN},}}+")  # possessive: else each character of a run takes 90 bytes
 _BEFORE = (np.uint64(1) << np.arange(64, dtype=np.uint64)) - np.uint64(1)  # of 64 flags, those before one of them
 
 _SPACES = bytes(code for code in range(128) if chr(code).isspace())
@@ -150,6 +151,7 @@ def _broken(texts: Sequence[str], lengths: NDArray[np.int64], rules: Filter) -> 
     """The rejections of texts, with their lengths, by number."""
     found: dict[int, Rejection] = {}
     ends = np.flatnonzero(np.diff(np.cumsum(lengths) // _BATCH)) + 1
+    ends = np.union1d(ends, np.flatnonzero(lengths[:-1] > _BATCH) + 1)  # a long text is judged alone
     for first, last in itertools.pairwise([0, *ends.tolist(), len(texts)]):
         rejected = _judge(texts[first:last], lengths[first:last], rules)
         found.update((first + k, rejection) for k, rejection in rejected.items())
@@ -160,7 +162,7 @@ def _judge(texts: Sequence[str], lengths: NDArray[np.int64], rules: Filter) -> d
     found: dict[int, Rejection] = {}
     if not texts:
         return found
-    characters = _Characters(texts, lengths)
+    characters = _Long(texts[0]) if len(texts) == 1 and len(texts[0]) > _BATCH else _Characters(texts, lengths)
     for name in _RULES:
         limit = getattr(rules, name)
         if limit is None:
@@ -225,8 +227,14 @@ class _Characters:
         most = np.minimum((_LONG_RUN + 1) * runs, self._solid)
         return most / np.maximum(self._solid, 1), self._repetition
 
+    def totals(self) -> tuple[int, int, int, int]:
+        """Of all texts: characters that are no white space, letters and numbers, words, and where five of one begin."""
+        sums = (self._solid, self._counts(self._word), self._words)
+        solid, letters, words = (int(each.sum()) for each in sums)
+        return solid, letters, words, len(self._repeated)
+
     def _repetition(self, k: int) -> float:
-        return sum(len(run[0]) for run in _LONG_RUNS.finditer(self._texts[k])) / int(self._solid[k])
+        return _in_long_runs(self._texts[k]) / int(self._solid[k])
 
     def min_word_diversity(self) -> Values:
         words = np.minimum(self._words, FIRST_WORDS)
@@ -294,6 +302,56 @@ class _Characters:
         return found
 
 
+class _Long:
+    """The same of one text of more than a batch, a piece at a time: of each character up to 25 bytes are made."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def min_words(self) -> Values:
+        return np.array([self._sums[2]]), None
+
+    def min_chars(self) -> Values:
+        return np.array([len(self._text)]), None
+
+    def max_symbol_ratio(self) -> Values:
+        solid, letters, _, _ = self._sums
+        return np.array([(solid - letters) / letters if letters else np.inf]), None
+
+    def max_char_repetition(self) -> Values:
+        solid, runs = self._sums[0], self._sums[3]
+        return np.array([min((_LONG_RUN + 1) * runs, solid) / max(solid, 1)]), self._repetition
+
+    def _repetition(self, _: int) -> float:
+        return _in_long_runs(self._text) / self._sums[0]
+
+    def min_word_diversity(self) -> Values:
+        words = self._first.total()
+        return np.array([len(self._first) / words if words else 1.0]), None
+
+    def max_word_share(self) -> Values:
+        words = self._first.total()
+        return np.array([max(self._first.values()) / words if words else 0.0]), None
+
+    @functools.cached_property
+    def _first(self) -> Counter[str]:
+        """How often each of the first words occurs among them."""
+        return Counter(found[0] for found in itertools.islice(_SPELLED.finditer(self._text), FIRST_WORDS))
+
+    @functools.cached_property
+    def _sums(self) -> tuple[int, int, int, int]:
+        """Characters that are no white space, letters and numbers, words, and how often five of one begin, at most."""
+        solid = letters = words = runs = 0
+        for at in range(0, len(self._text), _BATCH):
+            piece = self._text[at : at + _BATCH]
+            one = _Characters([piece], np.array([len(piece)]))
+            seen = one.totals()
+            solid, letters, words, runs = solid + seen[0], letters + seen[1], words + seen[2], runs + seen[3]
+            if at and not self._text[at - 1].isspace() and not piece[0].isspace():
+                words, runs = words - 1, runs + _LONG_RUN  # one word goes on, and perhaps one run
+        return solid, letters, words, runs
+
+
 def _flags(mask: NDArray[np.bool_]) -> Flags:
     packed = np.packbits(mask, bitorder="little")
     packed.resize(-(-len(packed) // 8) * 8, refcheck=False)
@@ -316,6 +374,11 @@ def _five_alike(characters: NDArray[np.unsignedinteger]) -> Flags:
         ahead[:-1] |= found[1:] << np.uint64(64 - step)
         found &= ahead
     return found
+
+
+def _in_long_runs(text: str) -> int:
+    """Characters that stand in runs of more than four."""
+    return sum(run.end() - run.start() for run in _LONG_RUNS.finditer(text))
 
 
 def _first_words(text: str) -> list[str]:
