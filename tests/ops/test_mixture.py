@@ -143,16 +143,16 @@ def test_a_dry_run_of_text_says_what_it_knows(home, tmp_path):
     recipe = written(home / "dry.toml", table, [{"name": "a", "path": "a.jsonl"}])
     done = tokfmt.convert(recipe, tmp_path / "a.h5", dry_run=True)
     assert (done.sequences, done.sample_length, done.prepared) == (None, 16, [])
-    assert not any("nothing in it" in note for note in done.notes)
+    assert not any("is empty" in note for note in done.notes)
     stored = tokfmt.convert(recipe, tmp_path / "a.h5", drop="empty-sequences")
     assert stored.sample_length == 16
     with pytest.raises(OptionError, match="select: samples of a recipe are stored in its order"):
         tokfmt.convert(recipe, tmp_path / "b.h5", select="0:3", dry_run=True)
     plain = tokfmt.convert(home / "a.jsonl", tmp_path / "a.pbin", tokenizer=str(TOKENIZER), dry_run=True)
-    assert not any("nothing in it" in note for note in plain.notes)
+    assert not any("is empty" in note for note in plain.notes)
     (tmp_path / "empty.jsonl").write_text("")
     empty = tokfmt.convert(tmp_path / "empty.jsonl", tmp_path / "a.pbin", tokenizer=str(TOKENIZER), dry_run=True)
-    assert (empty.sequences, [note for note in empty.notes if "nothing in it" in note]) == (0, empty.notes[-1:])
+    assert (empty.sequences, [note for note in empty.notes if "is empty" in note]) == (0, empty.notes[-1:])
 
 
 def test_a_dry_run_of_ids_shows_the_table(home):

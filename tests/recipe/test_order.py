@@ -141,7 +141,7 @@ def test_a_budget_beyond_the_passes_allowed_says_by_how_much():
     found = [[[1] * 40], [[2] * 40]]
     words = {"seq_len": 4, "eos": "none", "labels": "same", "weights": [0.5, 0.5]}
     with pytest.raises(
-        ConversionError, match=r'source "s0": the budget needs 15 samples, and 1 pass give 10: short by 5'
+        ConversionError, match=r'source "s0": the budget needs 15 samples; one pass yields 10: short by 5'
     ):
         opened(found, **words, tokens=120)
     assert len(opened(found, **words, tokens=80)) == 20

@@ -33,22 +33,34 @@ _WRITTEN = (
     ),
 )  # fmt: skip
 @click.argument("words", nargs=-1, required=True, metavar="NAME=PATH:WEIGHT...|FILE")
-@click.option("-o", "--output", type=PLACE, metavar="FILE.toml", help="Where to write it. Default: standard output.")
+@click.option("-o", "--output", type=PLACE, metavar="FILE.toml", help="Output file (default: standard output).")
 @click.option("--explain", is_flag=True, help="Print what each source gives: tokens, share, passes, cut, padded.")
 @click.option("--overwrite", is_flag=True, help="Replace a recipe that exists.")
-@click.option("--seq-len", type=Count(1), help="Tokens in a sample. Left out: a recipe of documents.")
-@click.option("--pack", type=Words(["stream", "document", "bestfit", "stored"]), help="How sequences become samples.")
-@click.option("--labels", type=Words(["next", "disjoint", "starts", "same"]), help="What the labels are.")
-@click.option("--tail", type=Words(["pad", "drop"]), help="The last sample of a stream.")
-@click.option("--long", type=Words(["split", "truncate"]), help="Documents beyond a sample, with --pack document.")
-@click.option("--shuffle", type=Words(["none", "samples", "documents"]), help="What comes in random order.")
-@click.option("--seed", type=Count(0, None), help="What draws the order.")
-@click.option("--tokens", type=Count(1), help="Budget of the whole.")
-@click.option("--epochs", type=Count(1), help="Passes over the sources; with weights at most so many.")
-@click.option("--eos", type=Eos(), help="Separator: an id, or none. Default: what the sources say.")
-@click.option("--pad", type=Count(0), help="Id that fills up samples. Default: the separator.")
-@click.option("--bos", type=Count(0), help="Id before each document, with --labels starts.")
-@click.option("--tokenizer", metavar="NAME|PATH", help="What made the ids: compared with manifests.")
+@click.option("--seq-len", type=Count(1), help="Tokens per sample (default: a recipe of documents).")
+@click.option(
+    "--pack",
+    type=Words(["stream", "document", "bestfit", "stored"]),
+    help="How sequences become samples (default: stream).",
+)
+@click.option(
+    "--labels",
+    type=Words(["next", "disjoint", "starts", "same"]),
+    help="How labels follow from tokens (default: next).",
+)
+@click.option("--tail", type=Words(["pad", "drop"]), help="Last sample of a stream (default: pad).")
+@click.option(
+    "--long",
+    type=Words(["split", "truncate"]),
+    help="Documents longer than a sample, with --pack document (default: split).",
+)
+@click.option("--shuffle", type=Words(["none", "samples", "documents"]), help="What to shuffle (default: none).")
+@click.option("--seed", type=Count(0, None), help="Shuffle seed (default: 0).")
+@click.option("--tokens", type=Count(1), help="Token budget of the whole recipe.")
+@click.option("--epochs", type=Count(1), help="Passes over each source; with weights the most passes (default: 1).")
+@click.option("--eos", type=Eos(), help="EOS token ID, or none (default: that of the sources).")
+@click.option("--pad", type=Count(0), help="Padding ID (default: the separator).")
+@click.option("--bos", type=Count(0), help="ID before each document, with --labels starts (default: 0).")
+@click.option("--tokenizer", metavar="NAME|PATH", help="Tokenizer of texts and IDs, compared with manifests.")
 @click.option(
     "--drop", multiple=True, type=DROP, metavar="NAME",
     help="With --explain: accept a loss by its name; the refusal prints it.",
@@ -66,7 +78,7 @@ def command(
     debug: bool,
     **said: Any,
 ) -> None:
-    """Write a recipe: a mix of datasets that every command reads like one. Or --explain what one gives."""
+    """Write a recipe, which every command reads as one dataset, or --explain one."""
     from tokfmt.core.errors import OptionError
     from tokfmt.core.publish import publish_text
     from tokfmt.recipes.language import written
@@ -129,7 +141,7 @@ def _explain(file: RecipeFile, drop: Sequence[str], *, as_json: bool) -> None:
     click.echo(_head(reader.info.sequences, file))
     for line in lines_of(rows):
         click.echo(line)
-    for line in _left_out(rows):
+    for line in _left_out(rows[0]):
         click.echo(line)
     if isinstance(reader, Samples):
         click.echo(f"fingerprint {reader.fingerprint}")
@@ -192,18 +204,11 @@ def lines_of(rows: Sequence[Row]) -> list[str]:
     return columns(lines)
 
 
-def _left_out(rows: Sequence[Row]) -> list[str]:
-    from tokfmt.core.text_format import counted, printable
-
+def _left_out(whole: Row) -> list[str]:
+    """What no sample has of a pass; empty sequences are in a note."""
     whys = {
         "tail": "tokens of a pass, at its end, are in no sample",
         "truncated": "tokens of a pass, beyond seq_len, are in no sample",
         "targetless": "sequences of one token have no target and are in no sample",
     }
-    found = []
-    for row in rows[:1] if rows[0].samples is not None else rows:
-        of = f"{printable(row.name)}: " if row.name else ""
-        found += [f"{of}{count:,} {whys[word]}" for word, count in row.left_out.items()]
-        if row.empty:
-            found.append(f"{of}without a part, as they are empty: {counted(row.empty, 'sequence')}")
-    return found
+    return [f"{count:,} {whys[word]}" for word, count in whole.left_out.items()]

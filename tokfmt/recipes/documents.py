@@ -115,8 +115,9 @@ class Source:
         """How many sequences the reader has, each counted once where a quota passes the source again."""
         if self.drawn is None:
             return self.info.sequences
-        falls = np.diff(self.drawn.array) <= 0  # each pass is in order of the source
-        return int(np.argmax(falls)) + 1 if falls.any() else len(falls) + 1 if len(self.drawn) else 0
+        numbers = self.drawn.array
+        falls = numbers[1:] <= numbers[:-1]  # each pass is in order of the source
+        return int(np.argmax(falls)) + 1 if falls.any() else len(numbers)
 
     @property
     def distinct(self) -> TokenReader:

@@ -198,9 +198,9 @@ class Samples:
 
     def _short(self, what: str, needed: int, there: int, passes: int) -> ShortfallError:
         missing, epochs = needed - there, needed * passes / there
-        times = "1 pass" if passes == 1 else f"{passes:,} passes"
+        times = "one pass yields" if passes == 1 else f"{passes:,} passes yield"
         return ShortfallError(
-            f"{printable(self.file.where)}: {what}: the budget needs {needed:,} samples, and {times} give {there:,}: "
+            f"{printable(self.file.where)}: {what}: the budget needs {needed:,} samples; {times} {there:,}: "
             f"short by {missing:,} samples ({missing * self.seq_len:,} tokens). Allow epochs = {-int(-epochs // 1)}, "
             "or ask for fewer tokens"
         )
@@ -209,10 +209,11 @@ class Samples:
         file, notes = self.file, list[str]()
         empty = sum(turn.packing.axis.empty for turn in self._turns[: 1 if not file.weighted else None])
         if empty:
-            notes.append(f"without a part in samples, as they are empty: {counted(empty, 'sequence')} of the sources")
+            gives = "contributes" if empty == 1 else "contribute"
+            notes.append(f"{counted(empty, 'empty sequence')} of the sources {gives} no samples")
         for turn in self._turns[: 1 if not file.weighted else None]:
             if truncated := turn.packing.left_out().get("truncated"):
-                notes.append(f"{truncated:,} tokens beyond seq_len are left out by long = truncate")
+                notes.append(f'{truncated:,} tokens beyond seq_len are left out of each pass (long = "truncate")')
         notes += [f"{source.name}: {note}" for source in self.sources for note in source.notes]
         stored = [source.info for source in self.sources if file.pack == "stored"]
         return Info(

@@ -459,10 +459,10 @@ def refuse_selection_of_none(selection: str, sources: Sequence[Source]) -> None:
 
 def nothing_in(request: Request) -> str:
     """A note on a destination without sequences."""
-    why = "the sources hold no sequences"
+    why = "the sources contain no sequences"
     if request.select is not None:
         why = f"--select {request.select} takes none of the sequences of the sources"
-    return f"{request.destination}: there is nothing in it: {why}"
+    return f"{request.destination}: the dataset is empty: {why}"
 
 
 def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
