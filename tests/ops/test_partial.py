@@ -7,6 +7,8 @@ import json
 import random
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 
 import tokfmt
@@ -246,3 +248,31 @@ def test_a_corrupt_source_names_no_option_that_cannot_help(tmp_path):
     with pytest.raises(FormatError) as caught:
         tokfmt.convert(path, tmp_path / "o.pbin", eos=EOS)
     assert "allow" not in str(caught.value)
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "corpus"])
+def test_rows_of_a_cut_hdf5_file(layout, tmp_path):
+    """The documents that a separator closes in the rows before the cut; with view=samples the complete rows."""
+    path = tmp_path / "x.h5"
+    many = LISTS * 20
+    stream = np.array([token for ids in many for token in (*ids, EOS)], np.int32)
+    if layout == "corpus":
+        made(path, many, to_options={"layout": "corpus"})
+    else:
+        rows = np.stack([np.stack([stream[k : k + 8], np.ones(8, np.int32), stream[k + 1 : k + 9]])
+                         for k in range(0, len(stream) - 9, 8)])  # fmt: skip
+        with h5py.File(path, "w") as file:
+            file.create_dataset("data", data=rows)
+            file.attrs["n_examples"] = len(rows)
+    with tokfmt.open(path, eos=EOS) as whole:
+        documents = [one.tolist() for one in whole]
+    data = path.read_bytes()
+    for size in (len(data) - 1, len(data) * 4 // 5, len(data) // 2):
+        path.write_bytes(data[:size])
+        found = saved(path, tmp_path / f"o{size}.pbin")
+        assert found == documents[: len(found)]
+        assert len(found) > len(documents) // 3
+        if layout == "contiguous":
+            with tokfmt.open(path, options={"view": "samples"}, allow_partial=True) as dataset:
+                assert [one.tolist() for one in dataset] == rows[: len(dataset), 0].tolist()
+                assert len(dataset) >= (size - 2048) // (3 * 8 * 4)

@@ -24,6 +24,7 @@ Source: the HDF5 file format specification, version 3.
 
 from __future__ import annotations
 
+import io
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -192,7 +193,7 @@ def check_superblock(file: File) -> None:
         )  # fmt: skip
     if head[width] != 8:  # offsets of another width than anybody writes: the library says what is wrong
         return
-    end = int.from_bytes(head[at : at + 8], "little")
+    end = stated_end(file)
     if end > file.size:
         raise TruncatedError(
             file.path, "the file is shorter than its superblock says", offset=file.size, expected=end,
@@ -200,10 +201,19 @@ def check_superblock(file: File) -> None:
         )  # fmt: skip
 
 
-def open_library(path: Path) -> Any:
+def stated_end(file: File) -> int:
+    """The size that a superblock which can be read says the file has."""
+    at = {0: 40, 1: 44}.get(file.read(8, 1)[0], 28)
+    return int.from_bytes(file.read(at, 8), "little")
+
+
+def open_library(path: Path | io.RawIOBase) -> Any:
+    """A file, or what is shown of one, in the hands of the library."""
     os.environ["HDF5_PLUGIN_PRELOAD"] = "::"  # no filter plug-ins, whatever HDF5_PLUGIN_PATH says
     import h5py
 
+    if isinstance(path, io.RawIOBase):
+        return h5py.File(path, "r", rdcc_nbytes=0)
     return h5py.File(os.fspath(path), "r", locking=False, rdcc_nbytes=0)
 
 
@@ -226,8 +236,8 @@ def _stored(file: File, handle: Any) -> Stored:
     return header_of(file, handle, dataset, Table(file, box_of(shape), kind, where), chunk, filters)
 
 
-def storage_of(file: File, dataset: Any) -> Storage:
-    """Where the values of `data` lie, and what they are.
+def storage_of(file: File, dataset: Any, *, cut: bool = False) -> Storage:
+    """Where the values of `data` lie, and what they are; of a file that was `cut`, where they would lie.
 
     Raises:
         FormatError: They are not integers of rank 3 or 1 that lie in this file, in a way that is read.
@@ -243,7 +253,8 @@ def storage_of(file: File, dataset: Any) -> Storage:
     filters = filters_of(file, properties, kind.itemsize)
     layout = properties.get_layout()
     if layout == h5d.CONTIGUOUS:
-        return Storage(kind, shape, _contiguous(file, dataset, math.prod(shape) * kind.itemsize), None, filters)
+        place = _contiguous(file, dataset, math.prod(shape) * kind.itemsize, cut=cut)
+        return Storage(kind, shape, place, None, filters)
     if layout != h5d.CHUNKED:
         raise _other_layout(file, layout == h5d.VIRTUAL)
     chunk = tuple(int(n) for n in properties.get_chunk())
@@ -369,7 +380,7 @@ def filters_of(file: File, properties: Any, itemsize: int) -> tuple[int, ...]:
     return numbers
 
 
-def _contiguous(file: File, dataset: Any, size: int) -> int:
+def _contiguous(file: File, dataset: Any, size: int, *, cut: bool) -> int:
     place = dataset.get_offset()
     if not size:
         return 0
@@ -378,7 +389,7 @@ def _contiguous(file: File, dataset: Any, size: int) -> int:
             file.path, "'data' was never written: nothing is allocated for it", expected=f"{size:,} bytes",
             remedy="Write the file again",
         )  # fmt: skip
-    if place + size > file.size:
+    if place + size > file.size and not cut:
         raise TruncatedError(
             file.path, "'data' goes on beyond the end of the file", offset=place, expected=f"{size:,} bytes",
             found=f"{max(0, file.size - place):,}", remedy="Copy the file again",

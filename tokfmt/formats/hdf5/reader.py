@@ -32,13 +32,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import INT32_MAX, Info, Layout, Separators, TokenReader
-from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
+from tokfmt.core.axis import INT32_MAX, Damage, Info, Layout, Separators, TokenReader
+from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsupportedError
 from tokfmt.core.files import File, names_in
 from tokfmt.core.format import Hints, Problem, fatal, noted, raise_fatal
 from tokfmt.core.rows import ROWS, Continuation, continuation
 from tokfmt.formats.hdf5 import PARAMS, Order, ReadOptions
 from tokfmt.formats.hdf5.container import Own, Stored, open_stored
+from tokfmt.formats.hdf5.partial import open_first
 from tokfmt.formats.hdf5.samples import (
     Corpus,
     MaskedRuns,
@@ -54,6 +55,7 @@ from tokfmt.formats.hdf5.samples import (
 )
 from tokfmt.formats.hdf5.streams import chained, continued, join, judge, pieces_of, scan_segments
 from tokfmt.formats.hdf5.table import LARGEST_CHUNK, Rows
+from tokfmt.views.select import Leading
 
 _EXAMPLES = re.compile(r"examples_(\d+)_(\d+)\.h5", re.ASCII)
 _CHUNK = re.compile(r"output_chunk_(\d+)_(\d+)(?:_(\d+))?\.h5", re.ASCII)
@@ -339,6 +341,7 @@ class Opening:
         options, hints: As given.
         params: Of `data_params.json`.
         notes, inferred: As in `axis.Info`, growing.
+        damage: As in `axis.Info`.
     """
 
     place: Path
@@ -349,6 +352,7 @@ class Opening:
     params: Params
     notes: list[str]
     inferred: list[str]
+    damage: tuple[Damage, ...] = ()
 
     def own(self) -> list[Own | None]:
         """The attributes that tokfmt wrote in each file, unless the user knows better."""
@@ -403,6 +407,7 @@ class Opening:
             loss_masks=loss_masks,
             segmented=segmented,
             extras=dict(files=len(self.files), **extras),
+            damage=self.damage,
         )
 
 
@@ -420,12 +425,26 @@ def open_reader(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> To
     first = opening.files[0]
     rows = Rows([stored.table for stored in opening.files], hints.jobs)
     if first.rank == 1:
-        return _corpus(opening, rows)
+        reader = _corpus(opening, rows)
+        return _unclosed(opening, reader) if opening.damage else reader
     if options.view == "samples":
         return _as_they_lie(opening, rows)
     if first.foreign:
         raise UnsupportedError(opening.place, f"holds {first.foreign}, not GPT samples", remedy=AS_SAMPLES)
-    return _packed(opening, rows) if rows.fields == 5 else _samples(opening, rows)
+    reader = _packed(opening, rows) if rows.fields == 5 else _samples(opening, rows)
+    return _unclosed(opening, reader) if opening.damage else reader
+
+
+def _unclosed(opening: Opening, reader: TokenReader) -> TokenReader:
+    """A stream that was cut, without the separator that is put after its last run: nothing there closes a document.
+
+    Raises:
+        TruncatedError: Nothing tells where its documents end.
+    """
+    if not isinstance(reader, Stream):
+        what = f"nothing tells which document is the last that is whole: {opening.damage[0].what}"
+        raise TruncatedError(opening.place, what, remedy="--eos ID does; --from-opt view=samples reads rows")
+    return Leading(reader, max(0, reader.info.tokens - 1))
 
 
 def _as_they_lie(opening: Opening, rows: Rows) -> TokenReader:
@@ -459,6 +478,9 @@ def _opening(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Openi
         inferred.append("files are read in the order of their numbers (--from-opt order=given keeps yours)")
     params = params_beside(arranged)
     notes = [params.note] if params.note else []
+    if hints.partial and len(streams) == 1:
+        opened, damage = open_first(arranged)
+        return Opening(paths[0], opened, [len(opened)], options, hints, params, notes, inferred, tuple(damage))
     opened = [open_stored(path) for path in arranged]
     return Opening(paths[0], opened, [len(s) for s in streams], options, hints, params, notes, inferred)
 

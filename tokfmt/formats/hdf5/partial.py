@@ -1,0 +1,142 @@
+"""Of HDF5 files that were cut the rows that are complete; see `Hints.partial`.
+
+The library opens no file that is shorter than its superblock says. It is shown zeros behind the end, and what it finds
+counts only if it has not looked at them: then all headers, and the map of the chunks, lie before the cut.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tokfmt.core.axis import Damage
+from tokfmt.core.errors import NO_DAMAGE, FormatError, TruncatedError
+from tokfmt.core.files import File
+from tokfmt.core.text_format import counted, printable
+from tokfmt.formats.hdf5.container import (
+    Stored,
+    box_of,
+    header_of,
+    library_errors,
+    open_data,
+    open_library,
+    open_stored,
+    stated_end,
+    storage_of,
+)
+from tokfmt.formats.hdf5.table import ChunkMap, Table, check_map, unit_of
+
+_HEAD = 96  # bytes of a superblock: no chunk lies there
+
+
+def open_first(paths: Sequence[Path]) -> tuple[list[Stored], list[Damage]]:
+    """The files of one stream up to the first that is damaged, of which the first rows; and what is lost.
+
+    Raises:
+        FormatError: Of the first file, if nothing of it can be read.
+    """
+    found, damage = list[Stored](), list[Damage]()
+    for k, path in enumerate(paths):
+        try:
+            stored, lost = _open(path)
+        except NO_DAMAGE:
+            raise
+        except FormatError as error:
+            if not found:
+                raise
+            stored, lost = None, Damage(error.sentence)
+        if stored is not None:
+            found.append(stored)
+        if lost is not None:
+            damage.append(lost)
+            if behind := paths[k + 1 :]:
+                what = f"{counted(len(behind), 'file')} from {printable(behind[0].name)} on may begin inside a document"
+                damage.append(Damage(what, unused=sum(one.stat().st_size for one in behind if one.is_file())))
+            break
+    return found, damage
+
+
+def _open(path: Path) -> tuple[Stored, Damage | None]:
+    """A file, or its complete rows and what is lost of the others."""
+    try:
+        return open_stored(path), None
+    except TruncatedError as error:
+        file = File(path)
+        shown = _Padded(file, stated_end(file))
+        with library_errors(path):
+            handle = open_library(shown)
+            try:
+                stored = _first_rows(file, handle)
+            finally:
+                handle.close()
+        if shown.looked_beyond or not len(stored.table):
+            error.advise("What tells where its rows lie is lost")
+            raise
+        file.check_unchanged()
+        return stored, Damage(error.sentence)
+
+
+def _first_rows(file: File, handle: Any) -> Stored:
+    """The rows of `data` that lie before the end of the file."""
+    dataset = open_data(file, handle)
+    kind, shape, where, chunk, filters = storage_of(file, dataset, cut=True)
+    rows, *others = box_of(shape)
+    if isinstance(where, ChunkMap):
+        where = _first_chunks(file, where)
+        rows = min(rows, where.grid[0] * where.shape[0])
+        check_map(file, where, unit_of(box_of(shape)))
+    else:
+        rows = min(rows, max(0, file.size - where) // max(1, math.prod(others) * kind.itemsize))
+    stored = header_of(file, handle, dataset, Table(file, (rows, others[0], others[1]), kind, where), chunk, filters)
+    return replace(stored, shape=(rows, *shape[1:]), n_examples=None)
+
+
+def _first_chunks(file: File, chunks: ChunkMap) -> ChunkMap:
+    """The bands of chunks before the first of which one is not wholly there."""
+    ends = chunks.places + np.array([chunks.stored(k) for k in range(len(chunks.places))], np.int64)
+    per = chunks.grid[1] * chunks.grid[2]
+    lost = np.flatnonzero((chunks.places < _HEAD) | (ends > file.size))
+    bands = int(lost[0]) // per if len(lost) else chunks.grid[0]
+    grid = (bands, *chunks.grid[1:])
+    return replace(chunks, grid=grid, places=chunks.places[: bands * per], sizes=chunks.sizes[: bands * per])
+
+
+class _Padded(io.RawIOBase):
+    """A file as long as its superblock says, with zeros behind its end.
+
+    Attributes:
+        looked_beyond: Some of them were read.
+    """
+
+    def __init__(self, file: File, size: int) -> None:
+        self._file, self._size, self._at = file, size, 0
+        self.looked_beyond = False
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        count = max(0, min(len(view), self._size - self._at))
+        held = max(0, min(count, self._file.size - self._at))
+        view[:held] = self._file.read(self._at, held)
+        view[held:count] = bytes(count - held)
+        self.looked_beyond |= held < count
+        self._at += count
+        return count
