@@ -39,6 +39,8 @@ from tokfmt.ops.recipe import Recipe
 from tokfmt.recipes.fields import check_fields
 from tokfmt.recipes.order import numbers
 
+__all__ = ["Loader", "LoaderWarning"]
+
 _IDS = ("input_ids", "labels")
 _STALL = 10.0
 """Seconds that a batch may take before its wait is reported; reported again each time that the wait has doubled."""

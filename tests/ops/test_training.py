@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from paths import ROOT, TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import LoaderWarning, OptionError, SourceChangedError, TokenizerMismatchError
+from tokfmt.core.errors import OptionError, SourceChangedError, TokenizerMismatchError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: tests/system.sh brings it where it can")
 
 from tokfmt.recipes.order import numbers  # noqa: E402
-from tokfmt.torch import Loader  # noqa: E402
+from tokfmt.torch import Loader, LoaderWarning  # noqa: E402
 
 EOS, SEQ_LEN = 90, 16
 
@@ -398,6 +398,9 @@ def test_the_loop_in_the_documentation_trains_and_goes_on(mix, tmp_path):
     assert first.startswith("160 samples") and second.startswith(f"{whole:,} samples")
     assert torch.load(tmp_path / "last.pt")["loader"]["samples"] == whole // 80 * 80
     assert float(second.split()[-1]) < float(first.split()[-1]), "it has learned which ids there are"
+    state = torch.load(tmp_path / "last.pt")
+    torch.save({**state, "loader": {**state["loader"], "samples": whole}}, tmp_path / "last.pt")
+    assert train(code).split() == [f"{whole:,}", "samples,", "loss", "nan"], "a run that had ended"
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
