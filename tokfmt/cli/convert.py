@@ -140,7 +140,8 @@ def _summary(done: Any, seconds: float) -> str:
     what = [counted(done.sequences, "sequence" if done.tokens is not None else "record")]
     if done.tokens is not None:
         samples = f" in samples of {done.sample_length:,}" if done.sample_length else ""
-        what.append(counted(done.tokens, "token") + samples)
+        padded = f" ({done.padded:,} of them padding)" if done.padded else ""
+        what.append(counted(done.tokens, "token") + samples + padded)
     if done.separator["eos_id"] is not None:
         what.append(f"separator {done.separator['eos_id']} ({done.separator['from']})")
     lines = [f"dropped {name}: {what_}" for name, what_ in done.dropped.items()]
@@ -156,7 +157,8 @@ def _plan(done: Any) -> str:
     known = "none" if separator["eos_id"] is None else f"{separator['eos_id']} ({separator['from']})"
     size = "records, counted as they are read"
     if done.sequences is not None:
-        size = f"{done.sequences:,} sequences, {done.tokens:,} tokens"
+        padded = f" ({done.padded:,} of them padding)" if done.padded else ""
+        size = f"{done.sequences:,} sequences, {done.tokens:,} tokens{padded}"
     rows = [(source["path"], source["format"]) for source in done.sources]
     lines = [f"source       {printable(path)} ({name})" for path, name in rows]
     lines += [

@@ -329,7 +329,10 @@ def prepared_table(prepared: Sequence[Prepared]) -> Markup:
     return table(PREPARED, rows, "prepared")
 
 
-_LOOKED = "What was looked at until the quota was full: what filters left out, by rule, and what is kept."
+_LOOKED = (
+    "What was looked at of each source until its quota was full, what filters left out by rule, and what is kept: "
+    "its tokens here, and how often each of its documents is here on average."
+)
 
 
 def failures_table(failures: Sequence[Failure]) -> Markup:

@@ -242,7 +242,7 @@ def explain(reader: TokenReader) -> list[Row]:
         lists = [one.packing.left_out() for one in reader.lists() if not one.first]
         whole = replace(
             whole, samples=reader.count, cut=sum(row.cut or 0 for row in top),
-            padded=reader.count * _places(reader) - total, left_out=_joined(lists),
+            padded=reader.count * reader.places - total, left_out=_joined(lists),
         )  # fmt: skip
     return [whole, *rows]
 
@@ -283,14 +283,9 @@ def _with_samples(view: Samples, rows: Sequence[Row]) -> Iterator[Row]:
             row
             if one is None
             else replace(
-                row, samples=one.drawn, padded=one.drawn * _places(view) - row.drawn, left_out=one.packing.left_out()
+                row, samples=one.drawn, padded=one.drawn * view.places - row.drawn, left_out=one.packing.left_out()
             )
         )
-
-
-def _places(view: Samples) -> int:
-    """Positions that a full sample moves on by: those of "disjoint" move on by their last label as well."""
-    return view.seq_len + (view.file.convention == "disjoint")
 
 
 def _joined(found: Iterable[dict[str, int]]) -> dict[str, int]:

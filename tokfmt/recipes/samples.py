@@ -258,6 +258,11 @@ class Samples:
     def __len__(self) -> int:
         return self.count
 
+    @property
+    def places(self) -> int:
+        """Positions that a full sample moves on by: with labels = "disjoint" its last label as well."""
+        return self.seq_len + (self.file.convention == "disjoint")
+
     def _place(self, sample: int) -> tuple[_Turn, int, int]:
         """The list a sample comes from, which pass over it, and which of the samples of a pass it is."""
         if self._tree is not None:

@@ -353,6 +353,7 @@ class Conversion:
         replaces: What stands at a destination and would go (`dry_run`), in words, by path.
         prepared: Of a recipe, what each source gives, and of text what became of its documents: see
             `tokfmt.ops.prepare.report`.
+        padded: Positions that hold padding in the samples of recipes, which are among `tokens`.
         partial: Of each source that is damaged, what was saved and what was not; see `ops.source.partial.Partial`.
     """
 
@@ -376,6 +377,7 @@ class Conversion:
     recipe: str | None = None
     replaces: dict[str, str] = field(default_factory=dict)
     prepared: list[Mapping[str, Any]] = field(default_factory=list)
+    padded: int = 0
     partial: list[Mapping[str, Any]] = field(default_factory=list)
 
 

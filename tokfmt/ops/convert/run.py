@@ -126,6 +126,7 @@ class Run:
         self.rows: Samples | None = None  # a recipe whose samples go as they are
         self.packed: PackedRows | None = None  # the same without padding
         self.prepared: list[Mapping[str, Any]] = []
+        self.padded = 0  # positions, in samples of recipes
         self.ledger: dict[str, Any] | None = None  # what `write_rows` tells, and "unit"
 
     def _take_tokenizer(self, sources: Sequence[Source]) -> None:
@@ -522,7 +523,7 @@ class Run:
             self._verify_counts(reading.counts)
         for note in (*losses.notes, *reading.notes, *left_out((*sources, *reading.made), writer)):
             self._note(note)
-        self.prepared = list(reading.report)
+        self.prepared, self.padded = list(reading.report), reading.padded
         prepared = Prepared(axis, embedded, dropped)
         written = [self._write_portion(prepared, portion, places, target, workers) for portion in self.portions]
         if request.ledger and request.shard is None:
@@ -688,6 +689,7 @@ class Run:
             splits=splits,
             recipe=None if self.rows is None else self.rows.fingerprint,
             prepared=self.prepared,
+            padded=self.padded,
             partial=[source.partial.facts() for source in sources if source.partial is not None],
         )
 
@@ -708,7 +710,7 @@ class Run:
             reading = token_axis(
                 self._read(sources), None, self.request.select, workers, self.progress, stored_eos=stored
             )
-        axis, self.prepared = reading.axis, list(reading.report)
+        axis, self.prepared, self.padded = reading.axis, list(reading.report), reading.padded
         for note in reading.notes:
             self._note(note)
         dropped = self._accepted(Losses(self.known))

@@ -52,7 +52,11 @@ def rows_of_ids(reader: object) -> tuple[Samples | Documents | None, list[Row]]:
 
 
 def with_amounts(rows: Sequence[Row], recipe: Samples | Documents, first: int, last: int) -> list[Mapping[str, Any]]:
-    """Rows with what each source gives to samples or documents `first <= k < last`: "tokens" and "passes"."""
-    first, last = (min(max(0, k), recipe.info.sequences) for k in (first, last))
+    """Rows, each with what its source gives to samples or documents `first <= k < last`: "tokens" and "passes"."""
     found = amounts(recipe, first, last)
     return [{**row, "tokens": amount.tokens, "passes": amount.passes} for row, amount in zip(rows, found, strict=True)]
+
+
+def padding(rows: Sequence[Mapping[str, Any]], reader: object, count: int) -> int:
+    """Positions that hold padding in so many samples of a recipe, which give these rows; 0 of any other reader."""
+    return count * reader.places - sum(row["tokens"] for row in rows) if isinstance(reader, Samples) else 0

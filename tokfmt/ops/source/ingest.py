@@ -319,6 +319,7 @@ class Reading(NamedTuple):
         counts: Of each source of records: itself, how many of its records were read, and how many were selected (None:
             all of them).
         made: Recipes of text, each with the reader of what was made of it.
+        padded: Positions that hold padding in samples of recipes.
     """
 
     axis: TokenReader
@@ -328,6 +329,7 @@ class Reading(NamedTuple):
     report: Sequence[Mapping[str, Any]] = ()
     counts: Sequence[tuple[Source, int, int | None]] = ()
     made: Sequence[Source] = ()
+    padded: int = 0
 
 
 def _never(source: Source, aside: Aside) -> bool:  # noqa: ARG001
@@ -396,8 +398,8 @@ def token_axis(
         chosen = parse_selection(selection, axis.info.sequences, paths_of(sources))
         axis = Slice(axis, *chosen)
     kept = encoded or workers.journal.keeps
-    report = _report(sources, readers, rows, chosen) if kept and workers.share is None else []
-    return Reading(axis, asides, kept, tuple(notes), report, counts, made)
+    report, padded = _report(sources, readers, rows, chosen) if kept and workers.share is None else ([], 0)
+    return Reading(axis, asides, kept, tuple(notes), report, counts, made, padded)
 
 
 def _report(
@@ -405,18 +407,24 @@ def _report(
     readers: Sequence[TokenReader],
     rows: Mapping[int, tuple[object, list[Any]]],
     chosen: tuple[int, int],
-) -> list[Mapping[str, Any]]:
-    """What became of the sources of each recipe; `chosen`: the range of all sequences that is taken."""
-    found, before = list[Mapping[str, Any]](), 0
+) -> tuple[list[Mapping[str, Any]], int]:
+    """What became of the sources of each recipe, and how many positions of its samples hold padding.
+
+    Args:
+        chosen: The range of all sequences that is taken.
+    """
+    found, padded, before = list[Mapping[str, Any]](), 0, 0
     for number, (source, reader) in enumerate(zip(sources, readers, strict=True)):
         if source.format.name == "recipe" and number in rows:
-            from tokfmt.ops.prepare.report import rows_of_ids, with_amounts
+            from tokfmt.ops.prepare.report import padding, rows_of_ids, with_amounts
 
             recipe, of_ids = rows_of_ids(rows[number][0])
             if recipe is not None:
-                found += with_amounts(rows[number][1] or of_ids, recipe, chosen[0] - before, chosen[1] - before)
+                first, last = (min(max(0, k - before), recipe.info.sequences) for k in chosen)
+                told = with_amounts(rows[number][1] or of_ids, recipe, first, last)
+                found, padded = [*found, *told], padded + padding(told, rows[number][0], last - first)
         before += reader.info.sequences
-    return found
+    return found, padded
 
 
 def _not_twice(axis: TokenReader, eos_id: int | None, path: Path, notes: list[str]) -> TokenReader:
