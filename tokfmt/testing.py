@@ -34,13 +34,10 @@ from types import FrameType
 from typing import Any, ClassVar
 
 import numpy as np
-import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tokfmt import registry
 from tokfmt.core.axis import U16, Info, Layout, TokenReader, batches, sequence_reader, windows
-from tokfmt.core.errors import FormatError, OptionError, TokfmtError
+from tokfmt.core.errors import FormatError, OptionError, TokfmtError, missing_package
 from tokfmt.core.format import (
     REGION,
     Confidence,
@@ -67,6 +64,13 @@ from tokfmt.ops.source.request import EosChoice, SourceRequest, found_at
 from tokfmt.run.execute import SerialExecutor, Silent, make_executor
 from tokfmt.run.plan import Workers, commit, plan, run
 from tokfmt.views.view import place_of, position_of
+
+try:
+    import pytest
+    from hypothesis import HealthCheck, given, settings
+    from hypothesis import strategies as st
+except ModuleNotFoundError as error:
+    raise missing_package(error, "tokfmt.testing", ("pytest", "hypothesis")) from error
 
 _QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 _SLOW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))

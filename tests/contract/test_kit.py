@@ -3,6 +3,8 @@
 import contextlib
 import dataclasses
 import json
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -224,3 +226,9 @@ def test_a_companion_that_the_format_names():
         assert sorted(file.name for file in (Path(home) / "0").glob("x.*[!h]")) == ["x.off", "x.tape"]
         kit(Pair()).test_schedule()
     broken("files_are_named", Unnamed(), r"written and not named: .*x\.off")
+
+
+def test_what_the_kit_needs_is_named():
+    hidden = "import sys; sys.modules['hypothesis'] = None; import tokfmt.testing"
+    done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True)
+    assert "MissingDependencyError: tokfmt.testing needs the package hypothesis: pip install hypothesis" in done.stderr
