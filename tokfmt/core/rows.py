@@ -25,10 +25,12 @@ class Continuation(NamedTuple):
     Attributes:
         how: `ROWS`, or a word of the format.
         why: In words, with numbers.
+        joins: Of `ROWS`, the word of the format that joins them all the same.
     """
 
     how: str
     why: str
+    joins: str = ""
 
 
 def continuation(asked: str | None, stated: str | None, shown: Callable[[], Continuation]) -> Continuation:

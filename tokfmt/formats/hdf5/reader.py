@@ -675,14 +675,14 @@ def _stride(opening: Opening, rows: Rows, scan: Scan, groups: NDArray[np.int64])
         raise UnsupportedError(
             opening.place, f"cannot tell how its samples go on ({found.why})", remedy=f"{_STRIDES}; {AS_SAMPLES}"
         )
-    opening.inferred.append(_said(found))
+    opening.inferred.append(_worded_stride(found))
     return found.how
 
 
-def _said(found: Continuation) -> str:
+def _worded_stride(found: Continuation) -> str:
     """What was inferred, and the option that overrides it."""
     if found.how == ROWS:
-        joins = "--from-opt stride=overlap|disjoint|bos joins them"
+        joins = f"--from-opt stride={found.joins} joins them"
         return f"each sample is a sequence: nothing shows that samples continue each other ({found.why}); {joins}"
     return f"samples are {_WORDS[found.how]}: {found.why} (--from-opt stride= overrides)"
 

@@ -85,22 +85,24 @@ def judge(rows: Rows, scan: Scan, groups: NDArray[np.int64]) -> Continuation:
     links = int(np.count_nonzero(on & linked(scan)))
     if pairs < FEWEST_PAIRS:
         few = f"{pairs} of its samples have a neighbour to go on in, too few to tell"
-        return Continuation("few" if links else ROWS, few)
+        return Continuation("few", few) if links else Continuation(ROWS, few, "disjoint")
     r, adj = links / pairs, scan.equal / max(1, scan.pairs)
     full = scan.valid == width
     share = f"{r:.1%} of {pairs:,} neighbouring samples share a token"
     if r < 0.5 and full.all() and (scan.first == scan.first[0]).all():
         begin, follows = f"every sample begins with {int(scan.first[0])}, and {share}", follow(rows, on, skip=1)
-        return Continuation("bos", begin + _FOLLOW) if follows else Continuation(ROWS, begin)
+        return Continuation("bos", begin + _FOLLOW) if follows else Continuation(ROWS, begin, "bos")
     by_chance = chance(scan.first[full], scan.last[full])
     if r >= (0.9 if full.all() else 0.5):
-        return Continuation("overlap" if r > (1 + by_chance) / 2 else ROWS, share)
+        beyond = r > (1 + by_chance) / 2
+        return Continuation("overlap", share) if beyond else Continuation(ROWS, share, "overlap")
     distance, expected = multiset_distance(scan.first[full], scan.last[full])
     if distance <= 0.05 and distance <= expected / 4:
         return Continuation("shuffled", f"{share}, yet first and last tokens of all samples are the same but for "
                                         f"{distance / 2:.1%}")  # fmt: skip
     if r <= adj + (1 - adj) / 4:
-        return Continuation("disjoint", share + _FOLLOW) if follow(rows, on) else Continuation(ROWS, share)
+        follows = follow(rows, on)
+        return Continuation("disjoint", share + _FOLLOW) if follows else Continuation(ROWS, share, "disjoint")
     return Continuation("mixed", f"{share}: too many for separate windows, too few for overlapping ones")
 
 

@@ -309,7 +309,7 @@ def as_written(
     if any(manifest.rows for manifest in said) and isinstance(format_, Rowed) and not asked & _JOINING:
         _check_all_rows(said)
         found["view"] = "samples"
-        joins = "stride=overlap|disjoint" if "stride" in usual else "view=documents"
+        joins = "stride=overlap" if "stride" in usual else "view=documents"
         notes.append(f"each sample is a sequence, by the manifest of {one}; --from-opt {joins} joins them")
     return replace(request, options={**request.options, **found}), tuple(notes)
 

@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 _DEEPEST, _MOST = 32, 1024  # recipes that are each a source of the one before; and in all, as two may name two ...
 _FILES, _SEQUENCES = 64, 1 << 16
 """From so many on a source is worth remembering."""
+_READING = 2
+"""Which sequences the same files give: another number than what is remembered has."""
 
 
 def recipe(
@@ -355,7 +357,7 @@ def _opened(
         request = viewed(request, places[0].format, "samples")
     places_named = [os.path.abspath(path) for path in paths]
     read = [entry.format, entry.options, entry.split, entry.select, file.eos, file.pack == "stored"]
-    key = key_of(VERSION, "source", places_named, read, sorted(hints.drop))
+    key = key_of(VERSION, _READING, "source", places_named, read, sorted(hints.drop))
     plain = file.pack != "stored" and handle is None and not entry.filter
     if plain and (known := _recalled(key, entry.name, request, entry.select)):
         return known[0], [known[1]]
