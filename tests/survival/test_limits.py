@@ -4,10 +4,14 @@ import errno
 import os
 import shutil
 import signal
+import subprocess
 
+import numpy as np
 import pytest
 from paths import FIXTURES
 from survival.stage import EVERY, TARGETS, TEXT, Place, check, check_again, small_disk, until
+
+import tokfmt
 
 pytestmark = pytest.mark.slow
 
@@ -267,3 +271,25 @@ def test_a_destination_that_appears_meanwhile(tmp_path, stage, pack):
     assert "already exists" in first.error()
     assert made.read_bytes() == b"mine"
     assert sorted(os.listdir(place.home)) == sorted([place.words[0], place.name])
+
+
+def test_a_full_disk_keeps_what_is_done_of_every_format(tmp_path, stage):
+    """With --resume; of formats that are written chunk by chunk as well, whose size is not known beforehand."""
+    pack, home = tmp_path / "train.bin", tmp_path / "disk"
+    ids = np.random.default_rng(3).integers(1, 60_000, 3 << 20).astype("<u2")
+    ids[::500] = 0
+    ids.tofile(pack)
+    home.mkdir()
+    words = [str(pack), "out.zarr", "--from", "nanogpt", "--eos", "0", "--resume", *SERIAL]
+    with small_disk(home, 6 << 20) as why:
+        if why:
+            pytest.skip(f"a small disk needs the right to mount: {why}")
+        ended = stage.run(home, *words)
+        assert ended.code == 4
+        assert "no space left on the disk" in ended.error()
+        assert "What was done is kept in .out.zarr.tokfmt-resume: run again with --resume" in ended.stderr
+        assert sorted(os.listdir(home)) == [".out.zarr.tokfmt-resume"]
+        subprocess.run(["mount", "-o", f"remount,size={64 << 20}", str(home)], check=True)
+        ended = stage.run(home, *words)
+        assert (ended.code, "continuing what is in .out.zarr.tokfmt-resume" in ended.stderr) == (0, True), ended.stderr
+        assert tokfmt.diff(pack, home / "out.zarr", format=("nanogpt", None), eos=0).identical

@@ -34,14 +34,15 @@ from tokfmt.core.errors import (
     UnsupportedError,
     VerificationError,
 )
-from tokfmt.core.format import canonical
+from tokfmt.core.format import Format, canonical, files_of
 from tokfmt.core.options import given_options
 from tokfmt.core.output import followed
 from tokfmt.core.private import check_private, make_private
-from tokfmt.core.publish import Staging, hidden_sibling, write_whole
+from tokfmt.core.publish import Staging, hidden_sibling, remove_leftovers, write_whole
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.request import AS_IT_IS, Request
-from tokfmt.ops.source.request import SourceRequest, words_of
+from tokfmt.ops.source.manifest import Manifest, extent, file_differences, read_manifest
+from tokfmt.ops.source.request import SourceFiles, SourceRequest, words_of
 from tokfmt.run.plan import Forgetful, Journal, Shard, keep_only, read_journal
 
 SCHEMA = "tokfmt.conversion/1"
@@ -102,6 +103,54 @@ def facts_of(request: Request, resolved: Facts, before: Snapshot) -> dict[str, o
     facts |= {"the version of tokfmt": tokfmt.__version__, "the number of shards": shards, **resolved}
     facts |= {f"the source {os.path.abspath(path)}": list(status) for path, status in before.items()}
     return dict(json.loads(json.dumps(facts)))
+
+
+def digest_of(facts: Facts) -> str:
+    """A digest of what was asked for, without the sources: a manifest lists those."""
+    from xxhash import xxh3_128_hexdigest
+
+    asked = {key: _nameless(value) for key, value in facts.items() if not key.startswith("the source ")}
+    asked.pop(_WORDS["source.paths"], None)
+    return xxh3_128_hexdigest(json.dumps(asked, sort_keys=True).encode())
+
+
+def finished(
+    destinations: Sequence[Path], format_: Format, digest: str, read: Sequence[SourceFiles], *, verified: bool
+) -> list[Manifest]:
+    """The manifests of destinations that the same request has finished already; none if one is not, or has changed.
+
+    Args:
+        digest: See `digest_of`.
+        read: The sources; one that has changed since makes it another request.
+        verified: Only what was read back and compared counts.
+    """
+    found = []
+    for destination in destinations:
+        manifest = read_manifest(destination)
+        said = manifest.content.get("request")
+        if not isinstance(said, Mapping) or said.get("digest") != digest or (verified and not said.get("verified")):
+            return []
+        listed = manifest.content.get("sources")
+        sources = [[one.get("path"), one.get("bytes")] for one in listed if isinstance(one, dict)] if listed else []
+        if sources != [[str(one.path), extent(files_of(one.format, one.path))["bytes"]] for one in read]:
+            return []
+        written = os.stat(manifest.path).st_mtime_ns
+        if any(os.stat(file).st_ctime_ns > written for one in read for file in files_of(one.format, one.path)):
+            return []
+        here = SourceFiles(destination, format_, tuple(files_of(format_, destination)))
+        if not os.path.lexists(destination) or any(file_differences(here, manifest)):
+            return []
+        found.append(manifest)
+    for destination in destinations:
+        _clear(destination, digest)
+    return found
+
+
+def _clear(destination: Path, digest: str) -> None:
+    """Remove what a run that was killed right after it published has left; not what another request has begun."""
+    kept = read_conversion(hidden_sibling(followed(destination), "resume") / "conversion.json")
+    if kept is None or digest_of(kept["facts"]) == digest:
+        remove_leftovers(followed(destination))
 
 
 def _here() -> str:

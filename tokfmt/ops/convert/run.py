@@ -52,11 +52,11 @@ from tokfmt.ops.convert.request import (
     total_of,
     write,
 )
-from tokfmt.ops.convert.resume import facts_of, resumed
+from tokfmt.ops.convert.resume import digest_of, facts_of, finished, resumed
 from tokfmt.ops.convert.space import free_bytes, least_bytes, need_room
 from tokfmt.ops.destination import guard, refuse_foreign, remove_manifest_of_link, replaced, strangers_in
 from tokfmt.ops.source.ingest import Reading, first_look, token_axis
-from tokfmt.ops.source.manifest import ledger_paths, manifest_path, manifests
+from tokfmt.ops.source.manifest import Manifest, ledger_paths, manifest_path, manifests
 from tokfmt.ops.source.opened import (
     Separator,
     Source,
@@ -88,6 +88,7 @@ if TYPE_CHECKING:
 
 _NOTES = 20  # on sources that are said one by one
 _WORTH = 64 << 20  # bytes of text (tokens to be gathered) for which processes, 1 (0.2) CPU seconds each to start, pay
+_KEPT, _SPREAD = 1 << 20, 64  # tokens of a region of what may be continued, at least; regions at most
 Places = Mapping[Path, tuple[Staging, Forgetful]]
 """By destination: where it is built, and the journal of what is done of it."""
 Proof = Callable[[Staging], Mapping[str, Path]]
@@ -127,6 +128,7 @@ class Run:
         self.packed: PackedRows | None = None  # the same without padding
         self.prepared: list[Mapping[str, Any]] = []
         self.padded = 0  # positions, in samples of recipes
+        self.digest = ""  # of a request that may be continued
         self.ledger: dict[str, Any] | None = None  # what `write_rows` tells, and "unit"
 
     def _take_tokenizer(self, sources: Sequence[Source]) -> None:
@@ -150,8 +152,8 @@ class Run:
             refuse_splits_of_one_file(self.portions, self._writer(Target(0)))
 
     def convert(self) -> Conversion:
-        request = self.request
         self._refuse_arrangement()
+        request = self.request
         destinations = list(dict.fromkeys(portion.destination for portion in self.portions))
         found = files_of_sources(self.given[0]) if self.given else find_sources(request.source)
         found = [with_named(one) for one in found]
@@ -160,8 +162,6 @@ class Run:
             guard(destination, request.source.paths, read)
         before = snapshot(read)
         self._settle(destinations)
-        for destination in destinations:
-            self._refuse(destination)
         sources = self.given[0] if self.given else self._opened(found)
         if len(sources) == 1:
             sources = self._with_rows(sources)
@@ -186,7 +186,45 @@ class Run:
         if request.dry_run:
             return self._dry_run(sources)
         facts = facts_of(request, self._resolved(sources), before) if request.kept else {}
-        readable = readable_by(before)
+        if done := self._finished(sources, destinations, read, facts):
+            return done
+        return self._built(sources, destinations, read, before, facts, copies=copies)
+
+    def _finished(
+        self,
+        sources: Sequence[Source],
+        destinations: Sequence[Path],
+        read: Sequence[SourceFiles],
+        facts: Mapping[str, object],
+    ) -> Conversion | None:
+        """What an earlier run with --resume of the same request has finished; None if there is something to do."""
+        if not self.request.resume or self.request.shard is not None:
+            return None
+        self.digest = digest_of(facts)
+        said = finished(destinations, self.format, self.digest, read, verified=self.request.verify)
+        return self._done_before(sources, said) if said else None
+
+    def _built(
+        self,
+        sources: Sequence[Source],
+        destinations: Sequence[Path],
+        read: Sequence[SourceFiles],
+        before: Mapping[Path, tuple[int, int, int]],
+        facts: Mapping[str, object],
+        *,
+        copies: bool,
+    ) -> Conversion:
+        """Build the destinations, and publish them.
+
+        Args:
+            sources: What is converted.
+            destinations: Where it goes.
+            read: The files of the sources, and of what they name.
+            before: Their state before they were opened.
+            facts: What a run that is continued must ask for again.
+            copies: Records are copied as they stand.
+        """
+        request, readable = self.request, readable_by(before)
         with ExitStack() as stack:
             places: Places = {
                 path: stack.enter_context(self._workplace(self._staging(path, readable), facts))
@@ -208,12 +246,17 @@ class Run:
         return done
 
     def _settle(self, destinations: Sequence[Path]) -> None:
-        """Undo or finish what a run that was killed left of several destinations; `resumed` does if some is kept."""
+        """Undo or finish what a run that was killed left of several destinations; then refuse what is not to go.
+
+        `resumed` does that if some is kept.
+        """
         if not self.request.kept and not self.request.dry_run:
             for destination in destinations:
                 with writing(destination):
                     for note in settle(destination):
                         self._say(note)
+        for destination in destinations:
+            self._refuse(destination)
 
     def _refuse(self, destination: Path) -> None:
         """Refuse what stands at a destination and is not to go, before any work; `resumed` does if some is kept."""
@@ -489,11 +532,11 @@ class Run:
         path, workers = _place(portion, places, workers)
         with arranged(lines, self.request.arrangement, portion, workers, self.progress) as view:
             writer = LineWriter(path, workers.jobs, keep=workers.journal.keeps)
-            written = write(view, writer, portion, self.request.region, workers, self.progress)
+            written = write(view, writer, portion, self._region(view), workers, self.progress)
             if self.request.verify:
                 from tokfmt.ops.convert.verify import verify_records
 
-                spans = list(windows(0, view.info.tokens, self.request.region))
+                spans = list(windows(0, view.info.tokens, self._region(view)))
                 self.compared.update(verify_records(dealt_text, view, spans, path, workers, self.progress))
         return replace(written, tokens=None)
 
@@ -555,7 +598,7 @@ class Run:
             carried = prepared.carried(view)
             if arrangement.shares is not None:
                 need_room(portion.destination, path, least_bytes(writer, carried.reader))
-            region, shard = self.request.region, self.request.shard
+            region, shard = self._region(carried.reader), self.request.shard
             try:
                 written = write(carried.reader, writer, portion, region, workers, self.progress, shard)
             except TokenRangeError as error:
@@ -569,6 +612,11 @@ class Run:
             ended = f"{counted(written.merged, 'sequence')} with the separator {target.eos_id} at the end"
             self._note(f"{ended} got no second one; it is read as the mark of the end, and no token")
         return written
+
+    def _region(self, axis: TokenReader) -> int:
+        """Tokens of a task; less where what is done is kept, so that an interruption leaves much of it."""
+        most = self.request.region
+        return min(most, max(_KEPT, axis.info.tokens // _SPREAD)) if self.request.kept == "resume" else most
 
     def _agreed(self, sources: Sequence[Source]) -> Separator:
         return agreed_separator(sources, self.request.source.eos)
@@ -642,12 +690,30 @@ class Run:
 
     # what is said of it
 
+    def _done_before(self, sources: Sequence[Source], said: Sequence[Manifest]) -> Conversion:
+        """What an earlier run of the same request has written, by its manifests; nothing is written again."""
+        first = said[0].content
+        self._note("complete already: an earlier run of the same request has written it, and nothing has changed since")
+        splits = {name: split for one in said for name, split in one.content.get("splits", {}).items()}
+        counts = {key: [one.content.get(key) for one in said] for key in ("sequences", "tokens")}
+        separator = {"eos_id": first.get("eos_id"), "from": first.get("eos_from"), "inferred": False}
+        done = self._result(sources, self._agreed(sources), [], dict(first.get("dropped", {})))
+        return replace(
+            done,
+            sequences=total_of(counts["sequences"]),
+            tokens=total_of(counts["tokens"]),
+            max_id=max((one.content["max_id"] for one in said if one.content.get("max_id") is not None), default=None),
+            separator=separator,
+            splits=splits,
+            verified=self.request.verify,
+        )
+
     def _result(
         self, sources: Sequence[Source], eos: Separator, written: Sequence[Written], dropped: dict[str, str]
     ) -> Conversion:
         arrangement = self.request.arrangement
         made, mixed = self._certified(written, eos)
-        if self.request.shard is None and total_of([part.sequences for part in written]) == 0:
+        if written and self.request.shard is None and total_of([part.sequences for part in written]) == 0:
             self._note(nothing_in(self.request))
         others = [note for source in sources for note in source.left_out]
         dropped = {
@@ -741,6 +807,8 @@ class Run:
             "select": self.request.select,
             "split": shares.described() if shares else None,
         }
+        if self.digest:
+            given["request"] = {"digest": self.digest, "verified": self.request.verify}
         if self.ledger is not None:
             given["ledger"] = {"unit": self.ledger["unit"], "rows": self.ledger["rows"]}
         made = manifests(
