@@ -12,6 +12,7 @@ from paths import FIXTURES
 
 from tokfmt import registry
 from tokfmt.core.errors import FormatError, TokfmtError, UnsafeError, UnsupportedError
+from tokfmt.formats.arrow.container import thrift
 from tokfmt.ops.source.opened import open_source
 
 pa = pytest.importorskip("pyarrow")
@@ -334,6 +335,36 @@ def test_a_buffer_that_claims_bytes(tmp_path):
     for claimed in (1 << 40, (1 << 62) - 1):
         refused(patched(path, at, claimed, 8), "bytes of the buffer at byte", UnsafeError, "TF687")
     refused(patched(path, at, 1 << 20, 8), "cannot be read", code="TF681")
+
+
+@pytest.mark.parametrize(("element", "repetition"), [(1, 0), (3, 0), (3, 4)])
+def test_a_schema_that_statistics_of_sizes_contradict(tmp_path, element, repetition):
+    """Where pyarrow 26 ends the process when it is asked for the column."""
+    path = parquet(tmp_path / "x.parquet")
+    content = path.read_bytes()
+    length = int.from_bytes(content[-8:-4], "little")
+    spans = {}
+    thrift(content[-8 - length : -8], 0, (), spans)
+    begin, _ = spans[2, element, 3]
+    refused(
+        patched(path, len(content) - 8 - length + begin, repetition, 1),
+        "statistics of sizes of the column",
+        code="TF661",
+    )
+
+
+def test_row_groups_without_all_columns(tmp_path):
+    path = parquet(tmp_path / "x.parquet")
+    content = path.read_bytes()
+    length = int.from_bytes(content[-8:-4], "little")
+    spans = {}
+    fields, _ = thrift(content[-8 - length : -8], 0, (), spans)
+    assert len(fields[4][0][1]) == 1
+    begin, end = spans[4, 0, 1, 0]
+    at = len(content) - 8 - length
+    less = content[: at + begin - 1] + b"\x0c" + content[at + end : -8]  # a list of no structs
+    path.write_bytes(less + (len(less) - at).to_bytes(4, "little") + b"PAR1")
+    refused(path, "column chunks of row group 0: expected 1, found 0|cannot be read", code="TF661")
 
 
 @pytest.mark.parametrize("kind", [pa.uint8(), pa.int32(), pa.int64()], ids=str)

@@ -37,10 +37,12 @@ AT_ONCE = 1 << 21
 MOST_VALUES, RATIO = 1 << 24, 1_100
 _PAGE, _BODY = 1 << 28, 1 << 30
 _DICTIONARY, _TEXT = 2, "BYTE_ARRAY"
+_GROUPS, _CHUNKS, _CHUNK_METADATA, _ENCRYPTED, _SIZES = 4, 1, 3, 8, 16  # fields of the structs of a footer
 _MAGIC, _ARROW, _FRAME = b"PAR1", b"ARROW1\0\0", b"\xff\xff\xff\xff"
 _UNREADABLE = "the footer cannot be read"
 _SCHEMA, _DICTIONARIES, _BATCH = 1, 2, 3
 _NESTED = 16
+_FOOTER = 1 << 26  # bytes: some 100,000 row groups of six columns
 _SCHEMA_BYTES = 1 << 16  # in which the schema of an old stream is looked for
 
 Path_ = tuple[int, ...]
@@ -148,6 +150,8 @@ class ParquetContainer:
         if length > self.file.size - 12:
             raise CorruptError(path, "length of the footer", offset=self.file.size - 8, found=length)
         metadata = self.metadata
+        with worded(path, _UNREADABLE):
+            self._check_columns(length)
         if metadata.num_rows != sum(group.rows for group in self.groups) or metadata.num_rows < 0:
             raise CorruptError(path, "rows in the footer", expected=metadata.num_rows, found="others in its row groups")
         check_rows(path, metadata.num_rows, self.file.size)
@@ -165,6 +169,38 @@ class ParquetContainer:
         """What the footer says."""
         with worded(self.path, _UNREADABLE):
             return self._open().metadata
+
+    def _check_columns(self, length: int) -> None:
+        """Refuse column chunks at which pyarrow ends the process (26.0: `RowGroupMetaData.column` cannot raise).
+
+        Args:
+            length: Bytes of the footer.
+
+        Raises:
+            UnsafeError: The footer is too long to be looked at.
+            CorruptError: There are not as many as columns, or their statistics of sizes contradict the schema.
+            UnsupportedError: Their metadata are encrypted.
+        """
+        if length > _FOOTER:
+            raise UnsafeError(self.path, "bytes of the footer", expected=f"at most {_FOOTER:,}", found=length)
+        schema = self.metadata.schema
+        leaves = [schema.column(k) for k in range(len(schema))]
+        for number, group in enumerate(_groups_of(self.file.read(self.file.size - 8 - length, length))):
+            chunks = found if isinstance(found := group.get(_CHUNKS), list) else []
+            if len(chunks) != len(leaves):
+                what = f"column chunks of row group {number:,}"
+                raise CorruptError(self.path, what, expected=len(leaves), found=len(chunks))
+            for chunk, leaf in zip(map(_struct, chunks), leaves, strict=True):
+                if _ENCRYPTED in chunk:
+                    what, remedy = f'has an encrypted column "{printable(leaf.path)}"', "Write it without encryption"
+                    raise UnsupportedError(self.path, what, remedy=remedy)
+                sizes = _struct(_struct(chunk.get(_CHUNK_METADATA)).get(_SIZES))
+                levels = {2: leaf.max_repetition_level, 3: leaf.max_definition_level}
+                counts = {field: sizes.get(field) for field in levels}
+                fits = all(len(c) in (0, levels[field] + 1) for field, c in counts.items() if isinstance(c, list))
+                if not fits or (1 in sizes and leaf.physical_type != _TEXT):
+                    what = f'statistics of sizes of the column "{printable(leaf.path)}" in row group {number:,}'
+                    raise CorruptError(self.path, what, expected="as its type has them", found="others")
 
     @cached_property
     def schema(self) -> Any:
@@ -277,14 +313,44 @@ def thrift(data: bytes, at: int = 0, path: Path_ = (), spans: Spans | None = Non
     fields: dict[int, Any] = {}
     number = 0
     while kind := data[at]:
-        at += 1
-        if kind >> 4:
-            number += kind >> 4
-        else:
-            number, at = varint(data, at)
-            number = (number >> 1) ^ -(number & 1)
+        number, at = _number(data, at, number)
         fields[number], at = _value(data, at, kind & 15, (*path, number), spans)
     return fields, at + 1
+
+
+def _struct(value: object) -> dict[int, Any]:
+    """The fields of a struct; none of what is not one, which pyarrow skips."""
+    return value if isinstance(value, dict) else {}
+
+
+def _groups_of(footer: bytes) -> Iterator[dict[int, Any]]:
+    """The row groups of a footer, one at a time."""
+    number = at = 0
+    while kind := footer[at]:
+        number, at = _number(footer, at, number)
+        if number != _GROUPS or kind & 15 != 9:
+            _, at = _value(footer, at, kind & 15, (number,), None)
+            continue
+        count, _, at = _list_head(footer, at)
+        for _ in range(count):
+            group, at = thrift(footer, at)
+            yield group
+
+
+def _number(data: bytes, at: int, before: int) -> tuple[int, int]:
+    """The number of a field whose head is at a byte, and where its value begins."""
+    if step := data[at] >> 4:
+        return before + step, at + 1
+    number, at = varint(data, at + 1)
+    return (number >> 1) ^ -(number & 1), at
+
+
+def _list_head(data: bytes, begin: int) -> tuple[int, int, int]:
+    """How many items a list has, their type, and where they begin."""
+    count, inner, at = data[begin] >> 4, data[begin] & 15, begin + 1
+    if count == 15:
+        count, at = varint(data, at)
+    return count, inner, at
 
 
 def _value(data: bytes, begin: int, kind: int, path: Path_, spans: Spans | None) -> tuple[Any, int]:
@@ -298,9 +364,7 @@ def _value(data: bytes, begin: int, kind: int, path: Path_, spans: Spans | None)
         length, at = varint(data, begin)
         value, at = data[at : at + length], at + length
     elif kind == 9 and len(path) < _NESTED:
-        count, inner, at = data[begin] >> 4, data[begin] & 15, begin + 1
-        if count == 15:
-            count, at = varint(data, at)
+        count, inner, at = _list_head(data, begin)
         value = []
         for k in range(count):
             item, at = (data[at], at + 1) if inner in (1, 2, 3) else _value(data, at, inner, (*path, k), spans)
