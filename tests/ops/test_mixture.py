@@ -170,3 +170,14 @@ def test_samples_as_sequences_are_said_to_have_padding_among_them(path, home, tm
     assert [note for note in done.notes if "each sample is a sequence of ids, padding among them" in note]
     done = tokfmt.convert(recipe, tmp_path / "a.h5", drop="empty-sequences")
     assert not [note for note in done.notes if "padding among them" in note]
+
+
+@pytest.mark.parametrize("path", ["a.jsonl", "a.pbin"])
+def test_packed_rows_have_no_padding(path, home, tmp_path):
+    recipe = written(home / "rows.toml", {"tokenizer": str(TOKENIZER), "seq_len": 16}, [{"name": "a", "path": path}])
+    how = {"to_format": "parquet", "to_options": {"pack_size": 16}}
+    padded = [
+        tokfmt.convert(recipe, tmp_path / name, drop="empty-sequences", **words).padded
+        for name, words in (("a.h5", {}), ("a.parquet", how))
+    ]
+    assert padded[0] > 0 == padded[1]

@@ -566,7 +566,7 @@ class Run:
             self._verify_counts(reading.counts)
         for note in (*losses.notes, *reading.notes, *left_out((*sources, *reading.made), writer)):
             self._note(note)
-        self.prepared, self.padded = list(reading.report), reading.padded
+        self.prepared, self.padded = list(reading.report), 0 if self.packed else reading.padded
         prepared = Prepared(axis, embedded, dropped)
         written = [self._write_portion(prepared, portion, places, target, workers) for portion in self.portions]
         if request.ledger and request.shard is None:
