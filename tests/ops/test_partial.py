@@ -1,15 +1,17 @@
-"""`--allow-partial`: what is whole of a damaged dataset is saved, and nothing else; what is lost is told."""
+"""`--allow-partial`: what is whole of a damaged dataset is saved, and nothing else; what is lost is reported."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import random
+import shutil
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
+from caches import cache
 
 import tokfmt
 from tokfmt.core.errors import ConversionError, FormatError
@@ -64,7 +66,7 @@ def test_cut_tokens_with_the_index_whole(tmp_path):
 
 
 def test_options_of_convert_go_with_it(tmp_path):
-    """A selection counts among what is saved; splits and an order share it out; several sources are told by each."""
+    """A selection counts among what is saved; splits and an order share it out; several sources are reported one by one."""
     path, other = made(tmp_path / "x_document.bin"), made(tmp_path / "y_document.bin")
     for one in (path, other):
         cut(one, one.stat().st_size // 2)
@@ -276,3 +278,24 @@ def test_rows_of_a_cut_hdf5_file(layout, tmp_path):
             with tokfmt.open(path, options={"view": "samples"}, allow_partial=True) as dataset:
                 assert [one.tolist() for one in dataset] == rows[: len(dataset), 0].tolist()
                 assert len(dataset) >= (size - 2048) // (3 * 8 * 4)
+
+
+def test_a_cache_in_stores_without_one_of_them(tmp_path):
+    """Of Levanter's cache the rows of the other stores; those that its ledger counts in the lost one are reported."""
+    shards = [[[10 * k + i] * 9 for i in range(1, 20)] for k in range(3)]
+    home = cache(tmp_path / "cache", shards)
+    shutil.rmtree(home / "part-00001")
+    with pytest.raises(FormatError, match="is missing"):
+        tokfmt.open(home)
+    with tokfmt.open(home, allow_partial=True) as dataset:
+        assert [one.tolist() for one in dataset] == [*shards[0], *shards[2]]
+        assert any("partial: 38 of 57 sequences are whole" in note for note in dataset.notes)
+
+
+def test_parts_are_read_by_other_processes(tmp_path):
+    """What is chosen of a damaged dataset travels to worker processes."""
+    path = made(tmp_path / "x.zarr", to_options={"chunk": 16})
+    cut(path / "train" / "encoded_tokens" / "2", 20)
+    threads = saved(path, tmp_path / "a.pbin")
+    assert saved(path, tmp_path / "b.pbin", executor="processes", jobs=2) == threads
+    assert (tmp_path / "a.pbin").read_bytes() == (tmp_path / "b.pbin").read_bytes()

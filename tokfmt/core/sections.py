@@ -322,7 +322,7 @@ def ends_alike(extent: Extent, starts: Offsets, eos_id: int | None) -> bool:
     """Whether the sequences before the end of an extent all end with one id, which none has inside.
 
     Then the width of a token is right: in another, ends lie at any place. The id is `eos_id`, if that is known. Of
-    fewer than 8 sequences nothing is told: they may end alike by chance.
+    fewer than 8 sequences this is not known: they may end alike by chance.
     """
     last = int(np.searchsorted(starts, extent.tokens, side="right")) - 1
     bounds, found = starts[: last + 1], 0

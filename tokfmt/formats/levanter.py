@@ -23,8 +23,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tokfmt.core.axis import Separators, check_position
-from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
+from tokfmt.core.axis import Damage, Separators, check_position
+from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, names_in
 from tokfmt.core.format import Confidence, Hints, Probe, Problem, Target, fatal
 from tokfmt.core.options import option
@@ -134,11 +134,14 @@ class Levanter(FlatFormat):
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Reader:
         return Reader(self.laid(paths, options, hints), hints.drop)
 
-    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:  # noqa: ARG002
+    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
         path = paths[0] / LEDGER
         ledger = {} if (paths[0] / _BUILD).exists() and not path.exists() else json_object(File(path))
         shards, problems = _shards(paths[0], ledger, options.leaf)
-        rows = joined([Laid(extents=(), starts=np.zeros(1, np.int64)), *(_look(shard, options) for shard in shards)])
+        looks = [_look(shard, options) for shard in shards]
+        if hints.partial:
+            looks = [_certain(shard, look) for shard, look in zip(shards, looks, strict=True)]
+        rows = joined([Laid(extents=(), starts=np.zeros(1, np.int64)), *looks])
         said = ledger.get("metadata")
         told = said.get("preprocessor_metadata") if isinstance(said, dict) else None
         tokenizer = shown(told.get("tokenizer", "")) if isinstance(told, dict) else ""
@@ -208,6 +211,14 @@ def _look(shard: Shard, options: ReadOptions) -> Laid:
         code = "TF786" if isinstance(error, UnsafeError) and "leaves" in error.what else code
         return Laid(extents=(), problems=[fatal(code, error)])
     return Laid(extents=[Extent(Cells(data, width), 0, tokens, dtype)], starts=starts)
+
+
+def _certain(shard: Shard, look: Laid) -> Laid:
+    """A store without the rows that its ledger counts, if it cannot be read."""
+    failed = next((problem.error for problem in look.problems if not isinstance(problem.error, NO_DAMAGE)), None)
+    if failed is None:
+        return look
+    return Laid(extents=(), starts=np.zeros(1, np.int64), damage=(Damage(failed.sentence, shard.rows, shard.elements),))
 
 
 def _dtype(folder: Path, store: Directory, leaf: str) -> np.dtype[Any]:

@@ -332,7 +332,7 @@ def _closed(source: Source, stored: TokenReader, found: Sequence[SourceFiles]) -
 
 
 def _told_partial(source: Source, found: Sequence[SourceFiles], request: SourceRequest) -> Source:
-    """A source with what is said of its damage.
+    """A source with what is known of its damage.
 
     Raises:
         TruncatedError: Nothing of it is certain.

@@ -1,4 +1,4 @@
-"""`--allow-partial`: the sequences of a damaged dataset that are certain to be whole, and what is said of the others.
+"""`--allow-partial`: the sequences of a damaged dataset that are certain to be whole, and what is lost with the others.
 
 A format leaves out what its files show on opening (`Hints.partial`, `Info.damage`). The rest is the same for all: a
 manifest that tells of more bytes is a sign of damage, what only shows in reading is found by reading, and the last
@@ -21,7 +21,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted
 from tokfmt.views.select import Chosen, Leading, Slice
 
-_REASONS = 8  # that are said of one source
+_REASONS = 8  # that are listed of one source
 
 
 class Partial(NamedTuple):
@@ -167,7 +167,7 @@ def closed(stored: TokenReader, split: TokenReader, eos_id: int) -> tuple[TokenR
 def partial_of(
     path: Path, others: int, reader: TokenReader | RecordReader, damage: Sequence[Damage], told: Mapping[str, Any]
 ) -> Partial | None:
-    """What is said of a source with damage.
+    """What is reported of a source with damage.
 
     Args:
         path, others: The source, and how many more paths it has.
