@@ -44,13 +44,16 @@ COMMANDS = {
     "convert": ["convert", "{}.pbin", "{}.zarr", "--overwrite"],
     "convert --dry-run": ["convert", "{}.pbin", "{}.other.zarr", "--dry-run"],
     "browse": ["browse", "{}.pbin"],
+    "recipe": ["recipe", "{}.pbin", "other.pbin"],
+    "recipe --explain": ["recipe", "{}.pbin", "other.pbin", "--explain"],
+    "stats --baseline": ["stats", "{}.pbin", "--baseline", "{}.jsonl"],
     "an error": ["stats", "{}.absent"],
     "no option": ["stats", "--{}", "x"],
     "no format": ["formats", "{}"],
     "no choice": ["stats", "{}.pbin", "--executor", "{}"],
     "no command": ["{}"],
 }  # fmt: skip
-NAMELESS = ("show", "stats --html", "no option")
+NAMELESS = ("show", "stats --html", "recipe", "recipe --explain", "no option")
 """Commands that print no name of a file, or half of it."""
 STYLES = re.compile(r"\x1b(\[[0-9;?]*[a-zA-Z]|\(B|=|>)")
 ALLOWED = re.compile(r"^::(error|warning|notice) file=[^:]*,title=[^:]*::")
