@@ -31,12 +31,14 @@ class Amount:
             quota take. Of samples: `tokens` over the positions of the source that the samples of one pass hold.
         cut: Its sequences in the result that samples cut, each counted once; None if it was not asked for, and of
             documents, which stay whole.
+        documents: How many are in the result; 0 of samples, which hold parts of them.
         inner: The same of each source of the recipe that it is; empty for a dataset.
     """
 
     tokens: int = 0
     passes: float = 0.0
     cut: int | None = None
+    documents: int = 0
     inner: list[Amount] = field(default_factory=list)
 
     def add(self, other: Amount) -> None:
@@ -127,8 +129,10 @@ def _of_documents(view: Documents, first: int, last: int) -> list[Amount]:
             tally.add(source, numbers, np.diff(view.offsets(a, b)))
             sequences += np.bincount(source, minlength=count)
     return [
-        Amount(int(tally.tokens[k]), int(sequences[k]) / max(1, source.once), inner=tally.inside(k, tally))
-        for k, source in enumerate(view.sources)
+        Amount(tokens, count / max(1, source.once), documents=count, inner=tally.inside(k, tally))
+        for k, (source, tokens, count) in enumerate(
+            zip(view.sources, tally.tokens.tolist(), sequences.tolist(), strict=True)
+        )
     ]
 
 

@@ -51,10 +51,19 @@ def rows_of_ids(reader: object) -> tuple[Samples | Documents | None, list[Row]]:
     return recipe, [row_of_ids(source, quota_of(recipe.file, k)) for k, source in enumerate(recipe.sources)]
 
 
-def with_amounts(rows: Sequence[Row], recipe: Samples | Documents, first: int, last: int) -> list[Mapping[str, Any]]:
-    """Rows, each with what its source gives to samples or documents `first <= k < last`: "tokens" and "passes"."""
+def with_amounts(
+    rows: Sequence[Row], recipe: Samples | Documents, first: int, last: int, *, ended: bool = False
+) -> list[Mapping[str, Any]]:
+    """Rows, each with what its source gives to samples or documents `first <= k < last`: "tokens" and "passes".
+
+    Args:
+        ended: Documents end with the separator that the target stores, which is no token of theirs then.
+    """
     found = amounts(recipe, first, last)
-    return [{**row, "tokens": amount.tokens, "passes": amount.passes} for row, amount in zip(rows, found, strict=True)]
+    return [
+        {**row, "tokens": amount.tokens - amount.documents * ended, "passes": amount.passes}
+        for row, amount in zip(rows, found, strict=True)
+    ]
 
 
 def padding(rows: Sequence[Mapping[str, Any]], reader: object, count: int) -> int:

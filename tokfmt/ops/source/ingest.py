@@ -421,7 +421,8 @@ def _report(
             recipe, of_ids = rows_of_ids(rows[number][0])
             if recipe is not None:
                 first, last = (min(max(0, k - before), recipe.info.sequences) for k in chosen)
-                told = with_amounts(rows[number][1] or of_ids, recipe, first, last)
+                ended = isinstance(reader, WithoutTrailing)
+                told = with_amounts(rows[number][1] or of_ids, recipe, first, last, ended=ended)
                 found, padded = [*found, *told], padded + padding(told, rows[number][0], last - first)
         before += reader.info.sequences
     return found, padded
