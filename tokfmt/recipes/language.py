@@ -438,8 +438,16 @@ def _toml(value: Any) -> str:
         return f"{int(value)}" if value.denominator == 1 else repr(float(value))
     if isinstance(value, int):
         return f"{value:_}" if abs(value) >= 10**6 else str(value)
-    text = "".join(f"\\u{ord(c):04X}" if ord(c) < 32 or ord(c) == 127 else c for c in str(value).replace("\\", "\\\\"))
+    text = "".join(map(_escaped, str(value).replace("\\", "\\\\")))
     return '"' + text.replace('"', '\\"') + '"'
+
+
+def _escaped(letter: str) -> str:
+    """A letter, or the escape of one that is not printable: a recipe is printed on terminals too."""
+    code = ord(letter)
+    if letter.isprintable() or 0xD800 <= code < 0xE000:  # TOML has no surrogates
+        return letter
+    return f"\\u{code:04X}" if code < 1 << 16 else f"\\U{code:08X}"
 
 
 def entries_of(words: Sequence[str], directory: Path) -> list[dict[str, Any]]:
