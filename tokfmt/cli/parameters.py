@@ -168,7 +168,7 @@ CODE = Known("code", _codes)
 THEME = Known("name", _themes)
 READ_OPTION = Known("key=value", _options_of("from_format", "read_options"))
 WRITE_OPTION = Known("key=value", _options_of("to_format", "write_options"))
-PLACE = click.Path()
+PLACE = click.Path(readable=False)  # what cannot be read is an error of reading (exit code 3), none of usage
 """A file or a directory, which shells complete; whether it is there is the command's business."""
 
 

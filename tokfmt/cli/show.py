@@ -109,9 +109,7 @@ def command(path: str, selection: str | None, **given: Any) -> None:
     if given.pop("raw"):
         show_raw(path, given, limit=given["limit"], as_json=as_json, quiet=quiet)
         return
-    if given.pop("rows"):
-        show_samples(path, given, selection=selection, full=full, as_json=as_json, quiet=quiet)
-        return
+    rows = given.pop("rows")
     if only_text and not given["tokenizer"] and not _may_be_text(path):
         from tokfmt.ops.source.manifest import Located, located_tokenizer
 
@@ -121,6 +119,9 @@ def command(path: str, selection: str | None, **given: Any) -> None:
             raise click.UsageError(f"--text needs --tokenizer{f': {found.problem}' if found.problem else ''}")
         if not quiet:
             note(f"tokenizer {given['tokenizer']}, by the manifest of {Path(path).name}")
+    if rows:
+        show_samples(path, given, selection=selection, full=full, only_text=only_text, as_json=as_json, quiet=quiet)
+        return
     # on a terminal a bar would run into what is printed
     with Watcher(quiet=quiet or _terminal()) as watcher:
         preview = (show_origins if origin else show)(path, selection, progress=watcher, **given)
@@ -396,9 +397,9 @@ _SHOWN_AS = {" ": "·", "\n": "↵", "\t": "⇥"}
 
 
 def show_samples(
-    path: str, given: dict[str, Any], *, selection: str | None, full: bool, as_json: bool, quiet: bool
+    path: str, given: dict[str, Any], *, selection: str | None, full: bool, only_text: bool, as_json: bool, quiet: bool
 ) -> None:
-    """Print rows as they are stored."""
+    """Print rows as they are stored, or their text alone."""
     from tokfmt.ops.look.show import samples
 
     view = samples(requested((path,), given), selection, tokenizer=given["tokenizer"])
@@ -411,6 +412,23 @@ def show_samples(
             note(text)
         if not view.bordered:
             note("no separator known; --eos ID draws the borders of documents")
+    if only_text:
+        _write_texts(view, given["tokenizer"])
+        return
+    _write_rows(view, full=full)
+
+
+def _write_texts(view: SampleView, tokenizer: str) -> None:
+    """The text of each row, without padding."""
+    from tokfmt.text.tokenizer import load_tokenizer
+
+    decoder = load_tokenizer(tokenizer).decoder(lenient=True)
+    for sample in view.shown:
+        click.echo(visible(decoder.decode(sample.ids[: len(sample.ids) - sample.padding])))
+
+
+def _write_rows(view: SampleView, *, full: bool) -> None:
+    """Each row as a grid of ids, loss mask and labels."""
     terminal = _terminal()
     width = shutil.get_terminal_size((_PIPED, 24)).columns
     for number, sample in enumerate(view.shown):

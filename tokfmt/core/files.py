@@ -390,7 +390,10 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
 
 def write_error(path: str | os.PathLike[str], error: OSError) -> OutageError:
     """An operating system's error while writing, as a sentence; with its notes."""
-    outage = OutageError(f"{printable(path)}: cannot be written: {write_reason(error)}")
+    reason = write_reason(error)
+    if error.errno == errno.ENOENT and Path(path).parent.is_dir():  # as in /proc
+        reason = "its directory takes no new files"
+    outage = OutageError(f"{printable(path)}: cannot be written: {reason}")
     for note in getattr(error, "__notes__", ()):
         outage.add_note(note)
     return outage

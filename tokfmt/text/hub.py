@@ -125,7 +125,8 @@ def _meant(spec: str) -> str:
     """What somebody who mistyped a path may have meant, as a sentence to append; empty when nothing is near."""
     path = Path(spec)
     with contextlib.suppress(OSError, ValueError):
-        close = nearest(path.name, os.listdir(path.parent))
+        there = [entry.name for entry in os.scandir(path.parent) if entry.is_dir() or "tokenizer" in entry.name.lower()]
+        close = nearest(path.name, there)
         return f". Did you mean {printable(path.parent / close)}?" if close else ""
     return ""
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tokfmt import registry
-from tokfmt.core.errors import DetectionError, FormatError, OptionError, SourceChangedError
+from tokfmt.core.errors import DetectionError, FormatError, OptionError, SourceChangedError, UnknownFormatError
 from tokfmt.core.files import names_in, natural_key, reading_error, refuse_address
 from tokfmt.core.format import Format, canonical, files_of, strangers
 from tokfmt.core.options import choices, given_options, nearest, parse_count, parse_options
@@ -233,8 +233,7 @@ def parse_selection(text: str, count: int, paths: Sequence[Path_] = ()) -> tuple
     if not text:
         raise OptionError("a selection is empty: is a variable not set? All sequences are :")
     first, colon, last = text.partition(":")
-    a = parse_count(first) if first.strip() else 0
-    b = parse_count(last) if last.strip() else count
+    a, b = _bound(first, text, 0), _bound(last, text, count)
     if not colon:
         if not -count <= a < count:
             there = f"the {count:,} sequences there are: 0 to {count - 1:,}" if count else "the dataset: it has none"
@@ -248,6 +247,19 @@ def parse_selection(text: str, count: int, paths: Sequence[Path_] = ()) -> tuple
     return a, b
 
 
+def _bound(word: str, selection: str, default: int) -> int:
+    """One end of a selection.
+
+    Raises:
+        OptionError: It is not a whole number.
+    """
+    try:
+        return parse_count(word) if word.strip() else default
+    except OptionError as error:
+        what = "sequences A to B - 1, as 0:10, A: or :B, or one number"
+        raise OptionError(f"selection {selection!r}: expected A:B ({what}), found {word.strip()!r}") from error
+
+
 def needed(selection: str | None, default: int) -> int | None:
     """How many sequences of a dataset a selection has to know of; None: all, for it counts from the end.
 
@@ -258,7 +270,7 @@ def needed(selection: str | None, default: int) -> int | None:
     if selection is None:
         return default
     first, colon, last = selection.strip().partition(":")
-    bounds = [parse_count(word) for word in (first, last) if word.strip()]
+    bounds = [_bound(word, selection, 0) for word in (first, last) if word.strip()]
     if min(bounds, default=-1) < 0 or (colon and not last.strip()):
         return None
     return max(bounds) + (not colon)
@@ -363,7 +375,12 @@ def find_sources(request: SourceRequest, known: Found | None = None) -> list[Sou
         DetectionError, OptionError.
     """
     known, name, paths = known or {}, request.format, dataset_paths(request)
-    return [known.get((path, name)) or found_at(path, format_of(path, name), request) for path in paths]
+    try:
+        return [known.get((path, name)) or found_at(path, format_of(path, name), request) for path in paths]
+    except UnknownFormatError as error:
+        if request.eos is None:
+            raise
+        raise UnknownFormatError(error.path, error.why, error.remedy.replace(" --eos ID", "")) from error
 
 
 def dataset_paths(request: SourceRequest) -> list[Path]:

@@ -1,0 +1,82 @@
+"""Errors name the fault, with its exit code, and a remedy that fits what was given."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from paths import CORPUS, FIXTURES, TOKENIZER
+
+import tokfmt
+from tokfmt.cli.main import cli
+from tokfmt.core.errors import OptionError, OutageError, UnknownFormatError
+from tokfmt.core.files import write_error
+
+PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+
+
+def test_a_path_that_may_not_be_read_is_no_error_of_usage(monkeypatch):
+    """Whether it can be read is known when it is opened: click's own look is none of a path's beginning."""
+    monkeypatch.setattr(os, "access", lambda *words, **how: False)
+    for words in (["stats", PACK, "-q"], ["check", PACK, "-q"], ["show", PACK, "0"]):
+        done = CliRunner().invoke(cli, [str(word) for word in words], standalone_mode=False)
+        assert "Invalid value" not in done.output
+        assert not isinstance(done.exception, SystemExit)
+        assert done.exception is None, done.exception
+
+
+@pytest.mark.parametrize("selection", ["0-10", "first", "1:x", "0:10:2"])
+def test_a_selection_that_is_none_explains_itself(selection, tmp_path):
+    expected = (
+        rf"selection '{selection}': expected A:B \(sequences A to B - 1, as 0:10, A: or :B, or one number\), found"
+    )
+    with pytest.raises(OptionError, match=expected):
+        tokfmt.convert(PACK, tmp_path / "x.zarr", select=selection)
+
+
+def test_a_missing_tokenizer_is_not_a_statistics_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("base.json").write_text("{}")
+    with pytest.raises(tokfmt.core.errors.TokfmtError) as error:
+        tokfmt.stats(PACK, tokenizer="nosuch/base2.json")
+    assert "Did you mean" not in str(error.value)
+    with pytest.raises(tokfmt.core.errors.TokfmtError) as error:
+        tokfmt.stats(PACK, tokenizer="bas.json")
+    assert "Did you mean" not in str(error.value)
+    Path("my_tokenizer.json").write_text("{}")
+    with pytest.raises(tokfmt.core.errors.TokfmtError, match="Did you mean my_tokenizer.json"):
+        tokfmt.stats(PACK, tokenizer="my_tokenzer.json")
+
+
+def test_a_directory_that_takes_no_files():
+    with pytest.raises(OutageError, match="/proc/x.zarr: cannot be written: its directory takes no new files"):
+        tokfmt.convert(PACK, "/proc/x.zarr")
+    error = FileNotFoundError(2, "no such file")
+    assert "the directory it should go to does not exist" in str(write_error("/no/where/x.zarr", error))
+
+
+def test_a_separator_that_was_given_is_not_asked_for(tmp_path):
+    source = tmp_path / "mystery.bin"
+    np.random.default_rng(1).integers(0, 60_000, 1000).astype("<u2").tofile(source)
+    with pytest.raises(UnknownFormatError, match="from_format=") as error:
+        tokfmt.convert(source, tmp_path / "x.zarr", eos=0)
+    assert "eos=" not in str(error.value)
+    with pytest.raises(UnknownFormatError, match="eos="):
+        tokfmt.convert(source, tmp_path / "x.zarr")
+
+
+def test_samples_as_text(tmp_path):
+    """`show --samples --text` prints the text of a sample, without padding, and nothing else."""
+    path = tmp_path / "x.h5"
+    tokfmt.convert(CORPUS, path, tokenizer=str(TOKENIZER), seq_len=64)
+    shown = CliRunner().invoke(
+        cli, ["show", str(path), "1", "--samples", "--text", "--tokenizer", str(TOKENIZER), "-q"], standalone_mode=False
+    )
+    view = CliRunner().invoke(
+        cli, ["show", str(path), "1", "--text", "--tokenizer", str(TOKENIZER), "-q", "--from-opt", "view=samples"],
+        standalone_mode=False,
+    )  # fmt: skip
+    assert shown.exception is None
+    assert len(shown.output.strip()) > 64
+    assert shown.output.split() == view.output.split()
