@@ -131,7 +131,9 @@ def follow(rows: Rows, on: Flags, *, skip: int = 0) -> bool:
     repeated = float(often[often > 1].sum()) / len(inside)
 
     def seen(after: NDArray[np.int64]) -> float:
-        return float(np.isin(_paired(ends, after), pairs).mean())
+        found = _paired(ends, after)
+        at = np.minimum(np.searchsorted(pairs, found), len(pairs) - 1)
+        return float((pairs[at] == found).mean())
 
     turns = np.unique(np.linspace(1, len(ends) - 1, _TURNS).astype(np.int64)).tolist()
     otherwise = float(np.mean([seen(np.roll(begins, turn)) for turn in turns]))
