@@ -101,7 +101,7 @@ class Watcher:
             return
         self._said = now
         rate = self._done / max(now - self._began, 1e-9)
-        if 0 < self._done < self._total:
+        if 0 < self._done <= self._total:
             share, left = 100 * self._done / self._total, (self._total - self._done) / rate
             far, rest = f"{share:.0f} % of {self._total:,} {self._unit}", f", {left:,.0f} s left"
         else:  # the total is not known, or was an estimate
