@@ -3,19 +3,23 @@
 import json
 from collections import Counter
 
+import numpy as np
 import pytest
 from check_cases import asked, converted, own, pack, stored
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import CORPUS, TOKENIZER, golden
 
+from tokfmt import registry
 from tokfmt.core.ragged import Ragged
-from tokfmt.ops.check import check
+from tokfmt.ops.check import CheckRequest, check
 from tokfmt.ops.check.beside import compare
 from tokfmt.ops.compare.fingerprint import fingerprints
 from tokfmt.ops.convert.convert import convert
 from tokfmt.ops.look.show import show
+from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run.execute import Silent
+from tokfmt.testing import write
 
 
 def compared(here, there, **how):
@@ -258,3 +262,30 @@ def test_documents_that_were_cut(tmp_path):
     found = look(pack(tmp_path / "y.pbin", cut)).findings
     (finding,) = [f for f in found if f.code == "TF933"]
     assert "it ends after 50 of" in finding.message
+
+
+@pytest.mark.parametrize("at", [0, 70_000, 2_999_999])
+def test_one_id_beyond_the_vocabulary_is_found_without_deep(tmp_path, at):
+    """Where there is little, a quick check looks at every ID: places alone missed it."""
+    ids = np.full(3_000_000, 7, "<u2")
+    ids[999::1000] = 4095
+    ids[at] = 50_000
+    ids.tofile(tmp_path / "x.ds")
+    np.arange(1000, len(ids) + 1, 1000, dtype="<u8").tofile(tmp_path / "x.ds.index")
+    (verdict,) = check(CheckRequest(SourceRequest((tmp_path / "x.ds",), eos="none"), tokenizer=str(TOKENIZER)))
+    (found,) = [finding for finding in verdict.findings if finding.code == "TF921"]
+    assert f"first: id 50,000, sequence {at // 1000:,}, position {at % 1000:,}" in found.message
+    assert found.offset == 2 * at
+
+
+def test_the_largest_id_that_a_store_records_is_compared(tmp_path, monkeypatch):
+    """Where there is much, and places show nothing."""
+    monkeypatch.setattr("tokfmt.ops.check.beside._CHEAP", 0)
+    monkeypatch.setattr("tokfmt.ops.check.beside._PLACES", 2)
+    monkeypatch.setattr("tokfmt.ops.check.beside._PLACE", 10)
+    sequences = [[1, 2, 3] * 50, [5, 50_000, 5], [1, 2, 3] * 50]
+    write(registry.get("flat-tokens"), tmp_path / "x.zarr", Ragged.of(sequences))
+    (verdict,) = check(CheckRequest(SourceRequest((tmp_path / "x.zarr",)), tokenizer=str(TOKENIZER)))
+    (found,) = [finding for finding in verdict.findings if finding.code == "TF921"]
+    assert "its max_token_id is 50,000, beyond the 4,096 tokens of" in found.message
+    assert found.severity == "warning"  # it is a bound: none has to be that large

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Layout, Separators, TokenReader, sequence_at
+from tokfmt.core.axis import Layout, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.errors import FormatError, OptionError, TokfmtError
 from tokfmt.core.format import Finding
 from tokfmt.core.ragged import Tokens
@@ -187,6 +187,7 @@ def _number(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else printable(value)
 
 
+_CHEAP = 1 << 24  # tokens that are all looked at, as that takes less than a second
 _PLACES = 64
 _PLACE = 1 << 14  # tokens in each place, when not all are looked at
 _SEQUENCES = 64  # decoded
@@ -224,8 +225,13 @@ class Vocabulary:
         self.found += [one for one in looked if one.number]
 
     def sample(self) -> None:
-        """Look at some places."""
+        """Look at some places; at everything where there is little."""
         total = self.reader.info.tokens
+        if total <= _CHEAP:
+            spans = windows(0, total)
+            with ThreadPoolExecutor(self.jobs, thread_name_prefix="tokfmt") as pool:
+                self.note(pool.map(lambda span: self.look(span[0], self.reader.tokens(*span)), spans), whole=True)
+            return
         starts = np.unique(np.linspace(0, max(0, total - _PLACE), _PLACES).astype(np.int64)).tolist() if total else []
 
         def look(start: int) -> Beyond:
@@ -267,6 +273,14 @@ def _beyond(name: str, reader: TokenReader, handle: TokenizerHandle, vocabulary:
         vocabulary.sample()
     found, size = vocabulary.found, handle.vocab_size
     if not found:
+        top, bound = reader.info.max_id, reader.info.extras.get("max_token_id")
+        stated = [(top, "error", "its largest id is"), (bound, "warning", "its max_token_id is")]
+        for value, severity, what in stated if not vocabulary.whole else ():
+            if isinstance(value, int) and value >= size and value != reader.info.eos_id:
+                message = f"{what} {value:,}, beyond the {size:,} tokens of {handle.name}"
+                yield Finding("TF921", severity, name, message, "Name the tokenizer that it was made with; --deep "
+                              "finds the place")  # fmt: skip
+                return
         return
     _, position, token = found[0]
     sequence = sequence_at(reader, position)
