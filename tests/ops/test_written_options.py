@@ -251,7 +251,9 @@ def test_stats_of_what_was_prepared_know_its_tokenizer_where_it_is_as_it_was(blo
     assert told.ids.most_frequent[0].text is not None
     assert any(f"tokenizer {TOKENIZER}, by the manifest of blocks" in note for note in told.notes)
     other, beside, content = copy
-    for made in ({**content["tokenizer"], "digest": "0" * 64}, {**content["tokenizer"], "name": "/not/there"}, None):
+    made_by = content["tokenizer"]
+    absent = {**made_by, "name": "/not/there", "path": "not/there"}
+    for made in ({**made_by, "digest": "0" * 64}, absent, None):
         beside.write_text(json.dumps({**content, "tokenizer": made}))
         (silent,) = tokfmt.stats(other).datasets
         assert (silent.sequences, silent.ids.vocab_size) == (told.sequences, None)

@@ -172,7 +172,7 @@ def test_a_source_that_cannot_be_read_is_named(packs):
 @pytest.mark.parametrize(
     ("entry", "told"),
     [
-        ({"select": "a:b"}, "recipe: source \"a\": 'a' is not a whole number"),
+        ({"select": "a:b"}, "recipe: source \"a\": selection 'a:b': expected A:B (sequences A to B - 1, as 0:10"),
         ({"select": ""}, "recipe: [[source]] 1: select is empty"),
         ({"select": "5:2"}, "recipe: source \"a\": selection '5:2' ends before it begins"),
         ({"from": "modalitys"}, "recipe: source \"a\": no format 'modalitys'"),
