@@ -1,15 +1,23 @@
-"""Samples in the browser: padding, borders of documents, and where things lie in files."""
+"""Samples in the browser: padding, borders of documents, where things lie in files, and statistics."""
+
+import json
 
 import numpy as np
 import pytest
 from browsing import EVERY, browse, tab_of
+from browsing import line as drawn_line
+from click.testing import CliRunner
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
+from tokfmt.cli.main import cli
 from tokfmt.ops.look.show import samples
 from tokfmt.ops.source.opened import open_source
 from tokfmt.ops.source.request import SourceRequest
+from tokfmt.ops.stats import Report
 from tokfmt.tui.layout import Kind, Mode
+from tokfmt.tui.rows import fetched_span
+from tokfmt.tui.tabs.statistics import Bars
 from tokfmt.views.view import place_of, position_of
 
 HDF5 = FIXTURES / "hdf5"
@@ -187,3 +195,103 @@ def test_a_byte_leads_to_its_record_and_back(tokenizer):
         assert (app.tab.hex.at, app.tab.hex.marked.start) == (starts[7], starts[7])
 
     browse([CORPUS], steps, tokenizer=tokenizer)
+
+
+# statistics
+
+PACKED = FIXTURES / "parquet" / "packed" / "train.idx.parquet"
+
+
+def counted(path, *how):
+    """The document of `tokfmt stats --json`."""
+    done = CliRunner().invoke(cli, ["stats", str(path), "--json", *how], catch_exceptions=False)
+    assert done.exit_code == 0
+    return json.loads(done.stdout)
+
+
+def of_browser(app):
+    return json.loads(json.dumps(Report([app.session.statistics]).as_json()))
+
+
+async def list_bar(app, press):
+    """Press Enter on the highest bar: how many rows it is of, and how many are listed then, all of its lengths."""
+    await press("4")
+    bars = app.tab.query_one(Bars)
+    low, high = bars.lengths.histogram.edges[bars.cursor : bars.cursor + 2]
+    await press("enter")
+    rows = tab_of(app).filtered.results.rows()
+    port = tab_of(app).port
+    assert all(low <= fetched_span(port, row).length < high for row in rows.tolist())
+    return bars.lengths.histogram.counts[bars.cursor], len(rows)
+
+
+@pytest.mark.parametrize("path", [*PADDED, HDF5 / "padded_pad0", HDF5 / "summarization", PACKED], ids=lambda p: p.name)
+def test_statistics_are_of_the_rows_that_are_shown(path):
+    of_documents, of_samples = counted(path), counted(path, "--from-opt", "view=samples")
+
+    async def steps(app, press):
+        assert app.session.shown == "documents"
+        await press("4")
+        documents = of_browser(app)
+        assert documents["tokens"] == of_documents["tokens"]
+        await press("1", "v", "4")
+        assert app.session.shown == "samples"
+        samples = of_browser(app)
+        assert samples == of_samples
+        assert samples["sequences"] == app.session.port.count
+        told = [str(pair.render()) for pair in app.tab.query("#pairs Static")]
+        assert told[0] == f"samples  {samples['sequences']:,}"
+        assert app.tab.query_one(Bars).border_title == "lengths of samples, tokens"
+        assert "sample" in drawn_line(app.tab.query_one(Bars), app.tab.query_one(Bars).size.height - 1)
+        count = max(samples["lengths"]["histogram"]["counts"])
+        assert await list_bar(app, press) == (count, count)
+        await press("F", "v", "4")
+        assert of_browser(app) == documents
+        told = [str(pair.render()) for pair in app.tab.query("#pairs Static")]
+        assert told[0] == f"sequences  {documents['sequences']:,}"
+        assert app.tab.query_one(Bars).border_title == "lengths, tokens"
+        count = max(documents["lengths"]["histogram"]["counts"])
+        assert await list_bar(app, press) == (count, count)
+
+    browse([path], steps)
+
+
+@pytest.mark.parametrize(
+    ("path", "how"),
+    [(FIXTURES / "recipe" / "mix.toml", ()), (HDF5 / "shuffled", ("--from-opt", "view=samples"))],
+    ids=["recipe", "shuffled"],
+)
+def test_statistics_of_what_has_samples_only(path, how):
+    expected = counted(path, *how)
+
+    async def steps(app, press):
+        await press("4")
+        found = of_browser(app)
+        assert found == expected
+        assert str(app.tab.query("#pairs Static")[0].render()) == f"samples  {found['sequences']:,}"
+        count = max(found["lengths"]["histogram"]["counts"])
+        assert await list_bar(app, press) == (count, count)
+
+    browse([path], steps)
+
+
+def test_a_pass_over_documents_ends_where_samples_are_shown(monkeypatch):
+    """Its figures never stand under the name of the other view."""
+    monkeypatch.setattr("tokfmt.tui.tabs.statistics.AT_ONCE", 0)
+
+    async def steps(app, press):
+        await press("4")
+        tab = app.tab
+        tab.action_all()
+        app.next_view()
+        assert tab.job is None
+        await press()
+        assert app.session.statistics is None
+        assert tab.found.sequences == app.session.port.count
+        await press("c")
+        assert app.session.statistics.layout == "samples"
+        app.next_view()
+        await press()
+        assert app.session.statistics is None
+
+    browse([HDF5 / "padded_eos"], steps)

@@ -146,10 +146,12 @@ class View(NamedTuple):
     Attributes:
         name: "documents", "samples", "rows" or "records"; its singular is what a row is called.
         port: The rows.
+        as_stored: They are the rows of the file, of which another view has the documents.
     """
 
     name: str
     port: RowSource
+    as_stored: bool = False
 
     @property
     def reader(self) -> TokenReader | RecordReader:

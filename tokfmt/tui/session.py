@@ -126,7 +126,7 @@ def _samples(request: SourceRequest, format_: Format) -> Opened | None:
     reader = source.reader
     if isinstance(reader, RecordReader):
         return None
-    view = View("samples", Viewport(reader))
+    view = View("samples", Viewport(reader), as_stored=True)
     starts = reader.info.tokens <= AT_ONCE
     return Opened(format_, (view,), source.separator, source.notes, "documents", starts)
 
@@ -308,7 +308,6 @@ class Session:
         failure: Why the second stage, or the tokenizer, failed; "" when it did not.
         refused: Why nothing of it can be shown; None when something can.
         verdict: What a check has found, when there was one.
-        statistics: What was counted, as far as it was.
         splits: Names of all splits; none where a dataset is not split. split: The one that is shown.
         asked: As the user asked for it, which `request` is not once another split is shown.
         where: Where somebody was in it, when it is shown again.
@@ -323,13 +322,13 @@ class Session:
     failure: str = ""
     refused: Exception | None = None
     verdict: Verdict | None = None
-    statistics: Statistics | None = None
     splits: tuple[str, ...] = ()
     split: str = ""
     asked: SourceRequest | None = None
     where: Where = (0, 0)
     stood: Identity | None = None
     _texts: dict[str, RowSource] = field(default_factory=dict, repr=False)
+    _counted: dict[bool, Statistics] = field(default_factory=dict, repr=False)
 
     @property
     def path(self) -> Path:
@@ -345,6 +344,18 @@ class Session:
     def view(self) -> View:
         """The view that is shown."""
         return next(view for view in self.opened.views if view.name == self.shown)
+
+    @property
+    def statistics(self) -> Statistics | None:
+        """What was counted of the rows of the view; None before that."""
+        return self._counted.get(self.view.as_stored)
+
+    def keep_statistics(self, found: Statistics | None) -> None:
+        """Keep what was counted of the rows of the view; None forgets it."""
+        if found is None:
+            self._counted.pop(self.view.as_stored, None)
+        else:
+            self._counted[self.view.as_stored] = found
 
     @property
     def port(self) -> RowSource:

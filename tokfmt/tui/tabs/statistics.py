@@ -24,7 +24,7 @@ from tokfmt.core.errors import TokfmtError
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import bar, counted, printable, short
 from tokfmt.ops.source.opened import Source, open_stored
-from tokfmt.ops.source.request import SourceFiles
+from tokfmt.ops.source.request import SourceFiles, viewed
 from tokfmt.ops.stats import Statistics, glance, stats_of
 from tokfmt.ops.stats.report import Duplicates, Ends, Frequencies, Id, Lengths, Share
 from tokfmt.tui.session import LOOKING, Session
@@ -42,19 +42,22 @@ Pair = tuple[str, str]
 
 
 def _opened(session: Session) -> Source:
-    """The dataset once more, as it is stored: a pass of its own must not close the readers of the screen."""
+    """The dataset once more, in the view that is shown: a pass of its own must not close the readers of the screen."""
     request, format_, known = session.request, session.opened.format, session.opened.separator
     if session.refused is not None or format_ is None:
         raise TokfmtError(session.failure)
     session.check_unchanged()
-    wanted = replace(
-        request, eos=known.eos_id if request.eos is None else request.eos, drop=request.drop | LOOKING,
-        ignore_manifest=True,
-    )  # fmt: skip
+    wanted = replace(request, drop=request.drop | LOOKING, ignore_manifest=True)
+    if session.view.as_stored:
+        wanted = viewed(replace(wanted, drop=wanted.drop | {"tail"}), format_, "samples")
+    elif request.eos is None:
+        wanted = replace(wanted, eos=known.eos_id)
     handle = session.vocabulary.handle if session.vocabulary else None
     source = open_stored([SourceFiles(Path(request.paths[0]), format_, ())], wanted, handle)
+    if session.view.as_stored or known.eos_id is None:
+        return source
     # what separates the rows of the list separates those that are counted, whatever tokenizer spells them
-    return source if known.eos_id is None else source._replace(separator=known)
+    return source._replace(separator=known)
 
 
 def first_look(session: Session) -> Statistics | None:
@@ -68,8 +71,9 @@ def first_look(session: Session) -> Statistics | None:
         raise TokfmtError(session.failure)
     if session.statistics is not None or isinstance(session.view.reader, RecordReader):
         return session.statistics
-    if not opened.pending and not session.failure:  # its index has been read
-        return glance(Source((session.path,), opened.format, opened.views[0].reader, opened.separator, opened.notes))
+    view = session.view
+    if not view.as_stored and not opened.pending and not session.failure:  # its index has been read
+        return glance(Source((session.path,), opened.format, view.reader, opened.separator, opened.notes))
     source = _opened(session)
     try:
         return glance(source)
@@ -113,9 +117,14 @@ def starts_alone(session: Session) -> bool:
 # in words
 
 
+def row_name(session: Session) -> str:
+    """What is counted: a sample where the view has samples, else a sequence."""
+    return "sample" if session.view.name == "samples" else "sequence"
+
+
 def pairs_of(found: Statistics, session: Session) -> list[Pair]:
     """Facts, one a pair."""
-    pairs = [("sequences", f"{found.sequences:,}" if found.sequences or found.lengths else "not split yet")]
+    pairs = [(f"{row_name(session)}s", f"{found.sequences:,}" if found.sequences or found.lengths else "not split yet")]
     pairs += [(name, value) for name, value in _counts(found) if value]
     lengths = found.lengths
     if lengths is not None and lengths.mean is not None:
@@ -171,12 +180,14 @@ def rankings_of(found: Statistics, session: Session) -> list[tuple[str, list[Lin
         lists.append(("most frequent tokens", _of_ids(found.ids.most_frequent, session)))
         lists.append(("least frequent tokens", _of_ids(found.ids.least_frequent, session)))
     lists += [
-        (f"{name} tokens of sequences", _of_ids(ends.top, session))
+        (f"{name} tokens of {row_name(session)}s", _of_ids(ends.top, session))
         for name, ends in (("first", found.first_tokens), ("last", found.last_tokens))
         if isinstance(ends, Ends)
     ]
     if found.duplicates is not None and found.duplicates.largest:
-        lists.append(("sequences that are there again", _repeated(found.duplicates, session, found.sequences)))
+        lists.append(
+            (f"{row_name(session)}s that are there again", _repeated(found.duplicates, session, found.sequences))
+        )
     return lists
 
 
@@ -317,7 +328,7 @@ class Bars(Widget, can_focus=True):
     ]
 
     class Chosen(Message):
-        """Somebody wants the sequences of a bar: `low <= length < high`."""
+        """Somebody wants the rows of a bar: `low <= length < high`."""
 
         def __init__(self, low: int, high: int) -> None:
             super().__init__()
@@ -326,17 +337,18 @@ class Bars(Widget, can_focus=True):
     def __init__(self) -> None:
         super().__init__(id="bars")
         self.lengths: Lengths | None = None
-        self.nothing = ""
+        self.nothing, self.row_name = "", "sequence"
         self.cursor = 0
 
-    def show(self, lengths: Lengths | None, nothing: str = "") -> None:
-        """Show lengths, or say why there are none."""
+    def show(self, lengths: Lengths | None, nothing: str = "", row_name: str = "sequence") -> None:
+        """Show lengths of rows, or say why there are none."""
         known = lengths is not None and self.lengths is not None and self.lengths.histogram == lengths.histogram
-        self.lengths, self.nothing = lengths, nothing
+        self.lengths, self.nothing, self.row_name = lengths, nothing, row_name
         if lengths is not None and not known:
             counts = lengths.histogram.counts
             self.cursor = counts.index(max(counts))
-        self.border_title = "lengths" if lengths is None else f"lengths, {lengths.unit}"
+        of = " of samples" if row_name == "sample" else ""
+        self.border_title = f"lengths{of}" + ("" if lengths is None else f", {lengths.unit}")
         self._settle()
 
     @property
@@ -417,7 +429,7 @@ class Bars(Widget, can_focus=True):
         low, high, count = edges[self.cursor], edges[self.cursor + 1], counts[self.cursor]
         span = f"length {low:,}" if high == low + 1 else f"{low:,} ≤ length < {high:,}"
         share = count / max(1, sum(counts))
-        return f" {span}: {counted(count, 'sequence')} ({share:.1%})"
+        return f" {span}: {counted(count, self.row_name)} ({share:.1%})"
 
 
 _AXIS = 6
@@ -533,6 +545,7 @@ class StatisticsTab(Working):
     ]
     failure = ""
     _glance: Statistics | None = None
+    _as_stored = False
     _called_off = False
 
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
@@ -549,10 +562,11 @@ class StatisticsTab(Working):
             yield ItemGrid(id="rankings", min_column_width=50)
 
     def show(self, session: Session) -> None:
-        other = not hasattr(self, "session") or session is not self.session
-        self.session = session
+        as_stored = session.view.as_stored
+        other = not hasattr(self, "session") or session is not self.session or as_stored != self._as_stored
+        self.session, self._as_stored = session, as_stored
         if is_outdated(session):
-            session.statistics = None
+            session.keep_statistics(None)
         if other:
             self.stop()
             self._glance, self._called_off, self.failure = None, False, ""
@@ -573,7 +587,7 @@ class StatisticsTab(Working):
         counting = "counted by the pass over all tokens (c)" if self.job is None else "being counted"
         counting = "not counted" if self.failure else counting
         lengths = None if found is None else found.lengths
-        self.query_one(Bars).show(lengths, counting)
+        self.query_one(Bars).show(lengths, counting, row_name(session))
         ids = None if found is None else found.ids
         told = "text has no ids without --tokenizer" if found is not None and found.text else counting
         self.query_one(Curve).show(None if ids is None else ids.frequencies, told)
@@ -624,7 +638,7 @@ class StatisticsTab(Working):
 
     def _counted(self, outcome: object) -> None:
         if isinstance(outcome, Statistics):
-            self.session.statistics = outcome
+            self.session.keep_statistics(outcome)
         else:
             self.failure = str(outcome)
         self.show_figures()
