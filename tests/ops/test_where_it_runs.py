@@ -161,7 +161,25 @@ def test_as_many_threads_as_jobs(command, tmp_path, monkeypatch):
         assert begun or jobs == 1
 
 
-def test_a_path_with_the_word_in_it_is_nothing_of_the_main_module(tmp_path):
+@pytest.mark.parametrize(
+    "thing",
+    [Path("data/__main__/x.bin"), {"path": "__main__.jsonl"}, {"__main__": ["__main__", "__main__", len, Path()]}],
+    ids=["path", "file", "word"],
+)
+def test_a_path_with_the_word_in_it_is_nothing_of_the_main_module(thing, tmp_path):
     """Workers would run the user's script for it."""
-    assert Parcel.pack(Path("data/__main__/x.bin"), tmp_path).main == {}
-    assert may_spawn({"path": "__main__.jsonl"})
+    assert Parcel.pack(thing, tmp_path).main == {}
+    assert may_spawn(thing)
+
+
+class Scripted:
+    """Stands in the main module, as what a script defines does."""
+
+
+@pytest.mark.parametrize("before", [[], ["__main__"], ["Scripted", "__main__"], [Path("a"), Path, "__main__", 1, Path]])
+def test_what_is_of_the_main_module_is_found_behind_anything(before, monkeypatch):
+    monkeypatch.setattr(Scripted, "__module__", "__main__")
+    monkeypatch.setattr(sys.modules["__main__"], "Scripted", Scripted, raising=False)
+    for thing in (Scripted, Scripted()):
+        assert not may_spawn([*before, thing])
+        assert not may_spawn([*before, "__main__", thing, "__main__"])

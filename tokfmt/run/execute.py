@@ -33,7 +33,7 @@ import signal
 import socket
 import sys
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
@@ -347,12 +347,25 @@ def _pickled(thing: object) -> tuple[bytes, list[pickle.PickleBuffer]]:
 
 
 def _names_main(pickled: bytes) -> bool:
-    """Whether something in a pickle is of the main module; that a path has the word in it is nothing."""
+    """Whether a pickle names a class or function of the main module; that word as a string of its own is data.
+
+    Before STACK_GLOBAL, protocol 5 pushes the module and the name. A string that occurred before comes from the memo.
+    """
     if b"__main__" not in pickled:
         return False
     import pickletools
 
-    return any(argument == "__main__" for _, argument, _ in pickletools.genops(pickled))
+    pushed, memo = deque[Any](["", ""], maxlen=2), list[Any]()
+    for opcode, argument, _ in pickletools.genops(pickled):
+        if opcode.name == "STACK_GLOBAL" and pushed[0] == "__main__":
+            return True
+        if opcode.name == "MEMOIZE":
+            memo.append(pushed[-1])
+        elif opcode.name in ("BINGET", "LONG_BINGET"):
+            pushed.append(memo[int(argument or 0)])
+        elif opcode.name != "FRAME":
+            pushed.append(argument)
+    return False
 
 
 def _main_module() -> dict[str, str]:
