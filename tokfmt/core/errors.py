@@ -4,6 +4,7 @@
     ├─ FormatError(path, what, offset, expected, found, remedy)      exit code 3
     │    ├─ TruncatedError      the file ends before it should
     │    ├─ CorruptError        its parts contradict each other
+    │    │    └─ ContradictionError  its tokens contradict what it states of them
     │    ├─ UnsupportedError    a known layout that cannot be read as asked
     │    ├─ UnsafeError         reading on could execute, escape, or exhaust something
     │    └─ SourceChangedError  the file changed while it was being read
