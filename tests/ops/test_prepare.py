@@ -500,7 +500,7 @@ def test_hashes_that_memory_does_not_hold(tmp_path):
         assert np.array_equal(spilled.sources(entries), expected)
         new = entries[first][expected[first] < 0]
         for kept in (held, spilled):
-            kept.add(new, source)
+            kept.add(new, source, np.arange(len(new)))
     assert len(list(tmp_path.iterdir())) > 1
     assert json.dumps(sorted(path.name for path in tmp_path.iterdir())).count("kept-") > 1
 

@@ -107,6 +107,8 @@ class RecordBatch(NamedTuple):
         lines: The records as JSON lines, without line end (`json_lines`).
         tokens: How many ids `lines` hold together, where the reader knows.
         aside: Lines left out, because the user said `--drop invalid-lines`; with `Hints.collect` fields as well.
+        begins: int64, at which byte of its file's text, decompressed, each of `texts` has its line; None where records
+            are no lines.
     """
 
     texts: Sequence[str] = ()
@@ -114,6 +116,7 @@ class RecordBatch(NamedTuple):
     lines: Sequence[bytes] = ()
     tokens: int | None = None
     aside: Aside = Aside()
+    begins: Offsets | None = None
 
     @property
     def invalid(self) -> int:

@@ -222,10 +222,11 @@ class TextReader(TextRecords):
         elif held or not self._mark:
             yield base, bytes(held)
 
-    def _texts(self, block: Block) -> Iterator[str]:
+    def _texts(self, block: Block) -> Iterator[tuple[int, str]]:
+        """Where each document of a block begins, and its text."""
         for number, (begin, data) in self._pieces(block):
             try:
-                yield data.decode()
+                yield begin if self._mark else 0, data.decode()
             except UnicodeDecodeError as error:
                 raise CorruptError(
                     self.files[number], "is not UTF-8", offset=begin + error.start, found=f"{data[error.start]:#x}",
@@ -245,14 +246,15 @@ class TextReader(TextRecords):
             yield block.file, one
 
     def texts(self, block: Block) -> Iterator[RecordBatch]:
-        batch, held = list[str](), 0
-        for text in self._texts(block):
+        batch, begins, held = list[str](), list[int](), 0
+        for begin, text in self._texts(block):
             batch.append(text)
+            begins.append(begin)
             held += len(text)
             if held >= _BATCH:
-                yield RecordBatch(batch)
-                batch, held = [], 0
-        yield RecordBatch(batch)
+                yield RecordBatch(batch, begins=np.array(begins, np.int64))
+                batch, begins, held = [], [], 0
+        yield RecordBatch(batch, begins=np.array(begins, np.int64))
 
     def _begin(self, index: int) -> tuple[TextFile, int]:
         """The file of a document, and where it begins in the text."""

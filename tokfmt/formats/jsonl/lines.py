@@ -300,6 +300,13 @@ class Lines:
         """Where a line begins in the file."""
         return self.offset + int(self.starts[index])
 
+    def begins(self) -> Positions:
+        """Where each line begins in the file, a byte order mark included."""
+        found = self.starts + self.offset
+        if not self.offset and self.data.startswith(BOM):
+            found[found == len(BOM)] = 0
+        return found
+
     def take(self, chosen: NDArray[np.bool_] | Positions | slice) -> Lines:
         """Some of the lines."""
         starts = self.starts[chosen]

@@ -343,8 +343,10 @@ class JsonlReader:
     # records
 
     def texts(self, block: Block) -> Iterator[RecordBatch]:
-        for _, parsed, aside in self._parsed(block):
-            yield RecordBatch(texts=parsed.values, aside=aside)
+        for lines, parsed, aside in self._parsed(block):
+            begins = lines.begins()
+            begins = begins if parsed.kept is None else begins[np.asarray(parsed.kept, np.int64)]
+            yield RecordBatch(texts=parsed.values, aside=aside, begins=begins)
 
     def ids(self, block: Block) -> Iterator[RecordBatch]:
         for _, parsed, aside in self._parsed(block):

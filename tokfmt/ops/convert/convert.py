@@ -110,7 +110,7 @@ def convert(
         allow_partial: Of a damaged source save the sequences that are certain to be whole.
         resume: Continue what an interrupted run with `resume` has left, or leave it when this one is interrupted.
         shard: (i, n): write only share i of n, 0 <= i < n; `finish` publishes. progress: Told how far it is.
-        rejects: A file of JSON lines for the texts that filters of a recipe leave out, with rule and value.
+        rejects: A file of JSON lines for the texts that a recipe leaves out: where each is, why, and its twin.
         ledger: Write `DST.ledger`: from which record of which file each sequence of a recipe is.
 
     Raises:

@@ -3,7 +3,8 @@
 What is known of each record stands in a table of entries, in order of records. Records are drawn in the order of a key
 that depends on the seed and their number alone, so neither on workers nor on how they are stored; a quota ends before
 the first document that goes beyond it, and with that everything behind it counts as never seen. Nothing here grows with
-a source but a bit or so for each of its records, and 18 bytes for each document kept where equal ones are looked for.
+a source but a bit or so for each of its records, and 18 bytes for each document kept where equal ones are looked for,
+26 where these are to be listed.
 """
 
 from __future__ import annotations
@@ -54,25 +55,33 @@ class Kept:
     A context manager's directory holds them; they are mapped.
     """
 
-    def __init__(self, home: Path, most: int) -> None:
+    def __init__(self, home: Path, most: int, *, numbered: bool = False) -> None:
         """Begin with none.
 
         Args:
             home: A directory for what memory does not hold.
             most: Bytes that may be held in memory.
+            numbered: The record of each document is kept as well, in 8 bytes more; see `records`.
         """
-        self._home, self._most = home, most
+        self._home, self._most, self._kind = home, most, _NUMBERED if numbered else _HASH
         self._runs: list[NDArray[np.void]] = []
         self._files = 0
 
     def branch(self) -> Kept:
         """The same, to which documents are added that this one does not get to know."""
-        other = Kept(self._home, self._most)
+        other = Kept(self._home, self._most, numbered=self._kind is _NUMBERED)
         other._runs, other._files = list(self._runs), self._files
         return other
 
     def sources(self, entries: NDArray[np.void]) -> NDArray[np.int64]:
         """The source that holds an equal document, for each entry; -1 where none does."""
+        return self._of_equal(entries, "source")
+
+    def records(self, entries: NDArray[np.void]) -> NDArray[np.int64]:
+        """The number of that document in its source; only of those that are `numbered`."""
+        return self._of_equal(entries, "record")
+
+    def _of_equal(self, entries: NDArray[np.void], column: str) -> NDArray[np.int64]:
         found = np.full(len(entries), -1, np.int64)
         order = np.argsort(entries["high"], kind="stable")
         high, low = entries["high"][order], entries["low"][order]
@@ -83,17 +92,19 @@ class Kept:
                 open_ = open_[at[open_] < len(run)]
                 open_ = open_[run["high"][at[open_]] == high[open_]]
                 same = run["low"][at[open_]] == low[open_]
-                found[order[open_[same]]] = run["source"][at[open_[same]]]
+                found[order[open_[same]]] = run[column][at[open_[same]]]
                 open_ = open_[~same]
                 at[open_] += 1
         return found
 
-    def add(self, entries: NDArray[np.void], source: int) -> None:
-        """Documents of a source that are kept from now on."""
+    def add(self, entries: NDArray[np.void], source: int, records: NDArray[np.int64]) -> None:
+        """Documents of a source that are kept from now on, and their numbers in it."""
         if not len(entries):
             return
-        run = np.empty(len(entries), _HASH)
+        run = np.empty(len(entries), self._kind)
         run["high"], run["low"], run["source"] = entries["high"], entries["low"], source
+        if self._kind is _NUMBERED:
+            run["record"] = records
         runs, files = self._runs, self._files
         run.sort(order=("high", "low"))
         runs.append(run)
@@ -107,11 +118,12 @@ class Kept:
             spilled.sort(order=("high", "low"))
             path = self._home / f"kept-{os.urandom(6).hex()}"
             spilled.tofile(path)
-            runs[files:] = [np.memmap(path, _HASH, "r")]
+            runs[files:] = [np.memmap(path, self._kind, "r")]
             self._files += 1
 
 
 _HASH = np.dtype([("high", "<u8"), ("low", "<u8"), ("source", "<u2")])
+_NUMBERED = np.dtype([*_HASH.descr, ("record", "<i8")])
 
 
 class Drawing(NamedTuple):
@@ -149,7 +161,12 @@ def in_order(seed: int, count: int, at_once: int = _AT_ONCE) -> Iterator[NDArray
 
 
 def draw(
-    entries: NDArray[np.void], order: Iterable[NDArray[np.int64]], quota: int | None, source: int, kept: Kept | None
+    entries: NDArray[np.void],
+    order: Iterable[NDArray[np.int64]],
+    quota: int | None,
+    source: int,
+    kept: Kept | None,
+    records: NDArray[np.int64] | None = None,
 ) -> Drawing:
     """Draw documents of a source.
 
@@ -160,6 +177,7 @@ def draw(
         source: Its number in the recipe.
         kept: Documents that were kept of it and the sources before it; None: equal ones are not looked for. Those kept
             here are added.
+        records: The number of each entry in the source; None: its index.
     """
     chosen, looked, tally = np.zeros(len(entries), np.bool_), np.zeros(len(entries), np.bool_), Tally()
     plain = entries.view(f"V{entries.itemsize}")  # taken whole, not field by field, which is slow
@@ -179,7 +197,8 @@ def draw(
         chosen[numbers[:stop][keep[:stop]]] = True
         looked[numbers[:stop]] = True
         if kept is not None:
-            kept.add(batch[:stop][keep[:stop]], source)
+            new = numbers[:stop][keep[:stop]]
+            kept.add(batch[:stop][keep[:stop]], source, new if records is None else records[new])
         if stop < len(batch):
             tally.beyond = int(batch["tokens"][stop])
             return Drawing(chosen, looked, tally, bool(unread[stop]))

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +34,7 @@ from tokfmt.core.resources import share
 from tokfmt.core.text_format import printable
 from tokfmt.ops.prepare.draft import Draft, TextSource
 from tokfmt.ops.prepare.draw import Drawing, Kept, draw, in_order
+from tokfmt.ops.prepare.rejects import Rejects
 from tokfmt.ops.prepare.report import Row, row_of, row_of_ids
 from tokfmt.ops.source.ingest import ingest
 from tokfmt.ops.source.opened import Source as Opened
@@ -44,7 +44,7 @@ from tokfmt.recipes.documents import Documents, Source, TextPart, drawn, filled,
 from tokfmt.recipes.samples import Samples, separator_of
 from tokfmt.run.execute import Progress, make_executor, run_tasks
 from tokfmt.run.plan import Workers
-from tokfmt.text.filters import ENTRY, Sieve, value_of
+from tokfmt.text.filters import ENTRY, Sieve
 from tokfmt.text.ingest import Ration, Shard, ShardReader
 from tokfmt.views.select import Chosen, Concat, Picked
 
@@ -53,6 +53,7 @@ _RANGE = 1 << 16  # sequences of ids a task
 _SPARE = 8  # bytes read for each token of a quota at first: text has about four, and some of it is left out
 _FEW = 3  # one part in so many is read record by record; more than that from end to end
 _BLOCK = 1 << 22
+_LISTED = 1 << 12  # rejects whose twins are looked up at once
 _SURVEYED, _PLACES, _TEXTS = 1 << 25, 16, 64  # bytes of a source that is worth a survey; where, and what of each place
 
 
@@ -163,7 +164,7 @@ def prepared(
         workers: Where to run; scratch keeps the shards for as long as the reader is used.
         progress: Told how far it is.
         place: Of the recipe among what is converted.
-        rejects: A file to which what filters leave out is added, a line of JSON each.
+        rejects: A file to which what filters and equal texts leave out is added; see `rejects`.
 
     Raises:
         ConversionError: A source has fewer tokens than its quota; says by how much.
@@ -194,8 +195,9 @@ class Preparation:
         self.draft, self.encoder, self.workers, self.progress, self.place = draft, encoder, workers, progress, place
         self.home = workers.scratch / f"prepared-{place}"
         self.home.mkdir(exist_ok=True)
-        self.kept = Kept(self.home, share() // _SHARE) if draft.file.dedup == "exact" else None
-        self.rejects = rejects
+        listed = rejects is not None
+        self.kept = Kept(self.home, share() // _SHARE, numbered=listed) if draft.file.dedup == "exact" else None
+        self.rejects = Rejects(rejects, draft.file) if rejects is not None else None
         self.report = list[Row]()
         self.asides = list[tuple[Opened, Aside]]()
         self.notes = list[str]()
@@ -221,7 +223,7 @@ class Preparation:
         if isinstance(source, TextSource):
             read, drawing = self._some(number, source) or self._all(number, source)
             if self.rejects is not None:
-                self._reject(self.rejects, source, read, drawing)
+                self._reject(self.rejects, number, source, read, drawing)
             return self._drawn(number, source, read, drawing)
         if self.kept is not None:
             return self._drawn(number, source, *self._draw(number, self._compared(number, source)))
@@ -235,7 +237,8 @@ class Preparation:
 
     def _draw(self, number: int, read: Read) -> tuple[Read, Drawing]:
         file = self.draft.file
-        return read, draw(read.entries, read.order(file.seed), quota_of(file, number), number, self.kept)
+        quota = quota_of(file, number)
+        return read, draw(read.entries, read.order(file.seed), quota, number, self.kept, read.numbers)
 
     def _share(self, number: int, source: TextSource) -> None:
         """Tokenise this shard's part of what is read first; what more a quota needs is read by whoever draws."""
@@ -361,39 +364,44 @@ class Preparation:
         self.progress.phase(f"tokenizing {printable(source.name)}", len(numbers) // self.workers.shards, "documents")
         return self._ingest(f"{number}-part-{wave}", source, SomeRecords(records, numbers), 0, None), numbers, keys
 
-    def _reject(self, path: Path, source: TextSource, read: Read, drawing: Drawing) -> None:
-        """Write the texts that were looked at and not kept; they are read once more."""
+    def _reject(self, rejects: Rejects, number: int, source: TextSource, read: Read, drawing: Drawing) -> None:
+        """List the texts that were looked at and not kept, in order of the source; they are read once more."""
         out = np.flatnonzero(drawing.looked & ~drawing.chosen)
-        self.progress.phase(f"writing rejects of {printable(source.name)}", len(out), "documents")
-        with open(path, "a", encoding="utf-8") as file:
-            for at, text in zip(out.tolist(), self._texts(source, read, out), strict=True):
-                number = at if read.numbers is None else int(read.numbers[at])
-                rule = int(read.entries["rule"][at])
-                name, rule_name, value = "dedup", "exact", None
-                if rule:
-                    name, rule_name = read.sieve.rule(rule)
-                    value = value_of(text, dict(source.filters)[name], rule_name)
-                line = {"source": source.name, "record": number, "filter": name, "rule": rule_name, "value": value}
-                file.write(json.dumps({**line, "text": text}, ensure_ascii=not _whole(text)) + "\n")
-                self.progress.advance(1)
-
-    def _texts(self, source: TextSource, read: Read, indices: NDArray[np.int64]) -> Iterator[str]:
-        """The texts of some records, by ascending index of their entries."""
+        numbers = out if read.numbers is None else read.numbers[out]
         if read.numbers is not None:
-            some = SomeRecords(source.readers[0], read.numbers[indices])
-            yield from (text for batch in some.texts(Block(0, 0, len(indices))) for text in batch.texts)
+            order = np.argsort(numbers)
+            out, numbers = out[order], numbers[order]
+        self.progress.phase(f"writing rejects of {printable(source.name)}", len(out), "documents")
+        rejects.begin(number, source, read.files)
+        texts = self._texts(source, numbers, whole=read.numbers is None)
+        for a, b in windows(0, len(out), _LISTED):
+            entries = read.entries[out[a:b]]
+            rejects.add(source, read.sieve, entries, numbers[a:b], itertools.islice(texts, b - a), self.kept)
+            self.progress.advance(b - a)
+
+    def _texts(self, source: TextSource, numbers: NDArray[np.int64], *, whole: bool) -> Iterator[tuple[str, int]]:
+        """The texts of some records, in order, and at which byte each has its line (-1: it has none).
+
+        Args:
+            numbers: Of the records, ascending.
+            whole: The source is read from end to end, and not record by record.
+        """
+        if not whole:
+            some = SomeRecords(source.readers[0], numbers)
+            for batch in some.texts(Block(0, 0, len(numbers))):
+                yield from _begun(batch)
             return
-        wanted, at = np.append(indices, -1), 0
+        wanted, at = np.append(numbers, -1), 0
         every = (
-            text
+            one
             for records, window in zip(source.readers, selected_records(source), strict=True)
             for block in records.blocks(_BLOCK, *window)
             for batch in records.texts(block)
-            for text in batch.texts
+            for one in _begun(batch)
         )
-        for number, text in enumerate(every):
+        for number, one in enumerate(every):
             if number == wanted[at]:
-                yield text
+                yield one
                 at += 1
 
     def _ingest(
@@ -460,9 +468,10 @@ class Preparation:
         )  # fmt: skip
 
 
-def _whole(text: str) -> bool:
-    """Whether a text has no half of a surrogate pair, which UTF-8 has no place for."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
+def _begun(batch: RecordBatch) -> Iterator[tuple[str, int]]:
+    """The texts of a batch, and at which byte each has its line; -1 where it has none."""
+    begins = itertools.repeat(-1) if batch.begins is None else batch.begins.tolist()
+    return zip(batch.texts, begins, strict=False)
 
 
 def _concat(readers: Sequence[TokenReader]) -> TokenReader:
