@@ -99,6 +99,37 @@ def test_a_dry_run_shows_it(tmp_path, room):
     assert (done.plan["least_bytes"], done.plan["free_bytes"]) == (None, 5_000_000)
 
 
+CHECKED = [
+    "x.pbin",
+    "x_document.bin",
+    "x.ds",
+    "train.bin",
+    "x_train_0.bin",
+    "part-0.npy",
+    "mds",
+    "litdata",
+    "corpus.h5",
+]
+UNCHECKED = ["x.zarr", "x.parquet", "x.arrow", "x.jsonl", "x.h5", "mds zstd", "litdata zstd"]
+
+
+@pytest.mark.parametrize("name", [*CHECKED, *UNCHECKED])
+def test_formats_that_are_checked(name, tmp_path, room):
+    """As docs/convert.md lists them."""
+    room(100)
+    format_, _, codec = name.partition(" ")
+    how = {"to_format": format_, "to_options": {"compression": codec or "none"}} if "." not in name else {}
+    if name.startswith("corpus"):
+        how = {"to_options": {"layout": "corpus"}}
+    drop = ["empty-sequences", "embedded-separators"] if name.endswith(".h5") else []
+    if name in CHECKED:
+        with pytest.raises(ConversionError, match="expected at least 4.0 kB, found 100 bytes free"):
+            tokfmt.convert(PACK, tmp_path / "out" / ".." / name, dry_run=True, drop=drop, **how)
+    else:
+        done = tokfmt.convert(PACK, tmp_path / name, dry_run=True, drop=drop, **how)
+        assert done.plan["least_bytes"] is None
+
+
 @pytest.mark.parametrize(
     ("count", "words"),
     [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 kB"), (TEN_TB, "10.0 TB"), (10**18, "1,000.0 PB")],

@@ -206,8 +206,8 @@ class TokenWriter(Protocol):
         merged: A method `merged(source)`, which may be left out: how many sequences end with the separator and get no
             other, so that reading takes their own away.
         notes: A method `notes(source)`, which may be left out: what others than tokfmt will not read of it, in words.
-        least_bytes: A method `least_bytes(source)`, which may be left out: bytes that the destination takes at least.
-            Reads no token, and may be asked before `source.info.max_id` is known.
+        least_bytes: A method `least_bytes(source)`, which may be left out: bytes that the destination takes at least;
+            None if that depends on compression. Reads no token, and may be asked before `source.info.max_id` is known.
     """
 
     needs_eos: bool

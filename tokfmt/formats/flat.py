@@ -386,7 +386,7 @@ class FlatWriter:
 
     # what follows
 
-    def least_bytes(self, source: TokenReader) -> int:
+    def least_bytes(self, source: TokenReader) -> int | None:
         """See `TokenWriter.least_bytes`: the tokens, without separators, headers and indexes."""
         return source.info.tokens * self._dtype(source).itemsize
 

@@ -439,9 +439,9 @@ class ShardWriter(FlatWriter):
         if self.codec:
             compressor(self.codec, self.codecs, 0)
 
-    def least_bytes(self, source: TokenReader) -> int:
+    def least_bytes(self, source: TokenReader) -> int | None:
         """See `TokenWriter.least_bytes`."""
-        return 0 if self.codec else super().least_bytes(source)
+        return None if self.codec else super().least_bytes(source)
 
     @abstractmethod
     def name(self, number: int, codec: str) -> str:
