@@ -270,7 +270,7 @@ from tokfmt.tui.app import settled
 async def main(app):
     async with app.run_test() as pilot:
         await settled(app, pilot)
-        print(*sys.modules)
+        print(*sys.modules, file=sys.__stdout__, flush=True)  # where Textual passes it on to, and nothing flushes
 
 browse._draw = lambda app, *others: asyncio.run(main(app))
 from tokfmt.cli.main import run
