@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, LossyConversionError, OptionError, VerificationError
+from tokfmt.core.errors import ConversionError, FormatError, LossyConversionError, OptionError, VerificationError
 from tokfmt.core.protocols import marks_of
 from tokfmt.ops.convert.verify import compare
 from tokfmt.ops.source.opened import open_source
@@ -104,6 +104,39 @@ def test_windows_of_marks_are_parts_of_the_whole(indexed, tmp_path):
         for a, b in itertools.combinations_with_replacement(range(total + 1), 2):
             assert marks_of(axis, a, b).tolist() == expected[a:b]
     reader.close()
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "ds", "npy"])
+@pytest.mark.parametrize("first", [True, False], ids=["first", "other"])
+def test_a_masked_first_token_is_not_plain(first, kind, tmp_path):
+    """Joined, the first token of a document is the target of the one before it, so that its mask counts."""
+    documents, masks = [[1], [2, 3]], [[0, 1], [1, 1, 1]] if first else [[1, 1], [1, 0, 1]]
+    source = datatrove(tmp_path / "a.ds", documents, masks)
+    if kind != "ds":
+        pytest.importorskip("pyarrow")
+        tokfmt.convert(source, tmp_path / f"b.{kind}", eos=EOS, to_format="olmo" if kind == "npy" else None)
+        source = tmp_path / f"b.{kind}"
+    with pytest.raises(LossyConversionError, match="(loss|label) masks.*loss-mask"):
+        tokfmt.convert(source, tmp_path / "x.pbin", eos=EOS)
+    with pytest.raises(FormatError, match="has (loss|label) masks.*loss-mask"):
+        tokfmt.recipe([source], eos=EOS, seq_len=2, pack="stream")
+    if kind in ("parquet", "arrow"):
+        with tokfmt.open(source) as dataset:
+            assert dataset.info.nonstandard_masks == 1
+            assert dataset.info.first_nonstandard == int(not first)
+    assert len(tokfmt.recipe([source], eos=EOS, seq_len=2, pack="stream", drop="loss-mask"))
+
+
+def test_a_label_of_another_id_is_not_plain(tmp_path):
+    """A label of the first token too; in a sample of its own nothing predicts that one."""
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({"input_ids": [[1], [2, 3]], "labels": [[1], [7, 3]]}), tmp_path / "a.parquet")
+    with pytest.raises(FormatError, match="has loss masks or labels that are not plain in 1 sequence.*loss-mask"):
+        tokfmt.recipe([tmp_path / "a.parquet"], eos=EOS, seq_len=2, pack="stream")
+    for view, odd in (("documents", 1), ("samples", 0)):
+        with tokfmt.open(tmp_path / "a.parquet", options={"view": view}) as dataset:
+            assert dataset.info.nonstandard_masks == odd
 
 
 def test_what_loses_a_mask_is_refused_before_work_begins(tmp_path):

@@ -14,6 +14,8 @@
     seq_start_id      list<int32>                              packed rows: where each sequence of the row begins
     labels            list<int>                                of the token itself, not shifted; -100 does not count
 
+- A label of the first token of a document counts, unless rows are read as samples (`view=samples`): where documents
+  are joined, that token is the target of the one before it. So -100 there is a mask, as in formats of flat tokens.
 - NULL is no empty row: refused with its number, or read as an empty one, which is said with their count (--drop
   null-rows).
 - Masks of the source are written as labels; rows that hold several documents, or `pack_size`, as packed rows, whose

@@ -63,7 +63,7 @@ class Decoded(NamedTuple):
         offsets: Of the sequences in them, from 0.
         mask, labels, begins: Beside the ids, where a column says so.
         marks: The same as `core.marks` says it; OTHER where a label is another id.
-        odd: How many sequences have a mask that leaves something out, and the first of them.
+        odd: How many sequences have a mask that leaves something out, or a label of another id; and the first of them.
         first, start: Their place on the axis: the first sequence, and the first token.
     """
 
@@ -188,7 +188,7 @@ class Rows:
             found, ends = beside[lacking]
             wrong(5, _row(ends, int(np.argmax(found.is_null()))), f"has a NULL in its {lacking}")
         elif "labels" in beside:
-            rows = _labelled(rows, beside["labels"], wrong)
+            rows = _labelled(rows, beside["labels"], wrong, samples=self.samples)
         elif beside:
             rows = _packed(rows, beside["loss_mask"], beside["seq_start_id"], wrong, samples=self.samples)
         return rows, problems
@@ -203,7 +203,7 @@ def _row(bounds: Offsets, at: int) -> int:
     return int(np.searchsorted(bounds, at, side="right")) - 1
 
 
-def _labelled(rows: Decoded, labels: tuple[Any, Offsets], wrong: Any) -> Decoded:
+def _labelled(rows: Decoded, labels: tuple[Any, Offsets], wrong: Any, *, samples: bool) -> Decoded:
     """Labels of Hugging Face, which stand at the token itself: moved to the one before, which predicts it."""
     found, bounds = labels
     if not np.array_equal(bounds, rows.offsets):
@@ -217,7 +217,11 @@ def _labelled(rows: Decoded, labels: tuple[Any, Offsets], wrong: Any) -> Decoded
     moved[rows.offsets[1:][rows.offsets[1:] > 0] - 1] = IGNORED
     mask = (moved != IGNORED).astype(np.uint8)
     marks = np.where(own == IGNORED, 0, np.where(own == rows.tokens, TARGET, _OTHER)).astype(np.uint8)
-    return rows._replace(mask=mask, labels=moved, marks=marks, odd=_odd(mask, rows.offsets))
+    plain_labels = marks == TARGET
+    if samples:  # nothing in a sample predicts its first token; the first of a document follows another document
+        plain_labels[rows.offsets[:-1][np.diff(rows.offsets) > 0]] = True
+    odd = np.diff(offsets_of(~plain_labels)[rows.offsets]) > 0
+    return rows._replace(mask=mask, labels=moved, marks=marks, odd=_count_and_first(odd))
 
 
 def _odd(mask: NDArray[np.uint8], offsets: Offsets) -> tuple[int, int]:
@@ -225,7 +229,10 @@ def _odd(mask: NDArray[np.uint8], offsets: Offsets) -> tuple[int, int]:
     counted = offsets_of(mask)
     lengths = np.diff(offsets)
     last = np.where(lengths > 0, mask[np.maximum(offsets[1:] - 1, 0)] if len(mask) else 0, 0)
-    odd = np.diff(counted[offsets]) - last < lengths - 1
+    return _count_and_first(np.diff(counted[offsets]) - last < lengths - 1)
+
+
+def _count_and_first(odd: NDArray[np.bool_]) -> tuple[int, int]:
     return int(odd.sum()), int(np.argmax(odd)) if odd.any() else -1
 
 

@@ -512,8 +512,10 @@ def _refuse_masks(readers: Sequence[TokenReader], parts: Sequence[Opened]) -> No
     """Refuse masks that are not plain where sequences are cut: they would be lost."""
     for reader, part in zip(readers, parts, strict=True):
         info = reader.info
-        masked = info.nonstandard_masks and f"loss masks that are not plain in {info.nonstandard_masks:,} samples"
-        if what := masked or info.loss_masks:
+        what = info.loss_masks
+        if info.nonstandard_masks:
+            what = f"loss masks or labels that are not plain in {counted(info.nonstandard_masks, 'sequence')}"
+        if what:
             raise FormatError(
                 part.paths[0], f"has {what}", remedy='Only pack = "stored" keeps them; --drop loss-mask does without'
             )
