@@ -315,32 +315,6 @@ def certain(laid: Laid) -> Laid:
     )
 
 
-_ENOUGH = 8  # sequences that must end alike before that means anything
-
-
-def ends_alike(extent: Extent, starts: Offsets, eos_id: int | None) -> bool:
-    """Whether the sequences before the end of an extent all end with one id, which none has inside.
-
-    Then the width of a token is right: in another, ends lie at any place. The id is `eos_id`, if that is known. Of
-    fewer than 8 sequences this is not known: they may end alike by chance.
-    """
-    last = int(np.searchsorted(starts, extent.tokens, side="right")) - 1
-    bounds, found = starts[: last + 1], 0
-    ends = np.unique(bounds[1:][np.diff(bounds) > 0]) - 1
-    if len(ends) < _ENOUGH:
-        return False
-    width = extent.dtype.itemsize
-    wanted = int(extent.file.ids(extent.begin + int(ends[0]) * width, 1, extent.dtype)[0])
-    for a in range(0, int(bounds[-1]), 1 << 20):
-        b = min(a + (1 << 20), int(bounds[-1]))
-        places = a + np.flatnonzero(extent.file.ids(extent.begin + a * width, b - a, extent.dtype) == wanted)
-        inside = ends[np.searchsorted(ends, a) : np.searchsorted(ends, b)]
-        if not np.array_equal(places, inside):
-            return False
-        found += len(places)
-    return found == len(ends) and eos_id in (None, wanted)
-
-
 def _there(laid: Laid) -> int:
     """How many tokens lie before the first that is not there, or whose mask is not."""
     found = sum(extent.tokens for extent in laid.extents)

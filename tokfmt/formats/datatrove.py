@@ -6,8 +6,9 @@
     X.ds.metadata  text of three lines: TOKENIZER|WIDTH (older: TOKENIZER), number of tokens, the same for people
     X.ds.loss      a byte a token: 1 counts as a target, 0 does not
 
-- Index and metadata are written last: a job that was killed leaves X.ds alone. Without metadata the index tells the
-  width, without index the separator tells the documents. An empty dataset is 0 bytes of .ds and of .index.
+- Index and metadata are written last: a job that was killed leaves X.ds alone. Without metadata the width follows
+  from size and index, and the ids have to show it; without index the separator tells the documents. An empty dataset
+  is 0 bytes of .ds and of .index.
 - A separator may follow each document; nothing says whether, or which. The default is none since 2025-04-30.
 - Files of `shuffle_chunk_size` end anywhere in a document. A folder of X.ds is read in order of their names.
 - upstream's check_dataset takes every file for one of 2-byte tokens; those of 4 bytes that it refuses are right.
@@ -32,8 +33,9 @@ from tokfmt.core.format import Confidence, Hints, Probe, Problem, fatal, noted
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Code
 from tokfmt.core.ragged import offsets_of
-from tokfmt.core.sections import Column, all_or_none, bounded_entries, ends_alike, shown
+from tokfmt.core.sections import Column, all_or_none, bounded_entries, shown
 from tokfmt.core.text_format import counted
+from tokfmt.core.widths import ends_alike, width_of_size
 from tokfmt.formats.flat import Extent, FlatFormat, FlatWriter, Laid, loss_mask, told_tokens, whole_tokens
 
 _AT_ONCE = 1 << 16  # index entries
@@ -91,8 +93,9 @@ class Datatrove(FlatFormat):
                        "damaged copy. Copy it again, or remove it and split at the separator."),
         "TF723": Code("index and tokens differ in size", "The last value of the index times the width is not the size: "
                        "the tokens were cut, or go on behind the last document. Copy or write them again."),
-        "TF724": Code("the metadata contradicts the index", "The width in .metadata does not fit the index "
-                       "(datatrove#118). The index is right if it fits the size, and is used."),
+        "TF724": Code("the metadata contradicts the size", "The width in .metadata does not fit the size, and another "
+                       "does: the tokens were cut to half, or the metadata are wrong (datatrove#118). Copy both again; "
+                       "--from-opt width=N reads them in that width."),
         "TF725": Code("the loss mask does not fit", "Another number of bytes than tokens, or bytes other than 0 and "
                        "1. Write it again, or remove it."),
     }  # fmt: skip
@@ -205,19 +208,36 @@ def _indexed(file: File, width: int | None, said: int | None, ends_file: Path, m
         broken = fatal("TF722", CorruptError(index.path, what, offset=at, remedy="Copy it again"))
         return Laid(extents=[Extent(file, 0, 0, np.dtype("<u2"))], starts=offsets_of([]), problems=[broken])
     end = int(starts[-1])
-    fitting = [w for w in (said, 2, 4) if w and end * w == file.size]
+    fitting, inferred = [w for w in (2, 4) if end * w == file.size], tuple[str, ...]()
+    extent, sizes = told_tokens(file, np.dtype(f"<u{width or said or (fitting or [2])[0]}"), end, "TF723")
     if said and fitting and said not in fitting:
-        error = CorruptError(metadata, "width", expected=fitting[0], found=said)
-        note = f"{metadata.name} says {said}-byte tokens; {fitting[0]}, by the index, were read"
-        problems.append(noted("TF724", error, note))
-    extent, sizes = told_tokens(file, np.dtype(f"<u{width or (fitting or [said or 2])[0]}"), end, "TF723")
+        problems.append(_contradicted(file, width, said, fitting[0], metadata, end))
+        sizes = sizes if width else []
+    elif not width and not said:
+        try:
+            inferred = width_of_size(extent, starts, (2, 4), index.path.name)
+        except CorruptError as error:
+            sizes = [fatal("TF723", error)]
     return Laid(
         extents=[extent],
         starts=starts,
         separators=Separators.TRAILING,
         problems=[*problems, *sizes],
+        inferred=inferred,
         sections=[Column(f"ends in {index.path.name}", index, 0, "<u8", len(starts) - 1)],
     )
+
+
+def _contradicted(file: File, width: int | None, said: int, fitting: int, metadata: Path, end: int) -> Problem:
+    """The width that the metadata state does not fit the size, and another does: a note if `width` was given."""
+    expected = f"{end * said:,}, as {metadata.name} states {said}-byte tokens"
+    remedy = f"--from-opt width={fitting} reads {fitting}-byte tokens, which fit the index"
+    if said > fitting:
+        remedy = f"--allow-partial saves the complete documents of a cut file; {remedy}"
+    error = CorruptError(file.path, "bytes of tokens", expected=expected, found=f"{file.size:,}", remedy=remedy)
+    if not width:
+        return fatal("TF724", error, cut=said > fitting)
+    return noted("TF724", error, f"{metadata.name} says {said}-byte tokens; {width}, as given, were read")
 
 
 FORMAT = Datatrove()

@@ -110,9 +110,9 @@ class NanoGpt(FlatFormat):
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:
         pairs = file.array(0, min(file.size // 2, 2 * _LOOKED_AT), "<u2")
         turned, enough = pairs.byteswap(), len(pairs) >= 256
-        wide, wide_turned = (
-            enough and file.size % 4 == 0 and float(np.mean(high < 4)) > 0.95 for high in (pairs[1::2], turned[::2])
-        )
+        wide, wide_turned = (enough and float(np.mean(high < 4)) > 0.95 for high in (pairs[1::2], turned[::2]))
+        if file.size % 4:  # a cut file of 4-byte tokens, if its lower halves are not small as well
+            wide, wide_turned = wide and float(np.mean(pairs[::2] < 4)) < 1 / 2, False
         width = options.width or (4 if wide or wide_turned else 2)
         extent, problems = whole_tokens(file, np.dtype(f"<u{width}"), "TF642")
         beyond, beyond_turned = (float(np.mean(ids > GPT2_EOS)) if enough else 0.0 for ids in (pairs, turned))

@@ -7,8 +7,8 @@
     labels_mask_part_K.npy  a byte a token, of token_ids_part_K.npy; labels_mask_X.npy of another X.npy; in a folder,
                             of the token file of the same rank: 1 counts as a target, 0 does not
 
-- Nothing stores the width: the last row's end times the width is the size. OLMo-core takes the least of 1, 2, 4, 8
-  bytes that holds the vocabulary, dolma 2 unless told.
+- Nothing stores the width: the last row's end times the width is the size, of a file that is whole, which the ids
+  have to show. OLMo-core takes the least of 1, 2, 4, 8 bytes that holds the vocabulary, dolma 2 unless told.
 - EOS follows every document unless it is its last token already; an empty document is an EOS alone.
 - dolma makes files at their full size: one that was killed leaves zeros behind the last row.
 - open-instruct cuts its stream every 1 GiB, so that documents run across files; the piece in each has a row.
@@ -39,8 +39,9 @@ from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, fatal
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Audit, Code
 from tokfmt.core.ragged import Offsets, offsets_of
-from tokfmt.core.sections import all_or_none, ends_alike, first_tokens
+from tokfmt.core.sections import all_or_none, first_tokens
 from tokfmt.core.text_format import counted, printable
+from tokfmt.core.widths import ends_alike, width_of_size
 from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, joined, loss_mask
 
 _ROWS = 1 << 20  # written at once
@@ -206,12 +207,7 @@ def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> La
         likely = 4 if len(odd) and float(np.mean(odd < 4)) > 0.95 else 2
         remedy = f"--from-opt width=N gives the bytes of one ({likely}, it seems)"
         raise UnsupportedError(file.path, "raw tokens, and no .csv.gz beside them tells their width", remedy=remedy)
-    exact, problems = [w for w in (1, 2, 4, 8) if end * w == file.size], list[Problem]()
-    if width and exact and width not in exact:
-        what, expected, remedy = "bytes of a token", f"{exact[0]}, as the rows tell", f"Leave width={width} away"
-        error = CorruptError(file.path, what, expected=expected, found=f"{width}, as given", remedy=remedy)
-        problems.append(fatal("TF702", error))
-    width = width or (exact or [w for w in (1, 2, 4, 8) if _zeros(file, end * w)] or [2])[0]
+    width, inferred, problems = _width(file, width, end, spans)
     count = file.size // width
     if spans is None:
         if rest := file.size % width:
@@ -247,7 +243,31 @@ def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> La
     extents = [Extent(file, at * width, many, dtype) for at, many in covered]
     stored = Separators.TRAILING if rows else Separators.AFTER
     starts = offsets_of(spans[:, 1] - spans[:, 0])
-    return Laid(extents=extents, starts=starts, masks=masks, problems=problems, separators=stored)
+    return Laid(
+        extents=extents, starts=starts, masks=masks, problems=problems, separators=stored, inferred=inferred
+    )  # fmt: skip
+
+
+def _width(
+    file: File, given: int | None, end: int, spans: Offsets | None
+) -> tuple[int, tuple[str, ...], list[Problem]]:
+    """The bytes of a token, as given or as the size and the last row give them; what was inferred; what is wrong."""
+    exact = [w for w in (1, 2, 4, 8) if end * w == file.size]
+    if given:
+        if not exact or given in exact:
+            return given, (), []
+        what, expected, remedy = "bytes of a token", f"{exact[0]}, as the rows tell", f"Leave width={given} away"
+        if given > exact[0]:
+            remedy = f"If it was cut, --allow-partial saves the complete documents; else leave width={given} away"
+        error = CorruptError(file.path, what, expected=expected, found=f"{given}, as given", remedy=remedy)
+        return given, (), [fatal("TF702", error)]
+    width = [*exact, *(w for w in (1, 2, 4, 8) if not exact and _zeros(file, end * w)), 2][0]
+    ends = np.zeros(0, np.int64) if spans is None else np.maximum.accumulate(spans[:, 1])
+    whole, starts = Extent(file, 0, file.size // width, np.dtype(f"<u{width}")), np.concatenate(([0], ends))
+    try:
+        return width, width_of_size(whole, starts, (1, 2, 4, 8), rows_of(file.path).name), []
+    except CorruptError as error:
+        return width, (), [fatal("TF702", error)]
 
 
 def _look_partly(file: File, mask: Path | None, width: int | None, eos_id: int | None) -> Laid:

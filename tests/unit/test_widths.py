@@ -1,0 +1,121 @@
+"""A width that follows from the size of a file: a cut file is refused, and a complete one is read."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+import tokfmt
+from tokfmt.core.errors import CorruptError, FormatError
+
+EOS = 49_999
+
+
+def documents(count, vocabulary, seed=0, eos=None):
+    """Documents with the frequencies of text."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, 200, count).tolist()
+    made = [(random.zipf(1.2, length) % (vocabulary - 1)).tolist() for length in lengths]
+    return [[*one, eos] if eos is not None else one for one in made]
+
+
+def written(folder, kind, docs, width, *, cut=1, metadata=None):
+    """A file with its index by hand, of the first `1 / cut` of its bytes."""
+    path, ends = folder / f"x.{kind}", np.cumsum([len(one) for one in docs])
+    content = np.concatenate([np.asarray(one, f"<u{width}") for one in docs]).tobytes()
+    path.write_bytes(content[: len(content) // cut])
+    if kind == "npy":
+        rows = "".join(f"{a},{b}\n" for a, b in zip([0, *ends[:-1]], ends, strict=True))
+        path.with_suffix(".csv.gz").write_bytes(gzip.compress(rows.encode()))
+    else:
+        (folder / "x.ds.index").write_bytes(ends.astype("<u8").tobytes())
+    if metadata:
+        (folder / "x.ds.metadata").write_text(f"gpt2|{metadata}\n{ends[-1]}\n0 T")
+    return path
+
+
+@pytest.mark.parametrize("eos", [None, EOS], ids=["no-separator", "separator"])
+@pytest.mark.parametrize("vocabulary", [50_000, 262_144])
+@pytest.mark.parametrize("count", [3, 12, 400])
+@pytest.mark.parametrize("kind", ["npy", "ds"])
+def test_half_of_a_file_is_not_read_in_half_of_the_width(kind, count, vocabulary, eos, tmp_path):
+    docs = documents(count, vocabulary, eos=eos)
+    path = written(tmp_path, kind, docs, 4, cut=2)
+    with pytest.raises(CorruptError, match=r"give tokens of 2 bytes, and .*width.*4.*partial.*complete documents"):
+        tokfmt.open(path, eos="none")
+    (verdict,) = tokfmt.check(path)
+    assert [one.code for one in verdict.findings] == ["TF702" if kind == "npy" else "TF723"]
+    with tokfmt.open(path, eos="none", options={"width": 4}, allow_partial=True) as dataset:
+        assert 0 < len(dataset) < count
+        assert [one.tolist() for one in dataset] == docs[: len(dataset)]
+    with tokfmt.open(path, eos="none", options={"width": 2}) as dataset:
+        assert len(dataset) == count
+    with tokfmt.open(written(tmp_path, kind, docs, 4), eos="none") as dataset:
+        assert [one.tolist() for one in dataset] == docs
+
+
+@pytest.mark.parametrize("eos", [None, EOS], ids=["no-separator", "separator"])
+@pytest.mark.parametrize("count", [3, 12, 400])
+@pytest.mark.parametrize("kind", ["npy", "ds"])
+def test_two_byte_tokens_are_read_without_a_note(kind, count, eos, tmp_path):
+    docs = documents(count, 50_000, eos=eos)
+    with tokfmt.open(written(tmp_path, kind, docs, 2), eos="none") as dataset:
+        assert (dataset.info.inferred, [one.tolist() for one in dataset]) == ((), docs)
+
+
+@pytest.mark.parametrize(("width", "cut", "read"), [(8, 2, 4), (8, 4, 2), (8, 8, 1), (4, 4, 1), (2, 2, 1)])
+@pytest.mark.parametrize("eos", [None, EOS], ids=["no-separator", "separator"])
+def test_a_part_of_olmo_is_not_read_in_a_part_of_the_width(width, cut, read, eos, tmp_path):
+    for count in (12, 400):
+        path = written(tmp_path, "npy", documents(count, 50_000, eos=eos), width, cut=cut)
+        with pytest.raises(CorruptError, match=rf"give tokens of {read} byte.*{width}"):
+            tokfmt.open(path, eos="none")
+
+
+def test_bytes_with_a_separator_are_tokens_of_one_byte(tmp_path):
+    docs = [[*b"what is read", *b"again" * k, 0] for k in range(5)]
+    with tokfmt.open(written(tmp_path, "npy", docs, 1), eos="none") as dataset:
+        assert [one.tolist() for one in dataset] == docs
+
+
+@pytest.mark.parametrize("kind", ["npy", "ds"])
+def test_a_few_small_ids_are_read_with_a_note(kind, tmp_path):
+    docs = [[1, 2, 3], [4, 5], [6]]
+    with tokfmt.open(written(tmp_path, kind, docs, 2), eos="none") as dataset:
+        assert [one.tolist() for one in dataset] == docs
+        (note,) = dataset.info.inferred
+    assert "2-byte tokens of x." in note
+    assert "inferred from its size and the last end in x." in note
+
+
+@pytest.mark.parametrize("docs", [[[5, 0], [6, 0], [7, 0]], [[1], [1], [1]], [[], [], [3]]], ids=str)
+@pytest.mark.parametrize("kind", ["npy", "ds"])
+def test_documents_of_nothing_much_are_read(kind, docs, tmp_path):
+    with tokfmt.open(written(tmp_path, kind, docs, 2), eos="none") as dataset:
+        assert [one.tolist() for one in dataset] == docs
+
+
+@pytest.mark.parametrize(("stored", "stated", "cut"), [(4, 4, 2), (2, 4, 1), (4, 2, 1)])
+def test_the_width_of_metadata_has_to_fit(stored, stated, cut, tmp_path):
+    docs = documents(12, 50_000, eos=EOS)
+    path, total = written(tmp_path, "ds", docs, stored, cut=cut, metadata=stated), sum(map(len, docs))
+    with pytest.raises(
+        FormatError, match=f"expected {stated * total:,}, as x.ds.metadata states.*found {stored * total // cut:,}"
+    ):
+        tokfmt.open(path, eos="none")
+    (verdict,) = tokfmt.check(path)
+    assert [one.code for one in verdict.findings] == ["TF724"]
+    with tokfmt.open(path, eos="none", options={"width": stored // cut}) as dataset:
+        assert any(f"says {stated}-byte tokens" in note for note in dataset.info.notes)
+        assert cut == 2 or [one.tolist() for one in dataset] == docs
+    if cut == 2:
+        with tokfmt.open(path, eos="none", options={"width": 4}, allow_partial=True) as dataset:
+            assert [one.tolist() for one in dataset] == docs[: len(dataset)]
+
+
+def test_nanogpt_of_four_bytes_that_is_cut_inside_a_token(tmp_path):
+    """The size is no multiple of 4, and the data still show the width."""
+    content = np.arange(4000, dtype="<u4").tobytes()
+    (tmp_path / "train.bin").write_bytes(content[:-2])
+    with pytest.raises(FormatError, match="uint32 tokens, but the file ends inside one"):
+        tokfmt.open(tmp_path / "train.bin", format="nanogpt", eos="none")
