@@ -165,6 +165,61 @@ def test_leftovers_of_somebody_else_are_left_alone(open_place, alice):
     assert (place / "out.zarr").is_dir()
 
 
+@pytest.fixture
+def team_place(open_place):
+    """A directory in which either may rename what is the other's."""
+    place, alices = open_place
+    place.chmod(0o777)
+    return place, alices
+
+
+@pytest.mark.parametrize("lock", [None, "held by backup\n", "FIFO"])
+@pytest.mark.parametrize("name", [".out.zarr.tokfmt-00000000", ".out.zarr.tokfmt-shards", "tokfmt-scratch-00000000"])
+def test_a_directory_that_was_renamed_is_no_leftover(team_place, alice, name, lock):
+    """Mallory cannot remove what alice's directory holds, and must not have tokfmt do it."""
+    place, alices = team_place
+    with user(ALICE):
+        (place / "results").mkdir()
+        (place / "results" / "thesis.tex").write_text("three years")
+        if lock == "FIFO":
+            os.mkfifo(place / "results" / "lock")
+        elif lock:
+            (place / "results" / "lock").write_text(lock)
+    before = sorted(os.listdir(place / "results"))
+    with user(MALLORY):
+        (place / "results").rename(place / name)
+    done = alice.converts(place / "out.zarr", TMPDIR=str(place))
+    assert done.code == 0, done.stderr
+    assert alice("stats", "in.pbin", TMPDIR=str(place)).code == 0
+    assert sorted(os.listdir(place / name)) == before
+    assert (place / name / "thesis.tex").read_text() == "three years"
+
+
+@pytest.mark.parametrize("uid", [ALICE, 0])
+def test_what_is_replaced_leaves_no_set_user_id_bit(team_place, alice, uid):
+    """Mallory would run what a source holds as alice."""
+    place, alices = team_place
+    with user(MALLORY):
+        (place / "out.pbin").write_text("")
+        (place / "out.pbin").chmod(0o6755)
+    done = alice.converts(place / "out.pbin", "--overwrite", uid=uid)
+    assert done.code == 0, done.stderr
+    assert stat.S_IMODE((place / "out.pbin").stat().st_mode) == 0o755
+
+
+def test_a_planted_manifest_leaves_no_permissions(team_place, alice):
+    place, alices = team_place
+    assert alice.converts(alices / "out.pbin").code == 0
+    with user(MALLORY):
+        (place / "out.pbin.tokfmt.json").touch()
+        (place / "out.pbin.tokfmt.json").chmod(0o6666)
+    (place / "out.pbin.tokfmt.json").write_bytes((alices / "out.pbin.tokfmt.json").read_bytes())
+    done = alice.converts(place / "out.pbin")
+    assert done.code == 0, done.stderr
+    for path in (place / "out.pbin", place / "out.pbin.tokfmt.json"):
+        assert (path.stat().st_uid, stat.S_IMODE(path.stat().st_mode) & 0o6022) == (ALICE, 0), path
+
+
 def test_a_link_of_somebody_else_is_not_followed(open_place, alice):
     place, alices = open_place
     with user(MALLORY):

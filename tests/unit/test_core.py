@@ -303,6 +303,7 @@ def test_dead_leftovers_go_and_living_ones_stay(tmp_path):
     dead, living = tmp_path / ".out.tokfmt-00000000", tmp_path / ".out.tokfmt-11111111"
     for home in (dead, living, tmp_path / ".other.tokfmt-00000000"):
         (home / "scratch").mkdir(parents=True)
+        (home / "lock").touch()
     lock = os.open(living / "lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
     with Staging(tmp_path / "out"):

@@ -11,7 +11,16 @@ from paths import FIXTURES
 
 import tokfmt
 from tokfmt.core.errors import ConversionError, UnsafeError
-from tokfmt.core.private import Scratch, check_private, holder, make_private, release, take_lock
+from tokfmt.core.private import (
+    Scratch,
+    check_private,
+    holder,
+    lock_dead,
+    make_private,
+    release,
+    remove_private,
+    take_lock,
+)
 from tokfmt.core.publish import Staging
 from tokfmt.ops.convert.convert import finish
 from tokfmt.run import plan
@@ -89,7 +98,7 @@ def test_who_has_signed_a_lock_holds_it_where_there_are_none(tmp_path):
 
 @pytest.mark.usefixtures("without_locks")
 def test_conversions_where_there_are_no_locks(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # not where other runs look for leftovers
     source = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
     tokfmt.convert(source, tmp_path / "a.zarr", resume=True)
     tokfmt.convert(source, tmp_path / "a.zarr", overwrite=True, shuffle=1)
@@ -155,3 +164,41 @@ def test_scratch_goes(tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 1
     with Scratch() as path:
         assert list(tmp_path.iterdir()) == [path]
+
+
+def test_only_what_holds_its_lock_is_removed(tmp_path):
+    """Another directory may have got the name since; the lock goes last, so that a killed removal is known as one."""
+    home, other = tmp_path / "home", tmp_path / "other"
+    for path in (home, other):
+        (path / "build").mkdir(parents=True)
+        take_lock(path / "lock")
+    lock = take_lock(home / "lock", existing=True)
+    assert lock == -1, "it is held"
+    (home / "lock").unlink()
+    lock = take_lock(home / "lock")
+    home.rename(tmp_path / "moved")
+    other.rename(home)
+    remove_private(home, lock)
+    assert sorted(os.listdir(home)) == ["build", "lock"]
+    remove_private(tmp_path / "moved", lock)
+    release(lock)
+    assert os.listdir(tmp_path) == ["home"]
+    remove_private(home, -1)
+    assert home.is_dir()
+
+
+def test_leftovers_are_known_by_their_lock(tmp_path):
+    for name, lock in (("none", None), ("ours", ""), ("signed", f"{ME}\n"), ("theirs", "backup\n")):
+        (tmp_path / name / "build").mkdir(parents=True)
+        if lock is not None:
+            (tmp_path / name / "lock").write_text(lock)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(OSError, match="not empty"):
+        lock_dead(tmp_path / "none")
+    assert lock_dead(tmp_path / "theirs") == lock_dead(tmp_path / "empty") == -1
+    assert not (tmp_path / "empty").exists()
+    for name in ("ours", "signed"):
+        lock = lock_dead(tmp_path / name)
+        remove_private(tmp_path / name, lock)
+        release(lock)
+    assert sorted(os.listdir(tmp_path)) == ["none", "theirs"]

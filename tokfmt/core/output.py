@@ -318,11 +318,12 @@ def _mount_points() -> list[Path]:
 def inherit(new: Path, old: Path) -> None:
     """Give what replaces `old` its owner and permissions, as far as the caller may; before anybody can see it.
 
-    Files in a directory get what all files of the old one allow.
+    Files in a directory get what all files of the old one allow. A file never gets the set-user-ID or set-group-ID bit:
+    whoever planted `old` could run what the source holds as the caller.
     """
     status = os.lstat(old)
     if not stat.S_ISDIR(status.st_mode):
-        _give(new, status, stat.S_IMODE(status.st_mode))
+        _give(new, status, status.st_mode & ANYBODY)
         return
     allowed = ANYBODY
     for base, names in walk(old):

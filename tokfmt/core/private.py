@@ -39,6 +39,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _PAUSE = 0.05  # seconds between two tries to lock
 _PREFIX = "tokfmt-scratch-"
 _NO_LOCKS = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOLCK}
+_LONGEST = 200  # bytes of what a lock says
 _SIGNED = re.compile(r"process (\d+) on (.*)\n")
 
 
@@ -128,22 +129,27 @@ def user_directory(kind: str, otherwise: str) -> Path:
     return place / "tokfmt"
 
 
-def take_lock(path: Path, *, shared: bool = False, patience: float = 0) -> int:
+def take_lock(path: Path, *, shared: bool = False, patience: float = 0, existing: bool = False) -> int:
     """Lock a file, made if need be, and write into it who holds it.
 
     Args:
         path: The file.
         shared: Several may hold it at a time.
         patience: Seconds to wait for whoever holds it.
+        existing: Lock only a file that is there, and that is empty or says who held it: a lock of tokfmt.
 
     Returns:
         A descriptor that holds the lock, for `release`; -1 when it is taken, or its directory is going.
     """
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        how = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (0 if existing else os.O_CREAT)
+        fd = os.open(path, how, 0o600)
     except FileNotFoundError:
         return -1
     try:
+        if existing and (said := os.pread(fd, _LONGEST, 0)) and not _SIGNED.fullmatch(said.decode("utf-8", "replace")):
+            os.close(fd)
+            return -1
         if _locked(fd, shared=shared, patience=patience):
             _sign(fd)
             if os.path.samestat(os.fstat(fd), os.stat(path)):
@@ -155,6 +161,64 @@ def take_lock(path: Path, *, shared: bool = False, patience: float = 0) -> int:
         raise
     os.close(fd)
     return -1
+
+
+def lock_dead(home: Path) -> int:
+    """Lock a directory of the caller's own whose process has died, to remove it with `remove_private`.
+
+    Only a directory with a lock that tokfmt wrote counts: in a directory where others may write, they can give the name
+    of a leftover to any directory of the caller's.
+
+    Returns:
+        A descriptor, for `release`; -1 if the process lives, or the directory is not a leftover.
+
+    Raises:
+        OSError: It cannot be looked at.
+    """
+    if distrusted(home):
+        return -1
+    try:
+        status = os.lstat(home / "lock")
+    except FileNotFoundError:
+        os.rmdir(home)  # killed before it made its lock; a directory that holds anything is not a leftover
+        return -1
+    return take_lock(home / "lock", existing=True) if stat.S_ISREG(status.st_mode) else -1
+
+
+def remove_private(home: Path, lock: int) -> None:
+    """Remove a private directory whose lock the caller holds; the lock goes last.
+
+    A process that is killed meanwhile leaves a directory that `lock_dead` still knows. If another directory has got the
+    name since, nothing is removed.
+
+    Args:
+        home: The directory.
+        lock: From `take_lock` or `lock_dead`; -1: a signal came before it was known, so there is nothing but the lock.
+    """
+    with contextlib.suppress(OSError):
+        place, names = home / "lock", _names(home)
+        held = names == ["lock"] if lock < 0 else os.path.samestat(os.fstat(lock), os.lstat(place))
+        if held and not distrusted(home):
+            for name in names:
+                if name != "lock":
+                    _remove_entry(home / name)
+            if _names(home) == ["lock"]:  # else it stays known, and the next run removes the rest
+                os.unlink(place)
+    with contextlib.suppress(OSError):
+        os.rmdir(home)
+
+
+def _names(home: Path) -> list[str]:
+    with os.scandir(home) as entries:
+        return [entry.name for entry in entries]
+
+
+def _remove_entry(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)
 
 
 def release(lock: int) -> None:
@@ -187,7 +251,7 @@ def _lock(fd: int, *, shared: bool) -> bool:
 
 def _may_live(fd: int) -> bool:
     """Whether the process that has signed a lock may still live."""
-    signed = _SIGNED.fullmatch(os.pread(fd, 200, 0).decode("utf-8", "replace"))
+    signed = _SIGNED.fullmatch(os.pread(fd, _LONGEST, 0).decode("utf-8", "replace"))
     if signed is None or signed[2] != os.uname().nodename:
         return signed is not None
     try:
@@ -213,7 +277,7 @@ def holder(path: Path) -> str:
     except OSError:
         return "another process"
     try:
-        name = printable(os.read(fd, 200).decode("utf-8", "replace").strip()) or "another process"
+        name = printable(os.read(fd, _LONGEST).decode("utf-8", "replace").strip()) or "another process"
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return name
@@ -264,7 +328,7 @@ class Scratch:
 
 def _remove(path: Path, lock: int, owner: int) -> None:
     if os.getpid() == owner:  # not what a forked child inherits
-        shutil.rmtree(path, ignore_errors=True)
+        remove_private(path, lock)
         release(lock)
 
 
@@ -275,7 +339,7 @@ def _remove_dead(parent: Path) -> None:
         if not entry.name.startswith(_PREFIX):
             continue
         with contextlib.suppress(OSError):
-            lock = -1 if distrusted(entry.path) else take_lock(Path(entry.path, "lock"))
+            lock = lock_dead(Path(entry.path))
             if lock >= 0:
-                shutil.rmtree(entry.path, ignore_errors=True)
+                remove_private(Path(entry.path), lock)
                 release(lock)

@@ -24,7 +24,6 @@ import ctypes
 import errno
 import os
 import re
-import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +35,16 @@ from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageEr
 from tokfmt.core.files import walk, write_error, write_reason, writing
 from tokfmt.core.format import everything_in
 from tokfmt.core.output import ANYBODY, Objection, followed, inherit, no_directory, obstacle, remove, restrict
-from tokfmt.core.private import check_private, distrusted, holder, make_private, release, take_lock
+from tokfmt.core.private import (
+    check_private,
+    distrusted,
+    holder,
+    lock_dead,
+    make_private,
+    release,
+    remove_private,
+    take_lock,
+)
 from tokfmt.core.text_format import printable
 
 _OLD, _DRAFT = ".old", ".draft"
@@ -392,11 +400,18 @@ class Staging:
         olds = (self.destination.with_name(name), self.home / f"{name}{_OLD}")
         for old in olds:
             with contextlib.suppress(FileNotFoundError):  # another run takes it away
-                if old.is_file() and not old.is_symlink():
+                if old.is_file() and not old.is_symlink() and os.lstat(old).st_uid in self._owners():
                     inherit(draft, old)
                     return draft
         restrict(draft, os.stat(self.destination if self.published else self.path).st_mode)
         return draft
+
+    def _owners(self) -> set[int]:
+        """Whose files beside the destination pass on their permissions: a file that somebody else planted does not."""
+        found = {os.geteuid()}
+        with contextlib.suppress(FileNotFoundError):
+            found.add(os.lstat(self.destination).st_uid)
+        return found
 
     def _failure(self, error: OSError) -> ConversionError:
         if not self.published:
@@ -434,7 +449,7 @@ class Staging:
                 os.rename(kept, self.home)
             except OSError:
                 self.home = kept
-        shutil.rmtree(self.home, ignore_errors=True)
+        remove_private(self.home, self._lock)
 
     def _remove_old(self, old: Path) -> None:
         """Remove the files of a dataset that was replaced; what came since the last look gets a name of its own."""
@@ -537,12 +552,12 @@ def remove_leftovers(destination: Path, *, spare: bool = False) -> tuple[str, ..
             continue
         with contextlib.suppress(OSError):
             # what somebody else has put here is neither removed nor brought back
-            fd = -1 if distrusted(home) else take_lock(home / "lock")
+            fd = lock_dead(home)
             if fd >= 0:
                 old = aside(home / "build" / destination.name)
                 if os.path.lexists(old) and not os.path.lexists(destination):
                     os.rename(old, destination)  # killed between the two renames: the old one comes back
-                shutil.rmtree(home, ignore_errors=True)
+                remove_private(home, fd)
                 release(fd)
                 removed += [home.name] if kept else []
     return tuple(removed)
