@@ -45,7 +45,7 @@ READING = {"from": "format", "from-opt": "options"}
 CONVERTING = {"from": "from_format", "from-opt": "from_options", "to": "to_format", "to-opt": "to_options"}
 _VALUE = r"'[^']*'|\"[^\"]*\"|[A-Z][A-Z_|]*|-?\d+|[a-z][\w-]*(?:=(?:[\w.-]+(?:,[a-z][\w-]*=[\w.-]+)*)?)?"
 _WORD = rf"(?<![\w-])--([a-z][a-z-]*)(?:[ =]((?:{_VALUE})(?![\w-]))|:)?"
-_COMMAND = r"(tokfmt [a-z]+ [^.;)]*)"
+_COMMAND = r"(tokfmt [a-z]+ (?:[^.;)]|\.(?=[\w/]))*)"  # a dot inside a path does not end it
 _DROPS = r"--drop [a-z][a-z-]*(?: --drop [a-z][a-z-]*)*"
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from tokfmt.core.format import Probe
 from tokfmt.core.raw_ids import kind_of, places
+from tokfmt.foreign_config import is_modalities, modalities_step
 
 _GPT2_EOS = 50256
 _LINES = 'write one JSON line a document, {"text": "..."} or {"input_ids": [...]}, and convert that'
@@ -190,6 +191,8 @@ def _text(probe: Probe) -> Sign | None:
                     certain=False)  # fmt: skip
     if begin.startswith("{"):
         return Sign("JSON over several lines, not JSON lines", "jq -c . PATH > x.jsonl writes one line", certain=False)
+    if is_modalities(text):
+        return Sign("a configuration of Modalities' pack_encoded_data", modalities_step(text), certain=False)
     lines = begin.splitlines()[:8][: None if len(text) < len(probe.head) else 8]
     for separator, method in ((",", "read_csv"), ("\t", "read_table")):
         counts = {line.count(separator) for line in lines}
