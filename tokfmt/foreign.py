@@ -142,11 +142,14 @@ def _has(*names: str) -> Callable[[Probe], bool]:
     return lambda probe: set(names) <= set(probe.entries)
 
 
+_SHARDS = _holds(r"chunk-\d+-\d+(\.[\w:]+)?\.bin", r"shard\.\d+\.mds(\.\w+)?")
+
 _DIRECTORIES: list[tuple[Sign, Callable[[Probe], bool]]] = [
     (Sign("a cache of Hugging Face (dataset_info.json without state.json)", "Name the Arrow or Parquet files in it"),
      _holds(r"dataset_info\.json")),
-    (Sign("a folder of chunks of LitData or shards of MDS without index.json", "Copy index.json into it"),
-     _holds(r"chunk-\d+-\d+(\.[\w:]+)?\.bin", r"shard\.\d+\.mds(\.\w+)?")),
+    (Sign("a folder of chunks of LitData or shards of MDS whose index.json lists none", "Copy index.json again"),
+     lambda probe: _SHARDS(probe) and "index.json" in probe.entries),
+    (Sign("a folder of chunks of LitData or shards of MDS without index.json", "Copy index.json into it"), _SHARDS),
     (Sign("a directory of tar archives (WebDataset)", _NEXT), _holds(r".*\.tar(\.gz)?")),
     (Sign("a tokbin source (bare shards of one stream, and offsets)",
           "cat train-*.bin > train.bin, then " + _BARE), _has("meta.json", "train-offsets.npy")),

@@ -146,6 +146,9 @@ def test_a_shard_without_its_index_is_no_stream_of_ids(tmp_path):
         folder = shutil.copytree(FIXTURES / name, tmp_path / name, ignore=shutil.ignore_patterns("index.json"))
         with pytest.raises(UnknownFormatError, match="folder of chunks of LitData or shards of MDS without index.json"):
             registry.detect(folder)
+        (folder / "index.json").write_text("{")
+        with pytest.raises(UnknownFormatError, match="whose index.json lists none, .*Copy index.json again"):
+            registry.detect(folder)
 
 
 def test_bytes_of_no_width_are_no_ids(tmp_path):

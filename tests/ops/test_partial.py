@@ -299,3 +299,74 @@ def test_parts_are_read_by_other_processes(tmp_path):
     threads = saved(path, tmp_path / "a.pbin")
     assert saved(path, tmp_path / "b.pbin", executor="processes", jobs=2) == threads
     assert (tmp_path / "a.pbin").read_bytes() == (tmp_path / "b.pbin").read_bytes()
+
+
+def test_chunks_of_a_store_that_are_lost(tmp_path):
+    """The sequences without a token in a lost chunk are saved, the refusal says so; `holes=fill` stays as it is."""
+    path = made(tmp_path / "x.zarr", to_options={"chunk": 16, "starts_chunk": 16})
+    for lost in (3, 5):
+        (path / "train" / "encoded_tokens" / str(lost)).unlink()
+    with pytest.raises(FormatError, match="is missing: 2 of .*allow_partial=True"):
+        tokfmt.convert(path, tmp_path / "refused.jsonl")
+    ends = np.cumsum([len(ids) for ids in LISTS])
+    held = [(end - len(ids), end) for ids, end in zip(LISTS, ends, strict=True)]
+    whole = [
+        ids for ids, (a, b) in zip(LISTS, held, strict=True) if not any(a < 16 * k + 16 and b > 16 * k for k in (3, 5))
+    ]
+    assert saved(path, tmp_path / "a.jsonl", eos=None) == whole
+    with tokfmt.open(path, allow_partial=True) as dataset:
+        assert len(dataset) == len(whole) < len(LISTS)
+    (path / "train" / "seq_starts" / "1").unlink()
+    assert saved(path, tmp_path / "b.jsonl", eos=None) == [ids for ids in whole if ids in LISTS[:15]]
+
+
+def test_a_lost_file_is_refused_with_the_option_that_saves_the_others(tmp_path):
+    path = made(tmp_path / "x", to_format="litdata", to_options={"chunk_tokens": 40})
+    sorted(path.glob("chunk-*.bin"))[1].unlink()
+    with pytest.raises(FormatError, match="is missing.*allow_partial=True"):
+        tokfmt.convert(path, tmp_path / "refused.jsonl", eos=EOS)
+
+
+def test_a_cut_stream_of_one_document_names_no_option_that_saves_nothing(tmp_path):
+    path = made(tmp_path / "x_train_000001.bin", to_format="llmc")
+    cut(path, 1024 + 2 * len(LISTS[0]))
+    with pytest.raises(FormatError) as caught:
+        tokfmt.convert(path, tmp_path / "refused.jsonl", eos=EOS)
+    assert "allow" not in str(caught.value)
+    with pytest.raises(FormatError, match="no sequence of it is certain"):
+        tokfmt.convert(path, tmp_path / "saved.jsonl", eos=EOS, allow_partial=True)
+
+
+def test_an_arrow_file_cut_in_its_footer_is_whole_and_its_damage_is_said(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    path, table = tmp_path / "x.arrow", pa.table({"input_ids": LISTS})
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table, max_chunksize=7)
+    cut(path, path.stat().st_size - 8)
+    with pytest.raises(FormatError, match="footer cannot be read.*drop=.tail. reads.*allow_partial=True"):
+        tokfmt.convert(path, tmp_path / "refused.jsonl")
+    assert saved(path, tmp_path / "a.jsonl", eos=None) == LISTS
+    (told,) = json.loads((tmp_path / "a.jsonl.tokfmt.json").read_text())["partial"]
+    assert (told["sequences"], told["lost_sequences"], told["lost_tokens"]) == (len(LISTS), 0, 0)
+    request = CheckRequest(SourceRequest((path,)))
+    (verdict,) = check(request)
+    fix(verdict, tmp_path / "fixed.arrow", request)
+    with tokfmt.open(tmp_path / "fixed.arrow") as dataset:
+        assert [one.tolist() for one in dataset] == LISTS
+
+
+def test_an_empty_file_among_others_of_hdf5_is_to_be_copied(tmp_path):
+    path = tmp_path / "x"
+    path.mkdir()
+    (path / "data-00000.h5").touch()
+    (verdict,) = check(CheckRequest(SourceRequest((path,))))
+    (finding,) = verdict.findings
+    assert (finding.code, finding.remedy) == ("TF303", "Copy it again")
+
+
+def test_what_a_file_holds_behind_the_last_document_of_its_index(tmp_path):
+    path = made(tmp_path / "x.ds", to_format="datatrove")
+    (tmp_path / "x.ds.index").write_bytes(b"")
+    size = path.stat().st_size
+    with pytest.raises(FormatError, match=f"drop=.tail. leaves out the last {size} bytes"):
+        tokfmt.convert(path, tmp_path / "refused.jsonl", eos=EOS)

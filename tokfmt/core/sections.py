@@ -21,7 +21,7 @@ from tokfmt.core.files import File
 from tokfmt.core.format import Problem, fatal
 from tokfmt.core.protocols import Field, Fields, Section
 from tokfmt.core.ragged import Offsets
-from tokfmt.core.text_format import printable, shortened
+from tokfmt.core.text_format import counted, printable, shortened
 
 SHOWN = 96
 """Characters of a value from a file that are shown."""
@@ -363,6 +363,8 @@ def told_tokens(
     if size != stored:
         accepted = "tail" if short or stored > size else ""
         remedy = "--drop tail reads the tokens that are there" if accepted else "Copy or write it again"
+        if stored > size:
+            remedy = f"--drop tail leaves out the last {counted(stored - size, 'byte')}"
         error = CorruptError(file.path, "bytes of tokens", expected=size, found=stored, remedy=remedy)
         problems.append(fatal(code, error, accepted, cut=stored < size))
     return Extent(file, begin, max(0, min(told, stored // dtype.itemsize)), dtype), problems

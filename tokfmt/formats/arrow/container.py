@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokfmt.core.errors import (
     CorruptError,
+    FormatError,
     MissingDependencyError,
     TokfmtError,
     TruncatedError,
@@ -88,7 +89,7 @@ def arrow() -> Any:
 
 
 @contextmanager
-def worded(path: Path, what: str) -> Iterator[None]:
+def worded(path: Path, what: str, remedy: str | None = None) -> Iterator[None]:
     """What pyarrow raises, as a FormatError of one line."""
     pa = arrow()
     try:
@@ -100,7 +101,7 @@ def worded(path: Path, what: str) -> Iterator[None]:
     except NotImplementedError as error:
         raise UnsupportedError(path, what, found=_line(error)) from error
     except (pa.ArrowException, OSError, ValueError, KeyError, IndexError, OverflowError) as error:
-        raise CorruptError(path, what, found=_line(error)) from error
+        raise CorruptError(path, what, found=_line(error), remedy=remedy) from error
 
 
 def _line(error: Exception) -> str:
@@ -430,11 +431,24 @@ class ArrowContainer:
             raise TruncatedError(path, "has no end marker: batches may be missing", offset=self.end, remedy=remedy)
         self.groups = [Group(k, m.rows, m.begin, m.head + m.body) for k, m in enumerate(batches)]
         check_rows(path, sum(group.rows for group in self.groups), self.file.size)
-        if self._is_file and not tail:
-            with worded(path, "the footer cannot be read"):
+        if not tail and (footer := self.footer_error()) is not None:
+            raise footer
+
+    def footer_error(self) -> FormatError | None:
+        """What is wrong with the footer of a file: it repeats what the messages before it say."""
+        if not self._is_file:
+            return None
+        remedy = "Copy or write it again; --drop tail reads the batches that stand before it"
+        try:
+            with worded(self.path, _UNREADABLE, remedy):
                 count = arrow().ipc.open_file(arrow().PythonFile(Stream(self.file), "r")).num_record_batches
-            if count != len(batches):
-                raise CorruptError(path, "record batches in the footer", expected=len(batches), found=count)
+        except FormatError as error:
+            return error
+        if count != len(self.groups):
+            return CorruptError(
+                self.path, "record batches in the footer", expected=len(self.groups), found=count, remedy=remedy
+            )
+        return None
 
     def _walk(self) -> tuple[list[Message], int, bool]:
         """All messages, where they end, and whether the end is marked."""

@@ -39,6 +39,8 @@ def readable_files(format_: Columnar, files: Sequence[Path]) -> tuple[list[Conta
         if isinstance(container, ArrowContainer) and not container.ended:
             what = f"{printable(path)}: has no end marker: batches may be missing"
             damage.append(Damage(what, unused=max(0, container.file.size - container.end)))
+        elif isinstance(container, ArrowContainer) and (footer := container.footer_error()) is not None:
+            damage.append(Damage(footer.sentence, 0, 0))
     if not found:
         raise failed[0]
     return found, damage

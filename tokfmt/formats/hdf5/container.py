@@ -180,7 +180,8 @@ def check_superblock(file: File) -> None:
                     remedy="h5repack OLD.h5 NEW.h5 takes them away",
                 )  # fmt: skip
         what = "is empty" if not file.size else "is not an HDF5 file"
-        raise CorruptError(file.path, what, offset=0, expected="\\x89HDF", remedy="Name its format with --from")
+        remedy = "Copy it again" if file.path.suffix == ".h5" else "Name its format with --from"
+        raise CorruptError(file.path, what, offset=0, expected="\\x89HDF", remedy=remedy)
     version = head[8] if len(head) > 8 else 0
     at, width = {0: (40, 13), 1: (44, 13), 2: (28, 9), 3: (28, 9)}.get(version, (0, 0))
     if len(head) < max(at + 8, 9):

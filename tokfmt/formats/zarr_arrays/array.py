@@ -336,11 +336,12 @@ class Array:
             left out by all, and can only be 0.)
         signed: See `read_layout`.
         length: So many of its items count, of one whose shape has room for more.
+        partial: Absent chunks are an error only when they are read, unless `fill` accepts them.
 
     Attributes:
         layout: How it is stored.
         key: Its place in the store.
-        absent: int64[n], chunk files that are not there and read as the fill value.
+        absent: int64[n], chunk files that are not there.
         extra: Numbers of chunk files beyond the shape, which mean nothing.
         only_zero: It is the `seq_starts` of an empty dataset.
     """
@@ -353,6 +354,7 @@ class Array:
         zarr_format: int,
         *,
         fill: bool,
+        partial: bool = False,
         signed: bool = False,
         length: int | None = None,
     ) -> None:
@@ -363,13 +365,14 @@ class Array:
         present = self._present()
         files = self.layout.files
         self.extra = present[present >= files]
+        self._partial = partial and not fill
         self.absent = self._missing(present[present < files])
         self._chunks = Recent[int, Items](_KEPT)
         self._indexes = Recent[int, NDArray[np.uint64]](_KEPT)
         self._open = Recent[int, tuple[Blob, codecs.BloscFrame]](_OPEN)
         self.only_zero = itemsize == _STARTS and self.layout.length == 1
         self._fill = fill or self.only_zero
-        if len(self.absent) and not self._fill:
+        if len(self.absent) and not (self._fill or partial):
             raise self.hole(int(self.absent[0]), len(self.absent))
 
     @property
@@ -400,7 +403,7 @@ class Array:
             return np.empty(0, np.int64)
         gaps = np.flatnonzero(present != np.arange(there))
         first = int(gaps[0]) if len(gaps) else there
-        if layout.fill is None:
+        if layout.fill is None and not self._partial:
             raise CorruptError(
                 self._store.root / self._chunk_key(first),
                 f"is missing: {layout.files - there:,} of {layout.files:,} chunks of {self.key} are not there, and its "
@@ -514,9 +517,9 @@ class Array:
         """A chunk as stored, None when it is absent and reads as the fill value."""
         shard = self.layout.shard
         if shard is None:
-            return None if self.is_absent(number) else self._file(number)
+            return None if self._is_filled(number) else self._file(number)
         home, within = divmod(number, shard.chunks)
-        if self.is_absent(home):
+        if self._is_filled(home):
             return None
         file = self._file(home)
         offset, size = (int(v) for v in self._shard_index(file, home, shard)[within])
@@ -589,6 +592,17 @@ class Array:
         within = at // layout.itemsize if exact else 0
         item = number * layout.chunk + within
         return item if within < layout.chunk and item < layout.length else None
+
+    def _is_filled(self, number: int) -> bool:
+        """Whether a chunk file is absent, and reads as the fill value.
+
+        Raises:
+            CorruptError: It is absent, and only what is certain is read.
+        """
+        absent = self.is_absent(number)
+        if absent and not self._fill:
+            raise self.hole(int(self.absent[0]), len(self.absent))
+        return absent
 
     def is_absent(self, number: int) -> bool:
         """Whether a chunk file is not there."""

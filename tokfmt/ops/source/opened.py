@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tokfmt.core.axis import Damage, Info, Layout, Separators, TokenReader, distinct
+from tokfmt.core.axis import Damage, Info, Layout, Separators, TokenReader, distinct, windows
 from tokfmt.core.errors import (
     NO_DAMAGE,
     ConversionError,
@@ -31,7 +31,7 @@ from tokfmt.core.format import Format, Hints, files_of
 from tokfmt.core.options import given_options
 from tokfmt.core.protocols import Continuing, Underlying
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.records import RecordInfo, RecordReader
+from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import (
     IGNORED,
@@ -246,12 +246,31 @@ def with_remedy(error: FormatError, request: SourceRequest) -> FormatError:
         return error
     with suppress(TokfmtError, OSError):
         for group in _datasets(find_sources(request)):
-            if not any(Path(error.path) in (one.path, *(one.files or ())) for one in group):
+            if not any(_is_of(one, Path(error.path)) for one in group):
                 continue
-            info = open_stored(group, replace(request, allow_partial=True), checked=False).reader.info
-            if info.size if isinstance(info, RecordInfo) else info.sequences:
+            if _saves(open_stored(group, replace(request, allow_partial=True), checked=False)):
                 error.advise("--allow-partial saves the sequences that are whole")
     return error
+
+
+def _is_of(one: SourceFiles, file: Path) -> bool:
+    """Whether a file belongs to a dataset, a lost one as well."""
+    return file in (one.path, *(one.files or ())) or (one.path.is_dir() and one.path in file.parents)
+
+
+def _saves(source: Source) -> bool:
+    """Whether something of a damaged dataset seems to be whole; of a stream, whether a separator closes a document."""
+    reader, eos_id = source.reader, source.separator.eos_id
+    if isinstance(reader, RecordReader):
+        return bool(reader.info.size)
+    if not reader.info.separators.alone or eos_id is None:
+        return bool(reader.info.sequences)
+    closing = 2 if reader.info.separators is Separators.BEFORE else 1
+    for a, b in windows(0, reader.info.tokens):
+        closing -= int(np.count_nonzero(reader.tokens(a, b) == eos_id))
+        if closing <= 0:
+            return True
+    return False
 
 
 def _datasets(found: Sequence[SourceFiles]) -> list[Sequence[SourceFiles]]:
