@@ -386,3 +386,52 @@ def test_each_source_is_detected_once(mix, tmp_path):
         tokfmt.convert(outer, tmp_path / "x.pbin")
     names = sorted(call.args[0].name for call in detect.call_args_list)
     assert names == ["code.zarr", "inner.toml", "outer.toml", "web.pbin"]
+
+
+@pytest.fixture
+def stored_in(mix, tmp_path):
+    """The recipe, stored in a format; as source of another."""
+
+    def stored(name, **words):
+        tokfmt.convert(mix('pack = "bestfit"'), tmp_path / name, **words)
+        return [{"path": tmp_path / name, "name": "mix"}]
+
+    return stored
+
+
+def test_stored_samples_without_labels_are_reported(stored_in):
+    """Trained on as if they were moved by one, labels that are the IDs themselves would teach a model to copy."""
+    blocks = tokfmt.recipe(stored_in("blocks", to_format="stage1"), seq_len=32, pack="stored")
+    assert np.array_equal(blocks.sample(0)["labels"], blocks.sample(0)["input_ids"])
+    (note,) = [note for note in blocks.notes if "neither labels nor masks" in note]
+    assert note.startswith("mix: stores neither labels nor masks: the labels of a sample are its own IDs, not moved")
+    rows = tokfmt.recipe(stored_in("x.h5"), seq_len=32, pack="stored")
+    assert not any("labels" in note for note in rows.notes)
+
+
+def test_a_separator_after_each_stored_sample_is_reported(stored_in):
+    view = tokfmt.recipe(stored_in("x.pbin"), seq_len=32)
+    (note,) = [note for note in view.notes if "stored samples" in note]
+    assert "and separator 0 is put after each" in note
+    other = tokfmt.recipe(stored_in("y.pbin"), seq_len=31)
+    assert not any("stored samples" in note for note in other.notes)
+
+
+def test_rows_without_a_length_of_their_own_are_refused_with_a_way(stored_in):
+    sources = stored_in("x.parquet")
+    with pytest.raises(FormatError, match=r"not known to have samples of 32 tokens.*eos = \"none\""):
+        tokfmt.recipe(sources, seq_len=32, pack="stored")
+    rows = tokfmt.recipe(sources, seq_len=32, pack="document", eos="none")
+    with tokfmt.open(sources[0]["path"]) as stored:
+        assert [rows.sample(k)["input_ids"].tolist() for k in range(len(rows))] == [row.tolist() for row in stored]
+
+
+def test_stored_samples_have_stored_labels(stored_in, tmp_path):
+    from click.testing import CliRunner
+
+    from tokfmt.cli.main import cli
+
+    stored_in("x.h5")
+    (tmp_path / "s.toml").write_text('tokfmt = 1\nseq_len = 32\npack = "stored"\n[[source]]\npath = "x.h5"\n')
+    said = CliRunner().invoke(cli, ["recipe", str(tmp_path / "s.toml"), "--explain"])
+    assert "pack stored, labels stored," in said.output

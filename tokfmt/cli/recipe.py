@@ -186,7 +186,7 @@ def _head(count: int, file: RecipeFile) -> str:
     if file.seq_len is None:
         return f"{count:,} documents, shuffle {file.shuffle}"
     order = f"shuffle {file.shuffle}" + (f", seed {file.seed}" if file.shuffle != "none" else "")
-    kind = f"pack {file.pack or 'stream'}, labels {file.convention}, {order}"
+    kind = f"pack {file.pack or 'stream'}, labels {file.labels_from}, {order}"
     return f"{count:,} samples of {file.seq_len:,}: {count * file.seq_len:,} tokens; {kind}"
 
 

@@ -130,6 +130,11 @@ class RecipeFile:
         """How labels follow from tokens."""
         return self.labels or ("same" if self.pack == "stored" else "next")
 
+    @property
+    def labels_from(self) -> str:
+        """The same in words; stored samples may have labels of their own."""
+        return "stored" if self.pack == "stored" else self.convention
+
     def cap(self, source: int) -> int:
         """How often a source may be passed."""
         return self.sources[source].epochs or self.epochs or 1

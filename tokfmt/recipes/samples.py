@@ -11,7 +11,7 @@ import bisect
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -215,6 +215,7 @@ class Samples:
             if truncated := turn.packing.left_out().get("truncated"):
                 notes.append(f'{truncated:,} tokens beyond seq_len are left out of each pass (long = "truncate")')
         notes += [f"{source.name}: {note}" for source in self.sources for note in source.notes]
+        notes += [f"{printable(source.name)}: {note}" for source in self.sources for note in self._as_stored(source)]
         stored = [source.info for source in self.sources if file.pack == "stored"]
         return Info(
             layout=Layout.SAMPLES, dtype=dtype, sequences=self.count, tokens=self.count * self.seq_len,
@@ -224,8 +225,25 @@ class Samples:
             nonstandard_masks=sum(info.nonstandard_masks or 0 for info in stored) if stored else None,
             loss_masks=next((info.loss_masks for info in stored if info.loss_masks), ""),
             segmented=any(info.segmented for info in stored),
-            extras={"pack": file.pack or "stream", "labels": file.convention},
+            extras={"pack": file.pack or "stream", "labels": file.labels_from},
         )  # fmt: skip
+
+    def _as_stored(self, source: Source) -> Iterator[str]:
+        """What changes where a source holds samples that were stored as sequences of IDs, without labels."""
+        count, tokens = source.info.sequences, source.info.tokens
+        if self.file.pack == "stored":
+            if tokens and not isinstance(sampled_beneath(source.reader, 0)[0], Sampled):
+                yield (
+                    "stores neither labels nor masks: the labels of a sample are its own IDs, not moved by one, and "
+                    'padding counts. pack = "stream" with eos = "none" moves them'
+                )
+        elif self.after is not None and count > 1 and tokens == count * self.seq_len:
+            first, last = (int(np.diff(source.reader.offsets(k, k + 1))[0]) for k in (0, count - 1))
+            if first == last == self.seq_len:
+                yield (
+                    f"its {count:,} sequences have {self.seq_len:,} tokens on average, as stored samples have, and "
+                    f'separator {self.after} is put after each. Samples stored as HDF5 are read by pack = "stored"'
+                )
 
     @property
     def shifted(self) -> bool:
@@ -610,4 +628,9 @@ def _no_rows(source: Source, width: int) -> FormatError:
     if source.info.layout is not Layout.SAMPLES:
         what = f"{source.format} stores no samples here, as pack = stored takes them"
         return FormatError(source.paths[0], what, remedy='pack = "stream" cuts its sequences into samples')
+    if found is None:
+        return FormatError(
+            source.paths[0], f"is not known to have samples of {width:,} tokens, as its rows may differ in length",
+            remedy='pack = "document" with eos = "none" makes samples of its rows, and pads them',
+        )  # fmt: skip
     return FormatError(source.paths[0], "its samples have another length", expected=width, found=found)
