@@ -22,6 +22,7 @@ from operator import index
 from typing import TYPE_CHECKING, ParamSpec, SupportsIndex, TypeVar, cast
 
 from tokfmt.core.errors import OptionError, TokfmtError, missing_package
+from tokfmt.core.messages import python_words, reword
 
 if TYPE_CHECKING:
     from tokfmt.core.axis import TokenReader
@@ -110,6 +111,7 @@ def spoken(renamed: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P,
             try:
                 return cast("R", _reworded(function(*args, **kwargs), renamed))
             except TokfmtError as error:
+                error.reword(python_words(renamed))
                 error.args = (in_python(str(error), renamed), *error.args[1:])
                 raise
             except ModuleNotFoundError as error:
@@ -340,10 +342,11 @@ def _reworded(result: object, renamed: Mapping[str, str]) -> object:
     from tokfmt.ops.convert.request import Conversion
     from tokfmt.ops.dataset import Dataset
 
+    def worded(notes: Iterable[str]) -> list[str]:
+        return [in_python(reword(note, python_words(renamed)), renamed) for note in notes]
+
     if isinstance(result, Dataset):
-        result.inferred, result.notes = (
-            tuple(in_python(note, renamed) for note in notes) for notes in (result.inferred, result.notes)
-        )
+        result.inferred, result.notes = tuple(worded(result.inferred)), tuple(worded(result.notes))
     elif isinstance(result, Conversion):
-        return replace(result, notes=[in_python(note, renamed) for note in result.notes])
+        return replace(result, notes=worded(result.notes))
     return result

@@ -31,10 +31,11 @@ process may raise them. Context is added with `add_note`, never by wrapping.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, NamedTuple
 
+from tokfmt.core.messages import Message, Option, Words, allowing, reword
 from tokfmt.core.text_format import printable
 
 Path = str | PathLike[str]
@@ -67,6 +68,17 @@ class TokfmtError(Exception):
             if not key.startswith("_")
         }
 
+    def reword(self, words: Words) -> None:
+        """Name options in the words of another interface, in the message and in its attributes."""
+        self.change(lambda text: reword(text, words))
+
+    def change(self, change: Callable[[str], str]) -> None:
+        """Change each text of the error: its message and its attributes."""
+        self.args = tuple(change(value) if isinstance(value, str) else value for value in self.args)
+        for key, value in list(vars(self).items()):
+            if isinstance(value, str):
+                setattr(self, key, change(value))
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, dict(vars(self)))
 
@@ -79,18 +91,15 @@ def _rebuild(kind: type[TokfmtError], args: tuple[object, ...], state: dict[str,
 
 
 def retell(error: TokfmtError, real: Path, shown: Path) -> None:
-    """Have an error name a path as its reader knows it: the destination, where it was met in a hidden place."""
+    """Replace the path of a hidden place with the path that the user knows: the destination."""
     names = [(str(real), str(shown)), (printable(real), printable(shown))]
 
-    def told(value: Any) -> Any:
+    def replaced(text: str) -> str:
         for old, new in names:
-            value = value.replace(old, new) if isinstance(value, str) else value
-        return value
+            text = text.replace(old, new)
+        return text
 
-    error.args = tuple(map(told, error.args))
-    for key, value in list(vars(error).items()):
-        if isinstance(value, str):
-            setattr(error, key, told(value))
+    error.change(lambda text: text.with_texts(replaced) if isinstance(text, Message) else replaced(text))
 
 
 class FormatError(TokfmtError):
@@ -131,12 +140,12 @@ class FormatError(TokfmtError):
 
     def advise(self, more: str) -> None:
         """Name one more remedy."""
-        self.remedy = f"{self.remedy}. {more}" if self.remedy else more
+        self.remedy = Message(self.remedy, ". ", more) if self.remedy else more
         self.args = (self._sentence(), *self.args[1:])
 
     def _sentence(self) -> str:
         text = self.sentence
-        return f"{text}. {self.remedy}" if self.remedy else text
+        return Message(text, ". ", self.remedy) if self.remedy else text
 
 
 def _contrast(expected: object, found: object) -> str:
@@ -188,7 +197,7 @@ class UnknownFormatError(DetectionError):
 
     def __init__(self, path: Path, why: str, remedy: str) -> None:
         self.path, self.why, self.remedy = str(path), why, remedy
-        super().__init__(f"{printable(path)}: {why}. {remedy}")
+        super().__init__(Message(f"{printable(path)}: ", why, ". ", remedy))
 
 
 class AmbiguousFormatError(DetectionError):
@@ -196,8 +205,8 @@ class AmbiguousFormatError(DetectionError):
 
     def __init__(self, path: Path, candidates: Sequence[str]) -> None:
         self.path, self.candidates = str(path), list(candidates)
-        choices = " or ".join(f"--from {name}" for name in candidates)
-        super().__init__(f"{printable(path)}: could be {' or '.join(candidates)}. Say which with {choices}")
+        choices = Message.joined(" or ", (Message(Option("from", name)) for name in candidates))
+        super().__init__(Message(f"{printable(path)}: could be {' or '.join(candidates)}. Say which with ", choices))
 
 
 class ConversionError(TokfmtError):
@@ -224,8 +233,8 @@ class LossyConversionError(ConversionError):
     def __init__(self, target: str, losses: Sequence[Loss]) -> None:
         self.target, self.losses = target, [loss.name for loss in losses]
         what = "; ".join(loss.what for loss in losses)
-        flags = " ".join(f"--drop {loss.name}" for loss in losses)
-        super().__init__(f"{printable(target)}: cannot carry {what}. To accept that, add {flags}")
+        accepted = allowing(*self.losses)
+        super().__init__(Message(f"{printable(target)}: cannot carry {what}. To accept that, add ", accepted))
 
 
 class TokenRangeError(ConversionError):
@@ -239,15 +248,19 @@ class TokenRangeError(ConversionError):
     def __init__(self, where: str, token: int, limit: int, position: int, remedy: str = "") -> None:
         self.where, self.token, self.limit, self.position, self.remedy = where, token, limit, position, remedy
         text = f"{printable(where)}: token id {token:,} at position {position:,} is outside 0..{limit:,}"
-        super().__init__(f"{text}. {remedy}" if remedy else text)
+        super().__init__(Message(text, ". ", remedy) if remedy else text)
+
+
+NAME_SEPARATOR = Message("Name its id with ", Option("eos", "ID"), ", or give ", Option("tokenizer"))
+"""The remedy where a separator is needed."""
 
 
 class SeparatorUnknownError(ConversionError):
     """A separator is needed and nothing says which id it is."""
 
-    def __init__(self, path: Path, why: str, remedy: str = "Name its id with --eos ID, or give --tokenizer") -> None:
+    def __init__(self, path: Path, why: str, remedy: str = NAME_SEPARATOR) -> None:
         self.path, self.why, self.remedy = str(path), why, remedy
-        super().__init__(f"{printable(path)}: {why}. {remedy}")
+        super().__init__(Message(f"{printable(path)}: ", why, ". ", remedy))
 
 
 class TokenizerMismatchError(ConversionError):
@@ -259,19 +272,18 @@ class TokenizerMismatchError(ConversionError):
 
     def __init__(self, path: Path, what: str, expected: str, found: str) -> None:
         self.path, self.what, self.expected, self.found = str(path), what, expected, found
-        super().__init__(
-            f"{printable(path)}: {what}{_contrast(expected, found)}. To accept that, add --drop tokenizers"
-        )
+        wrong = f"{printable(path)}: {what}{_contrast(expected, found)}"
+        super().__init__(Message(wrong, ". To accept that, add ", allowing("tokenizers")))
 
 
 class DestinationExistsError(ConversionError):
     """The destination is there already."""
 
     def __init__(self, path: Path, why_not: str = "") -> None:
-        """`why_not`: why --overwrite does not replace it, as "it is a FIFO"."""
+        """`why_not`: why `overwrite` does not replace it, as "it is a FIFO"."""
         self.path = str(path)
-        remedy = f"--overwrite does not replace it: {why_not}. Choose another destination"
-        super().__init__(f"{printable(path)}: already exists. {remedy if why_not else '--overwrite replaces it'}")
+        overwrite, but = Option("overwrite"), f" does not replace it: {why_not}. Choose another destination"
+        super().__init__(Message(f"{printable(path)}: already exists. ", overwrite, but if why_not else " replaces it"))
 
 
 class IncompleteWriteError(ConversionError):
@@ -295,10 +307,11 @@ class EngineDifferenceError(ConversionError):
 
     def __init__(self, text: str, position: int, fast: object, reference: object) -> None:
         self.text, self.position, self.fast, self.reference = text[:60], position, fast, reference
-        super().__init__(
+        wrong = (
             f"fastokens and tokenizers disagree on the text that begins {printable(repr(self.text))}: at token "
-            f"{position:,}, {fast} instead of {reference}. --engine tokenizers takes the reference"
+            f"{position:,}, {fast} instead of {reference}"
         )
+        super().__init__(Message(wrong, ". ", Option("engine", "tokenizers"), " takes the reference"))
 
 
 class ShortfallError(ConversionError):
@@ -312,7 +325,7 @@ class OptionError(TokfmtError):
 
     def __init__(self, message: str, *, name: str = "", nearest: str | None = None) -> None:
         self.name, self.nearest = name, nearest
-        super().__init__(f"{message}. Did you mean {nearest}?" if nearest else message)
+        super().__init__(Message(message, f". Did you mean {nearest}?") if nearest else message)
 
 
 class MissingDependencyError(TokfmtError):

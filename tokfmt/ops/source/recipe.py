@@ -24,6 +24,7 @@ from tokfmt import registry
 from tokfmt.core.axis import Info, Layout, Separators, TokenReader
 from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, TokenizerMismatchError, TokfmtError
 from tokfmt.core.format import Hints
+from tokfmt.core.messages import Message, recipe_words
 from tokfmt.core.options import given_options
 from tokfmt.core.protocols import Piece, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
@@ -173,11 +174,10 @@ def _laid(file: RecipeFile, hints: Hints, named: Found | None) -> tuple[Samples 
             except _NestingError:
                 raise
             except TokfmtError as error:
-                error.args = tuple(_in_recipe(one) if isinstance(one, str) else one for one in error.args)
-                for key, value in list(vars(error).items()):
-                    setattr(error, key, _in_recipe(value) if isinstance(value, str) else value)
+                error.change(_in_recipe)
                 if isinstance(error, OptionError):  # which names no file
-                    error.args = (f'{printable(file.where)}: source "{printable(entry.name)}": {error}',)
+                    where = f'{printable(file.where)}: source "{printable(entry.name)}": '
+                    error.args = (Message(where, *error.args[:1]),)
                 else:
                     error.add_note(_which(entry, file.where))
                 raise
@@ -503,6 +503,8 @@ _WORDS = (
 
 def _in_recipe(note: str) -> str:
     """A note, or a part of an error, in the words of recipes: options of a command line change none."""
+    if isinstance(note, Message):
+        return note.reworded(recipe_words)
     for said, of_recipe in _WORDS:
         note = re.sub(said, of_recipe, note)
     return note

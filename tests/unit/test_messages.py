@@ -1,0 +1,66 @@
+"""Messages name options by value; each interface words them."""
+
+import pickle
+
+import pytest
+
+from tokfmt.core.errors import DestinationExistsError, FormatError, Loss, LossyConversionError
+from tokfmt.core.messages import Message, Option, allowing, python_words, reading, recipe_words, reword, writing
+
+CONVERT = python_words({"from": "from_format", "from-opt": "from_options", "to": "to_format", "to-opt": "to_options"})
+
+
+@pytest.mark.parametrize(
+    ("option", "command_line", "python"),
+    [
+        (Option("overwrite"), "--overwrite", "overwrite=True"),
+        (Option("no-manifest"), "--no-manifest", "manifest=False"),
+        (Option("tokenizer"), "--tokenizer", "tokenizer="),
+        (Option("seed", is_subject=True), "--seed", "seed"),
+        (Option("seq-len", "N"), "--seq-len N", "seq_len=N"),
+        (Option("eos", "50256"), "--eos 50256", "eos=50256"),
+        (Option("eos", "none"), "--eos none", 'eos="none"'),
+        (Option("split", "train=0.9,test=0.1"), "--split train=0.9,test=0.1", 'split="train=0.9,test=0.1"'),
+        (Option("from", "jsonl"), "--from jsonl", 'from_format="jsonl"'),
+        (reading("gaps", "accept"), "--from-opt gaps=accept", 'from_options={"gaps": "accept"}'),
+        (reading("width", 4), "--from-opt width=4", 'from_options={"width": 4}'),
+        (reading("stride"), "--from-opt stride=", 'from_options={"stride": ...}'),
+        (writing("samples", "N"), "--to-opt samples=N", 'to_options={"samples": N}'),
+        (allowing("fields"), "--drop fields", 'drop="fields"'),
+        (allowing("fields", "tail"), "--drop fields --drop tail", 'drop=["fields", "tail"]'),
+    ],
+)
+def test_an_option_in_the_words_of_each_interface(option, command_line, python):
+    message = Message("say ", option, ", please")
+    assert message == f"say {command_line}, please"
+    assert message.reworded(CONVERT) == f"say {python}, please"
+    assert pickle.loads(pickle.dumps(message)).reworded(CONVERT) == f"say {python}, please"
+
+
+def test_recipes_word_the_options_of_their_sources_only():
+    message = Message(Option("eos", "none"), "; ", reading("view", "rows"), "; ", Option("overwrite"))
+    inside = message.reworded(recipe_words)
+    assert inside == 'eos = "none" in the recipe; options = { view = "rows" } in the recipe; --overwrite'
+    assert inside.reworded(CONVERT).endswith("; overwrite=True")
+
+
+def test_messages_keep_their_options_when_they_are_joined():
+    one, two = Message(Option("from", "a")), Message(Option("from", "b"))
+    joined = "say " + Message.joined(" or ", [one, two]) + "."
+    assert joined.reworded(CONVERT) == 'say from_format="a" or from_format="b".'
+    assert reword("a plain text with --eos", CONVERT) == "a plain text with --eos"
+
+
+def test_errors_are_worded_again():
+    error = FormatError("x.bin", "is cut", expected=4, found=3, remedy=Message(allowing("tail"), " reads the rest"))
+    error.advise(Message(Option("eos", "ID"), " names the separator"))
+    assert str(error).endswith("found 3. --drop tail reads the rest. --eos ID names the separator")
+    error.reword(CONVERT)
+    assert str(error).endswith('found 3. drop="tail" reads the rest. eos=ID names the separator')
+    assert error.remedy == 'drop="tail" reads the rest. eos=ID names the separator'
+    lossy = LossyConversionError("o.h5", [Loss("fields", "2 fields"), Loss("tail", "3 bytes")])
+    lossy.reword(CONVERT)
+    assert str(lossy).endswith('To accept that, add drop=["fields", "tail"]')
+    there = pickle.loads(pickle.dumps(DestinationExistsError("o.h5")))
+    there.reword(CONVERT)
+    assert str(there) == "o.h5: already exists. overwrite=True replaces it"
