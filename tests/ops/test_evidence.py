@@ -25,8 +25,9 @@ from tokfmt.core.errors import (
     TokfmtError,
 )
 from tokfmt.core.format import files_of
+from tokfmt.ops.source.discover import check_unchanged, find_sources, snapshot
 from tokfmt.ops.source.opened import open_source
-from tokfmt.ops.source.request import SourceRequest, check_unchanged, expanded, find_sources, parse_selection, snapshot
+from tokfmt.ops.source.request import SourceRequest, expanded, parse_selection
 
 EOS = 999
 DOCUMENTS = [[(7 * k + j) % 900 for j in range(5 + k % 9)] for k in range(1200)]

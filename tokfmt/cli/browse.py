@@ -57,7 +57,7 @@ class Size(click.ParamType[Any]):
 @reading
 def command(paths: tuple[str, ...], **given: Any) -> None:
     """Look into datasets of any size in the terminal: ? shows the keys, q quits."""
-    from tokfmt.ops.source.request import dataset_paths
+    from tokfmt.ops.source.discover import dataset_paths
 
     given.pop("debug")
     named = requested(paths, given)

@@ -159,7 +159,7 @@ def _tell_end(preview: Any, count: int) -> None:
 
 
 def _may_be_text(path: str) -> bool:
-    from tokfmt.ops.source.request import format_of
+    from tokfmt.ops.source.discover import format_of
 
     return format_of(path).name in ("jsonl", "text")
 

@@ -36,11 +36,12 @@ from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
+from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.manifest import LITTLE, extent, fingerprint, ledger_paths, read_manifest, written_files
 from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.ops.source.opened import open_sources
 from tokfmt.ops.source.recipe import Deferred
-from tokfmt.ops.source.request import SourceRequest, format_of, viewed, words_of
+from tokfmt.ops.source.request import SourceRequest, viewed, words_of
 from tokfmt.recipes.cache import Numbers
 from tokfmt.recipes.documents import Documents, Source, SpanTable
 from tokfmt.recipes.samples import Samples

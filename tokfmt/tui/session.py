@@ -24,9 +24,10 @@ from tokfmt.core.protocols import Glimpsed, LocatedRecords, Pointer
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.dataset import MemoryReader
+from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.manifest import found_as_written, located_tokenizer, read_manifest
 from tokfmt.ops.source.opened import Separator, Source, open_one, open_stored
-from tokfmt.ops.source.request import SourceFiles, SourceRequest, format_of, read_options, viewed
+from tokfmt.ops.source.request import SourceFiles, SourceRequest, read_options, viewed
 from tokfmt.run.execute import Progress
 from tokfmt.tui.layout import Pieces, TokenStyle
 from tokfmt.tui.rows import (

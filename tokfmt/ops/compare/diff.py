@@ -21,8 +21,9 @@ from tokfmt.ops.compare.alignment import Difference, Kind, Surplus, align, first
 from tokfmt.ops.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, read_records
 from tokfmt.ops.prepare.draft import Draft
 from tokfmt.ops.prepare.prepare import prepared_in
+from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.opened import Source, open_one, tokenizer_of
-from tokfmt.ops.source.request import WRITTEN, SourceRequest, format_of, option_names, viewed
+from tokfmt.ops.source.request import WRITTEN, SourceRequest, option_names, viewed
 from tokfmt.recipes.language import read_recipe
 from tokfmt.run.execute import Progress, Silent, worker_count
 from tokfmt.run.plan import Workers

@@ -55,6 +55,7 @@ from tokfmt.ops.convert.request import (
 from tokfmt.ops.convert.resume import digest_of, facts_of, finished, resumed
 from tokfmt.ops.convert.space import free_bytes, least_bytes, need_room
 from tokfmt.ops.destination import guard, refuse_foreign, remove_manifest_of_link, replaced, strangers_in
+from tokfmt.ops.source.discover import check_unchanged, find_sources, snapshot
 from tokfmt.ops.source.ingest import Reading, first_look, token_axis
 from tokfmt.ops.source.manifest import Manifest, ledger_paths, manifest_path, manifests
 from tokfmt.ops.source.opened import (
@@ -67,17 +68,7 @@ from tokfmt.ops.source.opened import (
     paths_of,
     tokenizer_of,
 )
-from tokfmt.ops.source.request import (
-    EosChoice,
-    SourceFiles,
-    check_unchanged,
-    find_sources,
-    option_names,
-    parse_selection,
-    snapshot,
-    with_named,
-    words_of,
-)
+from tokfmt.ops.source.request import EosChoice, SourceFiles, option_names, parse_selection, with_named, words_of
 from tokfmt.run.execute import Progress, make_executor, may_spawn, slots
 from tokfmt.run.plan import Forgetful, Share, Workers
 from tokfmt.views.select import Concat, Slice

@@ -18,8 +18,9 @@ from tokfmt.core.output import readable_by
 from tokfmt.core.publish import Staging
 from tokfmt.core.records import RecordReader, json_lines
 from tokfmt.ops.destination import guard
+from tokfmt.ops.source.discover import check_unchanged, snapshot
 from tokfmt.ops.source.manifest import manifest_path
-from tokfmt.ops.source.request import SourceFiles, check_unchanged, snapshot
+from tokfmt.ops.source.request import SourceFiles
 from tokfmt.run.execute import Progress, SerialExecutor, Silent
 from tokfmt.run.plan import Workers, plan, run
 from tokfmt.views.select import Chosen, Slice

@@ -14,8 +14,9 @@ from tokfmt.core.format import Probe, look
 from tokfmt.core.options import given_options
 from tokfmt.core.protocols import Annotated, Field, Section
 from tokfmt.core.sections import Listed, Part, shown
+from tokfmt.ops.source.discover import format_of, found_at
 from tokfmt.ops.source.manifest import found_as_written
-from tokfmt.ops.source.request import Options, SourceRequest, format_of, found_at, read_options
+from tokfmt.ops.source.request import Options, SourceRequest, read_options
 
 ROW = 16
 """Bytes in a row of a hex view."""

@@ -31,6 +31,7 @@ from tokfmt.core.text_format import printable
 from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.look.query import Hit, LengthQuery, Query, Search, is_query, parse_query
 from tokfmt.ops.look.search import Spelling, find, find_records
+from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.ingest import encoded, encoder_of, tokenized
 from tokfmt.ops.source.opened import Source, open_one, tokenizer_of
 from tokfmt.ops.source.request import (
@@ -38,7 +39,6 @@ from tokfmt.ops.source.request import (
     Options,
     Selection,
     SourceRequest,
-    format_of,
     needed,
     parse_selection,
     selection_words,

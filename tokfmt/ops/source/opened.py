@@ -33,6 +33,7 @@ from tokfmt.core.protocols import Continuing, Underlying
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
+from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.manifest import (
     IGNORED,
     Manifest,
@@ -45,16 +46,7 @@ from tokfmt.ops.source.manifest import (
     shrunk,
 )
 from tokfmt.ops.source.partial import Partial, closed, partial_of, readable
-from tokfmt.ops.source.request import (
-    EosChoice,
-    Found,
-    Options,
-    Path_,
-    SourceFiles,
-    SourceRequest,
-    find_sources,
-    read_options,
-)
+from tokfmt.ops.source.request import EosChoice, Found, Options, Path_, SourceFiles, SourceRequest, read_options
 from tokfmt.run.execute import Progress, Silent
 from tokfmt.views.view import WithoutTrailing
 

@@ -33,6 +33,7 @@ from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.dataset import Dataset
 from tokfmt.ops.prepare.draft import Draft, TextSource, filters_of
 from tokfmt.ops.recipe import Recipe
+from tokfmt.ops.source.discover import dataset_paths, find_sources, format_of, found_at, snapshot
 from tokfmt.ops.source.ingest import ingested
 from tokfmt.ops.source.manifest import manifest_path, read_manifest
 from tokfmt.ops.source.opened import Separator, agreed_tokenizer, open_sources
@@ -42,14 +43,9 @@ from tokfmt.ops.source.request import (
     SourceFiles,
     SourceRequest,
     check_drops,
-    dataset_paths,
     expanded,
-    find_sources,
-    format_of,
-    found_at,
     parse_selection,
     selection_words,
-    snapshot,
     viewed,
 )
 from tokfmt.recipes.cache import key_of, recalled, remember, unkept

@@ -22,6 +22,7 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.ops.recipe import explain
+from tokfmt.ops.source.discover import check_unchanged, dataset_paths, format_of, found_at, snapshot
 from tokfmt.ops.source.ingest import encoder_for, ingest
 from tokfmt.ops.source.manifest import extent
 from tokfmt.ops.source.opened import (
@@ -32,7 +33,7 @@ from tokfmt.ops.source.opened import (
     tokenizer_of,
     without_separators,
 )
-from tokfmt.ops.source.request import SourceRequest, check_unchanged, dataset_paths, format_of, found_at, snapshot
+from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.stats.duplicates import TOO_MANY, Group, duplicates_of
 from tokfmt.ops.stats.report import Failure, RepeatedSequence, Report, Sampled, Share, Statistics
 from tokfmt.ops.stats.sampling import Drawn, draw, draw_records
