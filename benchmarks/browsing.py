@@ -125,7 +125,7 @@ class Find:
 
     def tokfmt(self, out):
         from tokfmt.ops.look.search import find
-        from tokfmt.ops.source.opened import open_source
+        from tokfmt.ops.source.open import open_source
         from tokfmt.ops.look.query import TokenQuery
 
         reader = open_source([HOME / "merge-0.pbin"]).reader

@@ -160,7 +160,8 @@ def open(  # noqa: A001 - the verb that users expect
     """
     from tokfmt.core.records import RecordReader
     from tokfmt.ops.dataset import Dataset
-    from tokfmt.ops.source.opened import open_sources, tokenizer_of
+    from tokfmt.ops.source.open import open_sources
+    from tokfmt.ops.source.opened import tokenizer_of
     from tokfmt.ops.source.request import SourceRequest
 
     request = SourceRequest.of(path, format, eos, options, text_field, None, drop)

@@ -60,7 +60,7 @@ from tokfmt.ops.convert.run import Run
 from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.source.discover import found_at
 from tokfmt.ops.source.ingest import tokenized
-from tokfmt.ops.source.opened import open_found
+from tokfmt.ops.source.open import open_found
 from tokfmt.ops.source.request import EosChoice, SourceRequest
 from tokfmt.run.execute import SerialExecutor, Silent, make_executor
 from tokfmt.run.plan import Workers, commit, plan, run

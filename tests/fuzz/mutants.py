@@ -171,7 +171,7 @@ def read(format_, path, rng):
     from tokfmt.core.errors import TokfmtError
     from tokfmt.core.records import RecordReader
     from tokfmt.ops.source.ingest import tokenized
-    from tokfmt.ops.source.opened import open_source
+    from tokfmt.ops.source.open import open_source
     from tokfmt.views.view import place_of, position_of
 
     try:

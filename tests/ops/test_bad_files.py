@@ -11,7 +11,7 @@ import tokfmt
 from tokfmt.core import errors
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.source.ingest import tokenized
-from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.open import open_source
 from tokfmt.testing import sequences
 
 BAD = FIXTURES / "bad"

@@ -26,7 +26,7 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.format import files_of
 from tokfmt.ops.source.discover import check_unchanged, find_sources, snapshot
-from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.open import open_source
 from tokfmt.ops.source.request import SourceRequest, expanded, parse_selection
 
 EOS = 999

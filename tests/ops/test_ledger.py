@@ -34,7 +34,7 @@ from tokfmt.ops.convert.convert import finish
 from tokfmt.ops.convert.losses import Prepared
 from tokfmt.ops.look.show import show_origins
 from tokfmt.ops.look.step import show_step
-from tokfmt.ops.source.opened import open_one
+from tokfmt.ops.source.open import open_one
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run.execute import Silent
 

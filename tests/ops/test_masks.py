@@ -11,7 +11,7 @@ import tokfmt
 from tokfmt.core.errors import ConversionError, FormatError, LossyConversionError, OptionError, VerificationError
 from tokfmt.core.protocols import marks_of
 from tokfmt.ops.convert.verify import compare
-from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.open import open_source
 from tokfmt.run.execute import Silent, make_executor
 from tokfmt.run.plan import Workers
 from tokfmt.views.view import WithSeparators

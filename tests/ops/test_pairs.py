@@ -18,7 +18,7 @@ from tokfmt.core.protocols import marks_of
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.run import Run
-from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.open import open_source
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run.execute import Silent
 from tokfmt.testing import datasets, read, sequences, tree, write

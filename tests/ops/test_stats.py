@@ -28,7 +28,7 @@ from tokfmt.core.draws import SAMPLE, random_order
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.text_format import bar
 from tokfmt.ops.source.discover import find_sources
-from tokfmt.ops.source.opened import open_source, open_stored
+from tokfmt.ops.source.open import open_source, open_stored
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.stats import StatsRequest, glance, stats, stats_of
 from tokfmt.ops.stats.report import (

@@ -132,7 +132,7 @@ def test_hdf5(name):
 def test_masked_positions():
     """Positions whose mask is 0 are masked, where the reader gives masks."""
     from tokfmt.core.protocols import Sampled
-    from tokfmt.ops.source.opened import open_source
+    from tokfmt.ops.source.open import open_source
 
     source = FIXTURES / "hdf5" / "padded_pad0"
     reader = open_source([source], options=("view=samples",)).reader

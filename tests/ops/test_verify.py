@@ -15,7 +15,7 @@ from tokfmt.ops.compare.fingerprint import hands
 from tokfmt.ops.convert import lines, verify
 from tokfmt.ops.convert.verify import compare, compare_records, verify_records
 from tokfmt.ops.dataset import MemoryReader
-from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.open import open_source
 from tokfmt.run.execute import Silent
 from tokfmt.text.tokenizer import load_tokenizer
 

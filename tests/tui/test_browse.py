@@ -10,7 +10,7 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 from textual.widgets import Input
 
 from tokfmt.core.errors import CorruptError
-from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.open import open_source
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.dialogs import BookmarkList, OneOf, Page, Question
 from tokfmt.tui.layout import Mode

@@ -16,7 +16,7 @@ from tokfmt.core.protocols import Field, Pointer
 from tokfmt.core.sections import Listed, Part
 from tokfmt.core.text_format import bar
 from tokfmt.ops.look.parts import Raw
-from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.open import open_source
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.dialogs import Page
 from tokfmt.tui.session import Opened, open_session

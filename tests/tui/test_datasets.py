@@ -14,7 +14,7 @@ from paths import FIXTURES, TOKENIZER
 from textual.widgets import Input, OptionList, Static
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.open import open_source
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.dialogs import OneOf, Page
 from tokfmt.tui.session import SMALL, open_session

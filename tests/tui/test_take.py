@@ -15,7 +15,7 @@ from textual.widgets import Input, Label
 
 from tokfmt.core.errors import OptionError
 from tokfmt.ops.look.query import Hits, LengthQuery, TextQuery, TokenQuery
-from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.open import open_source
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.export import Export, other_meaning
 from tokfmt.tui.search import SearchResults, meaning, parse_search, search_scope

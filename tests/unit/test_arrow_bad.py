@@ -13,7 +13,7 @@ from paths import FIXTURES
 from tokfmt import registry
 from tokfmt.core.errors import FormatError, TokfmtError, UnsafeError, UnsupportedError
 from tokfmt.formats.arrow.container import thrift
-from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.open import open_source
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -10,7 +10,7 @@ from paths import FIXTURES
 import tokfmt
 from tokfmt import registry
 from tokfmt.core.errors import FormatError, TokfmtError
-from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.open import open_source
 
 HOME = FIXTURES / "parquet"
 CASES = {case["name"]: case for case in json.loads((HOME / "expected.json").read_text())["cases"]}

@@ -15,7 +15,7 @@ from tokfmt.core.format import Confidence, Hints, look
 from tokfmt.formats.hdf5 import FORMAT, ReadOptions
 from tokfmt.formats.hdf5.container import open_stored
 from tokfmt.formats.hdf5.table import DamagedChunkError, Pipeline, fletcher32
-from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.open import open_source
 from tokfmt.testing import sequences
 
 WIDTH = 24

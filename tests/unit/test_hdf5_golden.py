@@ -9,7 +9,7 @@ from paths import FIXTURES
 from tokfmt.core.axis import Layout
 from tokfmt.core.errors import SeparatorUnknownError, UnsupportedError
 from tokfmt.formats.hdf5 import FORMAT, ReadOptions
-from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.open import open_source
 from tokfmt.testing import sequences
 
 HOME = FIXTURES / "hdf5"

@@ -13,7 +13,7 @@ from tokfmt.core.format import Hints
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.hdf5 import FORMAT, ReadOptions
 from tokfmt.formats.hdf5 import table as table_module
-from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.open import open_source
 from tokfmt.testing import read as read_format
 from tokfmt.testing import sequences, write
 

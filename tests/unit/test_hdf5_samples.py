@@ -10,7 +10,7 @@ from paths import FIXTURES
 from tokfmt.core.protocols import Sampled, Segmented
 from tokfmt.formats.hdf5.reader import arrange, files_in
 from tokfmt.formats.hdf5.table import Table
-from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.open import open_source
 
 HOME = FIXTURES / "hdf5"
 INVERTED = {"padded_pad0_inverted"}

@@ -12,7 +12,7 @@ from tokfmt.core.errors import FormatError
 from tokfmt.core.format import Confidence, Hints, look
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.modalities import FORMAT, ReadOptions
-from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.open import open_source
 from tokfmt.testing import sequences, write
 
 HERE = FIXTURES / "modalities"

@@ -20,7 +20,7 @@ from tokfmt.core.protocols import Audit
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.modalities import FORMAT, ReadOptions, WithMissingSeparators, closed_offsets
 from tokfmt.ops.dataset import MemoryReader
-from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.open import open_source
 from tokfmt.testing import sequences, write
 
 BAD = FIXTURES / "bad" / "modalities"

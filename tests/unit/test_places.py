@@ -15,7 +15,7 @@ from paths import FIXTURES
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.protocols import Located
 from tokfmt.ops.source.ingest import tokenized
-from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.open import open_source
 from tokfmt.views.view import place_of, position_of
 
 PACKS = sorted(path.name for path in (FIXTURES / "modalities").glob("*.pbin"))

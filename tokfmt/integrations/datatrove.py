@@ -38,7 +38,8 @@ from tokfmt.ops.convert.convert import convert
 from tokfmt.ops.prepare.draft import Draft, TextSource
 from tokfmt.ops.prepare.prepare import selected_records
 from tokfmt.ops.source.manifest import extent, manifest_path, read_manifest
-from tokfmt.ops.source.opened import Source, open_sources, tokenizer_of
+from tokfmt.ops.source.open import open_sources
+from tokfmt.ops.source.opened import Source, tokenizer_of
 from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, check_drops, several
 
 try:

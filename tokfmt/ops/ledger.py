@@ -38,8 +38,8 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.manifest import LITTLE, extent, fingerprint, ledger_paths, read_manifest, written_files
+from tokfmt.ops.source.open import open_sources
 from tokfmt.ops.source.opened import Source as Opened
-from tokfmt.ops.source.opened import open_sources
 from tokfmt.ops.source.recipe import Deferred
 from tokfmt.ops.source.request import SourceRequest, viewed, words_of
 from tokfmt.recipes.cache import Numbers

@@ -26,7 +26,8 @@ from tokfmt.core.records import RecordReader
 from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.manifest import found_as_written, located_tokenizer, read_manifest
-from tokfmt.ops.source.opened import Separator, Source, open_one, open_stored
+from tokfmt.ops.source.open import open_one, open_stored
+from tokfmt.ops.source.opened import Separator, Source
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, read_options, viewed
 from tokfmt.run.execute import Progress
 from tokfmt.tui.layout import Pieces, TokenStyle

@@ -38,7 +38,8 @@ from tokfmt.ops.source.manifest import (
     read_manifest,
     written_files,
 )
-from tokfmt.ops.source.opened import Source, open_one
+from tokfmt.ops.source.open import open_one
+from tokfmt.ops.source.opened import Source
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, viewed
 from tokfmt.run.execute import Progress
 from tokfmt.views.view import place_of

@@ -54,7 +54,8 @@ from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.source.discover import check_unchanged, dataset_paths, find_sources, format_of, found_at, snapshot
 from tokfmt.ops.source.manifest import found_as_written, manifest_of, manifest_path, manifests
-from tokfmt.ops.source.opened import Source, open_found, open_one, open_stored, tokenizer_of, told
+from tokfmt.ops.source.open import open_found, open_one, open_stored
+from tokfmt.ops.source.opened import Source, tokenizer_of, told
 from tokfmt.ops.source.request import (
     EosChoice,
     SourceFiles,

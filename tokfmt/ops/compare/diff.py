@@ -22,7 +22,8 @@ from tokfmt.ops.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, re
 from tokfmt.ops.prepare.draft import Draft
 from tokfmt.ops.prepare.prepare import prepared_in
 from tokfmt.ops.source.discover import format_of
-from tokfmt.ops.source.opened import Source, open_one, tokenizer_of
+from tokfmt.ops.source.open import open_one
+from tokfmt.ops.source.opened import Source, tokenizer_of
 from tokfmt.ops.source.request import WRITTEN, SourceRequest, option_names, viewed
 from tokfmt.recipes.language import read_recipe
 from tokfmt.run.execute import Progress, Silent, worker_count

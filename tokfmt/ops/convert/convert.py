@@ -28,7 +28,7 @@ from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.request import Arrangement, Conversion, Request, arrangement_of, shard_of
 from tokfmt.ops.convert.resume import request_of_shards
 from tokfmt.ops.convert.run import Run
-from tokfmt.ops.source.opened import with_remedy
+from tokfmt.ops.source.open import with_remedy
 from tokfmt.ops.source.request import (
     STREAM,
     EosChoice,

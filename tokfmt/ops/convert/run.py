@@ -58,17 +58,17 @@ from tokfmt.ops.destination import guard, refuse_foreign, remove_manifest_of_lin
 from tokfmt.ops.source.discover import check_unchanged, find_sources, snapshot
 from tokfmt.ops.source.ingest import Reading, first_look, token_axis
 from tokfmt.ops.source.manifest import Manifest, ledger_paths, manifest_path, manifests
+from tokfmt.ops.source.open import open_sources, with_named
 from tokfmt.ops.source.opened import (
     Separator,
     Source,
     agreed_separator,
     agreed_tokenizer,
     files_of_sources,
-    open_sources,
     paths_of,
     tokenizer_of,
 )
-from tokfmt.ops.source.request import EosChoice, SourceFiles, option_names, parse_selection, with_named, words_of
+from tokfmt.ops.source.request import EosChoice, SourceFiles, option_names, parse_selection, words_of
 from tokfmt.run.execute import Progress, make_executor, may_spawn, slots
 from tokfmt.run.plan import Forgetful, Share, Workers
 from tokfmt.views.select import Concat, Slice

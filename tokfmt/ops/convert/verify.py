@@ -19,7 +19,7 @@ from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.lines import TextFile
 from tokfmt.ops.compare.fingerprint import Fingerprints, Hashing, RecordSide, Utf8, cuts, fingerprints, hash_axis
 from tokfmt.ops.convert.losses import Prepared
-from tokfmt.ops.source.opened import open_source
+from tokfmt.ops.source.open import open_source
 from tokfmt.ops.source.request import EosChoice, Options
 from tokfmt.run.execute import Progress, run_tasks
 from tokfmt.run.plan import Workers

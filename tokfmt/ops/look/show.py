@@ -33,7 +33,8 @@ from tokfmt.ops.look.query import Hit, LengthQuery, Query, Search, is_query, par
 from tokfmt.ops.look.search import Spelling, find, find_records
 from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.ingest import encoded, encoder_of, tokenized
-from tokfmt.ops.source.opened import Source, open_one, tokenizer_of
+from tokfmt.ops.source.open import open_one
+from tokfmt.ops.source.opened import Source, tokenizer_of
 from tokfmt.ops.source.request import (
     EosChoice,
     Options,

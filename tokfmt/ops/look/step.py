@@ -20,7 +20,8 @@ from tokfmt.ops.ledger import Ledgers, Origin
 from tokfmt.ops.look.search import Spelling
 from tokfmt.ops.look.show import Look
 from tokfmt.ops.prepare.draft import Draft
-from tokfmt.ops.source.opened import open_one, tokenizer_of
+from tokfmt.ops.source.open import open_one
+from tokfmt.ops.source.opened import tokenizer_of
 from tokfmt.ops.source.recipe import Deferred
 from tokfmt.ops.source.request import EosChoice, Options, SourceRequest
 from tokfmt.recipes.documents import Documents, Source, Span

@@ -1,4 +1,4 @@
-"""Open datasets of any format: their options and manifest, and which id separates sequences.
+"""Describe opened datasets: which id separates their sequences, and which tokenizer made their ids.
 
 The separator is known by, in this order: `--eos`; the manifest, or what the dataset itself states (facts); the
 tokenizer; the format's convention; what the data shows. The last is a guess, and needs evidence: see `_shown`.
@@ -8,45 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tokfmt.core.axis import Damage, Info, Layout, Separators, TokenReader, distinct, windows
+from tokfmt.core.axis import Damage, Separators, TokenReader, distinct
 from tokfmt.core.errors import (
-    NO_DAMAGE,
     ConversionError,
     CorruptError,
-    FormatError,
-    OptionError,
     SeparatorUnknownError,
     TokenizerMismatchError,
     TokfmtError,
 )
-from tokfmt.core.format import Format, Hints, files_of
-from tokfmt.core.options import given_options
-from tokfmt.core.protocols import Continuing, Underlying
+from tokfmt.core.format import Format, files_of
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
-from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.manifest import (
-    IGNORED,
     Manifest,
-    as_written,
-    count_contradiction,
-    describes,
     located_tokenizer,
-    manifest_of,
-    manifests_beside,
-    shrunk,
 )
-from tokfmt.ops.source.partial import Partial, closed, partial_of, readable
-from tokfmt.ops.source.request import EosChoice, Found, Options, Path_, SourceFiles, SourceRequest, read_options
+from tokfmt.ops.source.partial import Partial
+from tokfmt.ops.source.request import EosChoice, SourceFiles
 from tokfmt.run.execute import Progress, Silent
 from tokfmt.views.view import WithoutTrailing
 
@@ -54,7 +38,6 @@ if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
 _NAMED = 5
-_LITTLE = 1 << 22  # tokens of a stream that is scanned whole, whatever is asked
 _RUNS, _RUN = 64, 64  # sequences whose last ids are looked at: neighbours, so that one read serves many
 _READ = 1 << 14  # tokens; reading on over so many costs less than another read
 _INSIDE = 1 << 16  # tokens of a run that are looked through for a separator inside sequences
@@ -144,319 +127,7 @@ def files_of_sources(sources: Iterable[Source]) -> list[SourceFiles]:
     ]
 
 
-def _refuse_others(one: SourceFiles, drop: frozenset[str]) -> None:
-    """Refuse a directory that holds more than its dataset.
-
-    Raises:
-        FormatError: Nobody said what of that.
-    """
-    if one.left_out and "other-files" not in drop:
-        deeper = "--recursive reads the directories below as well; " if one.below else ""
-        what = f"is read as {one.format.name}, and holds {one.left_out}"
-        raise FormatError(one.path, what, remedy=f"{deeper}--drop other-files leaves out what is not read")
-
-
-def open_sources(
-    request: SourceRequest,
-    tokenizer: TokenizerHandle | None = None,
-    jobs: int | None = None,
-    progress: Progress | None = None,
-    *,
-    found: Sequence[SourceFiles] | None = None,
-    collect: bool = False,
-    most: int | None = None,
-) -> list[Source]:
-    """Open every source; files of one format that join (blocks, samples, JSONL) are opened together.
-
-    Args:
-        request: What the user says of them.
-        tokenizer: Which one is in use: its end of text, and whether it is the one that made them.
-        jobs: Threads that scan streams.
-        progress: Told how far that is.
-        found: From `find_sources`, if that was called already.
-        collect: Records with trouble are set aside, not raised; see `Hints`.
-        most: So many sequences are enough: a stream is scanned no farther.
-
-    Raises:
-        DetectionError, FormatError, OptionError, SeparatorUnknownError, TokenizerMismatchError.
-    """
-    found = find_sources(request) if found is None else found
-    sources = [
-        open_found(group, request, tokenizer, jobs, progress, collect=collect, most=most) for group in _datasets(found)
-    ]
-    for before, after in pairwise(sources):
-        _check_apart(before, after)
-    return sources
-
-
-def _check_apart(before: Source, after: Source) -> None:
-    """Refuse datasets of which one may go on in the next.
-
-    Raises:
-        FormatError: A token would be repeated, or a document cut.
-    """
-    first, second = _stored_of(before), _stored_of(after)
-    if isinstance(first, Continuing):
-        first.check_ends_before(second, before.separator.eos_id)
-
-
-def _stored_of(source: Source) -> Any:
-    """The first reader beneath all views."""
-    reader: Any = source.reader
-    while isinstance(reader, Underlying):
-        reader = reader.readers()[0]
-    return reader
-
-
-def open_one(
-    request: SourceRequest,
-    tokenizer: TokenizerHandle | None = None,
-    jobs: int | None = None,
-    progress: Progress | None = None,
-    *,
-    most: int | None = None,
-) -> Source:
-    """Open what a request names where it has to be one dataset; the arguments are those of `open_sources`.
-
-    Raises:
-        OptionError: A pattern, or a directory with `recursive`, names several.
-        DetectionError, FormatError, SeparatorUnknownError, TokenizerMismatchError.
-    """
-    group, *others = _datasets(find_sources(request))
-    if others:
-        first, second = printable(group[0].path), printable(others[0][0].path)
-        raise OptionError(
-            f"{printable(request.paths[0])}: names {1 + len(others):,} datasets, {first}, {second} ...: expected one. "
-            "Name one, or convert them to one first"
-        )
-    return open_found(group, request, tokenizer, jobs, progress, most=most)
-
-
-def with_remedy(error: FormatError, request: SourceRequest) -> FormatError:
-    """An error of a damaged source; its remedy names --allow-partial where that may save something."""
-    if request.allow_partial or isinstance(error, NO_DAMAGE):
-        return error
-    with suppress(TokfmtError, OSError):
-        for group in _datasets(find_sources(request)):
-            if not any(_is_of(one, Path(error.path)) for one in group):
-                continue
-            if _saves(open_stored(group, replace(request, allow_partial=True), checked=False)):
-                error.advise("--allow-partial saves the sequences that are whole")
-    return error
-
-
-def _is_of(one: SourceFiles, file: Path) -> bool:
-    """Whether a file belongs to a dataset, a lost one as well."""
-    return file in (one.path, *(one.files or ())) or (one.path.is_dir() and one.path in file.parents)
-
-
-def _saves(source: Source) -> bool:
-    """Whether something of a damaged dataset seems to be whole; of a stream, whether a separator closes a document."""
-    reader, eos_id = source.reader, source.separator.eos_id
-    if isinstance(reader, RecordReader):
-        return bool(reader.info.size)
-    if not reader.info.separators.alone or eos_id is None:
-        return bool(reader.info.sequences)
-    closing = 2 if reader.info.separators is Separators.BEFORE else 1
-    for a, b in windows(0, reader.info.tokens):
-        closing -= int(np.count_nonzero(reader.tokens(a, b) == eos_id))
-        if closing <= 0:
-            return True
-    return False
-
-
-def _datasets(found: Sequence[SourceFiles]) -> list[Sequence[SourceFiles]]:
-    """Sources as datasets: files of one join; directories are datasets of their own, one after the other."""
-    same = all(one.format is found[0].format for one in found) and not any(one.path.is_dir() for one in found)
-    together = len(found) > 1 and found[0].format.joins and same
-    return [found] if together else [[one] for one in found]
-
-
-def open_source(
-    paths: Sequence[Path_],
-    *,
-    format: str | None = None,  # noqa: A002 - the word users know
-    eos: EosChoice = None,
-    options: Options = (),
-    drop: Iterable[str] = (),
-    jobs: int | None = None,
-    collect: bool = False,
-) -> Source:
-    """Open one dataset (several paths only for formats whose files join), without more said of it.
-
-    Raises:
-        DetectionError, FormatError, OptionError, SeparatorUnknownError.
-    """
-    request = SourceRequest(tuple(paths), format, eos, given_options(options), drop=frozenset(drop))
-    return open_found(find_sources(request), request, jobs=jobs, collect=collect)
-
-
-def open_found(
-    found: Sequence[SourceFiles],
-    request: SourceRequest,
-    tokenizer: TokenizerHandle | None = None,
-    jobs: int | None = None,
-    progress: Progress | None = None,
-    *,
-    collect: bool = False,
-    most: int | None = None,
-) -> Source:
-    """Open one dataset; several only of a format whose files join.
-
-    Raises:
-        DetectionError, FormatError, OptionError, SeparatorUnknownError, TokenizerMismatchError.
-    """
-    source = open_stored(found, request, tokenizer, jobs, collect=collect)
-    if isinstance(source.reader, RecordReader):
-        return _told_partial(source, found, request)
-    eos_id = source.separator.eos_id
-    info = source.reader.info
-    if most is not None and eos_id is not None and info.separators is Separators.BETWEEN and info.tokens > _LITTLE:
-        from tokfmt.views.view import Beginning, SplitAt
-
-        beginning = Beginning(source.reader, eos_id, most)
-        if not beginning.whole:
-            return source._replace(reader=SplitAt(beginning, eos_id, jobs=jobs))
-    stored = source.reader
-    reader, decided = without_separators(stored, source.separator, source.endings, source.paths[0], jobs, progress)
-    source = source._replace(reader=reader, notes=(*source.notes, *decided))
-    if isinstance(reader, WithoutTrailing):  # what is lost is counted without separators as well
-        source = source._replace(damage=tuple(one.without_separators() for one in source.damage))
-    if request.allow_partial and stored.info.separators.alone:
-        source = _closed(source, stored, found)
-    return _told_partial(source, found, request) if source.damage else counted(source, request)
-
-
-def _closed(source: Source, stored: TokenReader, found: Sequence[SourceFiles]) -> Source:
-    """A stream whose last sequence is there only if a separator closes it, or a manifest says that all is there.
-
-    Raises:
-        SeparatorUnknownError: Nothing says which id that is.
-    """
-    whole = all(one.files and describes(manifest_of(one), one.format, one.path) for one in found)
-    if not isinstance(source.reader, TokenReader) or (whole and not source.damage):
-        return source
-    if source.separator.eos_id is None:
-        raise SeparatorUnknownError(source.paths[0], "nothing says where its sequences end, and it may be cut")
-    reader, lost = closed(stored, source.reader, source.separator.eos_id)
-    return source if lost is None else source._replace(reader=reader, damage=(*source.damage, lost))
-
-
-def _told_partial(source: Source, found: Sequence[SourceFiles], request: SourceRequest) -> Source:
-    """A source with what is known of its damage.
-
-    Raises:
-        TruncatedError: Nothing of it is certain.
-    """
-    counts: Mapping[str, Any] = {}
-    if len(found) == 1 and not request.ignore_manifest:
-        manifest = manifest_of(found[0])
-        if manifest.eos_id == source.separator.eos_id and manifest.content.get("format") == source.format.name:
-            counts = manifest.counts(getattr(source.reader.info, "split", None))
-    partial = partial_of(source.paths[0], len(source.paths) - 1, source.reader, source.damage, counts)
-    return source if partial is None else source._replace(partial=partial, notes=(*source.notes, partial.sentence()))
-
-
-def open_stored(
-    found: Sequence[SourceFiles],
-    request: SourceRequest,
-    tokenizer: TokenizerHandle | None = None,
-    jobs: int | None = None,
-    *,
-    collect: bool = False,
-    checked: bool = True,
-) -> Source:
-    """Open one dataset as it is stored: its reader's axis still has the separators.
-
-    With `SourceRequest.allow_partial`, what can only be read in part is read to find out, if `checked`.
-
-    Raises:
-        DetectionError, FormatError, OptionError, TokenizerMismatchError.
-    """
-    format_, places = found[0].format, tuple(one.path for one in found)
-    said, ignored = manifests_beside(found, request)
-    request, written = as_written(format_, request, said)
-    options = read_options(format_, request)
-    known, drop = told(request.eos, places, said), request.drop
-    no_eos = known is not None and known.eos_id is None
-    default = tokenizer.eos_id if tokenizer is not None else None
-    recipes = partial(_open_recipe, found[0].named)
-    hints = Hints(known.eos_id if known else None, drop, no_eos, jobs, collect, default, recipes, request.allow_partial)
-    stored, damage = format_.open(places, options, hints), tuple[Damage, ...]()
-    if request.allow_partial and checked:
-        stored, damage = _readable(stored, found, said)
-    for one in found:
-        _refuse_others(one, drop)
-    info, left_out = stored.info, tuple(one.left_out for one in found if one.left_out)
-    notes = (*ignored, *written, *info.inferred, *info.notes, *(f"left out: {what}" for what in left_out))
-    tokenizers = tuple(manifest.tokenizer for manifest in said)
-    notes += tuple(note for manifest in said if (note := manifest.partial))
-    if isinstance(stored, RecordReader) and stored.info.kind == "text":  # encoded by whoever reads it
-        separator = told(request.eos, (), ()) or Separator(default, "tokenizer" if default is not None else "")
-        separator = _stated(stored, format_) or separator
-        return Source(places, format_, stored, separator, notes, left_out=left_out, damage=damage)
-    if tokenizer is not None:
-        notes += tuple(_made_otherwise(places, tokenizers, tokenizer, drop))
-    if isinstance(stored, RecordReader):
-        separator = _stated(stored, format_) or known or Separator(default, "tokenizer" if default is not None else "")
-        return Source(places, format_, stored, separator, notes, None, tokenizers, left_out, damage)
-    endings = ends_of(stored) if stored.info.separators is Separators.TRAILING else None
-    separator = resolve(known, default, stored, endings)
-    notes = (*notes, *separator.guess)
-    return Source(places, format_, stored, separator, notes, endings, tokenizers, left_out, damage)
-
-
-def _readable(
-    stored: TokenReader | RecordReader, found: Sequence[SourceFiles], said: Sequence[Manifest]
-) -> tuple[TokenReader | RecordReader, tuple[Damage, ...]]:
-    """What of a dataset that may be damaged is certain, and what is wrong with the rest."""
-    damage = stored.info.damage
-    if not isinstance(stored, RecordReader):
-        stored, more = readable(stored)
-        damage += more
-    signs = (shrunk(one, manifest) for one, manifest in zip(found, said, strict=True))
-    return stored, (*damage, *(sign for sign in signs if sign is not None))
-
-
-def _stated(records: RecordReader, format_: Format) -> Separator | None:
-    """The separator that records state themselves: those of a recipe do."""
-    eos_id = records.info.eos_id
-    return None if eos_id is None else Separator(eos_id, format_.name)
-
-
-def _open_recipe(named: Found | None, file: Any, hints: Hints) -> TokenReader | RecordReader:
-    from tokfmt.ops.source.recipe import open_recipe
-
-    return open_recipe(file, hints, named)
-
-
-def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptError | None:
-    """How the manifest of a source contradicts what was counted in it, where both count the same things."""
-    reader = source.reader
-    if len(source.paths) > 1 or isinstance(reader, RecordReader):
-        return None
-    split, samples = reader.info.split, reader.info.layout is Layout.SAMPLES
-    return count_contradiction(source.paths[0], split, (sequences, tokens), source.separator.eos_id, samples=samples)
-
-
-def counted(source: Source, request: SourceRequest) -> Source:
-    """An opened source whose counts were compared with its manifest's.
-
-    Raises:
-        CorruptError: They differ.
-    """
-    info = source.reader.info
-    wrong = contradicted(source, info.sequences, info.tokens) if isinstance(info, Info) else None
-    if wrong is None:
-        return source
-    if not request.ignore_manifest:
-        raise wrong
-    if any(IGNORED in note for note in source.notes):  # its files contradict it already
-        return source
-    return source._replace(notes=(*source.notes, f"the dataset {wrong.what}; {IGNORED}"))
-
-
-def _made_otherwise(
+def notes_on_tokenizers(
     places: Sequence[Path],
     tokenizers: Sequence[Mapping[str, Any] | None],
     tokenizer: TokenizerHandle,

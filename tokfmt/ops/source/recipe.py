@@ -36,7 +36,8 @@ from tokfmt.ops.recipe import Recipe
 from tokfmt.ops.source.discover import dataset_paths, find_sources, format_of, found_at, snapshot
 from tokfmt.ops.source.ingest import ingested
 from tokfmt.ops.source.manifest import manifest_path, read_manifest
-from tokfmt.ops.source.opened import Separator, agreed_tokenizer, open_sources
+from tokfmt.ops.source.open import open_sources
+from tokfmt.ops.source.opened import Separator, agreed_tokenizer
 from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.ops.source.request import (
     Found,

@@ -323,12 +323,3 @@ class SourceFiles(NamedTuple):
 
 Found = Mapping[tuple[Path, str | None], SourceFiles]
 """Datasets that were looked for already, by path and the name of the format that was said."""
-
-
-def with_named(one: SourceFiles) -> SourceFiles:
-    """A dataset, with those that it names if it is a recipe."""
-    if one.format.name != "recipe":
-        return one
-    from tokfmt.ops.source.recipe import named_by
-
-    return one._replace(named=named_by(one.path))

@@ -25,14 +25,8 @@ from tokfmt.ops.recipe import explain
 from tokfmt.ops.source.discover import check_unchanged, dataset_paths, format_of, found_at, snapshot
 from tokfmt.ops.source.ingest import encoder_for, ingest
 from tokfmt.ops.source.manifest import extent
-from tokfmt.ops.source.opened import (
-    Source,
-    contradicted,
-    manifest_tokenizer,
-    open_stored,
-    tokenizer_of,
-    without_separators,
-)
+from tokfmt.ops.source.open import contradicted, open_stored
+from tokfmt.ops.source.opened import Source, manifest_tokenizer, tokenizer_of, without_separators
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.stats.duplicates import TOO_MANY, Group, duplicates_of
 from tokfmt.ops.stats.report import Failure, RepeatedSequence, Report, Sampled, Share, Statistics

@@ -445,7 +445,7 @@ StatsAxis = Indexed | Streamed
 
 
 def axis_of(reader: TokenReader, path: str) -> StatsAxis:
-    """The axis beneath a reader without separators, as `ops.source.opened` gives them."""
+    """The axis beneath a reader without separators, as `ops.source.open` gives them."""
     if isinstance(reader, WithoutTrailing):
         return Indexed(reader.source, reader.eos_id, path)
     if isinstance(reader, SplitAt):
