@@ -50,10 +50,11 @@ from tokfmt.ops.check.beside import (
 )
 from tokfmt.ops.check.codes import meanings
 from tokfmt.ops.convert.convert import run
+from tokfmt.ops.convert.manifests import manifests
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.source.discover import check_unchanged, dataset_paths, find_sources, format_of, found_at, snapshot
-from tokfmt.ops.source.manifest import found_as_written, manifest_of, manifest_path, manifests
+from tokfmt.ops.source.manifest import found_as_written, manifest_of, manifest_path
 from tokfmt.ops.source.open import open_found, open_one, open_stored
 from tokfmt.ops.source.opened import Source, tokenizer_of, told
 from tokfmt.ops.source.request import (

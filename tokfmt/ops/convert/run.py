@@ -31,7 +31,9 @@ from tokfmt.core.publish import Beside, Staging
 from tokfmt.core.records import Aside, RecordInfo, RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.together import publish_together, settle
+from tokfmt.ops.convert.axis import Reading, token_axis
 from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, left_out, names_lost, prepare, record_losses
+from tokfmt.ops.convert.manifests import manifests
 from tokfmt.ops.convert.request import (
     Conversion,
     Portion,
@@ -56,8 +58,8 @@ from tokfmt.ops.convert.resume import digest_of, facts_of, finished, resumed
 from tokfmt.ops.convert.space import free_bytes, least_bytes, need_room
 from tokfmt.ops.destination import guard, refuse_foreign, remove_manifest_of_link, replaced, strangers_in
 from tokfmt.ops.source.discover import check_unchanged, find_sources, snapshot
-from tokfmt.ops.source.ingest import Reading, first_look, token_axis
-from tokfmt.ops.source.manifest import Manifest, ledger_paths, manifest_path, manifests
+from tokfmt.ops.source.ingest import first_look
+from tokfmt.ops.source.manifest import Manifest, ledger_paths, manifest_path
 from tokfmt.ops.source.open import open_sources, with_named
 from tokfmt.ops.source.opened import (
     Separator,
