@@ -26,7 +26,8 @@ from tokfmt.core.errors import (
 from tokfmt.core.publish import Staging
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.together import publish_together
-from tokfmt.ops.convert.request import Arrangement, Request, arrangement_of, split_path
+from tokfmt.ops.convert.arrangement import Arrangement, arrangement_of, split_path
+from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.run import Run
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run.execute import Silent

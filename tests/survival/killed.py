@@ -16,7 +16,8 @@ from warm import import_all, load_engines
 
 from tokfmt import registry
 from tokfmt.core.errors import TokfmtError
-from tokfmt.ops.convert.request import Request, arrangement_of
+from tokfmt.ops.convert.arrangement import arrangement_of
+from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.run import Run
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run import plan, shuffle

@@ -8,24 +8,23 @@ read more than once, and output is whole or absent; so both go by way of private
 from __future__ import annotations
 
 import os
-import shutil
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tokfmt import registry
 from tokfmt.api import CONVERTING, spoken
-from tokfmt.core.errors import DetectionError, FormatError, OptionError, TokfmtError, retell
-from tokfmt.core.files import reading_error, write_error, writing
+from tokfmt.core.errors import FormatError, OptionError
+from tokfmt.core.files import write_error
 from tokfmt.core.format import files_of
 from tokfmt.core.options import given_options
 from tokfmt.core.private import Scratch
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
-from tokfmt.ops.convert.request import Arrangement, Conversion, Request, arrangement_of, shard_of
+from tokfmt.ops.convert.arrangement import Arrangement, arrangement_of
+from tokfmt.ops.convert.pipes import piped, print_files, renamed
+from tokfmt.ops.convert.request import Conversion, Request, shard_of
 from tokfmt.ops.convert.resume import request_of_shards
 from tokfmt.ops.convert.run import Run
 from tokfmt.ops.source.open import with_remedy
@@ -45,8 +44,6 @@ from tokfmt.views.select import Shuffled
 
 if TYPE_CHECKING:
     from tokfmt.ops.dataset import Dataset
-
-_PIECE = 1 << 20
 
 
 def convert(
@@ -147,7 +144,7 @@ def _convert(request: Request, progress: Progress) -> Conversion:
     request = replace(request, source=replace(request.source, paths=given))
     if pipe is None:
         return run(request, progress)
-    with _piped(given, progress) as (paths, names):
+    with piped(given, progress) as (paths, names):
         return run(replace(request, source=replace(request.source, paths=paths), piped=names), progress)
 
 
@@ -232,65 +229,6 @@ def save(
     return run(request, Silent(), given=(sources, axis))
 
 
-@contextmanager
-def _piped(paths: Sequence[Path_], progress: Progress) -> Iterator[tuple[tuple[Path_, ...], Mapping[str, str]]]:
-    """Sources as files: what is a pipe is copied to scratch first, a piece at a time.
-
-    Yields:
-        The paths to read, and how those in scratch are called by whoever gave them.
-
-    Raises:
-        OptionError: Standard input is given twice, or is a terminal.
-        DetectionError: What a pipe brings is no JSON lines.
-    """
-    if sum(os.fspath(path) == STREAM for path in paths) > 1:
-        raise OptionError("-: standard input can be read once only")
-    found, names = list(paths), dict[str, str]()
-    with ExitStack() as stack:
-        for number, path in enumerate(paths):
-            if is_pipe(path):
-                copy = stack.enter_context(Scratch()) / "piped.jsonl"
-                names[str(copy)] = os.fspath(path)
-                progress.note(f"{printable(path)} is copied to {printable(copy.parent)} before it is read")
-                _copy(path, copy)
-                found[number] = copy
-        with _told(names):
-            for copy_ in names:
-                _need_lines(Path(copy_), names[copy_])
-            yield tuple(found), names
-
-
-def _copy(path: Path_, copy: Path) -> None:
-    if os.fspath(path) == STREAM and (sys.stdin is None or sys.stdin.isatty()):
-        what = "closed" if sys.stdin is None else "a terminal"
-        raise OptionError(f"-: standard input is {what}. Pipe something into it, or name a file")
-    try:
-        fd = os.dup(sys.stdin.fileno()) if os.fspath(path) == STREAM else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise reading_error(path, error) from error
-    with writing(copy), open(fd, "rb") as source, open(copy, "xb") as target:
-        shutil.copyfileobj(source, target, _PIECE)
-
-
-def _need_lines(copy: Path, name: str) -> None:
-    try:
-        found = registry.detect(copy).name if copy.stat().st_size else "jsonl"
-    except DetectionError:
-        return  # opening says why
-    if found != "jsonl":
-        raise OptionError(f"{printable(name)}: is {found}, and only jsonl is read from a pipe. Save it to a file")
-
-
-@contextmanager
-def _told(names: Mapping[str, str]) -> Iterator[None]:
-    try:
-        yield
-    except TokfmtError as error:
-        for real, shown in names.items():
-            retell(error, real, shown)
-        raise
-
-
 def _to_stdout(request: Request, progress: Progress) -> Conversion:
     """Convert to scratch, and copy what came of it to standard output.
 
@@ -308,22 +246,9 @@ def _to_stdout(request: Request, progress: Progress) -> Conversion:
         raise OptionError(f"-: {kept or 'shares in --split'} needs a place to write to. Name a file")
     with Scratch() as home:
         place = home / "piped"
-        with _told({str(place): STREAM}):
+        with renamed({str(place): STREAM}):
             filed = replace(request, destination=place, to=format_.name, manifest=False, overwrite=False)
             done = _convert(filed, progress)
             if not request.dry_run:
-                _print(files_of(format_, place))
+                print_files(files_of(format_, place))
     return replace(done, destination=STREAM)
-
-
-def _print(files: Sequence[Path]) -> None:
-    sys.stdout.flush()
-    try:
-        for path in files:
-            with open(path, "rb") as file:
-                shutil.copyfileobj(file, sys.stdout.buffer, _PIECE)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise write_error(Path(STREAM), error) from error

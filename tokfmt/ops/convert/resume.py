@@ -40,7 +40,8 @@ from tokfmt.core.output import followed
 from tokfmt.core.private import check_private, make_private
 from tokfmt.core.publish import Staging, hidden_sibling, remove_leftovers, write_whole
 from tokfmt.core.text_format import printable
-from tokfmt.ops.convert.request import AS_IT_IS, Request
+from tokfmt.ops.convert.arrangement import AS_IT_IS
+from tokfmt.ops.convert.request import Request
 from tokfmt.ops.source.manifest import Manifest, extent, file_differences, read_manifest
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, words_of
 from tokfmt.run.plan import Forgetful, Journal, Shard, keep_only, read_journal

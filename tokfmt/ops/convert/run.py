@@ -31,19 +31,11 @@ from tokfmt.core.publish import Beside, Staging
 from tokfmt.core.records import Aside, RecordInfo, RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.together import publish_together, settle
+from tokfmt.ops.convert.arrangement import Portion, arranged, portion_of, portions
 from tokfmt.ops.convert.axis import Reading, token_axis
 from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, left_out, names_lost, prepare, record_losses
 from tokfmt.ops.convert.manifests import manifests
-from tokfmt.ops.convert.request import (
-    Conversion,
-    Portion,
-    Request,
-    Written,
-    arranged,
-    holds_something,
-    nothing_in,
-    portion_of,
-    portions,
+from tokfmt.ops.convert.refusals import (
     refuse_ledger,
     refuse_rejects,
     refuse_selection_of_none,
@@ -51,9 +43,8 @@ from tokfmt.ops.convert.request import (
     refuse_splits_of_one_file,
     refuse_text,
     refuse_undealt,
-    total_of,
-    write,
 )
+from tokfmt.ops.convert.request import Conversion, Request, Written, holds_something, nothing_in, total_of, write
 from tokfmt.ops.convert.resume import digest_of, facts_of, finished, resumed
 from tokfmt.ops.convert.space import free_bytes, least_bytes, need_room
 from tokfmt.ops.destination import guard, refuse_foreign, remove_manifest_of_link, replaced, strangers_in

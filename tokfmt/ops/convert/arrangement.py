@@ -1,0 +1,211 @@
+"""`--shuffle` and `--split NAME=SHARE,...`: which sequences are written where, and in which order.
+
+Sequence i of the selection goes to the split that `draws(seed, SPLIT, i)` falls to, whatever else is asked for: a
+shuffle by another seed, another format or dropped empty sequences never move a sequence from one split to another. Each
+split is then shuffled by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.axis import TokenReader
+from tokfmt.core.draws import SPLIT, check_seed, draws
+from tokfmt.core.errors import OptionError
+from tokfmt.core.format import Format
+from tokfmt.core.options import parse_options
+from tokfmt.core.protocols import marks_of
+from tokfmt.core.text_format import printable
+from tokfmt.ops.source.request import option_names
+from tokfmt.run.execute import Progress
+from tokfmt.run.plan import Workers
+from tokfmt.views.select import Chosen
+from tokfmt.views.view import Joined, Parted
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+_SHARE = re.compile(r"[0-9]*\.?[0-9]+([eE]-[0-9]{1,2})?")
+_NEAR = Fraction(1, 10**9)
+_EXAMPLE = "Write for example --split train=0.99,validation=0.01"
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How sequences are dealt out.
+
+    Attributes:
+        names: Of the splits, in order.
+        shares: Of each, more than 0; together 1.
+        seed: What deals.
+        seeded: Somebody chose that seed.
+    """
+
+    names: tuple[str, ...]
+    shares: tuple[Fraction, ...]
+    seed: int
+    seeded: bool
+
+    def split_of(self, first: int, last: int) -> NDArray[np.intp]:
+        """Number of the split of each sequence `first <= i < last`."""
+        most = (1 << 64) - 1
+        bounds = [min(int(share * (most + 1)), most) for share in accumulate(self.shares[:-1])]
+        drawn = draws(self.seed, SPLIT, first, last)
+        return np.searchsorted(np.array(bounds, np.uint64), drawn, side="right")
+
+    def described(self) -> dict[str, object]:
+        """For the manifest."""
+        return {
+            "shares": {name: float(share) for name, share in zip(self.names, self.shares, strict=True)},
+            "seed": self.seed,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """What is asked for; by default every sequence, in order.
+
+    Attributes:
+        shuffle: Seed of the shuffled order, None for the order there is.
+        shares: How sequences are dealt out to splits, None when they are not.
+    """
+
+    shuffle: int | None = None
+    shares: Shares | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Everything stays as it is."""
+        return self.shuffle is None and self.shares is None
+
+
+AS_IT_IS = Arrangement()
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """What one writer writes.
+
+    Attributes:
+        number: 0, 1, ...
+        split: Name of the split, None when all sequences are written.
+        destination: Where they go; splits may share it.
+        options: Of the writer: the format's `write_options`.
+    """
+
+    number: int
+    split: str | None
+    destination: Path
+    options: Any
+
+
+def arrangement_of(shuffle: int | None, split: str | None, seed: int | None) -> Arrangement:
+    """From the values of --shuffle, --split and --seed; a split without shares is not its business.
+
+    Raises:
+        OptionError: Shares that are none, a seed that is none, a seed that nothing uses.
+    """
+    if shuffle is not None:
+        check_seed(shuffle, "--shuffle")
+    if split is None or "=" not in split:
+        if seed is not None:
+            raise OptionError(f"--seed: nothing is dealt out to splits. {_EXAMPLE}", name="seed")
+        return Arrangement(shuffle)
+    names, shares = _parsed(split)
+    return Arrangement(shuffle, Shares(names, shares, check_seed(seed or 0, "--seed"), seed is not None))
+
+
+def _parsed(text: str) -> tuple[tuple[str, ...], tuple[Fraction, ...]]:
+    shares: dict[str, Fraction] = {}
+    for word in text.split(","):
+        name, share = (part.strip() for part in (*word.split("=", 1), "")[:2])
+        if not _NAME.fullmatch(name):
+            raise OptionError(
+                f"--split {printable(text)}: {printable(name)!r} is not a plain name. {_EXAMPLE}", name=name
+            )
+        if name in shares:
+            raise OptionError(f"--split {text}: {name} is there twice", name=name)
+        if not _SHARE.fullmatch(share) or not 0 < Fraction(share) <= 1:
+            raise OptionError(
+                f"--split {printable(text)}: the share of {name} is not a number above 0 and up to 1. {_EXAMPLE}",
+                name=name,
+            )
+        shares[name] = Fraction(share)
+    total = sum(shares.values(), Fraction())
+    if abs(total - 1) > _NEAR:
+        raise OptionError(f"--split {text}: the shares sum to {float(total):.10g}, not to 1. {_EXAMPLE}", name="split")
+    return tuple(shares), tuple(shares.values())
+
+
+def portions(
+    arrangement: Arrangement, destination: Path, format_: Format, given: Mapping[str, object]
+) -> list[Portion]:
+    """What is written where: all splits to one destination if its format has splits, else one each.
+
+    Args:
+        given: The writer's options that were given.
+
+    Raises:
+        OptionError: The format has no such option, or its option `split` contradicts --split.
+    """
+
+    def portion(number: int, name: str | None, path: Path, also: Mapping[str, object] = given) -> Portion:
+        return Portion(number, name, path, parse_options(format_.write_options, also, format_.name))
+
+    shares = arrangement.shares
+    if shares is None:
+        return [portion(0, None, destination)]
+    if "split" not in option_names(format_.write_options):
+        return [portion(k, name, split_path(destination, format_, name)) for k, name in enumerate(shares.names)]
+    if "split" in given:
+        raise OptionError(
+            "--to-opt split= names one split, --split NAME=SHARE,... several. Leave one out", name="split"
+        )
+    return [portion(k, name, destination, {**given, "split": name}) for k, name in enumerate(shares.names)]
+
+
+def split_path(destination: Path, format_: Format, split: str) -> Path:
+    """`out.pbin` to `out.train.pbin`; a name without one of the format's suffixes to `out.train`."""
+    name = destination.name
+    suffixes = [e if e.startswith(".") else Path(e).suffix for e in format_.extensions]
+    found = next((suffix for suffix in suffixes if suffix and name.endswith(suffix) and name != suffix), "")
+    return destination.with_name(f"{name.removesuffix(found)}.{split}{found}")
+
+
+def portion_of(axis: TokenReader, arrangement: Arrangement, portion: Portion) -> TokenReader:
+    """The sequences of a portion, in order of the source."""
+    shares = arrangement.shares
+    if shares is None:
+        return axis
+    return Chosen(axis, lambda first, last: shares.split_of(first, last) == portion.number)
+
+
+@contextmanager
+def arranged(
+    axis: TokenReader, arrangement: Arrangement, portion: Portion, workers: Workers, progress: Progress,
+    *, marked: bool = False,
+) -> Iterator[TokenReader]:  # fmt: skip
+    """The sequences of a portion, in their order; what it takes in scratch goes at the end, if nothing is kept.
+
+    With `marked`, what stands beside tokens (`protocols.Marked`) goes through the shuffle with them.
+    """
+    chosen = portion_of(axis, arrangement, portion)
+    if arrangement.shuffle is None:
+        yield chosen
+        return
+    from tokfmt.run.shuffle import shuffled
+
+    marked = marked and marks_of(chosen) is not None
+    chosen = Joined(chosen) if marked else chosen
+    progress.phase(" ".join(filter(None, ("shuffling", portion.split))), chosen.info.tokens, "tokens")
+    part = portion.split or ""
+    with shuffled(chosen, arrangement.shuffle, workers, part=part, progress=progress.advance) as reader:
+        yield Parted(reader, axis.info.dtype) if marked else reader

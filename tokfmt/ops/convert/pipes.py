@@ -1,0 +1,92 @@
+"""Standard input, standard output and FIFOs: what is piped goes through private scratch in $TMPDIR."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tokfmt import registry
+from tokfmt.core.errors import DetectionError, OptionError, TokfmtError, retell
+from tokfmt.core.files import reading_error, write_error, writing
+from tokfmt.core.private import Scratch
+from tokfmt.core.text_format import printable
+from tokfmt.ops.source.request import STREAM, Path_, is_pipe
+from tokfmt.run.execute import Progress
+
+_PIECE = 1 << 20
+
+
+@contextmanager
+def piped(paths: Sequence[Path_], progress: Progress) -> Iterator[tuple[tuple[Path_, ...], Mapping[str, str]]]:
+    """Sources as files: what is a pipe is copied to scratch first, a piece at a time.
+
+    Yields:
+        The paths to read, and how those in scratch are called by whoever gave them.
+
+    Raises:
+        OptionError: Standard input is given twice, or is a terminal.
+        DetectionError: What a pipe brings is no JSON lines.
+    """
+    if sum(os.fspath(path) == STREAM for path in paths) > 1:
+        raise OptionError("-: standard input can be read once only")
+    found, names = list(paths), dict[str, str]()
+    with ExitStack() as stack:
+        for number, path in enumerate(paths):
+            if is_pipe(path):
+                copy = stack.enter_context(Scratch()) / "piped.jsonl"
+                names[str(copy)] = os.fspath(path)
+                progress.note(f"{printable(path)} is copied to {printable(copy.parent)} before it is read")
+                _copy(path, copy)
+                found[number] = copy
+        with renamed(names):
+            for copy_ in names:
+                _need_lines(Path(copy_), names[copy_])
+            yield tuple(found), names
+
+
+def _copy(path: Path_, copy: Path) -> None:
+    if os.fspath(path) == STREAM and (sys.stdin is None or sys.stdin.isatty()):
+        what = "closed" if sys.stdin is None else "a terminal"
+        raise OptionError(f"-: standard input is {what}. Pipe something into it, or name a file")
+    try:
+        fd = os.dup(sys.stdin.fileno()) if os.fspath(path) == STREAM else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise reading_error(path, error) from error
+    with writing(copy), open(fd, "rb") as source, open(copy, "xb") as target:
+        shutil.copyfileobj(source, target, _PIECE)
+
+
+def _need_lines(copy: Path, name: str) -> None:
+    try:
+        found = registry.detect(copy).name if copy.stat().st_size else "jsonl"
+    except DetectionError:
+        return  # opening says why
+    if found != "jsonl":
+        raise OptionError(f"{printable(name)}: is {found}, and only jsonl is read from a pipe. Save it to a file")
+
+
+@contextmanager
+def renamed(names: Mapping[str, str]) -> Iterator[None]:
+    try:
+        yield
+    except TokfmtError as error:
+        for real, shown in names.items():
+            retell(error, real, shown)
+        raise
+
+
+def print_files(files: Sequence[Path]) -> None:
+    sys.stdout.flush()
+    try:
+        for path in files:
+            with open(path, "rb") as file:
+                shutil.copyfileobj(file, sys.stdout.buffer, _PIECE)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise write_error(Path(STREAM), error) from error

@@ -1,0 +1,126 @@
+"""What a conversion refuses because its request, its sources and its format do not go together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from tokfmt.core.errors import DestinationExistsError, OptionError
+from tokfmt.core.format import Format, TokenWriter
+from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import counted, printable
+from tokfmt.ops.convert.arrangement import Portion
+from tokfmt.ops.convert.request import Request
+from tokfmt.ops.destination import guard
+from tokfmt.ops.source.opened import Source
+from tokfmt.ops.source.request import SourceFiles, parse_selection
+
+
+def refuse_shards(request: Request) -> None:
+    """Refuse an order or shares with --shard: a shard writes its part without any other being there.
+
+    Raises:
+        OptionError.
+    """
+    arrangement = request.arrangement
+    if not request.shard or arrangement.plain:
+        return
+    if arrangement.shuffle is not None:
+        what, why = "--shuffle", "in a shuffled order a part may need any sequence, so each shard would read all"
+    else:
+        what, why = "shares in --split", "--finish publishes one destination, and splits are several"
+    raise OptionError(
+        f"--shard does not go with {what}: {why}. --executor dask spreads one run over machines, and --resume "
+        "continues it"
+    )
+
+
+def refuse_splits_of_one_file(portions: Sequence[Portion], writer: TokenWriter) -> None:
+    """Refuse several splits in one file: a format that has splits keeps them in a folder.
+
+    Raises:
+        OptionError.
+    """
+    first, *others = portions
+    if getattr(writer, "single", False) and any(one.destination == first.destination for one in others):
+        raise OptionError(
+            f"--split: {printable(first.destination)} is one file (expected a folder, which holds a file for each "
+            "split). Name a folder"
+        )
+
+
+def refuse_text(sources: Sequence[Source], format_: Format) -> None:
+    """Refuse text without a tokenizer.
+
+    Raises:
+        OptionError.
+    """
+    for source in sources:
+        if isinstance(source.reader, RecordReader) and source.reader.info.kind == "text":
+            raise OptionError(
+                f"{printable(source.paths[0])}: holds text, and {format_.name} holds token ids. "
+                "Say how to encode it with --tokenizer NAME|DIR|FILE"
+            )
+
+
+def refuse_undealt(request: Request, sources: Sequence[Source], *, copies: bool) -> None:
+    """Refuse shards of a conversion that has nothing to deal out.
+
+    Raises:
+        OptionError: Its lines are copied, or it compares ids, both in one go.
+    """
+    if request.shard is None:
+        return
+    why = "lines are copied as they stand" if copies else ""
+    for source in sources:
+        records = source.reader
+        if source.format.name == "recipe" and isinstance(records, RecordReader) and records.info.kind == "ids":
+            why = "equal sequences of ids are looked for"
+    if why:
+        raise OptionError(f"--shard: {why}, which is done in one go. Leave it out; --resume continues such a run")
+
+
+def refuse_selection_of_none(selection: str, sources: Sequence[Source]) -> None:
+    """Refuse a selection without sequences, where the target has to know what separates them.
+
+    Raises:
+        OptionError.
+    """
+    readers = [source.reader for source in sources]
+    count = sum(one.count() if isinstance(one, RecordReader) else one.info.sequences for one in readers)
+    first, last = parse_selection(selection, count, [path for source in sources for path in source.paths])
+    if first == last:
+        there = counted(count, "sequence")
+        raise OptionError(f"--select {printable(selection)}: nothing is selected: the sources have {there}")
+
+
+def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
+    """Refuse a ledger of what is no recipe, or of something else than all of it, in order.
+
+    Raises:
+        OptionError.
+    """
+    if not request.ledger:
+        return
+    if len(sources) > 1 or sources[0].format.name != "recipe":
+        raise OptionError("--ledger tells what a recipe took from where: name one recipe as SRC, and nothing else")
+    if request.select is not None or not request.arrangement.plain:
+        shuffled = request.arrangement.shuffle is not None
+        what = "--select" if request.select is not None else "--shuffle" if shuffled else "--split"
+        raise OptionError(f"{what} does not go with --ledger: say it in the recipe")
+
+
+def refuse_rejects(request: Request, sources: Sequence[Source], read: Sequence[SourceFiles]) -> None:
+    """Refuse a file of rejects that nothing would be written to, or that is there.
+
+    Raises:
+        OptionError, ConversionError, DestinationExistsError.
+    """
+    path = request.rejects
+    if path is None:
+        return
+    if not any(source.format.name == "recipe" and isinstance(source.reader, RecordReader) for source in sources):
+        raise OptionError("--rejects is for what filters of a recipe of text leave out, and there is none")
+    guard(path, (*request.source.paths, request.destination), read)
+    if os.path.lexists(path) and not (request.overwrite and path.is_file()):
+        raise DestinationExistsError(path)
