@@ -57,7 +57,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'tokfmt' has no attribute {name!r}")
     found = getattr(import_module(_HOMES[name]), name)
     if name in ("convert", "recipe", "show"):  # worded for the command line
-        from tokfmt.api import CONVERTING, READING, spoken
+        from tokfmt.wording import CONVERTING, READING, spoken
 
         found = spoken(READING if name == "recipe" else CONVERTING)(found)
     globals()[name] = found

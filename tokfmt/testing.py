@@ -57,13 +57,13 @@ from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.records import RecordInfo, RecordReader, json_lines
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.run import Run
-from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.source.discover import found_at
 from tokfmt.ops.source.ingest import tokenized
 from tokfmt.ops.source.open import open_found
 from tokfmt.ops.source.request import EosChoice, SourceRequest
 from tokfmt.run.execute import SerialExecutor, Silent, make_executor
 from tokfmt.run.plan import Workers, commit, plan, run
+from tokfmt.views.memory import MemoryReader
 from tokfmt.views.view import place_of, position_of
 
 try:

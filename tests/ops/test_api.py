@@ -11,8 +11,8 @@ import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.api import CONVERTING, READING, in_python
 from tokfmt.core.errors import DestinationExistsError, OptionError, SeparatorUnknownError
+from tokfmt.wording import CONVERTING, READING, in_python
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 

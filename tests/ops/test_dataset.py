@@ -24,9 +24,10 @@ from tokfmt.core.errors import (
     TruncatedError,
 )
 from tokfmt.core.ragged import Ragged
-from tokfmt.ops.dataset import Dataset, MemoryReader
+from tokfmt.ops.dataset import Dataset
 from tokfmt.testing import datasets, sequences, write
 from tokfmt.views import select
+from tokfmt.views.memory import MemoryReader
 from tokfmt.views.select import Picked
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"

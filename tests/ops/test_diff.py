@@ -18,8 +18,8 @@ from tokfmt.ops.compare import alignment
 from tokfmt.ops.compare.alignment import align, first_unlike, surpluses
 from tokfmt.ops.compare.diff import diff
 from tokfmt.ops.compare.fingerprint import AxisSide, fingerprints, hands
-from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.source.request import SourceRequest
+from tokfmt.views.memory import MemoryReader
 
 PACKS = FIXTURES / "modalities"
 

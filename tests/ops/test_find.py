@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tokfmt.core import axis
 from tokfmt.core.errors import OptionError
 from tokfmt.core.ragged import Ragged
-from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.look import search as finding
 from tokfmt.ops.look.query import Hit, LengthQuery, Search, TextQuery, TokenQuery, is_query, parse_query
 from tokfmt.ops.look.search import find, find_records
 from tokfmt.ops.source.open import open_source
 from tokfmt.text.decoding import ByteLevelDecoder
+from tokfmt.views.memory import MemoryReader
 from tokfmt.views.select import Concat, Slice
 from tokfmt.views.view import SplitAt, WithoutTrailing
 

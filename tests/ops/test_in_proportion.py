@@ -13,12 +13,12 @@ from paths import TOKENIZER
 import tokfmt
 from tokfmt.core.files import File
 from tokfmt.core.ragged import Ragged
-from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.look import show as shows
 from tokfmt.ops.look.show import show
 from tokfmt.ops.source import manifest
 from tokfmt.ops.source import opened as opening
 from tokfmt.text.engine import TextEncoder
+from tokfmt.views.memory import MemoryReader
 from tokfmt.views.view import Beginning, SplitAt
 
 COUNT = 30_000  # 15 MB

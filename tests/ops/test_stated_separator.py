@@ -13,8 +13,8 @@ from tokfmt.core.format import Confidence
 from tokfmt.core.protocols import Code
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.flat import Columns, Cut, Extent, FlatFormat, FlatWriter, Laid, Struct
-from tokfmt.ops.dataset import MemoryReader
 from tokfmt.testing import write
+from tokfmt.views.memory import MemoryReader
 from tokfmt.views.view import WithoutTrailing
 
 HEADER = Struct(magic="V4", tokens="<u8", sequences="<u8", eos_id="<u4")

@@ -14,10 +14,10 @@ from tokfmt.core.ragged import Ragged
 from tokfmt.ops.compare.fingerprint import hands
 from tokfmt.ops.convert import lines, verify
 from tokfmt.ops.convert.verify import compare, compare_records, verify_records
-from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.source.open import open_source
 from tokfmt.run.execute import Silent
 from tokfmt.text.tokenizer import load_tokenizer
+from tokfmt.views.memory import MemoryReader
 
 ROWS = [[k, k + 1, 7] for k in range(300)]
 WRONG = [

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from recipe.test_laws import Held, languages, sources
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.ops.recipe import explain
 from tokfmt.recipes.amounts import amounts
 from tokfmt.recipes.documents import Documents, Source, quotas
 from tokfmt.recipes.language import parse_recipe
 from tokfmt.recipes.order import ORDER_SAMPLES, Permutation
 from tokfmt.recipes.samples import Samples
+from tokfmt.recipes.tree import explain
 
 EOS = 99
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from recipe import oracle
 
 from tokfmt.core.axis import Info, Layout, check_interval
-from tokfmt.ops.recipe import explain
 from tokfmt.recipes.documents import Documents, Source
 from tokfmt.recipes.fields import FIELDS
 from tokfmt.recipes.language import parse_recipe
 from tokfmt.recipes.samples import Samples
+from tokfmt.recipes.tree import explain
 
 EOS = 99
 sequence = st.lists(st.integers(1, 60), max_size=11)

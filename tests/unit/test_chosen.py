@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokfmt.core.ragged import Ragged
-from tokfmt.ops.dataset import MemoryReader
 from tokfmt.testing import datasets, sequences
 from tokfmt.views import select as chosen
+from tokfmt.views.memory import MemoryReader
 from tokfmt.views.select import Chosen
 
 quick = settings(max_examples=80, deadline=None)

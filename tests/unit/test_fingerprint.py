@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tokfmt.core import axis
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.compare.fingerprint import SHORT, AxisSide, Running, fingerprints, hands
-from tokfmt.ops.dataset import MemoryReader
+from tokfmt.views.memory import MemoryReader
 
 quick = settings(max_examples=60, deadline=None)
 lengths = st.lists(st.sampled_from([0, 1, 2, 3, SHORT - 1, SHORT, SHORT + 1, 200]), max_size=8)

@@ -13,8 +13,8 @@ from tokfmt.core.format import Receipt, Target
 from tokfmt.core.options import parse_options
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.flat_tokens import FORMAT, WriteOptions
-from tokfmt.ops.dataset import MemoryReader
 from tokfmt.testing import read, sequences, write
+from tokfmt.views.memory import MemoryReader
 
 GOLDEN = FIXTURES / "flat-tokens"
 EXPECTED = {k: v for k, v in json.loads((GOLDEN / "expected.json").read_bytes()).items() if k.endswith(".zarr")}

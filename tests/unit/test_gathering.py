@@ -10,9 +10,9 @@ from tokfmt.core.format import Receipt, Region, Target
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.hdf5 import FORMAT, WriteOptions, writer
 from tokfmt.formats.hdf5.table import Packer
-from tokfmt.ops.dataset import MemoryReader
 from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.plan import Forgetful, Plan, Workers, run
+from tokfmt.views.memory import MemoryReader
 
 SOURCE = MemoryReader(Ragged.of([np.arange(1, n, dtype=np.uint32) for n in range(2, 120)]))
 

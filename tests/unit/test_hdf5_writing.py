@@ -12,8 +12,8 @@ from tokfmt.core.format import Hints, Target
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.table import REACH, Packer
-from tokfmt.ops.dataset import MemoryReader
 from tokfmt.testing import read, sequences, write
+from tokfmt.views.memory import MemoryReader
 
 EOS = 50256
 

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from tokfmt.core.protocols import Located, Place, Underlying
 from tokfmt.core.ragged import Ragged
-from tokfmt.ops.dataset import Dataset, MemoryReader
+from tokfmt.ops.dataset import Dataset
 from tokfmt.testing import datasets
+from tokfmt.views.memory import MemoryReader
 from tokfmt.views.select import Chosen, Concat, Known, NonEmpty, Rows, Slice
 from tokfmt.views.view import SplitAt, WithoutTrailing, WithSeparators, place_of, position_of
 

@@ -15,9 +15,9 @@ from tokfmt.core.ragged import Ragged
 from tokfmt.formats.jsonl import FORMAT, WriteOptions
 from tokfmt.formats.jsonl import writer as jsonl_writer
 from tokfmt.formats.jsonl.writer import ids_lines, listed
-from tokfmt.ops.dataset import MemoryReader
 from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.plan import Workers, plan, run
+from tokfmt.views.memory import MemoryReader
 
 EDGES = [
     0,

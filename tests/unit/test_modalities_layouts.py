@@ -19,9 +19,9 @@ from tokfmt.core.format import Confidence, Hints, look
 from tokfmt.core.protocols import Audit
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.modalities import FORMAT, ReadOptions, WithMissingSeparators, closed_offsets
-from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.source.open import open_source
 from tokfmt.testing import sequences, write
+from tokfmt.views.memory import MemoryReader
 
 BAD = FIXTURES / "bad" / "modalities"
 GOOD = FIXTURES / "modalities"

@@ -19,12 +19,12 @@ from tokfmt.core.axis import Info, Layout, windows
 from tokfmt.core.draws import SHUFFLE, draws
 from tokfmt.core.errors import ConversionError
 from tokfmt.core.ragged import Ragged, offsets_of, reordered
-from tokfmt.ops.dataset import MemoryReader
 from tokfmt.run import shuffle
 from tokfmt.run.execute import SerialExecutor, make_executor
 from tokfmt.run.plan import Workers
 from tokfmt.run.shuffle import shuffled
 from tokfmt.testing import datasets, sequences
+from tokfmt.views.memory import MemoryReader
 
 quick = settings(max_examples=40, deadline=None)
 

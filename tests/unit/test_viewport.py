@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from tokfmt.core.axis import Info, Layout
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.ragged import Ragged, offsets_of
-from tokfmt.ops.dataset import MemoryReader
 from tokfmt.tui.layout import (
     UNBOUNDED,
     Kind,
@@ -23,6 +22,7 @@ from tokfmt.tui.layout import (
     spell,
 )
 from tokfmt.tui.rows import WINDOW, Characters, Damage, Lru, Piece, Span, Viewport, fetched, fetched_span
+from tokfmt.views.memory import MemoryReader
 
 
 class Memory:

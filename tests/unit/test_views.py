@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tokfmt.core.axis import Info, Layout, Separators, sequence_at
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.ragged import Ragged
-from tokfmt.ops.dataset import MemoryReader
 from tokfmt.testing import datasets, sequences
+from tokfmt.views.memory import MemoryReader
 from tokfmt.views.select import Concat, Known, NonEmpty, Slice, empty_sequences
 from tokfmt.views.view import SplitAt, WithoutTrailing, WithSeparators
 

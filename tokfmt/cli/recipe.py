@@ -14,8 +14,8 @@ from tokfmt.cli.parameters import DROP, PLACE, Command, Count, Eos, Words, commo
 
 if TYPE_CHECKING:
     from tokfmt.ops.prepare.draft import Draft
-    from tokfmt.ops.recipe import Row
     from tokfmt.recipes.language import RecipeFile
+    from tokfmt.recipes.tree import Row
 
 _WRITTEN = (
     "seq_len", "pack", "labels", "tail", "long", "shuffle", "seed", "tokens", "epochs", "eos", "pad", "bos",
@@ -123,10 +123,10 @@ def _file(words: Sequence[str], output: str | None, keys: dict[str, Any]) -> tup
 def _explain(file: RecipeFile, drop: Sequence[str], *, as_json: bool) -> None:
     from tokfmt.core.format import Hints
     from tokfmt.ops.prepare.draft import Draft
-    from tokfmt.ops.recipe import explain
     from tokfmt.ops.source.recipe import open_recipe
     from tokfmt.ops.source.request import check_drops
     from tokfmt.recipes.samples import Samples
+    from tokfmt.recipes.tree import explain
 
     reader = open_recipe(file, Hints(drop=check_drops(drop), collect=True))
     if isinstance(reader, Draft):

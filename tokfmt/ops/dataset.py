@@ -16,10 +16,8 @@ from tokfmt.core.axis import (
     INT64_MAX,
     WINDOW,
     Info,
-    Layout,
     TokenReader,
     batches,
-    check_interval,
     check_position,
     largest_id,
     sequence_reader,
@@ -390,24 +388,3 @@ def sequence_numbers(index: object) -> list[int]:
                 return [operator.index(one) for one in index]
             found = f"a {type(index).__name__} of {', '.join(sorted({type(one).__name__ for one in index}))}"
     raise TypeError(f"a dataset is indexed by a number, a slice, or a list or an array of numbers, not {found}")
-
-
-class MemoryReader:
-    """A dataset held in memory: for tests, small inputs, and as the shape of every other reader."""
-
-    def __init__(self, ragged: Ragged) -> None:
-        self.ragged = ragged
-        self.info = Info(
-            Layout.DOCUMENTS, ragged.tokens.dtype, len(ragged), len(ragged.tokens), max_id=largest_id(ragged.tokens)
-        )
-
-    def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, len(self.ragged.tokens))
-        return self.ragged.tokens[start:stop]
-
-    def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, len(self.ragged), "sequences")
-        return self.ragged.offsets[first : last + 1]
-
-    def close(self) -> None:
-        """Nothing is open."""

@@ -19,13 +19,13 @@ from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.format import Encoder
 from tokfmt.core.records import Block, RecordReader
-from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.look.query import Hits, LengthQuery, Query, Search, TextQuery, TokenQuery, parse_query
 from tokfmt.ops.look.search import find_many, find_records
 from tokfmt.tui.layout import Pieces
 from tokfmt.tui.rows import Damage, Piece, RecordSource, RowSource, Span, fetched, fetched_span
 from tokfmt.tui.session import Session, Where
 from tokfmt.tui.workers import Job
+from tokfmt.views.memory import MemoryReader
 
 
 class SearchScope(NamedTuple):

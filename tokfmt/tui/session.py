@@ -23,7 +23,6 @@ from tokfmt.core.format import Encoder, Format, Hints
 from tokfmt.core.protocols import Glimpsed, LocatedRecords, Pointer
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordReader
-from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.manifest import found_as_written, located_tokenizer, read_manifest
 from tokfmt.ops.source.open import open_one, open_stored
@@ -44,6 +43,7 @@ from tokfmt.tui.rows import (
 )
 from tokfmt.tui.state import recall, remember
 from tokfmt.tui.workers import Job
+from tokfmt.views.memory import MemoryReader
 from tokfmt.views.select import Rows
 from tokfmt.views.view import place_of, position_of
 

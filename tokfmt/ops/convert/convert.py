@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tokfmt import registry
-from tokfmt.api import CONVERTING, spoken
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import write_error
 from tokfmt.core.format import files_of
@@ -41,6 +40,7 @@ from tokfmt.ops.source.request import (
 )
 from tokfmt.run.execute import Progress, Silent, is_cluster, worker_count
 from tokfmt.views.select import Shuffled
+from tokfmt.wording import CONVERTING, spoken
 
 if TYPE_CHECKING:
     from tokfmt.ops.dataset import Dataset

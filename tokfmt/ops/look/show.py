@@ -28,7 +28,6 @@ from tokfmt.core.protocols import Reaching, Sampled, Segmented
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
-from tokfmt.ops.dataset import MemoryReader
 from tokfmt.ops.look.query import Hit, LengthQuery, Query, Search, is_query, parse_query
 from tokfmt.ops.look.search import Spelling, find, find_records
 from tokfmt.ops.source.discover import format_of
@@ -47,6 +46,7 @@ from tokfmt.ops.source.request import (
 )
 from tokfmt.run.execute import Progress, Silent
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
+from tokfmt.views.memory import MemoryReader
 from tokfmt.views.view import Beginning, SplitAt
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import Any
 from tokfmt.core.errors import CorruptError, OptionError, TokfmtError, UnsafeError
 from tokfmt.core.files import File
 from tokfmt.core.options import nearest, parse_count
-from tokfmt.ops.recipe import Row
+from tokfmt.recipes.tree import Row
 
 SCHEMA_VERSION = 1
 
@@ -276,7 +276,7 @@ class Statistics:
         separators: How often the separator's id is stored, inside sequences too, and its share of what is stored.
         padding: Positions that hold nothing, and their share: separators in a row in a stream, padding of samples.
             None where the format has none.
-        recipe: Of a recipe what each source gives; see `tokfmt.ops.recipe`.
+        recipe: Of a recipe what each source gives; see `tokfmt.recipes.tree`.
         masked: Positions of samples whose label does not count in the loss. None where no mask is stored.
     """
 

@@ -21,7 +21,6 @@ from tokfmt.core.protocols import Sampled as WithMasks
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
-from tokfmt.ops.recipe import explain
 from tokfmt.ops.source.discover import check_unchanged, dataset_paths, format_of, found_at, snapshot
 from tokfmt.ops.source.ingest import encoder_for, ingest
 from tokfmt.ops.source.manifest import extent
@@ -36,6 +35,7 @@ from tokfmt.ops.stats.texts import TextSubject, described_texts, measure_texts
 from tokfmt.ops.stats.walk import Indexed, StatsAxis, Streamed, Survey, axis_of, measure
 from tokfmt.recipes.documents import Documents
 from tokfmt.recipes.samples import Samples
+from tokfmt.recipes.tree import explain
 from tokfmt.run.execute import Progress, Silent, make_executor, worker_count
 from tokfmt.run.plan import Workers
 from tokfmt.views.view import SplitAt

@@ -1,0 +1,27 @@
+"""Read a dataset that is held in memory."""
+
+from __future__ import annotations
+
+from tokfmt.core.axis import Info, Layout, check_interval, largest_id
+from tokfmt.core.ragged import Offsets, Ragged, Tokens
+
+
+class MemoryReader:
+    """A dataset held in memory: for tests, small inputs, and as the shape of every other reader."""
+
+    def __init__(self, ragged: Ragged) -> None:
+        self.ragged = ragged
+        self.info = Info(
+            Layout.DOCUMENTS, ragged.tokens.dtype, len(ragged), len(ragged.tokens), max_id=largest_id(ragged.tokens)
+        )
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, len(self.ragged.tokens))
+        return self.ragged.tokens[start:stop]
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, len(self.ragged), "sequences")
+        return self.ragged.offsets[first : last + 1]
+
+    def close(self) -> None:
+        """Nothing is open."""
