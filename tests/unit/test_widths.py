@@ -113,6 +113,23 @@ def test_the_width_of_metadata_has_to_fit(stored, stated, cut, tmp_path):
             assert [one.tolist() for one in dataset] == docs[: len(dataset)]
 
 
+@pytest.mark.parametrize("eos", [None, EOS], ids=["no-separator", "separator"])
+def test_the_remedies_of_contradicting_metadata_work(eos, tmp_path):
+    """Each command in the message is followed as it stands; the width is asked for once."""
+    docs = documents(12, 50_000, eos=eos)
+    path = written(tmp_path, "ds", docs, 4, cut=2, metadata=4)
+    with pytest.raises(FormatError, match='options={"width": "4"} with allow_partial=True saves'):
+        tokfmt.open(path, eos="none")
+    with tokfmt.open(path, eos="none", options={"width": 4}, allow_partial=True) as dataset:
+        assert 0 < len(dataset) < len(docs)
+        assert [one.tolist() for one in dataset] == docs[: len(dataset)]
+    if eos is None:  # else the documents that end alike show the width
+        with pytest.raises(FormatError) as caught:
+            tokfmt.open(path, eos="none", allow_partial=True)
+        assert str(caught.value).count('"width": "4"') == 1
+        assert '"width": "N"' not in str(caught.value)
+
+
 def test_nanogpt_of_four_bytes_that_is_cut_inside_a_token(tmp_path):
     """The size is no multiple of 4, and the data still show the width."""
     content = np.arange(4000, dtype="<u4").tobytes()

@@ -186,7 +186,8 @@ def _still_told(file: File, width: int | None, said: int | None, laid: Laid, eos
         problems.append(fatal("TF723", error, cut=True))
     extent = Extent(file, 0, min(there, int(starts[-1])), dtype)
     if width is None and not ends_alike(extent, starts, eos_id):
-        error.advise("--from-opt width=N says the bytes of a token")
+        if "--from-opt width" not in (error.remedy or ""):
+            error.advise("--from-opt width=N says the bytes of a token")
         raise error
     return replace(
         laid, extents=[extent], starts=starts, problems=problems, damage=damage, separators=Separators.TRAILING
@@ -233,7 +234,7 @@ def _contradicted(file: File, width: int | None, said: int, fitting: int, metada
     expected = f"{end * said:,}, as {metadata.name} states {said}-byte tokens"
     remedy = f"--from-opt width={fitting} reads {fitting}-byte tokens, which fit the index"
     if said > fitting:
-        remedy = f"--allow-partial saves the complete documents of a cut file; {remedy}"
+        remedy = f"--from-opt width={said} with --allow-partial saves the complete documents of a cut file; {remedy}"
     error = CorruptError(file.path, "bytes of tokens", expected=expected, found=f"{file.size:,}", remedy=remedy)
     if not width:
         return fatal("TF724", error, cut=said > fitting)
