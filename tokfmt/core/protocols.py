@@ -27,6 +27,7 @@ A plug-in that offers none is converted, counted, shown and browsed all the same
         LocatedRecords    knows where the line of each begins
         Reaching          finds the first records without counting all
         Collecting        sets records with trouble aside
+        Screened          leaves damaged records out, and finds them by reading   convert --allow-partial
     Of a writer
         Gatherer          puts its parts together while others are being written
 """
@@ -41,7 +42,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Structural, TokenReader
+from tokfmt.core.axis import Damage, Structural, TokenReader
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.files import File
 from tokfmt.core.format import Finding, Hints, Receipt, Target, TokenWriter
@@ -553,6 +554,14 @@ class Collecting(Protocol):
 
     def line(self, spot: Spot) -> tuple[Path, int]:
         """A file and the number, from 1, of a line in it."""
+
+
+@runtime_checkable
+class Screened(Protocol):
+    """A `RecordReader` that leaves damaged records out with `Hints.partial`."""
+
+    def damaged_records(self) -> Sequence[Damage]:
+        """The records left out that opening alone does not show. Reads all of the dataset."""
 
 
 @runtime_checkable

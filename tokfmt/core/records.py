@@ -222,6 +222,12 @@ def counted_records(records: RecordReader, block: Block) -> int:
     return sum(len(batch.ragged) for batch in records.ids(block) if batch.ragged is not None)
 
 
+def has_records(records: RecordReader) -> bool:
+    """Whether there is any record; reads no farther than to the first."""
+    batches = (batch for block in records.blocks(1 << 20) for batch in json_lines(records, block))
+    return any(batch.lines for batch in batches)
+
+
 class TextRecords(ABC):
     """What readers of text share whose records are not JSON lines."""
 

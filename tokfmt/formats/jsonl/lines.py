@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import Damage
-from tokfmt.core.errors import CorruptError, MissingDependencyError, TruncatedError, UnsafeError
+from tokfmt.core.errors import CorruptError, FormatError, MissingDependencyError, TruncatedError, UnsafeError
 from tokfmt.core.files import File, writing
 from tokfmt.core.output import concatenate, whole
 from tokfmt.core.ragged import true_at
@@ -45,6 +45,7 @@ _MAGIC: dict[Compression, bytes] = {"gzip": b"\x1f\x8b", "zstandard": b"\x28\xb5
 _SUFFIX: dict[str, Compression] = {".gz": "gzip", ".zst": "zstandard"}
 _ZSTD_INPUT = 1 << 10  # 256 blocks at most, of 128 KiB each
 _GZIP_INPUT = 1 << 16
+_TRAILED = 1 << 16  # bytes that the 8 behind a member, which end with its size, may be decoded to by mistake
 _COPY_AGAIN = "Copy it again"
 
 
@@ -87,22 +88,21 @@ class TextFile:
         return self.file.size if self.limit is None or self.compression else self.limit
 
     def keep_certain(self, complete: Callable[[bytes], bool], longest: int) -> Damage | None:
-        """Leave out a last line that is cut, and whatever compressed data that end too early do not hold.
+        """Leave out a last line that is cut, and what compressed data that are damaged do not hold for certain.
 
         Args:
             complete: Whether a last line without a line end is complete: no object of JSON begins another.
             longest: Bytes of a line at most; a longer one is not looked at.
+
+        Raises:
+            CorruptError: No line of damaged compressed data is certain.
         """
-        at, tail, error = 0, b"", None
-        try:
-            start = 0 if self.compression else max(0, self.size - longest)
-            for piece in self._decompressed(self.compression) if self.compression else self.pieces(start):
-                at, cut = at + len(piece), piece.rfind(b"\n") + 1
-                tail = piece[cut:] if cut else (tail + piece)[: longest + 1]
-        except TruncatedError as failure:
-            error, at = failure, at + start
+        if self.compression is None:
+            start, error = max(0, self.size - longest), None
+            text = self.file.read(start, self.size - start)
+            at, tail = self.size, text[text.rfind(b"\n") + 1 :]
         else:
-            at += start
+            at, tail, error = self._certain_text(self.compression, longest)
         if not tail.strip() or complete(tail):
             tail = b""
         if error is None and not tail:
@@ -110,6 +110,31 @@ class TextFile:
         self.limit = at - len(tail)
         what = error.sentence if error is not None else f"{printable(self.path)}: its last line is cut"
         return Damage(what, unused=len(tail))
+
+    def _certain_text(self, what: Compression, longest: int) -> tuple[int, bytes, FormatError | None]:
+        """Where the text of compressed data ends that is certain, the last line before it, and why there is no more.
+
+        Of data that end too early, all that is decoded is certain. Where they are damaged, decoding goes wrong before
+        it fails: what is certain are the members, or frames, before, which were decoded to their end and checksum.
+
+        Raises:
+            CorruptError: The first member is damaged.
+        """
+        at, tail, checked = 0, b"", (0, b"")
+        try:
+            for piece, ended in self._decompressed(what):
+                at, cut = at + len(piece), piece.rfind(b"\n") + 1
+                tail = piece[cut:] if cut else (tail + piece)[: longest + 1]
+                checked = (at, tail) if ended else checked
+        except TruncatedError as error:
+            return at, tail, error
+        except CorruptError as error:
+            if not checked[0]:
+                part = "member" if what == "gzip" else "frame"
+                why = f"{error.what}, in its first {part}, so that no line of it is certain"
+                raise CorruptError(self.path, why, remedy=_COPY_AGAIN) from error
+            return *checked, error
+        return at, tail, None
 
     def pieces(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
         """The text from byte `start` to byte `stop`, in pieces of about 256 KiB.
@@ -124,7 +149,7 @@ class TextFile:
         if self.compression is None:
             yield from map(bytes, self.passing(start, stop))
         else:
-            yield from _coalesced(self._certain(self._decompressed(self.compression)))
+            yield from _coalesced(self._certain(piece for piece, _ in self._decompressed(self.compression)))
 
     def _certain(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         """Decompressed text up to the limit, if there is one; it ends there."""
@@ -132,7 +157,7 @@ class TextFile:
             yield from pieces
             return
         left = self.limit
-        while left > 0 and (piece := next(pieces, b"")):
+        while left > 0 and (piece := next(pieces, None)) is not None:  # some are empty: a block may need more data
             yield piece[:left]
             left -= len(piece)
 
@@ -145,10 +170,14 @@ class TextFile:
             self.file.read_into(at, memoryview(buffer))
             yield buffer
 
-    def _decompressed(self, what: Compression) -> Iterator[bytes]:
-        """What the members of gzip or the frames of zstandard hold, in pieces of no more than 32 MiB."""
+    def _decompressed(self, what: Compression) -> Iterator[tuple[bytes, bool]]:
+        """What the members of gzip or the frames of zstandard hold, in pieces of no more than 32 MiB.
+
+        Yields:
+            A piece, and whether a member or frame ends with it, and its checksum if it has one is right.
+        """
         begin, damage, size, most = _decompressor(what, self.path)
-        member: Any = None
+        member, decoded = None, 0
         for at in range(0, self.size, size):
             data = rest = self.file.read(at, min(size, self.size - at))
             while rest:
@@ -158,14 +187,21 @@ class TextFile:
                         break
                     if not rest.startswith(_MAGIC["gzip"][: len(rest)]):
                         raise self._damaged(what, at + len(data) - len(rest))
-                member = begin() if member is None else member
+                if member is None:
+                    member, decoded = begin(), 0
                 try:
-                    yield member.decompress(rest, *most)
+                    piece = member.decompress(rest, *most)
                 except damage as error:
-                    raise self._damaged(what, at) from error
+                    raise self._damaged(what, at + len(data) - len(rest)) from error
+                decoded += len(piece)
+                yield piece, bool(member.eof)
                 rest = member.unused_data if member.eof else member.unconsumed_tail
                 member = None if member.eof else member
         if member is not None:
+            # A stated size that fits shows that all is there, and that the end of the data was not seen as such.
+            stated = int.from_bytes(self.file.read(self.size - 4, 4), "little") if what == "gzip" and decoded else -1
+            if stated >= 0 and abs(stated - decoded) < _TRAILED:
+                raise self._damaged(what, self.size - 8)
             raise TruncatedError(self.path, f"the {what} data ends too early", offset=self.size, remedy=_COPY_AGAIN)
 
     def _damaged(self, what: Compression, at: int) -> CorruptError:

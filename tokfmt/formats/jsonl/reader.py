@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from tokfmt.core.axis import Damage, check_interval
-from tokfmt.core.errors import FormatError, SourceChangedError, TokfmtError, TruncatedError
+from tokfmt.core.errors import NO_DAMAGE, FormatError, SourceChangedError, TokfmtError, TruncatedError
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Hints
 from tokfmt.core.protocols import Line, Place
@@ -27,6 +27,7 @@ from tokfmt.formats.jsonl.parse import (
     Kind,
     Parsed,
     Parser,
+    Problem,
     dotted,
     line_error,
     load,
@@ -55,6 +56,7 @@ class Census:
         return int(self.firsts[-1])
 
 
+_LISTED = 8  # damaged lines by number
 _UNCOUNTED = Census(np.zeros(1, np.int64), np.zeros(1, np.int64))
 
 
@@ -216,18 +218,19 @@ def _complete(line: bytes) -> bool:
 class JsonlReader:
     """Records of text or of token ids in one or more files of lines.
 
-    Lines with trouble are errors, or are left out and counted when `invalid-lines` may be dropped.
+    Lines with trouble are errors, or are left out and counted when `invalid-lines` may be dropped. With `Hints.partial`
+    they are damage: a line feed ends each line, so that the lines around them are certain.
     """
 
     def __init__(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> None:
-        self.options, self.drop, self.collect = options, hints.drop, hints.collect
+        self.options, self.drop, self.collect, self._partial = options, hints.drop, hints.collect, hints.partial
         self._keys = {"text": dotted(options.text_field, "text_field"), "ids": dotted(options.ids_field, "ids_field")}
         self.parts, damage = list[Part](), list[Damage]()
         for path in files_of(paths):
             try:
                 part = Part(path, options, self._valid, partial=hints.partial)
-            except TruncatedError as error:
-                if not hints.partial:
+            except FormatError as error:
+                if not hints.partial or isinstance(error, NO_DAMAGE):
                     raise
                 damage.append(Damage(error.sentence))
                 continue
@@ -236,7 +239,7 @@ class JsonlReader:
                 self.parts.append(part)
         if damage and not self.parts:
             what = f"no record of it is certain to be whole: {damage[0].what}"
-            raise TruncatedError(paths[0], what)
+            raise TruncatedError(paths[0], what, remedy="Copy it again")
         kind, inferred = self._kind() if options.kind == "auto" else (options.kind, ())
         self.kind: Kind = kind
         plain = not any(part.text.compression for part in self.parts)
@@ -244,7 +247,7 @@ class JsonlReader:
         notes = [note for index in indexes for note in index.notes]
         if not plain:
             notes.append("compressed lines are read from their start: one task a file, no random access")
-        known = len(indexes) == len(self.parts) and "invalid-lines" not in self.drop
+        known = len(indexes) == len(self.parts) and not self._lenient
         self.info = RecordInfo(
             kind=self.kind,
             size=sum(part.text.size for part in self.parts),
@@ -274,7 +277,7 @@ class JsonlReader:
                     return "text", ()
                 if ids is not None:
                     return "ids", ()
-                if "invalid-lines" not in self.drop and isinstance(text, Fault) and not faults:
+                if not self._lenient and isinstance(text, Fault) and not faults:
                     faults.append(line_error(lines, index, text))
                     if not self.collect:
                         break
@@ -307,8 +310,35 @@ class JsonlReader:
             self._counts = [part.records() for part in self.parts]
         return self._counts
 
+    @property
+    def _lenient(self) -> bool:
+        """Whether lines with trouble are left out."""
+        return "invalid-lines" in self.drop or self._partial
+
     def _valid(self) -> Parser | None:
-        return self.parser(others=True) if "invalid-lines" in self.drop else None
+        return self.parser(others=True) if self._lenient else None
+
+    def damaged_records(self) -> Sequence[Damage]:
+        """See `protocols.Screened`."""
+        if "invalid-lines" in self.drop:  # counted and reported as such
+            return ()
+        found, parser, records, error = list[Damage](), self.parser(others=True), 0, None
+        for part in self.parts:
+            numbers, fault, passed = list[int](), None, 1
+            for lines in part.lines(0, None):
+                parsed = parser(lines)
+                records += len(parsed.values)
+                for index, problem in parsed.problems:
+                    if _is_damage(problem):
+                        fault = fault or line_error(lines, index, problem)
+                        numbers.append(passed + lines.data.count(b"\n", 0, int(lines.starts[index])))
+                passed += lines.data.count(b"\n")
+            if fault is not None:
+                found.append(Damage(_of_lines(fault, numbers)))
+                error = error or fault
+        if error is not None and not records:
+            raise error
+        return found
 
     def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
         if first == 0 and last is None:
@@ -383,10 +413,12 @@ class JsonlReader:
                 return
 
     def _invalid(self, file: int, lines: Lines, parsed: Parsed) -> Aside:
-        if not parsed.problems:
+        told = self._partial and "invalid-lines" not in self.drop  # by `damaged_records`
+        problems = [index for index, problem in parsed.problems if not (told and _is_damage(problem))]
+        if not problems:
             return Aside(blank=lines.blank) if lines.blank else Aside()
-        spots = tuple((file, lines.begin(index)) for index, _ in parsed.problems[:5])
-        return Aside(len(parsed.problems), spots, blank=lines.blank)
+        spots = tuple((file, lines.begin(index)) for index in problems[:5])
+        return Aside(len(problems), spots, blank=lines.blank)
 
     def _window(self, block: Block) -> tuple[int, int]:
         """Records to leave out at the start of a block, and how many to take then (-1: all)."""
@@ -396,7 +428,8 @@ class JsonlReader:
 
     def _raise(self, lines: Lines, parsed: Parsed) -> None:
         for index, problem in parsed.problems:
-            if not (self.collect or "invalid-lines" in self.drop) or not isinstance(problem, Fault):
+            left_out = "invalid-lines" in self.drop or (self._partial and _is_damage(problem))
+            if not isinstance(problem, Fault) or not (self.collect or left_out):
                 raise line_error(lines, index, problem)
 
     def record(self, index: int) -> str | list[int]:
@@ -456,6 +489,20 @@ class JsonlReader:
     def close(self) -> None:
         for part in self.parts:
             part.text.file.close()
+
+
+def _is_damage(problem: Problem) -> bool:
+    """Whether a line with trouble may be a damaged one: not what is refused for its size."""
+    return isinstance(problem, Fault) and not issubclass(problem.kind, NO_DAMAGE)
+
+
+def _of_lines(first: TokfmtError, numbers: Sequence[int]) -> str:
+    """What is said of some damaged lines: what is wrong with the first, and which others there are."""
+    what = first.sentence if isinstance(first, FormatError) else str(first)
+    if len(numbers) == 1:
+        return what
+    listed = ", ".join(f"{number:,}" for number in numbers[:_LISTED]) + (", ..." if len(numbers) > _LISTED else "")
+    return f"{what}; {len(numbers):,} lines in all are not records: {listed}"
 
 
 def _at(document: Document | Fault, keys: tuple[str, ...]) -> object:

@@ -20,8 +20,8 @@ from tokfmt.core.axis import Damage, Info, Layout, Separators, TokenReader, wind
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, SeparatorUnknownError, TokfmtError
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.options import given_options
-from tokfmt.core.protocols import Continuing, Underlying
-from tokfmt.core.records import RecordReader
+from tokfmt.core.protocols import Continuing, Screened, Underlying
+from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.manifest import (
@@ -157,7 +157,7 @@ def _saves(source: Source) -> bool:
     """Whether something of a damaged dataset seems to be whole; of a stream, whether a separator closes a document."""
     reader, eos_id = source.reader, source.separator.eos_id
     if isinstance(reader, RecordReader):
-        return bool(reader.info.size)
+        return has_records(reader)
     if not reader.info.separators.alone or eos_id is None:
         return bool(reader.info.sequences)
     closing = 2 if reader.info.separators is Separators.BEFORE else 1
@@ -317,6 +317,8 @@ def _readable(
     if not isinstance(stored, RecordReader):
         stored, more = readable(stored)
         damage += more
+    elif isinstance(stored, Screened):
+        damage += tuple(stored.damaged_records())
     signs = (shrunk(one, manifest) for one, manifest in zip(found, said, strict=True))
     return stored, (*damage, *(sign for sign in signs if sign is not None))
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import Damage, Separators, TokenReader, windows
 from tokfmt.core.errors import NO_DAMAGE, FormatError, TruncatedError
 from tokfmt.core.protocols import Vouched, marks_of
-from tokfmt.core.records import RecordReader
+from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.text_format import counted
 from tokfmt.views.select import Chosen, Leading, Slice
 
@@ -180,11 +180,13 @@ def partial_of(
         return None
     named = f"{path}" + (f" and {others} more" if others else "")
     unused, reasons = sum(one.unused for one in damage), tuple(one.what for one in damage)
+    word = "record" if isinstance(reader, RecordReader) else "sequence"
+    if not (has_records(reader) if isinstance(reader, RecordReader) else reader.info.sequences):
+        nothing = f"no {word} of it is certain to be whole"
+        raise TruncatedError(path, f"{nothing}: {'; '.join(reasons[:_REASONS])}", remedy="Copy it again")
     if isinstance(reader, RecordReader):
         return Partial(named, None, None, None, None, unused, reasons)
     saved = (reader.info.sequences, reader.info.tokens)
-    if not saved[0]:
-        raise TruncatedError(path, f"no sequence of it is certain to be whole: {'; '.join(reasons[:_REASONS])}")
     sequences = _lost(saved[0], [one.sequences for one in damage], told.get("sequences"))
     tokens = _lost(saved[1], [one.tokens for one in damage], told.get("tokens"))
     return Partial(named, *saved, sequences, tokens, unused, reasons)
