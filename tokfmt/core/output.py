@@ -369,11 +369,18 @@ def restrict(path: Path, allowed: int) -> None:
 
 
 def remove(path: Path, files: Sequence[Path]) -> bool:
-    """Remove these files below a directory, and the directories that are empty then; whether all of it is gone."""
-    for file in files:
-        with contextlib.suppress(OSError):
-            os.unlink(file)
-    for base, _ in walk(path):
-        with contextlib.suppress(OSError):
-            os.rmdir(base)
+    """Remove these files below a directory, and the directories that are empty then; whether all of it is gone.
+
+    No link is followed: whoever made the directory may still be in it, and put one in place of another directory.
+    """
+    wanted = {os.fspath(file) for file in files}
+    with contextlib.suppress(OSError):
+        for base, directories, names, fd in os.fwalk(path, topdown=False):
+            for name in (*names, *directories):
+                with contextlib.suppress(OSError):
+                    if os.path.join(base, name) in wanted:
+                        os.unlink(name, dir_fd=fd)
+                    elif name in directories:
+                        os.rmdir(name, dir_fd=fd)
+        os.rmdir(path)
     return not os.path.lexists(path)

@@ -11,6 +11,10 @@ Commands that have no destination to build beside have scratch:
 
 What processes of the same user left behind that could not clean up (SIGKILL) goes when the next one makes its own.
 
+In a directory where others may rename (a group's, without the sticky bit), the name of a private directory may be given
+to a link between any look and what follows it. There it is reached through a descriptor (`held`), which stays the same
+directory, so nothing outside of it is written, removed or given permissions.
+
 Where a file system has no locks (Lustre mounted without them, NFS whose server has none), a lock is held as long as the
 process lives that has signed it; of another machine's that is not known, and it is taken to live.
 """
@@ -28,6 +32,7 @@ import stat
 import tempfile
 import time
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -43,12 +48,15 @@ _LONGEST = 200  # bytes of what a lock says
 _SIGNED = re.compile(r"process (\d+) on (.*)\n")
 
 
-def make_private(path: Path, *, taken_over: bool = False) -> None:
+def make_private(path: Path, *, taken_over: bool = False) -> bool:
     """Make a directory for the caller alone.
 
     Args:
         path: Its name; never followed if it is a link.
         taken_over: One of an earlier run may be there, and is used.
+
+    Returns:
+        Whether it was made; else it was there.
 
     Raises:
         ConversionError: What is there is somebody else's, or others may write to it.
@@ -63,10 +71,11 @@ def make_private(path: Path, *, taken_over: bool = False) -> None:
         try:
             owner = os.lstat(path).st_uid  # on some network file systems what root makes is nobody's
         except FileNotFoundError:  # another run took it for a leftover; the lock that comes next finds that out
-            return
+            return True
         if owner in (0, os.geteuid()) or not os.geteuid():
-            return
+            return True
     check_private(path)
+    return False
 
 
 def check_private(path: Path) -> None:
@@ -76,15 +85,92 @@ def check_private(path: Path) -> None:
         ConversionError: It is no directory, not the caller's own, or others may write to it; names its owner.
         FileNotFoundError: It is not there.
     """
-    why = distrusted(path)
-    if why:
-        raise ConversionError(
-            f"{printable(path)}: {why}, so what it holds is not trusted. Have it removed, or choose another destination"
-        )
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    os.close(open_private(path))
+
+
+def open_private(path: Path, *, made: bool = False) -> int:
+    """Open a hidden directory, as `check_private` looks at it.
+
+    Args:
+        path: The directory.
+        made: The caller has just made it: on some network file systems what root makes belongs to somebody else.
+
+    Returns:
+        A descriptor of the directory, to be closed.
+
+    Raises:
+        ConversionError, FileNotFoundError: As of `check_private`.
+    """
+    why = "" if made else distrusted(path)
+    if not why:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            status = os.fstat(fd)  # it may have been replaced since
+            why = "" if made and _owns_as_root(fd, status) else _why_distrusted(status)
+            if not why and stat.S_IMODE(status.st_mode) & 0o077:  # of an earlier version
+                os.fchmod(fd, 0o700)
+        except BaseException:
+            os.close(fd)
+            raise
+        if not why:
+            return fd
+        os.close(fd)
+    raise ConversionError(
+        f"{printable(path)}: {why}, so what it holds is not trusted. Have it removed, or choose another destination"
+    )
+
+
+def _owns_as_root(home: int, status: os.stat_result) -> bool:
+    """Whether root is the one to whom a directory belongs: a new file in it gets the same owner."""
+    if os.geteuid() or not status.st_uid:
+        return False
+    name = f"owner-{os.urandom(4).hex()}"
     try:
-        if stat.S_IMODE(os.fstat(fd).st_mode) & 0o077:  # of an earlier version
-            os.fchmod(fd, 0o700)
+        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=home)
+    except OSError:
+        return False
+    try:
+        return os.fstat(fd).st_uid == status.st_uid
+    finally:
+        os.close(fd)
+        os.unlink(name, dir_fd=home)
+
+
+def reached(fd: int, path: Path) -> Path:
+    """A path of an open directory that cannot be given to another one, for all processes of the user on this machine.
+
+    Args:
+        fd: The directory.
+        path: Its name.
+
+    Returns:
+        The name, if only the caller and root can give it to something else, or the system has no other path.
+    """
+    if may_be_renamed(path):
+        place = Path(f"/proc/{os.getpid()}/fd/{fd}")
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.stat(place), os.fstat(fd)):
+                return place
+    return path
+
+
+def may_be_renamed(path: Path) -> bool:
+    """Whether somebody else may give the name of a directory of the caller's to something else."""
+    status = os.stat(path.parent)
+    anybody = status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX
+    return bool(anybody) or status.st_uid not in (0, os.geteuid())
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[Path]:
+    """A private directory that is there, by a path that stays its own while the block runs; see `reached`.
+
+    Raises:
+        ConversionError, FileNotFoundError: As of `check_private`.
+    """
+    fd = open_private(path)
+    try:
+        yield reached(fd, path)
     finally:
         os.close(fd)
 
@@ -95,7 +181,10 @@ def distrusted(path: str | os.PathLike[str]) -> str:
     Raises:
         FileNotFoundError: It is not there.
     """
-    status = os.lstat(path)
+    return _why_distrusted(os.lstat(path))
+
+
+def _why_distrusted(status: os.stat_result) -> str:
     if stat.S_ISLNK(status.st_mode):
         return f"is a link that {_name_of(status.st_uid)} has made, not a directory"
     if not stat.S_ISDIR(status.st_mode):
@@ -177,15 +266,17 @@ def lock_dead(home: Path) -> int:
     """
     if distrusted(home):
         return -1
-    try:
-        status = os.lstat(home / "lock")
-    except FileNotFoundError:
-        os.rmdir(home)  # killed before it made its lock; a directory that holds anything is not a leftover
-        return -1
-    return take_lock(home / "lock", existing=True) if stat.S_ISREG(status.st_mode) else -1
+    with contextlib.suppress(ConversionError), held(home) as place:
+        try:
+            status = os.lstat(place / "lock")
+        except FileNotFoundError:
+            os.rmdir(home)  # killed before it made its lock; a directory that holds anything is not a leftover
+        else:
+            return take_lock(place / "lock", existing=True) if stat.S_ISREG(status.st_mode) else -1
+    return -1
 
 
-def remove_private(home: Path, lock: int) -> None:
+def remove_private(home: Path, lock: int, opened: int = -1) -> None:
     """Remove a private directory whose lock the caller holds; the lock goes last.
 
     A process that is killed meanwhile leaves a directory that `lock_dead` still knows. If another directory has got the
@@ -194,31 +285,39 @@ def remove_private(home: Path, lock: int) -> None:
     Args:
         home: The directory.
         lock: From `take_lock` or `lock_dead`; -1: a signal came before it was known, so there is nothing but the lock.
+        opened: A descriptor of the directory, if the caller has one.
     """
     with contextlib.suppress(OSError):
-        place, names = home / "lock", _names(home)
-        held = names == ["lock"] if lock < 0 else os.path.samestat(os.fstat(lock), os.lstat(place))
-        if held and not distrusted(home):
-            for name in names:
-                if name != "lock":
-                    _remove_entry(home / name)
-            if _names(home) == ["lock"]:  # else it stays known, and the next run removes the rest
-                os.unlink(place)
+        fd = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC) if opened < 0 else opened
+        try:
+            _empty(fd, lock)
+        finally:
+            if opened < 0:
+                os.close(fd)
     with contextlib.suppress(OSError):
         os.rmdir(home)
 
 
-def _names(home: Path) -> list[str]:
-    with os.scandir(home) as entries:
-        return [entry.name for entry in entries]
+def _empty(home: int, lock: int) -> None:
+    """Remove what an open directory holds, by names in it alone, if it is the caller's own and holds the lock."""
+    names = os.listdir(home)
+    there = os.stat("lock", dir_fd=home, follow_symlinks=False)
+    ours = names == ["lock"] if lock < 0 else os.path.samestat(os.fstat(lock), there)
+    if not ours or _why_distrusted(os.fstat(home)):
+        return
+    for name in names:
+        if name != "lock":
+            _remove_entry(home, name)
+    if os.listdir(home) == ["lock"]:  # else it stays known, and the next run removes the rest
+        os.unlink("lock", dir_fd=home)
 
 
-def _remove_entry(path: Path) -> None:
+def _remove_entry(home: int, name: str) -> None:
     with contextlib.suppress(OSError):
-        if stat.S_ISDIR(os.lstat(path).st_mode):
-            shutil.rmtree(path, ignore_errors=True)
+        if stat.S_ISDIR(os.stat(name, dir_fd=home, follow_symlinks=False).st_mode):
+            shutil.rmtree(name, ignore_errors=True, dir_fd=home)
         else:
-            os.unlink(path)
+            os.unlink(name, dir_fd=home)
 
 
 def release(lock: int) -> None:
@@ -307,11 +406,15 @@ class Scratch:
         parent = Path(tempfile.gettempdir())
         with writing(parent):
             _remove_dead(parent)
-            lock = -1
+            lock = fd = -1
             while lock < 0:  # else somebody took it for a dead one
-                self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+                if fd >= 0:
+                    os.close(fd)
+                name = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+                fd = open_private(name, made=True)
+                self.path = reached(fd, name)
                 lock = take_lock(self.path / "lock")
-        self._finalizer = weakref.finalize(self, _remove, self.path, lock, os.getpid())
+        self._finalizer = weakref.finalize(self, _remove, name, fd, lock, os.getpid())
 
     def close(self) -> None:
         """Remove it."""
@@ -326,9 +429,10 @@ class Scratch:
         self.close()
 
 
-def _remove(path: Path, lock: int, owner: int) -> None:
+def _remove(path: Path, fd: int, lock: int, owner: int) -> None:
     if os.getpid() == owner:  # not what a forked child inherits
-        remove_private(path, lock)
+        remove_private(path, lock, fd)
+        os.close(fd)
         release(lock)
 
 

@@ -36,11 +36,13 @@ from tokfmt.core.files import walk, write_error, write_reason, writing
 from tokfmt.core.format import everything_in
 from tokfmt.core.output import ANYBODY, Objection, followed, inherit, no_directory, obstacle, remove, restrict
 from tokfmt.core.private import (
-    check_private,
     distrusted,
+    held,
     holder,
     lock_dead,
     make_private,
+    open_private,
+    reached,
     release,
     remove_private,
     take_lock,
@@ -68,7 +70,8 @@ class Staging:
 
     Attributes:
         destination: Where the output will appear; links are followed.
-        home: The hidden sibling.
+        sibling: The hidden sibling, by its name.
+        home: The same, by a path that others cannot give to another directory; see `core.private`.
         path: Where to build it; same name, in the hidden sibling.
         given: The destination as it was named: so it is called in errors.
         scratch: A directory for intermediate files, removed at the end.
@@ -86,6 +89,7 @@ class Staging:
         kept: str = "",
         shared: bool = False,
         companions: Sequence[str] = (),
+        by_name: bool = False,
     ) -> None:
         """A place beside `destination`.
 
@@ -99,6 +103,7 @@ class Staging:
             shared: Several processes work in it at the same time.
             companions: Names of files that belong to the destination and appear after it, if they were built; one that
                 was not goes.
+            by_name: Processes on other machines work in the sibling, which have only its name.
 
         Raises:
             ConversionError: The destination is a link that is not to be followed.
@@ -109,21 +114,46 @@ class Staging:
         self._inode, self._replaced, self._published = _UNKNOWN, _ABSENT, False
         self._began = 0
         self.removed: tuple[str, ...] = ()
-        self._kept, self._shared, self._lock = kept, shared, -1
+        self._kept, self._shared, self._by_name = kept, shared, by_name
+        self._lock = self._fd = -1
         self.companions = tuple(companions)
         self._settle()
 
     def _settle(self) -> None:
-        self.home = hidden_sibling(self.destination, self._kept or os.urandom(4).hex())
+        self._close()
+        self.sibling = hidden_sibling(self.destination, self._kept or os.urandom(4).hex())
+        self._reach(self.sibling)
+
+    def _reach(self, home: Path) -> None:
+        self.home = home
         self.path = self._built()
-        self.scratch = self.home / "scratch"
+        self.scratch = home / "scratch"
+
+    def _hold(self, *, made: bool) -> None:
+        """Open the sibling, which stays this one from here on, whatever becomes of its name."""
+        self._close()
+        self._fd = open_private(self.sibling, made=made)
+        self._reach(self.sibling if self._by_name else reached(self._fd, self.sibling))
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
 
     def _built(self) -> Path:
         return self.home / "build" / self.destination.name
 
     def __enter__(self) -> Staging:
-        if self._kept and os.path.lexists(self.home):
-            check_private(self.home)
+        try:
+            return self._entered()
+        except BaseException:
+            self._close()
+            raise
+
+    def _entered(self) -> Staging:
+        if self._kept and os.path.lexists(self.sibling):
+            with writing(self.given):
+                self._hold(made=False)
         self._inode = self._told()
         if not self.published:
             self.check_replaceable()
@@ -186,9 +216,14 @@ class Staging:
         """Make the sibling, or take it over, and lock it."""
         for _ in range(_TRIES):
             try:
-                make_private(self.home, taken_over=bool(self._kept))
+                made = make_private(self.sibling, taken_over=bool(self._kept))
+                self._hold(made=made)
             except FileExistsError:  # of another run, by a rare chance
                 self._settle()
+                continue
+            except FileNotFoundError:  # another run took it for a leftover
+                if not os.path.lexists(self.sibling.parent):
+                    raise
                 continue
             self._lock = take_lock(self.home / "lock", shared=self._shared)
             if self._lock >= 0:
@@ -197,7 +232,7 @@ class Staging:
             time.sleep(_PAUSE)  # somebody is removing it, or works in it
             self._settle()
         raise ConversionError(
-            f"{printable(self.destination)}: another tokfmt is writing it now ({self.home.name} is locked by "
+            f"{printable(self.destination)}: another tokfmt is writing it now ({self.sibling.name} is locked by "
             f"{holder(self.home / 'lock')}). Wait for it, or stop it"
         )
 
@@ -215,7 +250,8 @@ class Staging:
         if isinstance(error, TokfmtError):
             retell(error, self._built(), self.given)
             scratch = rf"{re.escape(printable(self.scratch))}/[^\s:]+"  # what is under way there is nobody's business
-            error.args = tuple(re.sub(scratch, lambda _: printable(self.given), str(said)) for said in error.args)
+            told = [re.sub(scratch, lambda _: printable(self.given), str(said)) for said in error.args]
+            error.args = tuple(one.replace(printable(self.home), printable(self.sibling)) for one in told)
         if error is not None:
             self._say_what_stays(error)
 
@@ -433,23 +469,25 @@ class Staging:
         if self._lock >= 0:
             release(self._lock)
             self._lock = -1
+        self._close()
 
     def _discard(self) -> None:
-        try:
-            if distrusted(self.home):
-                return
-        except OSError:  # it was never made
+        if self._fd < 0:  # it was never made, or right before a signal
+            with contextlib.suppress(OSError):
+                if not distrusted(self.sibling):
+                    os.rmdir(self.sibling)
             return
         old = self._old() if self.published else None
         if old is not None and old.is_dir():
             self._remove_old(old)
         if self._kept:  # half of it must not be taken over
-            kept, self._kept, self.home = self.home, "", hidden_sibling(self.destination, os.urandom(4).hex())
+            kept, self._kept = self.sibling, ""
+            self.sibling = hidden_sibling(self.destination, os.urandom(4).hex())
             try:
-                os.rename(kept, self.home)
+                os.rename(kept, self.sibling)
             except OSError:
-                self.home = kept
-        remove_private(self.home, self._lock)
+                self.sibling = kept
+        remove_private(self.sibling, self._lock, self._fd)
 
     def _remove_old(self, old: Path) -> None:
         """Remove the files of a dataset that was replaced; what came since the last look gets a name of its own."""
@@ -550,13 +588,14 @@ def remove_leftovers(destination: Path, *, spare: bool = False) -> tuple[str, ..
         kept = home.name.removeprefix(_prefix(destination)) in KEPT
         if kept and spare:
             continue
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ConversionError):
             # what somebody else has put here is neither removed nor brought back
             fd = lock_dead(home)
             if fd >= 0:
-                old = aside(home / "build" / destination.name)
-                if os.path.lexists(old) and not os.path.lexists(destination):
-                    os.rename(old, destination)  # killed between the two renames: the old one comes back
+                with held(home) as place:
+                    old = aside(place / "build" / destination.name)
+                    if os.path.lexists(old) and not os.path.lexists(destination):
+                        os.rename(old, destination)  # killed between the two renames: the old one comes back
                 remove_private(home, fd)
                 release(fd)
                 removed += [home.name] if kept else []

@@ -22,9 +22,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tokfmt.core.errors import ConversionError
 from tokfmt.core.files import walk
 from tokfmt.core.output import followed
-from tokfmt.core.private import distrusted, release, take_lock
+from tokfmt.core.private import held, release, take_lock
 from tokfmt.core.publish import (
     Belonging,
     Beside,
@@ -123,9 +124,9 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 def _write_records(stagings: Sequence[Staging]) -> None:
     states = {staging: _state(staging.path) for staging in stagings}
     for staging in stagings:
-        parent = staging.home.parent
+        parent = staging.sibling.parent
         members = [
-            [os.path.relpath(one.home, parent), os.path.relpath(one.destination, parent), state]
+            [os.path.relpath(one.sibling, parent), os.path.relpath(one.destination, parent), state]
             for one, state in states.items()
         ]
         with staging.explained():
@@ -135,14 +136,13 @@ def _write_records(stagings: Sequence[Staging]) -> None:
 def _members(home: Path) -> list[_Member]:
     """The members that a record in a hidden sibling lists; none if there is no record."""
     try:
-        if distrusted(home):  # what somebody else has put there is not even opened: it may be a FIFO
-            return []
-        listed = json.loads((home / _RECORD).read_bytes())["members"]
+        with held(home) as place:  # what somebody else has put there is not even opened: it may be a FIFO
+            listed = json.loads((place / _RECORD).read_bytes())["members"]
         found = [
             _Member(Path(os.path.normpath(home.parent / place)), Path(os.path.normpath(home.parent / name)), state)
             for place, name, state in listed
         ]
-    except (OSError, ValueError, KeyError, TypeError):  # none, or one that was being written
+    except (OSError, ConversionError, ValueError, KeyError, TypeError):  # none, or one that was being written
         return []
     return found if any(member.home == home for member in found) else []
 
@@ -167,16 +167,28 @@ def settle(destination: Path) -> Iterator[str]:
         yield from _settle(_members(home))
 
 
-def _settle(members: Sequence[_Member]) -> Iterator[str]:
+def _taken(members: Sequence[_Member], stack: contextlib.ExitStack) -> list[_Member]:
+    """Members by paths that stay theirs while the stack is open, and locked; none if one is at work or not ours."""
+    taken = []
+    for member in members:
+        try:
+            home = stack.enter_context(held(member.home))
+            lock = take_lock(home / "lock")
+        except FileNotFoundError:  # its process was removing what it no longer needed
+            taken.append(member)
+            continue
+        except ConversionError:
+            return []
+        if lock < 0:
+            return []
+        stack.callback(release, lock)
+        taken.append(member._replace(home=home))
+    return taken
+
+
+def _settle(listed: Sequence[_Member]) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
-        for member in members:
-            try:
-                lock = -1 if distrusted(member.home) else take_lock(member.home / "lock")
-            except FileNotFoundError:  # its process was removing what it no longer needed
-                continue
-            if lock < 0:  # it is at work
-                return
-            stack.callback(release, lock)
+        members = _taken(listed, stack)
         standing = [member for member in members if member.stands]
         waiting = [member for member in members if member.waits]
         if not standing or not all(member.home.is_dir() for member in standing):

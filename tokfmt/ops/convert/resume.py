@@ -204,7 +204,7 @@ def resumed(
             try:
                 _tidy(staging, shard, everything=sharded)
                 if not new and not sharded:
-                    note(f"continuing what is in {staging.home.name}")
+                    note(f"continuing what is in {staging.sibling.name}")
                 yield staging, journal
             except BaseException as error:
                 words = isinstance(error, _WORDS_MEND) or bool(getattr(error, "accepted_by", ""))
@@ -214,7 +214,7 @@ def resumed(
                 )
                 if staging.keep and not hopeless:
                     again = "again with --resume and these words" if words else "again with --resume"
-                    _say_kept(error, staging.home.name, "the same again" if sharded else again)
+                    _say_kept(error, staging.sibling.name, "the same again" if sharded else again)
                 raise
         staging.keep = not staging.published
 
@@ -250,7 +250,7 @@ def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None,
         write_whole(path, written)
         note(f"{change}{more}: what is tokenized stays, the rest is done again")
         return False
-    over = f"delete {staging.home.name}" if request.kept == "shards" else "run once without --resume"
+    over = f"delete {staging.sibling.name}" if request.kept == "shards" else "run once without --resume"
     raise ConversionError(
         f"{printable(staging.given)}: an unfinished conversion is kept here, and {change}{more}. "
         f"Ask for the same to continue it; to start over, {over}"

@@ -62,7 +62,7 @@ from tokfmt.ops.source.opened import (
     tokenizer_of,
 )
 from tokfmt.ops.source.request import EosChoice, SourceFiles, option_names, parse_selection, words_of
-from tokfmt.run.execute import Progress, make_executor, may_spawn, slots
+from tokfmt.run.execute import Progress, is_cluster, make_executor, may_spawn, slots
 from tokfmt.run.plan import Forgetful, Share, Workers
 from tokfmt.views.select import Concat, Slice
 
@@ -255,6 +255,7 @@ class Run:
             destination, overwrite=request.overwrite, objection=strangers_in(destination), readable=readable,
             kept=request.kept, shared=request.shard is not None,
             companions=[path.name for path in companions_of(self.format, destination)],
+            by_name=is_cluster(request.executor),
         )  # fmt: skip
 
     @contextmanager
