@@ -24,10 +24,10 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from tokfmt.api import check, diff, open, stats  # noqa: A004 - the verb that users expect
     from tokfmt.core.errors import TokfmtError
+    from tokfmt.dataset import Dataset
     from tokfmt.ops.convert.convert import convert
-    from tokfmt.ops.dataset import Dataset
     from tokfmt.ops.look.show import show
-    from tokfmt.ops.source.recipe import recipe
+    from tokfmt.recipe_dataset import recipe
     from tokfmt.registry import formats
 
 __all__ = [
@@ -36,13 +36,13 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    "Dataset": "tokfmt.ops.dataset",
+    "Dataset": "tokfmt.dataset",
     "TokfmtError": "tokfmt.core.errors",
     "check": "tokfmt.api",
     "convert": "tokfmt.ops.convert.convert",
     "diff": "tokfmt.api",
     "open": "tokfmt.api",
-    "recipe": "tokfmt.ops.source.recipe",
+    "recipe": "tokfmt.recipe_dataset",
     "show": "tokfmt.ops.look.show",
     "stats": "tokfmt.api",
 }
@@ -56,10 +56,10 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tokfmt' has no attribute {name!r}")
     found = getattr(import_module(_HOMES[name]), name)
-    if name in ("convert", "recipe", "show"):  # worded for the command line
-        from tokfmt.wording import CONVERTING, READING, spoken
+    if name in ("convert", "show"):  # worded for the command line
+        from tokfmt.wording import CONVERTING, spoken
 
-        found = spoken(READING if name == "recipe" else CONVERTING)(found)
+        found = spoken(CONVERTING)(found)
     globals()[name] = found
     return found
 

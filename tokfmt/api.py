@@ -22,9 +22,9 @@ from tokfmt.wording import READING, in_python, spoken
 
 if TYPE_CHECKING:
     from tokfmt.core.axis import TokenReader
+    from tokfmt.dataset import Dataset
     from tokfmt.ops.check import Verdict
     from tokfmt.ops.compare.diff import Report as DiffReport
-    from tokfmt.ops.dataset import Dataset
     from tokfmt.ops.prepare.draft import Draft
     from tokfmt.ops.source.request import EosChoice, Options
     from tokfmt.ops.stats.report import Report as StatsReport
@@ -69,7 +69,7 @@ def open(  # noqa: A001 - the verb that users expect
         TokfmtError: One of its kinds; see `tokfmt.core.errors`.
     """
     from tokfmt.core.records import RecordReader
-    from tokfmt.ops.dataset import Dataset
+    from tokfmt.dataset import Dataset
     from tokfmt.ops.source.open import open_sources
     from tokfmt.ops.source.opened import tokenizer_of
     from tokfmt.ops.source.request import SourceRequest
@@ -82,13 +82,14 @@ def open(  # noqa: A001 - the verb that users expect
     (source,) = open_sources(wanted, handle)
     reader = source.reader
     if source.format.name == "recipe":
-        from tokfmt.ops.source.recipe import dataset
+        from tokfmt.recipe_dataset import dataset_of_recipe
 
-        return dataset(cast("TokenReader | Draft", reader), source.notes, (source,))
+        return dataset_of_recipe(cast("TokenReader | Draft", reader), source.notes, (source,))
     if isinstance(reader, RecordReader):
         if reader.info.kind == "text" and tokenizer is None:
             raise OptionError(f"{path}: holds text; give tokenizer= to read it as tokens")
-        from tokfmt.ops.source.ingest import TextDataset, Texts, encoder_of
+        from tokfmt.dataset import TextDataset
+        from tokfmt.ops.source.ingest import Texts, encoder_of
 
         texts = Texts(reader, encoder_of(reader, handle))
         if handle is not None:

@@ -34,8 +34,8 @@ from torch.utils.data import get_worker_info
 import tokfmt
 from tokfmt.core.errors import LoaderWarning, OptionError, SourceChangedError
 from tokfmt.core.text_format import printable
-from tokfmt.ops.dataset import Dataset
-from tokfmt.ops.recipe import Recipe
+from tokfmt.dataset import Dataset
+from tokfmt.recipe_dataset import Recipe
 from tokfmt.recipes.fields import check_fields
 from tokfmt.recipes.order import numbers
 

@@ -22,8 +22,8 @@ from tokfmt.core.records import RecordReader
 from tokfmt.formats.jsonl.index import write_index
 from tokfmt.ops.check import CheckRequest, check, fix
 from tokfmt.ops.convert.convert import finish
-from tokfmt.ops.recipe import Recipe
 from tokfmt.ops.source.request import SourceRequest
+from tokfmt.recipe_dataset import Recipe
 from tokfmt.recipes.order import numbers
 from tokfmt.tui.session import open_session
 

@@ -24,7 +24,7 @@ from tokfmt.core.errors import (
     TruncatedError,
 )
 from tokfmt.core.ragged import Ragged
-from tokfmt.ops.dataset import Dataset
+from tokfmt.dataset import Dataset
 from tokfmt.testing import datasets, sequences, write
 from tokfmt.views import select
 from tokfmt.views.memory import MemoryReader

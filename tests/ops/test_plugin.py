@@ -19,7 +19,7 @@ import numpy as np
 from tokfmt.core.axis import batches
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.format import Confidence, Receipt, Region
-from tokfmt.ops.dataset import MemoryReader
+from tokfmt.views.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 
 @dataclass(frozen=True)

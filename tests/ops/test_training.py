@@ -451,7 +451,7 @@ def test_datasets_that_are_no_recipe_are_collated_as_int64(mix, tmp_path):
 
 def test_ids_beyond_int64_are_no_other_ids():
     from tokfmt.core.ragged import Ragged
-    from tokfmt.ops.dataset import Dataset
+    from tokfmt.dataset import Dataset
     from tokfmt.views.memory import MemoryReader
 
     tokens = np.array([1, 2**63 - 1, 2**63], np.uint64)

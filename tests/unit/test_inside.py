@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tokfmt.core.protocols import Located, Place, Underlying
 from tokfmt.core.ragged import Ragged
-from tokfmt.ops.dataset import Dataset
+from tokfmt.dataset import Dataset
 from tokfmt.testing import datasets
 from tokfmt.views.memory import MemoryReader
 from tokfmt.views.select import Chosen, Concat, Known, NonEmpty, Rows, Slice

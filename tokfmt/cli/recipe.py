@@ -123,12 +123,12 @@ def _file(words: Sequence[str], output: str | None, keys: dict[str, Any]) -> tup
 def _explain(file: RecipeFile, drop: Sequence[str], *, as_json: bool) -> None:
     from tokfmt.core.format import Hints
     from tokfmt.ops.prepare.draft import Draft
-    from tokfmt.ops.source.recipe import open_recipe
+    from tokfmt.ops.source.open import open_recipe
     from tokfmt.ops.source.request import check_drops
     from tokfmt.recipes.samples import Samples
     from tokfmt.recipes.tree import explain
 
-    reader = open_recipe(file, Hints(drop=check_drops(drop), collect=True))
+    reader, _ = open_recipe(file, Hints(drop=check_drops(drop), collect=True))
     if isinstance(reader, Draft):
         _explain_draft(reader, as_json=as_json)
         return

@@ -1,5 +1,4 @@
-"""`tokfmt convert`: any format to any format, whole or not at all; the shards of a conversion, put together; a Dataset,
-saved.
+"""`tokfmt convert`: any format to any format, whole or not at all; the shards of a conversion, put together.
 
 `-` is standard input as a source, standard output as a destination; FIFOs (`<(...)`) are sources as well. Sources are
 read more than once, and output is whole or absent; so both go by way of private scratch in $TMPDIR.
@@ -11,7 +10,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tokfmt import registry
 from tokfmt.core.errors import FormatError, OptionError
@@ -19,9 +18,8 @@ from tokfmt.core.files import write_error
 from tokfmt.core.format import files_of
 from tokfmt.core.options import given_options
 from tokfmt.core.private import Scratch
-from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
-from tokfmt.ops.convert.arrangement import Arrangement, arrangement_of
+from tokfmt.ops.convert.arrangement import arrangement_of
 from tokfmt.ops.convert.pipes import piped, print_files, renamed
 from tokfmt.ops.convert.request import Conversion, Request, shard_of
 from tokfmt.ops.convert.resume import request_of_shards
@@ -39,11 +37,6 @@ from tokfmt.ops.source.request import (
     selection_words,
 )
 from tokfmt.run.execute import Progress, Silent, is_cluster, worker_count
-from tokfmt.views.select import Shuffled
-from tokfmt.wording import CONVERTING, spoken
-
-if TYPE_CHECKING:
-    from tokfmt.ops.dataset import Dataset
 
 
 def convert(
@@ -191,42 +184,6 @@ def finish(
         executor=executor, overwrite=overwrite, verify=verify, manifest=manifest, checksums=checksums,
     )  # fmt: skip
     return run(request, progress or Silent())
-
-
-@spoken(CONVERTING)
-def save(
-    dataset: Dataset,
-    destination: Path_,
-    *,
-    to_format: str | None,
-    to_options: Options,
-    tokenizer: str | None,
-    eos: EosChoice,
-    seq_len: int | None,
-    drop: Iterable[str],
-    jobs: int | None,
-    executor: str,
-    overwrite: bool,
-    verify: bool,
-    manifest: bool,
-) -> Conversion:
-    """Store a Dataset; see `Dataset.save`.
-
-    A shuffled one goes through the shuffle of `convert`, in constant memory, and the manifest has its seed.
-    """
-    if not dataset.origin:
-        raise OptionError("this dataset was not opened from files, so that nothing can be said of where it comes from")
-    reader = dataset.reader
-    axis, seed = (reader.source, reader.seed) if isinstance(reader, Shuffled) else (reader, None)
-    paths = tuple(path for source in dataset.origin for path in source.paths)
-    request = Request(
-        source=SourceRequest.of(paths, eos=eos, drop=drop), destination=Path(destination), to=to_format,
-        to_options=given_options(to_options), tokenizer=tokenizer, seq_len=seq_len, arrangement=Arrangement(seed),
-        jobs=worker_count(jobs), executor=executor, overwrite=overwrite, verify=verify,
-        manifest=manifest,
-    )  # fmt: skip
-    sources = [s._replace(reader=axis) if isinstance(s.reader, RecordReader) else s for s in dataset.origin]
-    return run(request, Silent(), given=(sources, axis))
 
 
 def _to_stdout(request: Request, progress: Progress) -> Conversion:

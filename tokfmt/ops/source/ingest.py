@@ -8,16 +8,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
-from tokfmt.core.axis import WINDOW, Info, TokenReader, check_position, sequence_at
+from tokfmt.core.axis import Info, TokenReader, check_position, sequence_at
 from tokfmt.core.errors import SourceChangedError
 from tokfmt.core.format import Encoder
 from tokfmt.core.private import Scratch
 from tokfmt.core.protocols import LocatedRecords, Place
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.records import Aside, Block, RecordReader
-from tokfmt.ops.dataset import SHOWN_IDS, Dataset
 from tokfmt.ops.source.opened import Source
 from tokfmt.run.execute import Progress, SerialExecutor, make_executor, run_tasks
 from tokfmt.run.plan import Kind, Workers, journaled
@@ -228,6 +227,11 @@ class Texts:
         """Whole sequences by number."""
         return encoded(self.records, self.encoder, first, last)
 
+    def batches(self) -> Iterator[Ragged]:
+        """All sequences in order, as they are read."""
+        for block in self.records.blocks(_PIECE):
+            yield from encoded_batches(self.records, self.encoder, block)
+
     def tokens(self, start: int, stop: int) -> Tokens:
         return self.axis.tokens(start, stop)
 
@@ -248,55 +252,6 @@ class Texts:
         self.records.close()
         if self._axis is not None:
             self._axis.close()
-
-
-class TextDataset(Dataset):
-    """A Dataset of records: `len(ds)` finds lines, `ds[i]` and `ds[a:b]` encode what is asked for.
-
-    `ds.info`, `ds.tokens`, `ds.offsets` and Datasets made of this one are of the whole axis, which is made in a
-    temporary directory then.
-    """
-
-    def __init__(
-        self,
-        texts: Texts,
-        format_name: str,
-        *,
-        inferred: tuple[str, ...] = (),
-        notes: tuple[str, ...] = (),
-        origin: tuple[Source, ...] = (),
-    ) -> None:
-        super().__init__(texts, format_name, inferred=inferred, notes=notes, origin=origin)
-        self._texts = texts
-
-    def __len__(self) -> int:
-        return self._texts.count()
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._sequence(index) if type(index) is int else super().__getitem__(index)
-
-    def _sequence(self, number: int) -> Tokens:
-        if number < 0:
-            number += len(self)
-        try:
-            return self._ragged(number, number + 1)[0]
-        except IndexError:
-            raise IndexError(f"sequence {number} of {len(self)}") from None
-
-    def _ragged(self, first: int, last: int) -> Ragged:
-        return self._texts.sequences(first, last)
-
-    def batches(self, size: int = WINDOW) -> Iterator[Ragged]:
-        del size  # as they are read
-        for block in self._texts.records.blocks(_PIECE):
-            yield from encoded_batches(self._texts.records, self._texts.encoder, block)
-
-    def _beginning(self, number: int) -> tuple[int, Tokens]:
-        ids = self._sequence(number)
-        return len(ids), ids[:SHOWN_IDS]
-
-    def _facts(self) -> str:
-        return f"{len(self):,} records, tokenized when they are read"
 
 
 _TEXTS, _PLACES = 64, 16  # of a first look

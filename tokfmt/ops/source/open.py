@@ -41,6 +41,10 @@ from tokfmt.run.execute import Progress
 from tokfmt.views.view import WithoutTrailing
 
 if TYPE_CHECKING:
+    from tokfmt.ops.prepare.draft import Draft
+    from tokfmt.recipes.documents import Documents
+    from tokfmt.recipes.language import RecipeFile
+    from tokfmt.recipes.samples import Samples
     from tokfmt.text.tokenizer import TokenizerHandle
 
 
@@ -283,7 +287,7 @@ def open_stored(
     known, drop = told(request.eos, places, said), request.drop
     no_eos = known is not None and known.eos_id is None
     default = tokenizer.eos_id if tokenizer is not None else None
-    recipes = partial(_open_recipe, found[0].named)
+    recipes = partial(_recipe_reader, found[0].named)
     hints = Hints(known.eos_id if known else None, drop, no_eos, jobs, collect, default, recipes, request.allow_partial)
     stored, damage = format_.open(places, options, hints), tuple[Damage, ...]()
     if request.allow_partial and checked:
@@ -329,10 +333,21 @@ def _stated(records: RecordReader, format_: Format) -> Separator | None:
     return None if eos_id is None else Separator(eos_id, format_.name)
 
 
-def _open_recipe(named: Found | None, file: Any, hints: Hints) -> TokenReader | RecordReader:
-    from tokfmt.ops.source.recipe import open_recipe
+def open_recipe(
+    file: RecipeFile, hints: Hints, named: Found | None = None
+) -> tuple[Samples | Documents | Draft, list[Source]]:
+    """Open a recipe; returns its reader, and its sources. The arguments are those of `ops.source.recipe.assemble`.
 
-    return open_recipe(file, hints, named)
+    Raises:
+        TokfmtError: A source cannot be opened, or they do not go together.
+    """
+    from tokfmt.ops.source.recipe import assemble
+
+    return assemble(file, hints, open_sources, named)
+
+
+def _recipe_reader(named: Found | None, file: Any, hints: Hints) -> TokenReader | RecordReader:
+    return open_recipe(file, hints, named)[0]
 
 
 def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptError | None:

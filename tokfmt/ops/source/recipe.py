@@ -11,12 +11,12 @@ import os
 import re
 import threading
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -30,28 +30,23 @@ from tokfmt.core.protocols import Piece, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
-from tokfmt.ops.dataset import Dataset
 from tokfmt.ops.prepare.draft import Draft, TextSource, filters_of
-from tokfmt.ops.recipe import Recipe
 from tokfmt.ops.source.discover import dataset_paths, find_sources, format_of, found_at, snapshot
 from tokfmt.ops.source.ingest import ingested
 from tokfmt.ops.source.manifest import manifest_path, read_manifest
-from tokfmt.ops.source.open import open_sources
 from tokfmt.ops.source.opened import Separator, agreed_tokenizer
 from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.ops.source.request import (
     Found,
     SourceFiles,
     SourceRequest,
-    check_drops,
     expanded,
     parse_selection,
-    selection_words,
     viewed,
 )
 from tokfmt.recipes.cache import key_of, recalled, remember, unkept
 from tokfmt.recipes.documents import Documents, Source, Vocabulary, quotas
-from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, parse_recipe, read_recipe
+from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, read_recipe
 from tokfmt.recipes.samples import Samples, separator_of
 from tokfmt.views.select import Concat, Slice
 
@@ -65,109 +60,53 @@ _READING = 2
 """Which sequences the same files give: another number than what is remembered has."""
 
 
-def recipe(
-    sources: Sequence[Mapping[str, Any] | str | os.PathLike[str]],
-    *,
-    seq_len: int | None = None,
-    pack: str | None = None,
-    labels: str | None = None,
-    tail: str | None = None,
-    long: str | None = None,
-    shuffle: str = "none",
-    seed: int = 0,
-    tokens: int | None = None,
-    epochs: int | None = None,
-    eos: int | str | None = None,
-    pad: int | None = None,
-    bos: int = 0,
-    tokenizer: str | None = None,
-    dedup: str = "none",
-    filters: Mapping[str, Mapping[str, Any]] | None = None,
-    drop: str | Sequence[str] = (),
-) -> Dataset:
-    """A recipe without a file: what `tokfmt.open` gives of one that says the same.
+class Opener(Protocol):
+    """Open the sources that a request names, as `ops.source.open.open_sources` does. Picklable."""
+
+    def __call__(
+        self,
+        request: SourceRequest,
+        tokenizer: TokenizerHandle | None = None,
+        jobs: int | None = None,
+        *,
+        found: Sequence[SourceFiles] | None = None,
+        collect: bool = False,
+    ) -> list[Opened]: ...
+
+
+def assemble(
+    file: RecipeFile, hints: Hints, opener: Opener, named: Found | None = None
+) -> tuple[Samples | Documents | Draft, list[Opened]]:
+    """Open the sources of a recipe, and return its reader with them.
 
     Args:
-        sources: Of each a path, or what stands in its `[[source]]`: dict(path="web.pbin", weight=0.7).
-        seq_len: Places of a sample; None: a recipe of documents.
-        pack: "stream", "document", "bestfit" or "stored".
-        labels: "next", "disjoint", "starts" or "same".
-        tail, long: Of a stream's last sample: "pad" or "drop"; of long documents: "split" or "truncate".
-        shuffle: "none", "samples" or "documents"; seed: what draws the order.
-        tokens, epochs: Budget of the whole; or passes.
-        eos, pad, bos: Ids; eos may be "none".
-        tokenizer, dedup, filters: As in a file.
-        drop: What may be given up in reading sources, by name.
+        file: The recipe.
+        hints: What may be given up, and how many threads open sources.
+        opener: Opens the datasets of a source.
+        named: The datasets of its sources, from `named_by`, if they were looked for already.
 
     Returns:
-        A `Recipe`, a map-style dataset of samples; without `seq_len` a Dataset of documents.
-
-    Raises:
-        TokfmtError: One of its kinds; see `tokfmt.core.errors`.
-    """
-    said = {
-        "seq_len": seq_len, "pack": pack, "labels": labels, "tail": tail, "long": long, "shuffle": shuffle,
-        "seed": seed, "tokens": tokens, "epochs": epochs, "eos": eos, "pad": pad, "bos": bos, "tokenizer": tokenizer,
-        "dedup": dedup, "filter": filters,
-    }  # fmt: skip
-    listed = [sources] if isinstance(sources, (str, os.PathLike, Mapping)) else list(sources)
-    entries: list[dict[str, Any]] = [
-        dict(entry) if isinstance(entry, Mapping) else {"path": os.fspath(entry)} for entry in listed
-    ]
-    for entry in entries:
-        if isinstance(entry.get("select"), (slice, range)):
-            entry["select"] = selection_words(entry["select"])
-    table = {key: value for key, value in said.items() if value is not None}
-    file = parse_recipe({**table, "source": entries}, Path("recipe"))
-    reader, opened = _opened_recipe(file, Hints(drop=check_drops(drop)))
-    return dataset(reader, reader.info.notes, tuple(opened))
-
-
-def dataset(reader: TokenReader | Draft, notes: tuple[str, ...], origin: tuple[Opened, ...]) -> Dataset:
-    """A recipe's reader as Python users hold it.
-
-    Raises:
-        OptionError: It has text, and is stored before it is read.
-    """
-    if isinstance(reader, Draft):
-        raise reader.unprepared()
-    inferred = reader.info.inferred
-    notes = tuple(note for note in notes if note not in inferred)
-    if isinstance(reader, Samples):
-        return Recipe(reader, inferred=inferred, notes=notes, origin=origin)
-    return Dataset(reader, "recipe", inferred=inferred, notes=notes, origin=origin)
-
-
-def open_recipe(file: RecipeFile, hints: Hints, named: Found | None = None) -> TokenReader | Draft:
-    """The reader of a recipe: `Samples`, or `Documents` where it has no `seq_len`; a `Draft` where it has text.
-
-    Args:
-        hints: What may be given up, and how many threads open sources.
-        named: Its sources, from `named_by`, if they were looked for already.
+        `Samples`, or `Documents` of a recipe without `seq_len`, or a `Draft` of a recipe with text; and the sources.
 
     Raises:
         TokfmtError: A source cannot be opened, or they do not go together.
     """
-    return _opened_recipe(file, hints, named)[0]
-
-
-def _opened_recipe(
-    file: RecipeFile, hints: Hints, named: Found | None = None
-) -> tuple[Samples | Documents | Draft, list[Opened]]:
     with unkept() as notes:
-        reader, opened = _laid(file, hints, named)
+        reader, opened = _laid(file, hints, opener, named)
     if notes and not isinstance(reader, Draft):
         reader.info = replace(reader.info, notes=(*reader.info.notes, *notes))
     return reader, opened
 
 
-def _laid(file: RecipeFile, hints: Hints, named: Found | None) -> tuple[Samples | Documents | Draft, list[Opened]]:
+def _laid(
+    file: RecipeFile, hints: Hints, opener: Opener, named: Found | None
+) -> tuple[Samples | Documents | Draft, list[Opened]]:
     with _entered(file.where):
         found, opened = list[Source | TextSource](), list[Opened]()
         handle = _tokenizer(file)
         for entry in file.sources:
             try:
-                source, parts = _opened(file, entry, handle, hints, named)
+                source, parts = _opened(file, entry, handle, hints, opener, named)
             except _NestingError:
                 raise
             except TokfmtError as error:
@@ -342,7 +281,12 @@ def _tokenizer(file: RecipeFile) -> TokenizerHandle | None:
 
 
 def _opened(
-    file: RecipeFile, entry: SourceEntry, handle: TokenizerHandle | None, hints: Hints, named: Found | None
+    file: RecipeFile,
+    entry: SourceEntry,
+    handle: TokenizerHandle | None,
+    hints: Hints,
+    opener: Opener,
+    named: Found | None,
 ) -> tuple[Source | TextSource, list[Opened]]:
     """One source: all that its paths name, one after the other."""
     paths = expanded([file.where.parent / path for path in entry.path])
@@ -356,11 +300,11 @@ def _opened(
     read = [entry.format, entry.options, entry.split, entry.select, file.eos, file.pack == "stored"]
     key = key_of(VERSION, _READING, "source", places_named, read, sorted(hints.drop))
     plain = file.pack != "stored" and handle is None and not entry.filter
-    if plain and (known := _recalled(key, entry.name, request, entry.select)):
+    if plain and (known := _recalled(key, entry.name, request, entry.select, opener)):
         return known[0], [known[1]]
     places = places or find_sources(request, named)
     try:
-        parts = open_sources(request, handle, hints.jobs, found=places, collect=hints.collect)
+        parts = opener(request, handle, hints.jobs, found=places, collect=hints.collect)
     except SeparatorUnknownError as error:  # --eos of a command line changes no recipe
         raise SeparatorUnknownError(error.path, error.why, 'Say eos = ID or eos = "none" in the recipe') from error
     parts = [_of_recipe(part, handle, hints.drop) for part in parts]
@@ -530,8 +474,8 @@ def _inner_state(reader: TokenReader) -> Any:
 class Deferred:
     """A reader that is opened when it is read. Picklable; threads may share it."""
 
-    def __init__(self, info: Info, request: SourceRequest, select: str | None) -> None:
-        self.info, self.request, self.select = info, request, select
+    def __init__(self, info: Info, request: SourceRequest, select: str | None, opener: Opener) -> None:
+        self.info, self.request, self.select, self.opener = info, request, select, opener
         self._open()
 
     def _open(self) -> None:
@@ -543,7 +487,7 @@ class Deferred:
         """What is read."""
         with self._lock:
             if self._reader is None:
-                self._reader = _joined([part.reader for part in open_sources(self.request)], self.select)
+                self._reader = _joined([part.reader for part in self.opener(self.request)], self.select)
             return self._reader
 
     def tokens(self, start: int, stop: int) -> Tokens:
@@ -578,7 +522,7 @@ class Deferred:
             self._reader.close()
 
     def __getstate__(self) -> dict[str, object]:
-        return {"info": self.info, "request": self.request, "select": self.select}
+        return {"info": self.info, "request": self.request, "select": self.select, "opener": self.opener}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -591,12 +535,14 @@ def _joined(readers: Sequence[Any], select: str | None) -> TokenReader:
     return reader if select is None else Slice(reader, *parse_selection(select, reader.info.sequences))
 
 
-def _recalled(key: str, name: str, request: SourceRequest, select: str | None) -> tuple[Source, Opened] | None:
+def _recalled(
+    key: str, name: str, request: SourceRequest, select: str | None, opener: Opener
+) -> tuple[Source, Opened] | None:
     """A source as it was when it was opened last, if its files are what they were.
 
     Args:
         key: Of what is read, and how; from `recipes.cache.key_of`.
-        request: What opens it; select: which of its sequences.
+        request: What is opened; select: which of its sequences; opener: opens it.
     """
     try:
         known = recalled(key)
@@ -608,7 +554,7 @@ def _recalled(key: str, name: str, request: SourceRequest, select: str | None) -
             "separators": Separators(told["separators"]),
         })  # fmt: skip
         separator, notes = Separator(*known["separator"]), tuple(known["notes"])
-        paths, reader = tuple(map(Path, request.paths)), Deferred(info, request, select)
+        paths, reader = tuple(map(Path, request.paths)), Deferred(info, request, select, opener)
         source = Source(
             name, paths, known["format"], reader, separator.eos_id, known["state"], known["facts"], notes, kept=True
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A reader as Python users hold it: `len`, `[i]`, slices, iteration; selected, joined, shuffled and saved."""
+"""Hold a reader as Python users do: `len`, `[i]`, slices, iteration; selected, joined, shuffled and saved."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
@@ -23,18 +24,20 @@ from tokfmt.core.axis import (
     sequence_reader,
 )
 from tokfmt.core.draws import check_seed
-from tokfmt.core.errors import MissingDependencyError, TokenRangeError
+from tokfmt.core.errors import MissingDependencyError, OptionError, TokenRangeError
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.views.select import Concat, Picked, Shuffled, Slice
+from tokfmt.wording import CONVERTING, spoken
 
 if TYPE_CHECKING:
     from tokfmt.ops.convert.request import Conversion
+    from tokfmt.ops.source.ingest import Texts
     from tokfmt.ops.source.opened import Source
     from tokfmt.ops.source.request import EosChoice, Options
 
 _CLOSED = "this dataset is closed: open it again to read from it"
 _WIDEST = 8  # bytes of an ID
-_SHOWN, SHOWN_IDS = 5, 12  # sequences in the table for notebooks, and first ids of each
+_SHOWN, _SHOWN_IDS = 5, 12  # sequences in the table for notebooks, and first ids of each
 
 
 class Dataset:
@@ -222,6 +225,7 @@ class Dataset:
     def _derived(self, reader: TokenReader) -> Dataset:
         return Dataset(reader, self.format, inferred=self.inferred, notes=self.notes, origin=self.origin)
 
+    @spoken(CONVERTING)
     def save(
         self,
         destination: str | os.PathLike[str],
@@ -239,6 +243,8 @@ class Dataset:
         manifest: bool = True,
     ) -> Conversion:
         """Store it, in any format, as `tokfmt.convert` does: whole or not at all, with a manifest beside it.
+
+        A shuffled dataset goes through the shuffle of `convert`, in constant memory, and the manifest has its seed.
 
         Args:
             destination: A path; the format follows from its name.
@@ -258,13 +264,29 @@ class Dataset:
         Raises:
             TokfmtError: One of its kinds; the destination is then as it was before.
         """
-        from tokfmt.ops.convert.convert import save
+        from tokfmt.core.options import given_options
+        from tokfmt.core.records import RecordReader
+        from tokfmt.ops.convert.arrangement import Arrangement
+        from tokfmt.ops.convert.convert import run
+        from tokfmt.ops.convert.request import Request
+        from tokfmt.ops.source.request import SourceRequest
+        from tokfmt.run.execute import Silent, worker_count
 
-        return save(
-            self, destination, to_format=to_format, to_options=to_options, tokenizer=tokenizer, eos=eos,
-            seq_len=seq_len, drop=drop, jobs=jobs, executor=executor, overwrite=overwrite, verify=verify,
+        if not self.origin:
+            raise OptionError(
+                "this dataset was not opened from files, so that nothing can be said of where it comes from"
+            )
+        reader = self.reader
+        axis, seed = (reader.source, reader.seed) if isinstance(reader, Shuffled) else (reader, None)
+        paths = tuple(path for source in self.origin for path in source.paths)
+        request = Request(
+            source=SourceRequest.of(paths, eos=eos, drop=drop), destination=Path(destination), to=to_format,
+            to_options=given_options(to_options), tokenizer=tokenizer, seq_len=seq_len, arrangement=Arrangement(seed),
+            jobs=worker_count(jobs), executor=executor, overwrite=overwrite, verify=verify,
             manifest=manifest,
         )  # fmt: skip
+        sources = [s._replace(reader=axis) if isinstance(s.reader, RecordReader) else s for s in self.origin]
+        return run(request, Silent(), given=(sources, axis))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Arrow's stream of record batches, for pyarrow, polars, pandas, duckdb.
@@ -349,7 +371,7 @@ class Dataset:
     def _beginning(self, number: int) -> tuple[int, Tokens]:
         """Length of a sequence, and its first ids."""
         start, stop = self.reader.offsets(number, number + 1).tolist()
-        return stop - start, self.reader.tokens(start, min(stop, start + SHOWN_IDS))
+        return stop - start, self.reader.tokens(start, min(stop, start + _SHOWN_IDS))
 
     def _repr_html_(self) -> str:
         """For notebooks: what it is, and the first ids of the first sequences, as a table without scripts."""
@@ -388,3 +410,51 @@ def sequence_numbers(index: object) -> list[int]:
                 return [operator.index(one) for one in index]
             found = f"a {type(index).__name__} of {', '.join(sorted({type(one).__name__ for one in index}))}"
     raise TypeError(f"a dataset is indexed by a number, a slice, or a list or an array of numbers, not {found}")
+
+
+class TextDataset(Dataset):
+    """A Dataset of records: `len(ds)` finds lines, `ds[i]` and `ds[a:b]` encode what is asked for.
+
+    `ds.info`, `ds.tokens`, `ds.offsets` and Datasets made of this one are of the whole axis, which is made in a
+    temporary directory then.
+    """
+
+    def __init__(
+        self,
+        texts: Texts,
+        format_name: str,
+        *,
+        inferred: tuple[str, ...] = (),
+        notes: tuple[str, ...] = (),
+        origin: tuple[Source, ...] = (),
+    ) -> None:
+        super().__init__(texts, format_name, inferred=inferred, notes=notes, origin=origin)
+        self._texts = texts
+
+    def __len__(self) -> int:
+        return self._texts.count()
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._sequence(index) if type(index) is int else super().__getitem__(index)
+
+    def _sequence(self, number: int) -> Tokens:
+        if number < 0:
+            number += len(self)
+        try:
+            return self._ragged(number, number + 1)[0]
+        except IndexError:
+            raise IndexError(f"sequence {number} of {len(self)}") from None
+
+    def _ragged(self, first: int, last: int) -> Ragged:
+        return self._texts.sequences(first, last)
+
+    def batches(self, size: int = WINDOW) -> Iterator[Ragged]:
+        del size  # as they are read
+        return self._texts.batches()
+
+    def _beginning(self, number: int) -> tuple[int, Tokens]:
+        ids = self._sequence(number)
+        return len(ids), ids[:_SHOWN_IDS]
+
+    def _facts(self) -> str:
+        return f"{len(self):,} records, tokenized when they are read"

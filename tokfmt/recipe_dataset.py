@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import OptionError
-from tokfmt.ops.dataset import Dataset, sequence_numbers
+from tokfmt.core.format import Hints
+from tokfmt.dataset import Dataset, sequence_numbers
+from tokfmt.ops.prepare.draft import Draft
+from tokfmt.ops.source.open import open_recipe
+from tokfmt.ops.source.request import check_drops, selection_words
 from tokfmt.recipes.documents import Source, Span
 from tokfmt.recipes.fields import Ids, check_fields
-from tokfmt.recipes.language import RecipeFile
+from tokfmt.recipes.language import RecipeFile, parse_recipe
 from tokfmt.recipes.samples import DEFAULT, Samples, Where
+from tokfmt.wording import READING, spoken
 
 if TYPE_CHECKING:
     from tokfmt.ops.source.opened import Source as Opened
@@ -181,3 +189,77 @@ class Recipe(Dataset):
 
     def __repr__(self) -> str:
         return f"<tokfmt recipe: {len(self):,} samples of {self.seq_len:,}, {len(self.sources)} sources>"
+
+
+@spoken(READING)
+def recipe(
+    sources: Sequence[Mapping[str, Any] | str | os.PathLike[str]],
+    *,
+    seq_len: int | None = None,
+    pack: str | None = None,
+    labels: str | None = None,
+    tail: str | None = None,
+    long: str | None = None,
+    shuffle: str = "none",
+    seed: int = 0,
+    tokens: int | None = None,
+    epochs: int | None = None,
+    eos: int | str | None = None,
+    pad: int | None = None,
+    bos: int = 0,
+    tokenizer: str | None = None,
+    dedup: str = "none",
+    filters: Mapping[str, Mapping[str, Any]] | None = None,
+    drop: str | Sequence[str] = (),
+) -> Dataset:
+    """A recipe without a file: what `tokfmt.open` gives of one that says the same.
+
+    Args:
+        sources: Of each a path, or what stands in its `[[source]]`: dict(path="web.pbin", weight=0.7).
+        seq_len: Places of a sample; None: a recipe of documents.
+        pack: "stream", "document", "bestfit" or "stored".
+        labels: "next", "disjoint", "starts" or "same".
+        tail, long: Of a stream's last sample: "pad" or "drop"; of long documents: "split" or "truncate".
+        shuffle: "none", "samples" or "documents"; seed: what draws the order.
+        tokens, epochs: Budget of the whole; or passes.
+        eos, pad, bos: Ids; eos may be "none".
+        tokenizer, dedup, filters: As in a file.
+        drop: What may be given up in reading sources, by name.
+
+    Returns:
+        A `Recipe`, a map-style dataset of samples; without `seq_len` a Dataset of documents.
+
+    Raises:
+        TokfmtError: One of its kinds; see `tokfmt.core.errors`.
+    """
+    said = {
+        "seq_len": seq_len, "pack": pack, "labels": labels, "tail": tail, "long": long, "shuffle": shuffle,
+        "seed": seed, "tokens": tokens, "epochs": epochs, "eos": eos, "pad": pad, "bos": bos, "tokenizer": tokenizer,
+        "dedup": dedup, "filter": filters,
+    }  # fmt: skip
+    listed = [sources] if isinstance(sources, (str, os.PathLike, Mapping)) else list(sources)
+    entries: list[dict[str, Any]] = [
+        dict(entry) if isinstance(entry, Mapping) else {"path": os.fspath(entry)} for entry in listed
+    ]
+    for entry in entries:
+        if isinstance(entry.get("select"), (slice, range)):
+            entry["select"] = selection_words(entry["select"])
+    table = {key: value for key, value in said.items() if value is not None}
+    file = parse_recipe({**table, "source": entries}, Path("recipe"))
+    reader, opened = open_recipe(file, Hints(drop=check_drops(drop)))
+    return dataset_of_recipe(reader, reader.info.notes, tuple(opened))
+
+
+def dataset_of_recipe(reader: TokenReader | Draft, notes: tuple[str, ...], origin: tuple[Opened, ...]) -> Dataset:
+    """Return the reader of a recipe as a Dataset: a `Recipe` if the recipe has samples.
+
+    Raises:
+        OptionError: It has text, and is stored before it is read.
+    """
+    if isinstance(reader, Draft):
+        raise reader.unprepared()
+    inferred = reader.info.inferred
+    notes = tuple(note for note in notes if note not in inferred)
+    if isinstance(reader, Samples):
+        return Recipe(reader, inferred=inferred, notes=notes, origin=origin)
+    return Dataset(reader, "recipe", inferred=inferred, notes=notes, origin=origin)
