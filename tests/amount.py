@@ -1,6 +1,28 @@
-"""How much the fuzzers do: 10,000 mutations in `make test`, FUZZ of them in `make fuzz`."""
+"""How much is tried: 10,000 mutations and one of each kind in `make test`, FUZZ mutations and every grid in `make fuzz`."""
 
 import os
 
+import pytest
+
 NIGHTLY = bool(os.environ.get("FUZZ"))
 MUTATIONS = int(os.environ.get("FUZZ") or 10_000)
+
+EVERY = pytest.mark.every
+"""Marks cases that are like others that `make test` has: only `make fuzz` collects them."""
+
+
+def first(kept, cases):
+    """Parameters of which `make test` has the first `kept` ones, and `make fuzz` all."""
+    return [case if number < kept else every(case) for number, case in enumerate(cases)]
+
+
+def only(kept, cases):
+    """Parameters of which `make test` has those in `kept`, and `make fuzz` all."""
+    cases = list(cases)
+    assert set(kept) <= set(cases)
+    return [case if case in kept else every(case) for case in cases]
+
+
+def every(case):
+    """A parameter, or a tuple of several, that only `make fuzz` collects."""
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=EVERY)

@@ -11,9 +11,11 @@ import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
+import forkserver
 import pytest
 import yaml
 
+import tokfmt
 from tokfmt.registry import names
 
 ROOT = Path(__file__).parents[2]
@@ -79,7 +81,7 @@ def test_expectations_met_and_not_met(tmp_path):
 
 def test_a_baseline_is_held(tmp_path):
     baseline = tmp_path / "baseline.json"
-    written = subprocess.run(
+    written = forkserver.run(
         [sys.executable, "-m", "tokfmt", "stats", GOOD, "--json"], cwd=ROOT, capture_output=True, check=True
     )
     baseline.write_bytes(written.stdout)
@@ -104,11 +106,11 @@ def test_hooks_run_what_they_name(hook, tmp_path):
     copy = tmp_path / "data.pbin"
     shutil.copy(ROOT / GOOD, copy)
     args = ["--expect", "tokens > 0"] if hook == "tokfmt-stats" else []
-    done = subprocess.run([*words, *args, str(copy)], cwd=ROOT, capture_output=True, text=True)
+    done = forkserver.run([*words, *args, str(copy)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     if hook == "tokfmt-check":
         shutil.copy(ROOT / BAD, copy)
-        assert subprocess.run([*words, str(copy)], capture_output=True).returncode == 1
+        assert forkserver.run([*words, str(copy)], capture_output=True).returncode == 1
 
 
 UNHOOKED = {"text", "recipe"}  # any text, and any TOML
@@ -124,10 +126,8 @@ def written_as(format_, folder):
     if format_ == "levanter":  # is read only
         shutil.copytree(ROOT / "fixtures/levanter/cache_int32", folder / "cache")
         return
-    drops = [word for one in ("empty-sequences", "embedded-separators") for word in ("--drop", one)]
-    line = ["convert", GOOD, str(folder / DESTINATIONS.get(format_, "d")), "--to", format_, "-q", *drops]
-    done = subprocess.run([sys.executable, "-m", "tokfmt", *line], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    drop = ["empty-sequences", "embedded-separators"]
+    tokfmt.convert(ROOT / GOOD, folder / DESTINATIONS.get(format_, "d"), to_format=format_, drop=drop)
 
 
 @pytest.mark.parametrize("format_", [name for name in names() if name not in UNHOOKED])
@@ -141,7 +141,7 @@ def test_hooks_are_run_for_files_of_every_format(format_, tmp_path):
         matching = [path for path in data if re.search(hook["files"], path)]
         assert set(matching) == set(data) - inner
         words = [*RUN_HOOK, *shlex.split(hook["entry"])[1:], *matching, "--json"]
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+        done = forkserver.run(words, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         document = json.loads(done.stdout)
         assert len(document.get("datasets", [document])) == 1
@@ -157,7 +157,7 @@ def test_a_name_of_a_file_is_no_option(hook, tmp_path):
     (tmp_path / hostile.parent).mkdir(parents=True)
     shutil.copy(ROOT / BAD, tmp_path / hostile)
     words = [*RUN_HOOK, *shlex.split(HOOKS[hook]["entry"])[1:], str(hostile)]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    done = forkserver.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == (1 if hook == "tokfmt-check" else 0), done.stderr
     assert victim.read_bytes() == (ROOT / GOOD).read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == [option, "train.pbin"]
