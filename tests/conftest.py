@@ -12,10 +12,13 @@ import sys
 import tempfile
 
 import forkserver
+import processes
 import pytest
+from amount import NIGHTLY
 from hypothesis import HealthCheck, settings
 from paths import FIXTURES
-from processes import MARK, left_behind
+
+from tokfmt.run import execute
 
 # how long an example takes says how busy the machine is
 settings.register_profile("tokfmt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -27,7 +30,7 @@ MEMORY, ROOM = "/dev/shm", 6 << 30
 
 
 def pytest_configure():
-    os.environ[MARK] = str(os.getpid())
+    os.environ[processes.MARK] = str(os.getpid())
     pass_no_signals_on()
     use_memory()
 
@@ -86,6 +89,14 @@ def is_made(script):
     return there and made.read_text() == digest_of(script)
 
 
+def pytest_collection_modifyitems(config, items):
+    """Leave to `make fuzz` what is like another case."""
+    left = [] if NIGHTLY else [item for item in items if item.get_closest_marker("every")]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not item.get_closest_marker("every")]
+
+
 def pytest_collection_finish():
     """Collect garbage less often, and not among modules and tests, which stay.
 
@@ -104,11 +115,24 @@ def _state(tmp_path_factory):
         yield
 
 
+def pytest_unconfigure():
+    if processes.kept:
+        processes.workers().shutdown()
+
+
+@pytest.fixture
+def kept_workers(monkeypatch):
+    """Conversions with two worker processes share two that are started once, instead of starting their own."""
+    start = execute._processes
+    shared = contextlib.nullcontext(processes.workers())
+    monkeypatch.setattr(execute, "_processes", lambda jobs: shared if jobs == 2 else start(jobs))
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _processes():
     """No process outlives the tests that started it, to disturb those of another module."""
     yield
-    left = left_behind({server.pid for server in forkserver.servers})
+    left = processes.left_behind({server.pid for server in forkserver.servers} | processes.kept)
     for number in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(number, signal.SIGKILL)

@@ -4,7 +4,12 @@ import contextlib
 import os
 import signal
 import time
+from functools import cache
 from pathlib import Path
+
+from paths import ROOT
+
+from tokfmt.run.execute import make_executor
 
 MARK = "TOKFMT_TESTS"
 """A variable of the environment: the process of pytest from which a process descends."""
@@ -34,6 +39,21 @@ def running(process, *, group=False):
             if stream is not None:
                 with contextlib.suppress(OSError, ValueError):
                     stream.close()
+
+
+kept = set()
+"""Numbers of the worker processes that last as long as pytest."""
+
+
+@cache
+def workers():
+    """Two worker processes as `--executor processes` starts them; they last as long as pytest."""
+    with contextlib.chdir(ROOT):  # the directory of the test that comes first is removed
+        pool = make_executor("processes", 2).__enter__()
+        pool.submit(os.getpid).result()  # the second, as the first has a task
+    kept.update(pool._processes)  # type: ignore[attr-defined]
+    assert len(kept) == 2
+    return pool
 
 
 def left_behind(spared):

@@ -1,10 +1,29 @@
 import pytest
+from amount import EVERY
+
+from tokfmt.testing import FormatContract
 
 DAMAGE = "test_damage_never_crashes"
 """The law of `FormatContract` that cuts and flips a file at every place."""
+ONCE = (DAMAGE, "test_processes")
+"""Laws of one variant of each format; `make fuzz` tries the others."""
 
 
+@pytest.fixture(autouse=True)
+def _workers(request):
+    """Worker processes are started once, not for each class."""
+    if request.node.originalname == "test_processes":
+        request.getfixturevalue("kept_workers")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    seen = {}
     for item in items:
-        if getattr(item, "originalname", "") == DAMAGE:
+        name = getattr(item, "originalname", "")
+        if name == DAMAGE:
             item.add_marker(pytest.mark.slow)
+        if name in ONCE and issubclass(item.cls or object, FormatContract):
+            first = seen.setdefault((name, item.cls.format.name), item.cls)
+            if item.cls is not first:
+                item.add_marker(EVERY)

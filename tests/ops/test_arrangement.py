@@ -125,6 +125,7 @@ def test_split_and_shuffle(name, lists, pack, tmp_path):
 
 
 @each
+@pytest.mark.usefixtures("kept_workers")
 def test_same_bytes_whatever_the_parallelism(name, pack, tmp_path):
     def run(executor, jobs, region):
         home = tmp_path / f"{executor}-{jobs}-{region}"
@@ -224,6 +225,7 @@ def test_lines_stay_as_they_are(tmp_path):
     assert (done.sequences, done.tokens, done.dropped) == (4, None, {"invalid-lines": invalid})
 
 
+@pytest.mark.usefixtures("kept_workers")
 def test_many_lines_in_any_way(tmp_path):
     lines = [json.dumps({"text": "x" * (i % 97), "n": i}).encode() for i in range(5000)]
     (tmp_path / "in.jsonl").write_bytes(b"\n".join(lines) + b"\n")

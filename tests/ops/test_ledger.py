@@ -125,6 +125,7 @@ def ledger_of(path):
 
 
 @pytest.mark.parametrize("shuffle", ["none", "documents"])
+@pytest.mark.usefixtures("kept_workers")
 def test_each_sequence_is_the_record_that_it_is_said_to_be(corpora, tmp_path, shuffle):
     """Filtered, drawn, equal texts left out; the same bytes whoever writes."""
     recipe = written(corpora, NAMES, dedup='"exact"', seed=5, shuffle=f'"{shuffle}"')

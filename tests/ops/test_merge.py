@@ -126,6 +126,7 @@ def test_the_same_as_the_long_way(names, tmp_path, monkeypatch):
     assert short["plain"] == short["jobs"] == short["verified"] == short["resumable"]
 
 
+@pytest.mark.usefixtures("kept_workers")
 def test_processes_copy_as_well(tmp_path):
     sources = [put(tmp_path / f"{k}.pbin", random_documents(k, 30)) for k in range(3)]
     assert merged(sources, tmp_path / "out.pbin", executor="processes", jobs=2) == packed(

@@ -292,6 +292,7 @@ def test_a_cache_in_stores_without_one_of_them(tmp_path):
         assert any("partial: 38 of 57 sequences are whole" in note for note in dataset.notes)
 
 
+@pytest.mark.usefixtures("kept_workers")
 def test_parts_are_read_by_other_processes(tmp_path):
     """What is chosen of a damaged dataset travels to worker processes."""
     path = made(tmp_path / "x.zarr", to_options={"chunk": 16})

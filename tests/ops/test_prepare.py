@@ -138,6 +138,7 @@ def test_a_small_stage_1(corpora, tmp_path):
     assert sum(sum(row["duplicates"].values()) for row in done.prepared) > 5
 
 
+@pytest.mark.usefixtures("kept_workers")
 def test_without_shuffle_what_is_drawn_stands_in_the_order_of_its_source(corpora, tmp_path):
     home, texts = corpora
     recipe = written(home, ELEVEN, dedup='"exact"', seed=9)

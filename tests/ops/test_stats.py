@@ -104,6 +104,7 @@ def test_many_regions(large):
     assert found.duplicates.tokens >= 3 << 20
 
 
+@pytest.mark.usefixtures("kept_workers")
 def test_schedule_changes_nothing(large, tmp_path):
     tokfmt.convert(large, tmp_path / "x.pbin", executor="threads")
     pack, block = measured(tmp_path / "x.pbin", jobs=1).as_json(), measured(large, jobs=1).as_json()

@@ -79,6 +79,7 @@ def some(count=3000, mean=40, seed=2, dtype=np.uint16):
 
 @pytest.mark.parametrize(("executor", "jobs"), [("serial", 1), ("threads", 3), ("processes", 2)])
 @pytest.mark.parametrize("bucket", [500, 20_000, None])
+@pytest.mark.usefixtures("kept_workers")
 def test_same_whatever_the_parallelism(executor, jobs, bucket, monkeypatch):
     monkeypatch.setattr(shuffle, "REGION", 7000)  # several tasks; worker processes get theirs from the parent's cuts
     ragged = some()
