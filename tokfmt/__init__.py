@@ -19,7 +19,7 @@ Importing this package imports nothing heavy: numpy, zarr, h5py and transformers
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from tokfmt.core.version import __version__
 
 if TYPE_CHECKING:
     from tokfmt.api import check, diff, open, stats  # noqa: A004 - the verb that users expect

@@ -19,10 +19,10 @@ from typing import Any, NoReturn
 
 import click
 
-import tokfmt
 from tokfmt.cli import console, signals
 from tokfmt.core.errors import PluginWarning, TokfmtError, missing_package
 from tokfmt.core.text_format import printable
+from tokfmt.core.version import __version__
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "convert": ("tokfmt.cli.convert", "Convert any format to any format."),
@@ -79,7 +79,7 @@ class LazyGroup(click.Group):
     # as `parameters.examples` has it; the types of options are not imported for --help
     epilog="\b\nExample:\n  tokfmt convert fixtures/text/corpus.jsonl out.pbin --tokenizer fixtures/tokenizer",
 )
-@click.version_option(tokfmt.__version__, "-V", "--version", message="tokfmt %(version)s")
+@click.version_option(__version__, "-V", "--version", message="tokfmt %(version)s")
 def cli() -> None:
     """Convert and inspect the token datasets that language models are pretrained on."""
 

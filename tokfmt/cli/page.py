@@ -25,9 +25,9 @@ from typing import TypedDict
 
 import msgspec
 
-import tokfmt
 from tokfmt.core.format import Finding
 from tokfmt.core.text_format import human_bytes, printable, shortened
+from tokfmt.core.version import __version__
 from tokfmt.ops.stats.report import (
     Duplicates,
     Ends,
@@ -106,7 +106,7 @@ def page(
         title=safe(title),
         style=style,
         style_hash=f"sha256-{digest}",
-        version=escape(tokfmt.__version__),
+        version=escape(__version__),
         body="\n".join(parts),
         report=escape(json.dumps(report.as_json(), ensure_ascii=True), quote=False),
     )

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import tokfmt
 from tokfmt import registry
 from tokfmt.core.format import files_of
+from tokfmt.core.version import __version__
 from tokfmt.ops.convert.request import Conversion
 from tokfmt.ops.source.manifest import LITTLE, SCHEMA, extent, fingerprint, written_files
 from tokfmt.ops.source.request import SourceFiles
@@ -105,7 +105,7 @@ def _portable(made: Mapping[str, Any] | None, home: Path) -> Mapping[str, Any] |
 def _manifest(done: Conversion, home: Path, facts: Mapping[str, object]) -> bytes:
     content = {
         "schema": SCHEMA,
-        "tokfmt": tokfmt.__version__,
+        "tokfmt": __version__,
         "format": done.format,
         "sequences": done.sequences,
         "tokens": done.tokens,

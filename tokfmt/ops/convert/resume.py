@@ -19,7 +19,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import tokfmt
 from tokfmt import registry
 from tokfmt.core.errors import (
     ConversionError,
@@ -40,6 +39,7 @@ from tokfmt.core.output import followed
 from tokfmt.core.private import check_private, make_private
 from tokfmt.core.publish import Staging, hidden_sibling, remove_leftovers, write_whole
 from tokfmt.core.text_format import printable
+from tokfmt.core.version import __version__
 from tokfmt.ops.convert.arrangement import AS_IT_IS
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.source.manifest import Manifest, extent, file_differences, read_manifest
@@ -101,7 +101,7 @@ def facts_of(request: Request, resolved: Facts, before: Snapshot) -> dict[str, o
         del asked["shares"]["seeded"]
     facts = {_WORDS.get(key, f"--{key.partition('.')[2] or key}".replace("_", "-")): v for key, v in asked.items()}
     shards = request.shard.count if request.shard else request.finish
-    facts |= {"the version of tokfmt": tokfmt.__version__, "the number of shards": shards, **resolved}
+    facts |= {"the version of tokfmt": __version__, "the number of shards": shards, **resolved}
     facts |= {f"the source {os.path.abspath(path)}": list(status) for path, status in before.items()}
     return dict(json.loads(json.dumps(facts)))
 
@@ -334,9 +334,9 @@ def request_of_shards(destination: str | os.PathLike[str]) -> Request:
             f"{printable(destination)}: there are no shards of it. Write them first, with --shard I/N"
         )
     version = kept["facts"].get("the version of tokfmt")
-    if version != tokfmt.__version__:
+    if version != __version__:
         raise ConversionError(
-            f"{printable(destination)}: its shards were written by tokfmt {version}, this is {tokfmt.__version__}"
+            f"{printable(destination)}: its shards were written by tokfmt {version}, this is {__version__}"
         )
     named = "given" if kept.get("here") == _here() else "request"  # as they would be named without shards
     request = replace(_rebuilt(kept[named]), destination=Path(destination))
