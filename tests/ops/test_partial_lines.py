@@ -142,3 +142,48 @@ def test_a_file_without_a_certain_line_leaves_the_others(tmp_path):
     (home / "b.jsonl.gz").write_bytes(packed)
     (home / "c.jsonl.gz").write_bytes(gzip.compress(b"\n".join(LINES[20:30])))
     assert saved(home) == LISTS[:10] + LISTS[20:30]
+
+
+DOCUMENTS = ["".join(random.Random(k).choices("abcdefgh \u00fc\n", k=500 + k)) + "\n" for k in range(3000)]
+MARK = "<|endoftext|>\n"
+
+
+@pytest.mark.parametrize("suffix", [".zst", ".gz"])
+def test_documents_of_cut_text_that_a_separator_closes(suffix, tmp_path):
+    """A separator at the very end of what decodes closes nothing: its line may go on."""
+    text = MARK.join(DOCUMENTS).encode()
+    content = zstandard.compress(text) if suffix == ".zst" else gzip.compress(text, 3)
+    path, options = tmp_path / f"x.txt{suffix}", {"separator": "<|endoftext|>"}
+    path.write_bytes(content[: len(content) * 2 // 3])
+    with pytest.raises(FormatError, match="ends too early.*allow_partial=True saves"):
+        tokfmt.convert(path, tmp_path / "refused.jsonl", from_options=options)
+    tokfmt.convert(path, tmp_path / "o.jsonl", from_options=options, allow_partial=True, verify=True)
+    found = [json.loads(line)["text"] for line in (tmp_path / "o.jsonl").read_text("utf-8").splitlines()]
+    assert len(found) > 1000
+    assert found == DOCUMENTS[: len(found)]
+    with pytest.raises(FormatError) as caught:
+        tokfmt.convert(path, tmp_path / "one.jsonl", allow_partial=True)
+    assert "no record of it is certain to be whole" in str(caught.value)
+
+
+def test_files_of_text_around_damaged_ones(tmp_path):
+    home, out = tmp_path / "texts", tmp_path / "o.jsonl"
+    home.mkdir()
+    for k, one in enumerate(DOCUMENTS[:5]):
+        (home / f"{k}.txt.gz").write_bytes(gzip.compress(one.encode()))
+    (home / "1.txt.gz").write_bytes((home / "1.txt.gz").read_bytes()[:-9])
+    (home / "3.txt.gz").write_bytes(gzip.compress("caf\u00e9".encode("latin-1")))
+    done = tokfmt.convert(home, out, allow_partial=True)
+    assert [json.loads(line)["text"] for line in out.read_text("utf-8").splitlines()] == DOCUMENTS[0:5:2]
+    reasons = done.partial[0]["reasons"]
+    assert [reason.partition(": ")[0] for reason in reasons] == [str(home / "1.txt.gz"), str(home / "3.txt.gz")]
+
+
+def test_documents_around_one_that_is_not_text(tmp_path):
+    path, out, many = tmp_path / "x.txt", tmp_path / "o.jsonl", [one.encode() for one in DOCUMENTS[:9]]
+    many[2], many[5] = b"caf\xe9\n", b"\xff\xff\n"
+    path.write_bytes(MARK.encode().join(many))
+    done = tokfmt.convert(path, out, from_options={"separator": "<|endoftext|>"}, allow_partial=True, select="1:6")
+    whole = [one for k, one in enumerate(DOCUMENTS[:9]) if k not in (2, 5)]
+    assert [json.loads(line)["text"] for line in out.read_text("utf-8").splitlines()] == whole[1:6]
+    assert done.partial[0]["reasons"][0].endswith("is not UTF-8; 2 documents in all are not")

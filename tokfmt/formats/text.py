@@ -27,8 +27,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import check_interval
-from tokfmt.core.errors import CorruptError, FormatError, OptionError, SourceChangedError, TokfmtError, UnsafeError
+from tokfmt.core.axis import Damage, check_interval
+from tokfmt.core.errors import (
+    NO_DAMAGE,
+    CorruptError,
+    FormatError,
+    OptionError,
+    SourceChangedError,
+    TokfmtError,
+    UnsafeError,
+)
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, TokenWriter, titled
 from tokfmt.core.options import option
@@ -62,21 +70,47 @@ class TextReader(TextRecords):
     """Documents of text files. Keeps 8 bytes a document where they are asked for by number."""
 
     def __init__(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> None:
-        del hints
         self.files: Sequence[Path] = [one for path in paths for one in _files(path)]
-        self._mark, self._most = options.separator.encode(), options.max_document
+        self._mark, self._most, self._partial = options.separator.encode(), options.max_document, hints.partial
+        self._limits = dict[Path, int]()
         if b"\n" in self._mark or b"\r" in self._mark:
             raise OptionError("text option separator: is one line, without its end", name="separator")
-        try:
-            self._sizes = [os.stat(path).st_size for path in self.files]
-        except OSError as error:
-            raise reading_error(error.filename, error) from error
+        self._sizes = _sizes_of(self.files)
+        damage = self._leave_out() if hints.partial else []
         whole = not self._mark
         plain = not any(path.suffix in (".gz", ".zst") for path in self.files)
         self.info = RecordInfo(
             "text", sum(self._sizes), len(self.files) if whole else None, random_access=whole or plain,
-            inferred=tuple(self._guessed()), extras={"files": len(self.files)},
+            inferred=tuple(self._guessed()), extras={"files": len(self.files)}, damage=tuple(damage),
         )  # fmt: skip
+
+    def _leave_out(self) -> list[Damage]:
+        """Leave out what is not certain: text that damaged compressed data do not hold, documents that are not UTF-8.
+
+        Reads everything. A file that is a document is left out if any of it is.
+        """
+        kept, damage = list[Path](), list[Damage]()
+        for number, path in enumerate(self.files):
+            try:
+                text = self._text(number)
+                cut = text.keep_certain(lambda _: True, 1)
+                if cut is not None and text.limit is not None:
+                    self._limits[path] = text.limit
+                lost = [begin for begin, data in self._between(number, 0, None) if not _is_text(data)]
+            except FormatError as error:
+                if isinstance(error, NO_DAMAGE):
+                    raise
+                damage.append(Damage(error.sentence))
+                continue
+            if lost:
+                which = f"the document at byte {lost[0]:,} is" if self._mark else "it is"
+                more = f"; {len(lost):,} documents in all are not" if len(lost) > 1 else ""
+                damage.append(Damage(f"{printable(path)}: {which} not UTF-8{more}"))
+            damage += [cut] if cut is not None else []
+            if self._mark or (cut is None and not lost):
+                kept.append(path)
+        self.files, self._sizes = kept, _sizes_of(kept)
+        return damage
 
     def _guessed(self) -> Iterator[str]:
         """What nobody said."""
@@ -143,6 +177,7 @@ class TextReader(TextRecords):
             SourceChangedError: It is not; blocks were cut by the size that it had.
         """
         text = TextFile(self.files[number])
+        text.limit = self._limits.get(text.path)
         if text.size != self._sizes[number]:
             raise SourceChangedError(text.path, "changed while it was being read", remedy="Run again when it is still")
         return text
@@ -197,7 +232,17 @@ class TextReader(TextRecords):
     # records
 
     def _documents(self, number: int, start: int, stop: int | None) -> Iterator[tuple[int, bytes]]:
-        """Where each document between two borders of a file begins, and its bytes.
+        """Where each document between two borders of a file begins, and its bytes; see `_leave_out`.
+
+        Raises:
+            UnsafeError: One is longer than is accepted.
+        """
+        for begin, data in self._between(number, start, stop):
+            if not self._partial or _is_text(data):
+                yield begin, data
+
+    def _between(self, number: int, start: int, stop: int | None) -> Iterator[tuple[int, bytes]]:
+        """All documents between two borders of a file, but for a last one that is cut.
 
         Raises:
             UnsafeError: One is longer than is accepted.
@@ -217,6 +262,8 @@ class TextReader(TextRecords):
                 what = f"a document is longer than {self._most:,} bytes"
                 remedy = "--from-opt max_document=BYTES accepts longer ones; they are held in memory whole"
                 raise UnsafeError(text.path, what, offset=base, remedy=remedy)
+        if text.limit is not None:
+            return
         if self._mark and (found := self._separator(held, looked, ends=True)):
             yield base, bytes(held[: found[0]])
         elif held or not self._mark:
@@ -284,6 +331,21 @@ class TextReader(TextRecords):
 
     def close(self) -> None:
         """Nothing stays open."""
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _sizes_of(files: Sequence[Path]) -> list[int]:
+    try:
+        return [os.stat(path).st_size for path in files]
+    except OSError as error:
+        raise reading_error(error.filename, error) from error
 
 
 class Documents:
