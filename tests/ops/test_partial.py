@@ -371,3 +371,34 @@ def test_what_a_file_holds_behind_the_last_document_of_its_index(tmp_path):
     size = path.stat().st_size
     with pytest.raises(FormatError, match=f"drop=.tail. leaves out the last {size} bytes"):
         tokfmt.convert(path, tmp_path / "refused.jsonl", eos=EOS)
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "zstd"])
+def test_an_altered_shard_leaves_the_others(packed, tmp_path):
+    """A shard that does not fit its hash, or whose compressed data are cut, is named with what saves the others."""
+    options = {"shard_tokens": 30, "compression": "zstd"} if packed else {"shard_tokens": 30}
+    home = made(tmp_path / "mds", to_format="mds", to_options=options)
+    shard = home / f"shard.00001.mds{'.zstd' if packed else ''}"
+    content = bytearray(shard.read_bytes())
+    if packed:
+        shard.write_bytes(content[: len(content) // 2])
+    else:
+        content[-3] ^= 4
+        shard.write_bytes(content)
+    words = "its zstd data end too early.*Copy it again" if packed else "does not fit its.*hashes.*reads it as it is"
+    with pytest.raises(FormatError, match=f"{words}.*allow_partial=True saves"):
+        tokfmt.convert(home, tmp_path / "refused.pbin")
+    found = saved(home, tmp_path / "o.pbin")
+    assert 0 < len(found) < len(LISTS)
+    assert [one for one in LISTS if one in found] == found
+
+
+def test_one_altered_shard_alone_is_not_saved(tmp_path):
+    home = made(tmp_path / "mds", LISTS[:3], to_format="mds")
+    content = bytearray((home / "shard.00000.mds").read_bytes())
+    content[-3] ^= 4
+    (home / "shard.00000.mds").write_bytes(content)
+    with pytest.raises(FormatError) as caught:
+        tokfmt.convert(home, tmp_path / "refused.pbin")
+    assert "does not fit its" in str(caught.value)
+    assert "partial" not in str(caught.value)

@@ -266,7 +266,7 @@ class Packed(File):
         self._bound(0, length)
         found = self._decode(length) if self.codec not in ("snappy", "br") else self.read(0, length)
         if len(found) < length:
-            raise self._ends(len(found), length - len(found))
+            raise self._too_short(length, len(found))
         return found
 
     def read(self, offset: int, length: int) -> bytes:
@@ -281,11 +281,16 @@ class Packed(File):
         if (kept := _DECODED.get(key)) is None:
             kept = self._decode(self._size + 1)
             if len(kept) != self._size:
-                kind = TruncatedError if len(kept) < self._size else UnsafeError
-                found = len(kept) if len(kept) < self._size else "more"
-                raise kind(self.path, "decodes to another size", expected=f"{self._size:,} bytes", found=found)
+                if len(kept) < self._size:
+                    raise self._too_short(self._size, len(kept))
+                expected = f"{self._size:,} bytes"
+                raise UnsafeError(self.path, "decodes to another size", expected=expected, found="more")
             _DECODED.put(key, kept, len(kept))
         return kept
+
+    def _too_short(self, expected: int, found: int) -> TruncatedError:
+        what, counts = f"its {self.codec} data end too early", (f"{expected:,} bytes decoded", f"{found:,}")
+        return TruncatedError(self.path, what, expected=counts[0], found=counts[1], remedy="Copy it again")
 
     def _decode(self, length: int) -> bytes:
         stored = File(self.path)
@@ -294,7 +299,8 @@ class Packed(File):
         try:
             return _DECODERS[self.codec](Stream(stored), length)
         except (OSError, EOFError, ValueError, zlib.error) as error:
-            raise CorruptError(self.path, f"is damaged: {self.codec} cannot decode it") from error
+            what = f"is damaged: {self.codec} cannot decode it"
+            raise CorruptError(self.path, what, remedy="Copy it again") from error
         finally:
             stored.close()
 

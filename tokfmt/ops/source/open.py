@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 
 _LITTLE = 1 << 22  # tokens of a stream that is scanned whole, whatever is asked
+_TRIED = 16  # sequences that are read to find whether any can be
 
 
 def _refuse_others(one: SourceFiles, drop: frozenset[str]) -> None:
@@ -163,11 +164,23 @@ def _saves(source: Source) -> bool:
     if isinstance(reader, RecordReader):
         return has_records(reader)
     if not reader.info.separators.alone or eos_id is None:
-        return bool(reader.info.sequences)
+        return _any_whole(reader)
     closing = 2 if reader.info.separators is Separators.BEFORE else 1
     for a, b in windows(0, reader.info.tokens):
         closing -= int(np.count_nonzero(reader.tokens(a, b) == eos_id))
         if closing <= 0:
+            return True
+    return False
+
+
+def _any_whole(reader: TokenReader) -> bool:
+    """Whether some sequence can be read, of a few that are spread over a dataset."""
+    count = reader.info.sequences
+    for number in dict.fromkeys(np.linspace(0, count - 1, _TRIED).astype(np.int64).tolist() if count else []):
+        start, stop = reader.offsets(number, number + 1).tolist()
+        with suppress(FormatError):
+            for a, b in windows(start, stop):
+                reader.tokens(a, b)
             return True
     return False
 
@@ -275,7 +288,8 @@ def open_stored(
 ) -> Source:
     """Open one dataset as it is stored: its reader's axis still has the separators.
 
-    With `SourceRequest.allow_partial`, what can only be read in part is read to find out, if `checked`.
+    With `SourceRequest.allow_partial`, what can only be read in part is read to find out, if `checked`; else nothing is
+    read beyond what opening takes.
 
     Raises:
         DetectionError, FormatError, OptionError, TokenizerMismatchError.
@@ -307,7 +321,7 @@ def open_stored(
     if isinstance(stored, RecordReader):
         separator = _stated(stored, format_) or known or Separator(default, "tokenizer" if default is not None else "")
         return Source(places, format_, stored, separator, notes, None, tokenizers, left_out, damage)
-    endings = ends_of(stored) if stored.info.separators is Separators.TRAILING else None
+    endings = ends_of(stored) if checked and stored.info.separators is Separators.TRAILING else None
     separator = resolve(known, default, stored, endings)
     notes = (*notes, *separator.guess)
     return Source(places, format_, stored, separator, notes, endings, tokenizers, left_out, damage)
