@@ -196,9 +196,14 @@ def check(
         source, deep=deep, tokenizer=tokenizer, against=against, ignore_order=ignore_order, jobs=jobs
     )
     verdicts = list(look(request))
+    words = python_words(READING)
+
+    def worded(text: str) -> str:
+        return in_python(reword(text, words), READING)
+
     for verdict in verdicts:
         verdict.findings = [
-            finding._replace(message=in_python(finding.message, READING), remedy=in_python(finding.remedy, READING))
+            replace(finding, message=worded(finding.message), remedy=worded(finding.remedy))
             for finding in verdict.findings
         ]
     return verdicts

@@ -13,14 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from tokfmt.core.format import Probe
+from tokfmt.core.messages import Option, reading
 from tokfmt.core.raw_ids import kind_of, places
 from tokfmt.foreign_config import is_modalities, modalities_step
 
 _GPT2_EOS = 50256
 _LINES = 'write one JSON line a document, {"text": "..."} or {"input_ids": [...]}, and convert that'
 _NEXT = f"To go on, {_LINES}"
-_STREAM = "--from stage1 --eos ID reads that, split at the id that ends documents"
-_BARE = "--from nanogpt --eos ID reads it, split at the id that ends documents"
+_STREAM = f"{Option('from', 'stage1')} {Option('eos', 'ID')} reads that, split at the id that ends documents"
+_BARE = f"{Option('from', 'nanogpt')} {Option('eos', 'ID')} reads it, split at the id that ends documents"
 _PAIR = "tokfmt check --from megatron PATH says in what"
 _INDEX = "Copy index.json beside it, and name their folder"
 _COLUMNS = "pyarrow.parquet.write_table writes them as Parquet, which tokfmt reads"
@@ -201,32 +202,47 @@ def _text(probe: Probe) -> Sign | None:
         counts = {line.count(separator) for line in lines}
         if len(lines) > 1 and len(counts) == 1 and counts != {0}:
             return Sign("a table (CSV)" if separator == "," else "a table (TSV)", _PANDAS.format(method), certain=False)
-    step = "--from text reads it as one document, or split by --from-opt separator=LINE; "
+    step = f"{Option('from', 'text')} reads it as one document, or split by {reading('separator', 'LINE')}; "
     step += "jq -cR '{text: .}' PATH > x.jsonl makes a document of each line"
     return Sign("plain text", step, certain=False)
 
 
 _RAW = {
-    "int32": Sign("a stream of int32 ids without the separator 50256: stage1 of another tokenizer, or bare uint32",
-                  "--from stage1 --eos ID reads the one, --from nanogpt --from-opt width=4 --eos ID the other"),
+    "int32": Sign(
+        "a stream of int32 ids without the separator 50256: stage1 of another tokenizer, or bare uint32",
+        f"{Option('from', 'stage1')} {Option('eos', 'ID')} reads the one, {Option('from', 'nanogpt')} "
+        f"{reading('width', '4')} {Option('eos', 'ID')} the other",
+    ),
     "uint16": Sign("a bare stream of uint16 ids, as nanoGPT's train.bin", _BARE),
-    "int64": Sign("a bare stream of int64 ids",
-                  "numpy.fromfile(PATH, '<i8').astype('<i4').tofile('x.bin') makes them int32; " + _STREAM),
-    "big-endian uint16": Sign("a bare stream of big-endian uint16 ids",
-                              "numpy.fromfile(PATH, '>u2').astype('<i4').tofile('x.bin') turns them; " + _STREAM),
-    "big-endian int32": Sign("a bare stream of big-endian int32 ids",
-                             "--from modalities --from-opt layout=P0 --eos ID reads that, split at that id"),
-    "big-endian int64": Sign("a bare stream of big-endian int64 ids",
-                             "numpy.fromfile(PATH, '>i8').astype('<i4').tofile('x.bin') turns them; " + _STREAM),
-    "int32 tokens": Sign("a bare stream of int32 ids whose size is not that of whole samples of 8,192",
-                         "--from stage1 reads it as one block"),
+    "int64": Sign(
+        "a bare stream of int64 ids",
+        "numpy.fromfile(PATH, '<i8').astype('<i4').tofile('x.bin') makes them int32; " + _STREAM,
+    ),
+    "big-endian uint16": Sign(
+        "a bare stream of big-endian uint16 ids",
+        "numpy.fromfile(PATH, '>u2').astype('<i4').tofile('x.bin') turns them; " + _STREAM,
+    ),
+    "big-endian int32": Sign(
+        "a bare stream of big-endian int32 ids",
+        f"{Option('from', 'modalities')} {reading('layout', 'P0')} {Option('eos', 'ID')} reads that, split at that id",
+    ),
+    "big-endian int64": Sign(
+        "a bare stream of big-endian int64 ids",
+        "numpy.fromfile(PATH, '>i8').astype('<i4').tofile('x.bin') turns them; " + _STREAM,
+    ),
+    "int32 tokens": Sign(
+        "a bare stream of int32 ids whose size is not that of whole samples of 8,192",
+        f"{Option('from', 'stage1')} reads it as one block",
+    ),
     "zeros": Sign("nothing but zeros: a sparse or failed copy", "Copy it again"),
     "constant": Sign("one number over and over, no tokens", "Copy or write it again"),
     "arange": Sign("numbers that count up, no tokens", "Name the file that holds the ids"),
     "labels": Sign("numbers of a few kinds (labels, flags or bytes), no token ids", "Name the file that holds the ids"),
-    "random": Sign("numbers none of which is frequent, as random ones are: no token ids of a text",
-                   "Name the file that holds the ids"),
-}  # fmt: skip
+    "random": Sign(
+        "numbers none of which is frequent, as random ones are: no token ids of a text",
+        "Name the file that holds the ids",
+    ),
+}
 """What a file without a header seems to be: one that has no magic, so that only its numbers speak."""
 
 

@@ -24,6 +24,7 @@ from typing import NamedTuple
 from tokfmt.core.errors import AmbiguousFormatError, FormatError, OptionError, PluginWarning, UnknownFormatError
 from tokfmt.core.files import reading_error
 from tokfmt.core.format import Confidence, Format, Probe, canonical, files_of, look
+from tokfmt.core.messages import Option
 from tokfmt.core.options import nearest
 from tokfmt.core.text_format import printable
 
@@ -259,12 +260,14 @@ def _refuse_foreign(path: str | os.PathLike[str], probe: Probe, *, claimed: bool
     if sign is not None and (sign.certain or not claimed):
         raise UnknownFormatError(path, f"is {sign.name}, no format that tokfmt reads", sign.step)
     if not claimed:
-        known = f"tokfmt reads {', '.join(names())}; --from NAME says that it is one of these"
+        known = f"tokfmt reads {', '.join(names())}; {Option('from', 'NAME')} says that it is one of these"
         if not probe.is_directory and probe.size and (fitting := _named(probe.path.name)):
             name = max(fitting, key=lambda one: one[1])[0]
-            known = f"Its name means {name}: --from {name} says what is wrong with it"
+            known = f"Its name means {name}: {Option('from', name)} says what is wrong with it"
         if inside := _datasets_in(probe):
-            known = f"Name one of the datasets in it, such as {printable(inside[0])}, or read all by --recursive"
+            known = (
+                f"Name one of the datasets in it, such as {printable(inside[0])}, or read all by {Option('recursive')}"
+            )
         raise UnknownFormatError(path, _describe(probe), known)
 
 
@@ -345,11 +348,13 @@ def for_destination(path: str | os.PathLike[str]) -> Format:
     fitting = _named(name)
     if not fitting:
         known = ", ".join(f"{format_.extensions[0]} ({format_.name})" for format_ in formats() if format_.extensions)
-        raise OptionError(f"cannot tell the format of {name!r} from its name. Use --to NAME, or a name like {known}")
+        raise OptionError(
+            f"cannot tell the format of {name!r} from its name. Use {Option('to', 'NAME')}, or a name like {known}"
+        )
     longest = max(length for _, length in fitting)
     best = sorted({format_ for format_, length in fitting if length == longest})
     if len(best) > 1:
-        choices = " or ".join(f"--to {format_}" for format_ in best)
+        choices = " or ".join(f"{Option('to', format_)}" for format_ in best)
         raise OptionError(f"the name {name!r} may mean {' or '.join(best)}. Say which with {choices}")
     return get(best[0])
 

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from tokfmt.core.errors import DestinationExistsError, FormatError, Loss, LossyConversionError
+from tokfmt.core.errors import DestinationExistsError, FormatError, Loss, LossyConversionError, OptionError
 from tokfmt.core.messages import Message, Option, allowing, python_words, reading, recipe_words, reword, writing
 
 CONVERT = python_words({"from": "from_format", "from-opt": "from_options", "to": "to_format", "to-opt": "to_options"})
@@ -16,9 +16,8 @@ CONVERT = python_words({"from": "from_format", "from-opt": "from_options", "to":
         (Option("overwrite"), "--overwrite", "overwrite=True"),
         (Option("no-manifest"), "--no-manifest", "manifest=False"),
         (Option("tokenizer"), "--tokenizer", "tokenizer="),
-        (Option("seed", is_subject=True), "--seed", "seed"),
         (Option("seq-len", "N"), "--seq-len N", "seq_len=N"),
-        (Option("eos", "50256"), "--eos 50256", "eos=50256"),
+        (Option("eos", 50256), "--eos 50256", "eos=50256"),
         (Option("eos", "none"), "--eos none", 'eos="none"'),
         (Option("split", "train=0.9,test=0.1"), "--split train=0.9,test=0.1", 'split="train=0.9,test=0.1"'),
         (Option("from", "jsonl"), "--from jsonl", 'from_format="jsonl"'),
@@ -31,29 +30,42 @@ CONVERT = python_words({"from": "from_format", "from-opt": "from_options", "to":
     ],
 )
 def test_an_option_in_the_words_of_each_interface(option, command_line, python):
-    message = Message("say ", option, ", please")
+    message = Message(f"say {option}, please")
     assert message == f"say {command_line}, please"
     assert message.reworded(CONVERT) == f"say {python}, please"
     assert pickle.loads(pickle.dumps(message)).reworded(CONVERT) == f"say {python}, please"
 
 
 def test_recipes_word_the_options_of_their_sources_only():
-    message = Message(Option("eos", "none"), "; ", reading("view", "rows"), "; ", Option("overwrite"))
+    message = Message(f"{Option('eos', 'none')}; {reading('view', 'rows')}; {Option('overwrite')}")
     inside = message.reworded(recipe_words)
     assert inside == 'eos = "none" in the recipe; options = { view = "rows" } in the recipe; --overwrite'
     assert inside.reworded(CONVERT).endswith("; overwrite=True")
 
 
-def test_messages_keep_their_options_when_they_are_joined():
-    one, two = Message(Option("from", "a")), Message(Option("from", "b"))
-    joined = "say " + Message.joined(" or ", [one, two]) + "."
-    assert joined.reworded(CONVERT) == 'say from_format="a" or from_format="b".'
+def test_a_message_is_a_part_of_another():
+    inner = Message(f"{Option('from', 'a')} reads it")
+    assert Message(f"say {inner.marked}.").reworded(CONVERT) == 'say from_format="a" reads it.'
+    assert f"note: {inner}" == "note: --from a reads it"
+    assert Message(inner) is inner
     assert reword("a plain text with --eos", CONVERT) == "a plain text with --eos"
 
 
+def test_options_that_follow_each_other_are_used_together():
+    message = Message(f"{Option('from', 'stage1')} {Option('eos', 'ID')} reads it")
+    assert message == "--from stage1 --eos ID reads it"
+    assert message.reworded(CONVERT) == 'from_format="stage1", eos=ID reads it'
+
+
+def test_a_message_about_an_option():
+    error = OptionError(f"{Option('seed')}: nothing is dealt out")
+    error.reword(CONVERT)
+    assert str(error) == "seed: nothing is dealt out"
+
+
 def test_errors_are_worded_again():
-    error = FormatError("x.bin", "is cut", expected=4, found=3, remedy=Message(allowing("tail"), " reads the rest"))
-    error.advise(Message(Option("eos", "ID"), " names the separator"))
+    error = FormatError("x.bin", "is cut", expected=4, found=3, remedy=f"{allowing('tail')} reads the rest")
+    error.advise(f"{Option('eos', 'ID')} names the separator")
     assert str(error).endswith("found 3. --drop tail reads the rest. --eos ID names the separator")
     error.reword(CONVERT)
     assert str(error).endswith('found 3. drop="tail" reads the rest. eos=ID names the separator')

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import TokenRangeError
+from tokfmt.core.messages import Message
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 
 
@@ -139,6 +140,11 @@ class Info:
     segmented: bool = False
     extras: Mapping[str, object] = field(default_factory=dict)
     damage: tuple[Damage, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inferred", tuple(map(Message, self.inferred)))
+        object.__setattr__(self, "notes", tuple(map(Message, self.notes)))
+        object.__setattr__(self, "eos_from", Message(self.eos_from))
 
     @property
     def facts(self) -> Mapping[str, object]:

@@ -35,7 +35,7 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, NamedTuple
 
-from tokfmt.core.messages import Message, Option, Words, allowing, reword
+from tokfmt.core.messages import Message, Option, Words, allowing, marked
 from tokfmt.core.text_format import printable
 
 Path = str | PathLike[str]
@@ -59,6 +59,9 @@ class TokfmtError(Exception):
     exit_code = 3
     accepted_by = ""
 
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(Message(value) if isinstance(value, str) else value for value in args))
+
     def facts(self) -> Mapping[str, object]:
         """The attributes behind the message, ready for JSON."""
         plain = (str, int, float, bool, type(None), list, tuple)
@@ -70,7 +73,7 @@ class TokfmtError(Exception):
 
     def reword(self, words: Words) -> None:
         """Name options in the words of another interface, in the message and in its attributes."""
-        self.change(lambda text: reword(text, words))
+        self.change(lambda text: text.reworded(words) if isinstance(text, Message) else text)
 
     def change(self, change: Callable[[str], str]) -> None:
         """Change each text of the error: its message and its attributes."""
@@ -123,29 +126,29 @@ class FormatError(TokfmtError):
         found: object = None,
         remedy: str | None = None,
     ) -> None:
-        self.path, self.what, self.offset = str(path), what, offset
-        self.expected, self.found, self.remedy = expected, found, remedy
+        self.path, self.what, self.offset = str(path), Message(what), offset
+        self.expected, self.found, self.remedy = expected, found, Message(remedy) if remedy else None
         super().__init__(self._sentence())
 
     @property
-    def statement(self) -> str:
+    def statement(self) -> Message:
         """What is wrong, where, and the two values that disagree: the sentence without path and remedy."""
         at = "" if self.offset is None else f" at byte {self.offset:,}"
-        return f"{self.what}{at}{_contrast(self.expected, self.found)}"
+        return Message(f"{self.what.marked}{at}{_contrast(self.expected, self.found)}")
 
     @property
-    def sentence(self) -> str:
+    def sentence(self) -> Message:
         """The path, and what is wrong with it: the message without the remedy."""
-        return f"{printable(self.path)}: {self.statement}"
+        return Message(f"{printable(self.path)}: {self.statement.marked}")
 
     def advise(self, more: str) -> None:
         """Name one more remedy."""
-        self.remedy = Message(self.remedy, ". ", more) if self.remedy else more
+        self.remedy = Message(f"{self.remedy.marked}. {marked(more)}" if self.remedy else more)
         self.args = (self._sentence(), *self.args[1:])
 
     def _sentence(self) -> str:
         text = self.sentence
-        return Message(text, ". ", self.remedy) if self.remedy else text
+        return Message(f"{text.marked}. {self.remedy.marked}") if self.remedy else text
 
 
 def _contrast(expected: object, found: object) -> str:
@@ -197,7 +200,7 @@ class UnknownFormatError(DetectionError):
 
     def __init__(self, path: Path, why: str, remedy: str) -> None:
         self.path, self.why, self.remedy = str(path), why, remedy
-        super().__init__(Message(f"{printable(path)}: ", why, ". ", remedy))
+        super().__init__(f"{printable(path)}: {marked(why)}. {marked(remedy)}")
 
 
 class AmbiguousFormatError(DetectionError):
@@ -205,8 +208,8 @@ class AmbiguousFormatError(DetectionError):
 
     def __init__(self, path: Path, candidates: Sequence[str]) -> None:
         self.path, self.candidates = str(path), list(candidates)
-        choices = Message.joined(" or ", (Message(Option("from", name)) for name in candidates))
-        super().__init__(Message(f"{printable(path)}: could be {' or '.join(candidates)}. Say which with ", choices))
+        choices = " or ".join(f"{Option('from', name)}" for name in candidates)
+        super().__init__(f"{printable(path)}: could be {' or '.join(candidates)}. Say which with {choices}")
 
 
 class ConversionError(TokfmtError):
@@ -233,8 +236,7 @@ class LossyConversionError(ConversionError):
     def __init__(self, target: str, losses: Sequence[Loss]) -> None:
         self.target, self.losses = target, [loss.name for loss in losses]
         what = "; ".join(loss.what for loss in losses)
-        accepted = allowing(*self.losses)
-        super().__init__(Message(f"{printable(target)}: cannot carry {what}. To accept that, add ", accepted))
+        super().__init__(f"{printable(target)}: cannot carry {what}. To accept that, add {allowing(*self.losses)}")
 
 
 class TokenRangeError(ConversionError):
@@ -248,10 +250,10 @@ class TokenRangeError(ConversionError):
     def __init__(self, where: str, token: int, limit: int, position: int, remedy: str = "") -> None:
         self.where, self.token, self.limit, self.position, self.remedy = where, token, limit, position, remedy
         text = f"{printable(where)}: token id {token:,} at position {position:,} is outside 0..{limit:,}"
-        super().__init__(Message(text, ". ", remedy) if remedy else text)
+        super().__init__(f"{text}. {marked(remedy)}" if remedy else text)
 
 
-NAME_SEPARATOR = Message("Name its id with ", Option("eos", "ID"), ", or give ", Option("tokenizer"))
+NAME_SEPARATOR = f"Name its id with {Option('eos', 'ID')}, or give {Option('tokenizer')}"
 """The remedy where a separator is needed."""
 
 
@@ -260,7 +262,7 @@ class SeparatorUnknownError(ConversionError):
 
     def __init__(self, path: Path, why: str, remedy: str = NAME_SEPARATOR) -> None:
         self.path, self.why, self.remedy = str(path), why, remedy
-        super().__init__(Message(f"{printable(path)}: ", why, ". ", remedy))
+        super().__init__(f"{printable(path)}: {marked(why)}. {marked(remedy)}")
 
 
 class TokenizerMismatchError(ConversionError):
@@ -273,7 +275,7 @@ class TokenizerMismatchError(ConversionError):
     def __init__(self, path: Path, what: str, expected: str, found: str) -> None:
         self.path, self.what, self.expected, self.found = str(path), what, expected, found
         wrong = f"{printable(path)}: {what}{_contrast(expected, found)}"
-        super().__init__(Message(wrong, ". To accept that, add ", allowing("tokenizers")))
+        super().__init__(f"{wrong}. To accept that, add {allowing('tokenizers')}")
 
 
 class DestinationExistsError(ConversionError):
@@ -282,8 +284,8 @@ class DestinationExistsError(ConversionError):
     def __init__(self, path: Path, why_not: str = "") -> None:
         """`why_not`: why `overwrite` does not replace it, as "it is a FIFO"."""
         self.path = str(path)
-        overwrite, but = Option("overwrite"), f" does not replace it: {why_not}. Choose another destination"
-        super().__init__(Message(f"{printable(path)}: already exists. ", overwrite, but if why_not else " replaces it"))
+        but = f" does not replace it: {why_not}. Choose another destination" if why_not else " replaces it"
+        super().__init__(f"{printable(path)}: already exists. {Option('overwrite')}{but}")
 
 
 class IncompleteWriteError(ConversionError):
@@ -311,7 +313,7 @@ class EngineDifferenceError(ConversionError):
             f"fastokens and tokenizers disagree on the text that begins {printable(repr(self.text))}: at token "
             f"{position:,}, {fast} instead of {reference}"
         )
-        super().__init__(Message(wrong, ". ", Option("engine", "tokenizers"), " takes the reference"))
+        super().__init__(f"{wrong}. {Option('engine', 'tokenizers')} takes the reference")
 
 
 class ShortfallError(ConversionError):
@@ -325,7 +327,7 @@ class OptionError(TokfmtError):
 
     def __init__(self, message: str, *, name: str = "", nearest: str | None = None) -> None:
         self.name, self.nearest = name, nearest
-        super().__init__(Message(message, f". Did you mean {nearest}?") if nearest else message)
+        super().__init__(f"{marked(message)}. Did you mean {nearest}?" if nearest else message)
 
 
 class MissingDependencyError(TokfmtError):
@@ -344,7 +346,7 @@ class MissingDependencyError(TokfmtError):
         words = package.split()
         named = f"package{'s' if len(words) > 1 else ''} {', '.join(words)}"
         install = f"'tokfmt[{extra}]'" if extra else package
-        super().__init__(f"{purpose} needs the {named}: pip install {install}")
+        super().__init__(f"{marked(purpose)} needs the {named}: pip install {install}")
 
 
 def missing_package(error: ModuleNotFoundError, purpose: str, needs: Sequence[str] = ()) -> MissingDependencyError:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import FormatError, Loss
 from tokfmt.core.files import File, names_in, natural_key, reading_error, walk
+from tokfmt.core.messages import Message
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordReader
 
@@ -241,7 +242,8 @@ class TokenWriter(Protocol):
         """
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Finding:
     """One violation of a format's rules.
 
     Attributes:
@@ -262,10 +264,15 @@ class Finding(NamedTuple):
     remedy: str = ""
     offset: int | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", Message(self.message))
+        object.__setattr__(self, "remedy", Message(self.remedy))
+
     @classmethod
     def of(cls, code: str, error: FormatError, severity: str = "error", more: str = "") -> Finding:
-        """An error as a line of a check: the same words, and `more` behind them."""
-        return cls(code, severity, error.path, error.statement + more, error.remedy or "", error.offset)
+        """Return an error as a line of a check: the same words, and `more` behind them."""
+        message = f"{error.statement.marked}{more}"
+        return cls(code, severity, error.path, message, error.remedy or "", error.offset)
 
 
 def titled(format_: Format) -> str:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import TokenReader, sequence_at
 from tokfmt.core.errors import ConversionError
+from tokfmt.core.messages import allowing
 from tokfmt.core.protocols import Sampled, Segmented
 from tokfmt.core.ragged import Tokens
 
@@ -87,7 +88,9 @@ def beside_samples(reader: TokenReader, start: int, stop: int) -> Marks:
 def other_label(position: int, expected: int, label: int) -> ConversionError:
     """A label that is another id than the token that it should be."""
     what = f"the label at token position {position:,} is {label}, and the next token is {expected}"
-    return ConversionError(f"{what}: a loss mask cannot say that. --drop loss-mask does without masks and labels")
+    return ConversionError(
+        f"{what}: a loss mask cannot say that. {allowing('loss-mask')} does without masks and labels"
+    )
 
 
 def labels_of(ids: NDArray[Any], marks: Marks) -> NDArray[np.int64]:

@@ -2,25 +2,31 @@
 
 A message is written once, where its fact is known, and names each option by a value:
 
-    Message(Option("drop", "tail"), " leaves the last bytes out")
+    FormatError(path, "ends inside a token", remedy=f"{allowing('tail')} leaves the last bytes out")
 
     on the command line     --drop tail leaves the last bytes out
     of `tokfmt.open`        drop="tail" leaves the last bytes out
 
-As a `str`, a message has the words of the command line. An interface with other words asks for them with `reworded`.
+In an f-string an `Option` stands between marks, which are code points that no text holds, until a `Message` is made of
+the text. Errors, findings and notes of datasets make one of every text that they get. As a `str`, a `Message` has the
+words of the command line; an interface with other words asks for them with `reworded`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Self
 
 FLAGS = frozenset({
     "overwrite", "resume", "verify", "dry-run", "deep", "samples", "ignore-order", "ignore-manifest", "recursive",
-    "checksums", "allow-partial", "ledger", "finish",
+    "checksums", "allow-partial", "ledger",
 })  # fmt: skip
 """Options that take no value on the command line."""
+_BEGIN, _BETWEEN, _END = "\ufdd0", "\ufdd1", "\ufdd2"
+_MARKED = re.compile(f"{_BEGIN}([a-z-]+){_BETWEEN}([^{_END}]*){_END}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +37,18 @@ class Option:
         name: As on the command line, without its hyphens: "from-opt".
         value: What the user gives, "none" or "width=4", with spaces between several; a placeholder in capitals, "ID";
             "" for the option alone.
-        is_subject: The message is about the option, as "--seed: nothing is dealt out".
     """
 
     name: str
-    value: str = ""
-    is_subject: bool = False
+    value: object = ""
 
     def __str__(self) -> str:
         """The option in the words of the command line; an option with several values is repeated."""
-        return " ".join(f"--{self.name} {value}" for value in self.value.split()) or f"--{self.name}"
+        return " ".join(f"--{self.name} {value}" for value in str(self.value).split()) or f"--{self.name}"
+
+    def __format__(self, spec: str) -> str:
+        """The option between marks, for a text that becomes a `Message`."""
+        return f"{_BEGIN}{self.name}{_BETWEEN}{self.value}{_END}"
 
 
 def reading(name: str, value: object = "") -> Option:
@@ -63,7 +71,7 @@ Words = Callable[[Option], "str | Option"]
 
 
 class Message(str):
-    """Text that names options.
+    """Text that names options, as a `str` in the words of the command line.
 
     Attributes:
         parts: The text, cut at its options.
@@ -72,49 +80,55 @@ class Message(str):
     __slots__ = ("parts",)
     parts: tuple[str | Option, ...]
 
-    def __new__(cls, *parts: object) -> Self:
-        """Join texts, options and messages; anything else is worded by `str`."""
-        flat: list[str | Option] = []
-        for part in parts:
-            if isinstance(part, Message):
-                flat += part.parts
-            elif isinstance(part, Option):
-                flat.append(part)
-            else:
-                flat.append(str(part))
-        self = super().__new__(cls, "".join(map(str, flat)))
-        self.parts = tuple(flat)
+    def __new__(cls, text: str) -> Self:
+        """Find the options of a text."""
+        if isinstance(text, cls):
+            return text
+        parts = list[str | Option]()
+        end = 0
+        for found in _MARKED.finditer(text):
+            parts += [text[end : found.start()], Option(found[1], found[2])]
+            end = found.end()
+        return cls._of([*parts, text[end:]])
+
+    @classmethod
+    def _of(cls, parts: Iterable[str | Option]) -> Self:
+        kept = tuple(part for part in parts if part)
+        self = super().__new__(cls, "".join(map(str, kept)))
+        self.parts = kept
         return self
 
-    def __add__(self, other: str) -> Message:
-        return Message(self, other)
-
-    def __radd__(self, other: str) -> Message:
-        return Message(other, self)
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return Message, self.parts
+        return Message, (self.marked,)
+
+    @property
+    def marked(self) -> str:
+        """The text with its options between marks, as a part of another message."""
+        return "".join(f"{part}" for part in self.parts)
 
     def reworded(self, words: Words) -> Message:
         """Return the message with its options in the words of another interface."""
-        return Message(*(words(part) if isinstance(part, Option) else part for part in self.parts))
+        parts = [words(part) if isinstance(part, Option) else part for part in self.parts]
+        for k, (part, after) in enumerate(pairwise(self.parts)):
+            if isinstance(part, Option) and not part.value and str(after).startswith(":"):
+                parts[k] = str(parts[k]).removesuffix("=")  # "--seed: nothing is dealt out" is about the option itself
+            if part == " " and k > 0 and isinstance(self.parts[k - 1], Option) and isinstance(after, Option):
+                parts[k] = ", "  # options that are used together
+        return Message._of(parts)
 
     def with_texts(self, change: Callable[[str], str]) -> Message:
         """Return the message with its texts changed, and its options as they are."""
-        return Message(*(part if isinstance(part, Option) else change(part) for part in self.parts))
+        return Message._of(part if isinstance(part, Option) else change(part) for part in self.parts)
 
-    @staticmethod
-    def joined(between: str, texts: Iterable[str]) -> Message:
-        """Join texts and messages, as `str.join` does."""
-        parts: list[str] = []
-        for text in texts:
-            parts += [between, text] if parts else [text]
-        return Message(*parts)
+
+def marked(text: str) -> str:
+    """Return a text that may be a message with its options between marks, as a part of another message."""
+    return text.marked if isinstance(text, Message) else text
 
 
 def reword(text: str, words: Words) -> str:
     """Return a text in the words of another interface; text that names no options stays as it is."""
-    return text.reworded(words) if isinstance(text, Message) else text
+    return Message(text).reworded(words)
 
 
 def python_words(renamed: Mapping[str, str]) -> Words:
@@ -125,19 +139,17 @@ def python_words(renamed: Mapping[str, str]) -> Words:
     """
 
     def words(option: Option) -> str:
-        name = renamed.get(option.name, option.name.replace("-", "_"))
+        name, value = renamed.get(option.name, option.name.replace("-", "_")), str(option.value)
         if option.name in FLAGS:
             return f"{name}=True"
         if option.name == "no-manifest":
             return "manifest=False"
-        if not option.value:
-            return name if option.is_subject else f"{name}="
-        key, is_setting, setting = option.value.partition("=")
+        key, is_setting, setting = value.partition("=")
         if is_setting and option.name in ("from-opt", "to-opt"):
             return f'{name}={{"{key}": {_literal(setting) if setting else "..."}}}'
-        if " " in option.value:
-            return f"{name}=[{', '.join(map(_literal, option.value.split()))}]"
-        return f"{name}={_literal(option.value)}"
+        if " " in value:
+            return f"{name}=[{', '.join(map(_literal, value.split()))}]"
+        return f"{name}={_literal(value) if value else ''}"
 
     return words
 
@@ -151,15 +163,16 @@ def _literal(value: str) -> str:
 
 def recipe_words(option: Option) -> str | Option:
     """Word an option of a source as the key of a recipe; the options of the command around it stay."""
-    setting, is_setting, value = option.value.partition("=")
+    value = str(option.value)
+    setting, is_setting, of_setting = value.partition("=")
     if option.name == "eos":
-        return f"eos = {_toml(option.value or 'ID')} in the recipe"
+        return f"eos = {_toml(value or 'ID')} in the recipe"
     if option.name == "text-field":
-        return f"text = {_toml(option.value or 'NAME')} in the recipe"
-    if option.name == "from" and option.value:
-        return f"from = {_toml(option.value)}"
+        return f"text = {_toml(value or 'NAME')} in the recipe"
+    if option.name == "from" and value:
+        return f"from = {_toml(value)}"
     if option.name == "from-opt" and is_setting:
-        return f"options = {{ {setting} = {_toml(value)} }} in the recipe"
+        return f"options = {{ {setting} = {_toml(of_setting)} }} in the recipe"
     return option
 
 

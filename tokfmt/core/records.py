@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 import numpy as np
 
 from tokfmt.core.axis import Damage, Structural
+from tokfmt.core.messages import Message
 from tokfmt.core.ragged import Offsets, Ragged
 
 
@@ -153,6 +154,10 @@ class RecordInfo:
     other_splits: tuple[str, ...] = ()
     extras: Mapping[str, object] = dataclasses.field(default_factory=dict)
     damage: tuple[Damage, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inferred", tuple(map(Message, self.inferred)))
+        object.__setattr__(self, "notes", tuple(map(Message, self.notes)))
 
     @property
     def facts(self) -> Mapping[str, object]:

@@ -19,6 +19,7 @@ from tokfmt.core.axis import U8, U16, U32, U64, Damage, Separators
 from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, TruncatedError, UnsafeError
 from tokfmt.core.files import File
 from tokfmt.core.format import Problem, fatal
+from tokfmt.core.messages import allowing
 from tokfmt.core.protocols import Field, Fields, Section
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.text_format import counted, printable, shortened
@@ -346,7 +347,10 @@ def whole_tokens(file: File, dtype: np.dtype[Any], code: str, what: str = "a str
     problems = []
     if rest:
         what = f"{what} is whole {dtype} tokens, but the file ends inside one"
-        size, remedy = f"a size that is a multiple of {dtype.itemsize}", "--drop tail reads up to the last whole token"
+        size, remedy = (
+            f"a size that is a multiple of {dtype.itemsize}",
+            f"{allowing('tail')} reads up to the last whole token",
+        )
         error = TruncatedError(file.path, what, offset=file.size - rest, expected=size, found=file.size, remedy=remedy)
         problems.append(fatal(code, error, "tail", cut=True))
     return Extent(file, 0, count, dtype), problems
@@ -362,9 +366,9 @@ def told_tokens(
     size, stored, problems = told * dtype.itemsize, file.size - begin, list[Problem]()
     if size != stored:
         accepted = "tail" if short or stored > size else ""
-        remedy = "--drop tail reads the tokens that are there" if accepted else "Copy or write it again"
+        remedy = f"{allowing('tail')} reads the tokens that are there" if accepted else "Copy or write it again"
         if stored > size:
-            remedy = f"--drop tail leaves out the last {counted(stored - size, 'byte')}"
+            remedy = f"{allowing('tail')} leaves out the last {counted(stored - size, 'byte')}"
         error = CorruptError(file.path, "bytes of tokens", expected=size, found=stored, remedy=remedy)
         problems.append(fatal(code, error, accepted, cut=stored < size))
     return Extent(file, begin, max(0, min(told, stored // dtype.itemsize)), dtype), problems
@@ -384,7 +388,9 @@ def written_tokens(extent: Extent, code: str) -> tuple[Extent, list[Problem]]:
     kept = extent._replace(tokens=extent.tokens - zeros)
     at = extent.begin + kept.tokens * width
     seen = zeros < looked or looked == extent.tokens
-    remedy = "--drop tail leaves them out" if seen else "Write it again, or cut them all off: truncate -s BYTES PATH"
+    remedy = (
+        f"{allowing('tail')} leaves them out" if seen else "Write it again, or cut them all off: truncate -s BYTES PATH"
+    )
     return kept, [fatal(code, TruncatedError(extent.file.path, what, offset=at, remedy=remedy), "tail" if seen else "")]
 
 

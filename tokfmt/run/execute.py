@@ -53,6 +53,7 @@ from tokfmt.core.errors import (
     SourceChangedError,
     UnsafeError,
 )
+from tokfmt.core.messages import Option
 from tokfmt.core.options import nearest
 from tokfmt.core.private import Scratch
 from tokfmt.core.resources import cpus
@@ -194,12 +195,13 @@ def run_tasks(
     except Exception as error:
         if isinstance(executor, ClusterExecutor) and lost_workers(error) and not executor.answers():
             raise OutageError(
-                f"--executor dask: the scheduler at {printable(executor.address)} does not answer any more. Start a "
-                "cluster, and run again"
+                f"{Option('executor', 'dask')}: the scheduler at {printable(executor.address)} does not answer "
+                "any more. Start a cluster, and run again"
             ) from error
         if isinstance(error, BrokenExecutor) or lost_workers(error):
             raise OutageError(
-                "a worker process ended abruptly: killed, or out of memory. If memory is short, run with fewer --jobs"
+                "a worker process ended abruptly: killed, or out of memory. If memory is short, run with fewer "
+                f"{Option('jobs')}"
             ) from error
         raise
     finally:
@@ -486,7 +488,7 @@ def connected(address: str, jobs: int) -> Iterator[ClusterExecutor]:
     try:
         import distributed
     except ImportError as error:
-        raise MissingDependencyError("distributed", "dask", "--executor dask") from error
+        raise MissingDependencyError("distributed", "dask", f"{Option('executor', 'dask')}") from error
     with contextlib.ExitStack() as stack:
         client = _client(distributed, address) if address else _own(distributed, jobs, stack)
         yield ClusterExecutor(stack.enter_context(client), jobs)
@@ -505,7 +507,7 @@ def _own(distributed: Any, jobs: int, stack: contextlib.ExitStack) -> Any:
     try:
         secret = distributed.Security.temporary()
     except ImportError as error:
-        raise MissingDependencyError("cryptography", "dask", "--executor dask") from error
+        raise MissingDependencyError("cryptography", "dask", f"{Option('executor', 'dask')}") from error
     scratch = str(stack.enter_context(Scratch()))
     stack.enter_context(isolated())  # a worker that is lost is started again at any time
     settings: dict[str, object] = {
@@ -544,20 +546,20 @@ def dask_setup(worker: object) -> None:  # noqa: ARG001 - Dask calls it so
 
 def _client(distributed: Any, address: str) -> Any:
     if not _ADDRESS.fullmatch(address):
-        raise OptionError(f"--executor dask: {printable(address)!r} is no address; write tcp://HOST:PORT")
+        raise OptionError(f"{Option('executor', 'dask')}: {printable(address)!r} is no address; write tcp://HOST:PORT")
     for name in ("distributed", "distributed.client", "distributed.core"):  # a lost connection is one line of tokfmt's
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
     except OSError as error:
-        raise ConversionError(f"--executor dask: no scheduler answers at {printable(address)}") from error
+        raise ConversionError(f"{Option('executor', 'dask')}: no scheduler answers at {printable(address)}") from error
     found: dict[str, object] = client.run(_version, on_error="return")
     for worker, version in found.items():
         if version != _version():
             client.close()
             raise ConversionError(
-                f"--executor dask: the worker {worker} has no tokfmt {_version()} (found: {printable(version)}). "
-                "Install the same there"
+                f"{Option('executor', 'dask')}: the worker {worker} has no tokfmt {_version()} (found: "
+                f"{printable(version)}). Install the same there"
             )
     return client
 

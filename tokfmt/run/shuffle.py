@@ -42,6 +42,7 @@ from tokfmt.core.draws import SHUFFLE, draws
 from tokfmt.core.errors import ConversionError, IncompleteWriteError
 from tokfmt.core.files import File
 from tokfmt.core.format import REGION
+from tokfmt.core.messages import Option
 from tokfmt.core.output import Output, preallocate
 from tokfmt.core.protocols import ignore
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of, reordered
@@ -246,8 +247,8 @@ def _check_room(total: int, buckets: int, kept: int) -> None:
     held = total // buckets * (kept + 1)
     if held > share():
         raise ConversionError(
-            f"--shuffle would hold some {held / 1e9:,.0f} GB in memory, more than half of what there is. Use fewer "
-            "--jobs, or shuffle parts of the sources by themselves"
+            f"{Option('shuffle')} would hold some {held / 1e9:,.0f} GB in memory, more than half "
+            f"of what there is. Use fewer {Option('jobs')}, or shuffle parts of the sources by themselves"
         )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tokfmt.core.errors import TokfmtError
+from tokfmt.core.messages import Option
 from tokfmt.core.options import nearest
 from tokfmt.core.text_format import printable
 from tokfmt.text.decoding import guarded
@@ -92,7 +93,7 @@ def snapshot(name: str, *, local: bool = False) -> str:
     cached = _cached(name, _VOCABULARIES)
     if cached:
         return cached
-    trouble = "the hub is asked for those alone that --tokenizer names" if local else _unreachable()
+    trouble = f"the hub is asked for those alone that {Option('tokenizer')} names" if local else _unreachable()
     if not trouble:
         from huggingface_hub import snapshot_download
 

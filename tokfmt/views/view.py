@@ -33,6 +33,7 @@ from tokfmt.core.axis import (
     windows,
 )
 from tokfmt.core.errors import ConversionError, CorruptError, IncompleteWriteError
+from tokfmt.core.messages import Option
 from tokfmt.core.protocols import Located, Piece, Place, Underlying, ignore, marks_of, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.resources import cpus
@@ -298,7 +299,7 @@ class WithoutTrailing(View):
             self.path,
             f"sequence {number:,} does not end with the separator {self.eos_id}",
             found=found,
-            remedy="--eos none reads the sequences as they are stored, with whatever ends them",
+            remedy=f"{Option('eos', 'none')} reads the sequences as they are stored, with whatever ends them",
         )
 
     def beneath(self, position: int) -> tuple[TokenReader, int]:

@@ -396,7 +396,7 @@ class IndexAudit:
         if not self.present:
             return
         if error is not None:
-            yield unreadable("TF511", error)._replace(remedy=_NEW)
+            yield replace(unreadable("TF511", error), remedy=_NEW)
             return
         beyond = len(self.offsets) - int(np.searchsorted(self.offsets, self.text.size))
         misses = self.misses + beyond
@@ -409,7 +409,7 @@ class IndexAudit:
             yield Finding("TF512", "error", name, message, _NEW)
             return
         if self.disorder is not None:
-            yield Finding.of("TF518", self.disorder)._replace(remedy=_NEW)
+            yield replace(Finding.of("TF518", self.disorder), remedy=_NEW)
             return
         if self.overlap is not None:
             yield Finding.of("TF515", self.overlap)

@@ -120,7 +120,7 @@ class Verdict:
         for given in found:
             finding = given
             if not given.remedy and given.code in meanings:
-                finding = given._replace(remedy=f"tokfmt check --explain {given.code} says more")
+                finding = replace(given, remedy=f"tokfmt check --explain {given.code} says more")
             number = self.counts[finding.code] = self.counts.get(finding.code, 0) + 1
             self.severities[finding.severity] = self.severities.get(finding.severity, 0) + 1
             self.unsafe = self.unsafe or (finding.code in meanings and meanings[finding.code].unsafe)
@@ -603,7 +603,7 @@ class _Job:
                 f"{printable(self.path)}: not repaired: the copy would still have {first.code} ({first.message})"
             )
         findings = [
-            found._replace(path=found.path.replace(str(path), str(self.destination))) for found in verdict.findings
+            replace(found, path=found.path.replace(str(path), str(self.destination))) for found in verdict.findings
         ]
         return replace(verdict, path=str(self.destination), findings=findings)
 

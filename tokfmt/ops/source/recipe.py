@@ -24,7 +24,7 @@ from tokfmt import registry
 from tokfmt.core.axis import Info, Layout, Separators, TokenReader
 from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, TokenizerMismatchError, TokfmtError
 from tokfmt.core.format import Hints
-from tokfmt.core.messages import Message, recipe_words
+from tokfmt.core.messages import Message, marked, recipe_words
 from tokfmt.core.options import given_options
 from tokfmt.core.protocols import Piece, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
@@ -113,7 +113,7 @@ def _laid(
                 error.change(_in_recipe)
                 if isinstance(error, OptionError):  # which names no file
                     where = f'{printable(file.where)}: source "{printable(entry.name)}": '
-                    error.args = (Message(where, *error.args[:1]),)
+                    error.args = (Message(f"{where}{marked(error.args[0])}"),)
                 else:
                     error.add_note(_which(entry, file.where))
                 raise
