@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from tokfmt.core.errors import OptionError
+from tokfmt.core.messages import python_words, reword
 from tokfmt.wording import READING, in_python, spoken
 
 if TYPE_CHECKING:
