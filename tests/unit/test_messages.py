@@ -55,6 +55,8 @@ def test_options_that_follow_each_other_are_used_together():
     message = Message(f"{Option('from', 'stage1')} {Option('eos', 'ID')} reads it")
     assert message == "--from stage1 --eos ID reads it"
     assert message.reworded(CONVERT) == 'from_format="stage1", eos=ID reads it'
+    assert message.without("eos") == "--from stage1 reads it"
+    assert message.without("from") == message
 
 
 def test_a_message_about_an_option():

@@ -199,7 +199,7 @@ class UnknownFormatError(DetectionError):
     """No format recognises the content."""
 
     def __init__(self, path: Path, why: str, remedy: str) -> None:
-        self.path, self.why, self.remedy = str(path), why, remedy
+        self.path, self.why, self.remedy = str(path), Message(why), Message(remedy)
         super().__init__(f"{printable(path)}: {marked(why)}. {marked(remedy)}")
 
 
@@ -248,7 +248,7 @@ class TokenRangeError(ConversionError):
     """
 
     def __init__(self, where: str, token: int, limit: int, position: int, remedy: str = "") -> None:
-        self.where, self.token, self.limit, self.position, self.remedy = where, token, limit, position, remedy
+        self.where, self.token, self.limit, self.position, self.remedy = where, token, limit, position, Message(remedy)
         text = f"{printable(where)}: token id {token:,} at position {position:,} is outside 0..{limit:,}"
         super().__init__(f"{text}. {marked(remedy)}" if remedy else text)
 
@@ -261,7 +261,7 @@ class SeparatorUnknownError(ConversionError):
     """A separator is needed and nothing says which id it is."""
 
     def __init__(self, path: Path, why: str, remedy: str = NAME_SEPARATOR) -> None:
-        self.path, self.why, self.remedy = str(path), why, remedy
+        self.path, self.why, self.remedy = str(path), Message(why), Message(remedy)
         super().__init__(f"{printable(path)}: {marked(why)}. {marked(remedy)}")
 
 

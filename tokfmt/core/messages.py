@@ -116,6 +116,15 @@ class Message(str):
                 parts[k] = ", "  # options that are used together
         return Message._of(parts)
 
+    def without(self, name: str) -> Message:
+        """Return the message without an option that is used together with others."""
+        parts = list(self.parts)
+        for k in reversed(range(1, len(parts))):
+            part = parts[k]
+            if isinstance(part, Option) and part.name == name and parts[k - 1] == " ":
+                del parts[k - 1 : k + 1]
+        return Message._of(parts)
+
     def with_texts(self, change: Callable[[str], str]) -> Message:
         """Return the message with its texts changed, and its options as they are."""
         return Message._of(part if isinstance(part, Option) else change(part) for part in self.parts)

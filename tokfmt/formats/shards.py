@@ -29,7 +29,7 @@ from tokfmt.core.axis import Damage, Separators, TokenReader, check_ids, sequenc
 from tokfmt.core.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Finding, Hints, Problem, Receipt, Region, Target, fatal
-from tokfmt.core.messages import Message, reading
+from tokfmt.core.messages import reading
 from tokfmt.core.output import Output
 from tokfmt.core.protocols import Audit, Code, Section
 from tokfmt.core.ragged import Offsets, offsets_of
@@ -177,7 +177,7 @@ class Values(File):
         for kind, said in self.hashes.items():
             found = digest(File(self.path), kind)
             if found and found != said:
-                remedy = Message("Copy it again; ", reading("hashes", "ignore"), " reads it as it is")
+                remedy = f"Copy it again; {reading('hashes', 'ignore')} reads it as it is"
                 raise CorruptError(self.path, f"does not fit its {kind}", expected=said, found=found, remedy=remedy)
         self.hashes = {}
 
