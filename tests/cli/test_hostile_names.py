@@ -8,6 +8,7 @@ import select
 import shutil
 import subprocess
 import sys
+import tomllib
 from html import escape
 
 import forkserver
@@ -153,6 +154,16 @@ def test_texts_are_printed_as_they_are(tmp_path):
         words, cwd=tmp_path, env={**os.environ, "GITHUB_ACTIONS": "true"}, capture_output=True, text=True
     )
     assert done.stdout == "::std\n##[x]\n"
+
+
+@pytest.mark.parametrize("name", [NAMES[1], "###[x", '\\\\##[\\"x', NAMES[3]])
+def test_a_recipe_printed_in_a_workflow_is_the_recipe(home, name):
+    for source in {f"{name}.pbin", "other.pbin"}:
+        shutil.copyfile(FIXTURES / "modalities/D_2byte_gpt2.pbin", home / source)
+    words = [sys.executable, "-m", "tokfmt", "recipe", f"{name}.pbin", "other.pbin"]
+    done = forkserver.run(words, cwd=home, env={**os.environ, "GITHUB_ACTIONS": "true"}, capture_output=True, text=True)
+    assert "##[" not in done.stdout
+    assert tomllib.loads(done.stdout)["source"][0]["path"] == f"{name}.pbin"
 
 
 def test_names_of_fields_are_no_markup(tmp_path):

@@ -168,7 +168,11 @@ def test_a_kill_between_the_renames_of_splits(tmp_path, stage, pack, other_pack,
         states.append(check(place, ended))
         if states[-1] == "partly":
             (out,) = (name for name in names if place.state_of(name) == "new")
-            note = f"note: took back {out}: a run that was killed had published it without"
+            why = f"{out}: a run that was killed had published it without"
+            before, dry = place.state(), stage.run(place.home, *words, "--dry-run")
+            assert (dry.code, dry.stderr.count(f"note: would take back {why}")) == (0, 1), dry.stderr
+            assert place.state() == before
+            note = f"note: took back {why}"
             assert note in stage.run(place.home, *words).stderr
             assert (place.state(), place.hidden()) == ("new", [])
         else:

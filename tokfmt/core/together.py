@@ -30,6 +30,7 @@ from tokfmt.core.publish import (
     Belonging,
     Beside,
     Staging,
+    aside,
     bring_back,
     hidden_siblings,
     place_drafts,
@@ -98,6 +99,11 @@ class _Member(NamedTuple):
         return _state(self.destination) == self.state
 
     @property
+    def replaced(self) -> bool:
+        """What it replaced waits to come back."""
+        return os.path.lexists(self.built) or os.path.lexists(aside(self.built))
+
+    @property
     def waits(self) -> bool:
         """It never appeared."""
         return _state(self.built) == self.state
@@ -160,11 +166,33 @@ def settle(destination: Path) -> Iterator[str]:
         ConversionError: The destination is a link that is not to be followed.
         OSError: What was published cannot be taken back.
     """
-    homes: list[Path] = []
-    with contextlib.suppress(OSError):  # whoever writes there reports it
-        homes = hidden_siblings(followed(destination))
-    for home in homes:
+    for home in _homes(destination):
         yield from _settle(_members(home))
+
+
+def foreseen(destination: Path) -> tuple[list[str], set[Path]]:
+    """What `settle` would take back, without doing it.
+
+    Returns:
+        Its notes, and the destinations at which nothing would stand then.
+
+    Raises:
+        ConversionError: The destination is a link that is not to be followed.
+    """
+    notes, free = list[str](), set[Path]()
+    for home in _homes(destination):
+        with contextlib.ExitStack() as stack:
+            standing, waiting = _sides(_taken(_members(home), stack))
+            if standing and waiting:
+                notes.append(f"would take back {_broken(standing, waiting)}")
+                free |= {member.destination for member in standing if not member.replaced}
+    return notes, free
+
+
+def _homes(destination: Path) -> list[Path]:
+    with contextlib.suppress(OSError):  # whoever writes there reports it
+        return hidden_siblings(followed(destination))
+    return []
 
 
 def _taken(members: Sequence[_Member], stack: contextlib.ExitStack) -> list[_Member]:
@@ -189,22 +217,31 @@ def _taken(members: Sequence[_Member], stack: contextlib.ExitStack) -> list[_Mem
 def _settle(listed: Sequence[_Member]) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         members = _taken(listed, stack)
-        standing = [member for member in members if member.stands]
-        waiting = [member for member in members if member.waits]
-        if not standing or not all(member.home.is_dir() for member in standing):
-            return
+        standing, waiting = _sides(members)
         for member in standing:
             if waiting:
                 take_back(member.built, member.destination)
                 bring_back(member.home, member.destination)
             else:
                 place_drafts(member.home, member.destination)
-        for parent in {member.destination.parent for member in members}:
+        for parent in {member.destination.parent for member in members if standing}:
             sync_directory(parent)
-    for member in members:
+    for member in members if standing else ():
         remove_leftovers(member.destination, spare=True)
-    if waiting:
-        taken, missing = (
-            ", ".join(printable(member.destination.name) for member in group) for group in (standing, waiting)
-        )
-        yield f"took back {taken}: a run that was killed had published it without {missing}"
+    if standing and waiting:
+        yield f"took back {_broken(standing, waiting)}"
+
+
+def _sides(members: Sequence[_Member]) -> tuple[list[_Member], list[_Member]]:
+    """Members that appeared and can be taken back, and those that did not appear."""
+    standing = [member for member in members if member.stands]
+    if not all(member.home.is_dir() for member in standing):
+        return [], []
+    return standing, [member for member in members if member.waits]
+
+
+def _broken(standing: Sequence[_Member], waiting: Sequence[_Member]) -> str:
+    taken, missing = (
+        ", ".join(printable(member.destination.name) for member in group) for group in (standing, waiting)
+    )
+    return f"{taken}: a run that was killed had published it without {missing}"

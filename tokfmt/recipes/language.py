@@ -443,7 +443,7 @@ def _toml(value: Any) -> str:
         return f"{int(value)}" if value.denominator == 1 else repr(float(value))
     if isinstance(value, int):
         return f"{value:_}" if abs(value) >= 10**6 else str(value)
-    text = "".join(map(_escaped, str(value).replace("\\", "\\\\")))
+    text = "".join(map(_escaped, str(value).replace("\\", "\\\\"))).replace("##[", "#\\u0023[")  # for logs of workflows
     return '"' + text.replace('"', '\\"') + '"'
 
 

@@ -25,12 +25,12 @@ from tokfmt.core.errors import (
 from tokfmt.core.files import writing
 from tokfmt.core.format import Target, TokenWriter, companions_of, destination_of
 from tokfmt.core.options import parse_options
-from tokfmt.core.output import ANYBODY, readable_by
+from tokfmt.core.output import ANYBODY, followed, readable_by
 from tokfmt.core.protocols import Gatherer, Rowed, Sampled
 from tokfmt.core.publish import Beside, Staging
 from tokfmt.core.records import Aside, RecordInfo, RecordReader
 from tokfmt.core.text_format import counted, printable
-from tokfmt.core.together import publish_together, settle
+from tokfmt.core.together import foreseen, publish_together, settle
 from tokfmt.ops.convert.arrangement import Portion, arranged, portion_of, portions
 from tokfmt.ops.convert.axis import Reading, token_axis
 from tokfmt.ops.convert.losses import Losses, Prepared, known_losses, left_out, names_lost, prepare, record_losses
@@ -113,6 +113,7 @@ class Run:
         self.prepared: list[Mapping[str, Any]] = []
         self.padded = 0  # positions, in samples of recipes
         self.digest = ""  # of a request that may be continued
+        self.taken_back: set[Path] = set()  # by a run, which a dry run foresees
         self.ledger: dict[str, Any] | None = None  # what `write_rows` tells, and "unit"
 
     def _take_tokenizer(self, sources: Sequence[Source]) -> None:
@@ -234,18 +235,25 @@ class Run:
 
         `resumed` does that if some is kept.
         """
-        if not self.request.kept and not self.request.dry_run:
-            for destination in destinations:
+        said = dict[str, None]()
+        for destination in destinations if not self.request.kept else ():
+            if self.request.dry_run:
+                notes, free = foreseen(destination)
+                self.taken_back |= free
+            else:
                 with writing(destination):
-                    for note in settle(destination):
-                        self._say(note)
+                    notes = list(settle(destination))
+            for note in notes:
+                if note not in said:
+                    self._say(note)
+            said |= dict.fromkeys(notes)
         for destination in destinations:
             self._refuse(destination)
 
     def _refuse(self, destination: Path) -> None:
         """Refuse what stands at a destination and is not to go, before any work; `resumed` does if some is kept."""
         refuse_foreign(destination)
-        if not self.request.kept or self.request.dry_run:
+        if (not self.request.kept or self.request.dry_run) and followed(destination) not in self.taken_back:
             self._staging(destination).check_replaceable()
 
     def _staging(self, destination: Path, readable: int = ANYBODY) -> Staging:
@@ -769,7 +777,10 @@ class Run:
         return self._planned(self._result(sources, eos, written, dropped), total_of([part.least for part in written]))
 
     def _planned(self, result: Conversion, least: int | None = None) -> Conversion:
-        goes = {str(portion.destination): replaced(portion.destination) for portion in self.portions}
+        goes = {
+            str(portion.destination): replaced(portion.destination)
+            for portion in self.portions if followed(portion.destination) not in self.taken_back
+        }  # fmt: skip
         goes = {destination: what for destination, what in goes.items() if what}
         room = {"least_bytes": least, "free_bytes": free_bytes(self.request.destination)}
         plan = {**result.plan, **room}
