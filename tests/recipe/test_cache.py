@@ -239,3 +239,49 @@ def test_arrays_are_written_once_by_many_processes(tmp_path, monkeypatch):
     for column in (*found, pickle.loads(pickle.dumps(found[0]))):
         assert (column.array == np.arange(200_000)).all()
     assert sorted(path.suffix for path in (tmp_path / "tokfmt/recipes").iterdir()) == [".i64", ".lock"]
+
+
+@pytest.fixture
+def shared_cache(tmp_path, monkeypatch):
+    """A directory in which others may rename."""
+    (tmp_path / "shared" / "tokfmt").mkdir(parents=True)
+    for path in (tmp_path / "shared", tmp_path / "shared" / "tokfmt"):
+        path.chmod(0o777)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "shared"))
+    return tmp_path / "shared" / "tokfmt"
+
+
+def test_a_link_in_place_of_the_cache_leads_nowhere(tmp_path, shared_cache):
+    """While an array is computed: what lies behind the link is old, and was removed as if nothing had used it."""
+    private = tmp_path / "private"
+    private.mkdir()
+    (private / "thesis.tex").write_text("three years")
+    os.utime(private / "thesis.tex", (1, 1))
+
+    def parts():
+        if not os.path.lexists(shared_cache / "moved"):
+            (shared_cache / "recipes").rename(shared_cache / "moved")
+            (shared_cache / "recipes").symlink_to(private)
+        yield [np.arange(5)]
+
+    with cache.unkept() as notes:
+        (column,) = cache.columns("0" * 40, 0, ["x"], parts, keep=True)
+    assert column.array.tolist() == [0, 1, 2, 3, 4]
+    assert os.listdir(private) == ["thesis.tex"]
+    assert len(notes) == 1
+    assert cache.recalled("0" * 40) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user")
+def test_an_array_of_somebody_else_is_not_read(shared_cache):
+    def column():
+        return cache.columns("0" * 40, 0, ["x"], lambda: iter([[np.arange(5)]]), keep=True)[0].array.tolist()
+
+    assert column() == [0, 1, 2, 3, 4]
+    cache.remember("1" * 40, "ours")
+    assert cache.recalled("1" * 40) == "ours"
+    for path in (shared_cache / "recipes").iterdir():
+        path.write_bytes(b"9" * 40 if path.suffix == ".i64" else b'"planted"')
+        os.chown(path, 65533, 65533)
+    assert column() == [0, 1, 2, 3, 4]
+    assert cache.recalled("1" * 40) is None

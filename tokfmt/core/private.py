@@ -201,6 +201,24 @@ def _name_of(owner: int) -> str:
         return f"user {owner}"
 
 
+@contextlib.contextmanager
+def own_file(path: Path) -> Iterator[int]:
+    """Open a file that is there, if it is a regular one of the caller's own, whatever lies at its directory's name now.
+
+    Raises:
+        FileNotFoundError: It is not there, or is not the caller's.
+        OSError: It is a link, or cannot be read.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            raise FileNotFoundError(errno.ENOENT, f"No file of {_name_of(os.geteuid())}", str(path))
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def user_directory(kind: str, otherwise: str) -> Path:
     """Where the user's files of a kind belong, by the XDG Base Directory specification; may not exist.
 

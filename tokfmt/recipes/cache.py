@@ -26,7 +26,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import ConversionError, OutageError, TokfmtError
-from tokfmt.core.private import check_private, distrusted, make_private, release, take_lock, user_directory
+from tokfmt.core.private import (
+    check_private,
+    distrusted,
+    held,
+    make_private,
+    own_file,
+    release,
+    take_lock,
+    user_directory,
+)
 from tokfmt.core.publish import write_whole
 from tokfmt.core.text_format import printable
 
@@ -59,7 +68,11 @@ class Column:
 
 def _mapped(path: Path) -> Numbers:
     # plain arrays: those of numpy's memmap class cost a microsecond more at every step
-    return np.asarray(np.memmap(path, "<i8", "r")) if path.stat().st_size else np.empty(0, np.int64)
+    with own_file(path) as fd:
+        if not os.fstat(fd).st_size:
+            return np.empty(0, np.int64)
+        with open(fd, "rb", closefd=False) as file:
+            return np.asarray(np.memmap(file, "<i8", "r"))
 
 
 Parts = Callable[[], Iterator[Sequence[Numbers]]]
@@ -167,18 +180,25 @@ def _kept(key: str, names: Sequence[str], parts: Parts) -> list[Path]:
     place = directory()
     paths = [place / f"{key}-{name}{_SUFFIX}" for name in names]
     if not _there(paths):
-        lock = take_lock(place / f"{key}.lock", patience=_PATIENCE)
-        if lock < 0:
-            raise OutageError(f"{place}: another process has been computing the same for {_PATIENCE:,.0f} seconds")
-        try:
-            if not _there(paths):
-                _remove_dead(place, key)
-                _write(paths, parts())
-                _remove_unused(place)
-        finally:
-            release(lock)
+        with held(place) as home:
+            _make(key, [home / path.name for path in paths], parts)
     _use(*paths)
     return paths
+
+
+def _make(key: str, paths: Sequence[Path], parts: Parts) -> None:
+    """Compute arrays, unless another process does: then wait until it has."""
+    home = paths[0].parent
+    lock = take_lock(home / f"{key}.lock", patience=_PATIENCE)
+    if lock < 0:
+        raise OutageError(f"{_place()}: another process has been computing the same for {_PATIENCE:,.0f} seconds")
+    try:
+        if not _there(paths):
+            _remove_dead(home, key)
+            _write(paths, parts())
+            _remove_unused(home)
+    finally:
+        release(lock)
 
 
 def _there(paths: Sequence[Path]) -> bool:
@@ -222,7 +242,8 @@ def recalled(key: str) -> Any:
     with contextlib.suppress(OSError, ValueError, RecursionError, TokfmtError):
         path = _place() / f"{key}.json"
         if not distrusted(path.parent):
-            value = json.loads(path.read_bytes())
+            with own_file(path) as fd, open(fd, "rb", closefd=False) as file:
+                value = json.loads(file.read())
             _use(path)
             return value
     return None
