@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
 
@@ -26,29 +25,30 @@ FLAGS = frozenset({
 })  # fmt: skip
 """Options that take no value on the command line."""
 _BEGIN, _BETWEEN, _END = "\ufdd0", "\ufdd1", "\ufdd2"
-_MARKED = re.compile(f"{_BEGIN}([a-z-]+){_BETWEEN}([^{_END}]*){_END}")
+_MARKED = re.compile(f"{_BEGIN}([a-z-]+)((?:{_BETWEEN}[^{_BETWEEN}{_END}]*)*){_END}")
 
 
-@dataclass(frozen=True, slots=True)
 class Option:
     """An option that a message names.
 
     Attributes:
         name: As on the command line, without its hyphens: "from-opt".
-        value: What the user gives, "none" or "width=4", with spaces between several; a placeholder in capitals, "ID";
-            "" for the option alone.
+        values: What the user gives, such as "none" or "width=4"; a placeholder in capitals, such as "ID". None for the
+            option alone; several if the option is repeated.
     """
 
-    name: str
-    value: object = ""
+    __slots__ = ("name", "values")
+
+    def __init__(self, name: str, *values: object) -> None:
+        self.name, self.values = name, tuple(map(str, values))
 
     def __str__(self) -> str:
-        """The option in the words of the command line; an option with several values is repeated."""
-        return " ".join(f"--{self.name} {value}" for value in str(self.value).split()) or f"--{self.name}"
+        """The option in the words of the command line."""
+        return " ".join(f"--{self.name} {value}" for value in self.values) or f"--{self.name}"
 
     def __format__(self, spec: str) -> str:
         """The option between marks, for a text that becomes a `Message`."""
-        return f"{_BEGIN}{self.name}{_BETWEEN}{self.value}{_END}"
+        return f"{_BEGIN}{self.name}{''.join(f'{_BETWEEN}{value}' for value in self.values)}{_END}"
 
 
 def reading(name: str, value: object = "") -> Option:
@@ -63,7 +63,7 @@ def writing(name: str, value: object = "") -> Option:
 
 def allowing(*losses: str) -> Option:
     """Return the option that accepts losses by their names: `--drop fields --drop tail`."""
-    return Option("drop", " ".join(losses))
+    return Option("drop", *losses)
 
 
 Words = Callable[[Option], "str | Option"]
@@ -87,7 +87,7 @@ class Message(str):
         parts = list[str | Option]()
         end = 0
         for found in _MARKED.finditer(text):
-            parts += [text[end : found.start()], Option(found[1], found[2])]
+            parts += [text[end : found.start()], Option(found[1], *found[2].split(_BETWEEN)[1:])]
             end = found.end()
         return cls._of([*parts, text[end:]])
 
@@ -110,7 +110,7 @@ class Message(str):
         """Return the message with its options in the words of another interface."""
         parts = [words(part) if isinstance(part, Option) else part for part in self.parts]
         for k, (part, after) in enumerate(pairwise(self.parts)):
-            if isinstance(part, Option) and not part.value and str(after).startswith(":"):
+            if isinstance(part, Option) and not part.values and str(after).startswith(":"):
                 parts[k] = str(parts[k]).removesuffix("=")  # "--seed: nothing is dealt out" is about the option itself
             if part == " " and k > 0 and isinstance(self.parts[k - 1], Option) and isinstance(after, Option):
                 parts[k] = ", "  # options that are used together
@@ -148,17 +148,17 @@ def python_words(renamed: Mapping[str, str]) -> Words:
     """
 
     def words(option: Option) -> str:
-        name, value = renamed.get(option.name, option.name.replace("-", "_")), str(option.value)
+        name = renamed.get(option.name, option.name.replace("-", "_"))
         if option.name in FLAGS:
             return f"{name}=True"
         if option.name == "no-manifest":
             return "manifest=False"
-        key, is_setting, setting = value.partition("=")
+        if len(option.values) != 1:
+            return f"{name}=[{', '.join(map(_literal, option.values))}]" if option.values else f"{name}="
+        key, is_setting, setting = option.values[0].partition("=")
         if is_setting and option.name in ("from-opt", "to-opt"):
             return f'{name}={{"{key}": {_literal(setting) if setting else "..."}}}'
-        if " " in value:
-            return f"{name}=[{', '.join(map(_literal, value.split()))}]"
-        return f"{name}={_literal(value) if value else ''}"
+        return f"{name}={_literal(option.values[0])}"
 
     return words
 
@@ -172,7 +172,7 @@ def _literal(value: str) -> str:
 
 def recipe_words(option: Option) -> str | Option:
     """Word an option of a source as the key of a recipe; the options of the command around it stay."""
-    value = str(option.value)
+    value = option.values[0] if option.values else ""
     setting, is_setting, of_setting = value.partition("=")
     if option.name == "eos":
         return f"eos = {_toml(value or 'ID')} in the recipe"
