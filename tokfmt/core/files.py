@@ -15,7 +15,8 @@ import resource
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -33,6 +34,8 @@ keep_freed_memory()  # here, because every process that reads anything comes by
 _DIGITS = re.compile("([0-9]+)")
 _SAVE = "Only tokfmt convert reads pipes: save it to a file first"
 _SMALL = 1 << 20  # bytes that one call reads whole, but for signals and ends of files
+_GAP = 1 << 15  # bytes between two ranges that cost less to read than another call, let alone another request
+_TOGETHER = 1 << 23  # bytes of ranges that one call reads
 _ALLOWED = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 _MOST_OPEN = 256 if _ALLOWED == resource.RLIM_INFINITY else min(256, _ALLOWED // 2)  # some systems allow 256 in all
 """Descriptors kept open at once; a dataset of more files opens the others for each read."""
@@ -110,6 +113,36 @@ class File:
         self.read_into(offset, memoryview(buffer))
         return bytes(buffer)
 
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> Iterator[memoryview]:
+        """Read several ranges of bytes; those that lie close together take one read.
+
+        Args:
+            ranges: Of each the first byte and the byte behind its last, in any order.
+
+        Yields:
+            The bytes of each range, in the order given. If the ranges ascend, one read is held at a time.
+
+        Raises:
+            TruncatedError: The file ends before.
+        """
+        reads, of = list[list[int]](), dict[int, int]()
+        for number in sorted(range(len(ranges)), key=lambda number: ranges[number][0]):
+            start, stop = ranges[number]
+            if reads and start <= reads[-1][1] + _GAP and max(stop, reads[-1][1]) - reads[-1][0] <= _TOGETHER:
+                reads[-1][1] = max(stop, reads[-1][1])
+            else:
+                reads.append([start, stop])
+            of[number] = len(reads) - 1
+        left, held = Counter(of.values()), dict[int, memoryview]()
+        for number, (start, stop) in enumerate(ranges):
+            begin, end = reads[of[number]]
+            if of[number] not in held:
+                held[of[number]] = memoryview(self.read(begin, end - begin))
+            yield held[of[number]][start - begin : stop - begin]
+            left[of[number]] -= 1
+            if not left[of[number]]:
+                del held[of[number]]
+
     def read_into(self, offset: int, buffer: memoryview) -> None:
         """Fill `buffer` (bytes) from `offset`."""
         fd = self._fd
@@ -176,7 +209,14 @@ class File:
         Raises:
             CorruptError: One is negative.
         """
-        raw = self.array(offset, count, dtype)
+        return self.unsigned(self.array(offset, count, dtype), offset)
+
+    def unsigned(self, raw: NDArray[Any], offset: int) -> NDArray[np.unsignedinteger]:
+        """Token ids as `ids` gives them, of an array of this file that was read from byte `offset`.
+
+        Raises:
+            CorruptError: One is negative.
+        """
         if raw.dtype.names:  # of 3 bytes
             wide: NDArray[np.uint32] = raw["low"].astype(np.uint32) | raw["high"].astype(np.uint32) << np.uint32(16)
             return wide

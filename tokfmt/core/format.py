@@ -111,6 +111,9 @@ class Hints(NamedTuple):
             dataset itself states.
         recipes: Opens the sources that a recipe (`tokfmt.recipes`) names, and gives the reader of what it says.
         partial: Read of a damaged dataset what is certain, and tell in `Info.damage` what is not.
+        few: Few sequences are going to be read. A long index may be read where their entries lie; what is not compared
+            then is named in `Info.notes`.
+        most: Only the first so many sequences are going to be read; None: any.
     """
 
     eos_id: int | None = None
@@ -121,6 +124,8 @@ class Hints(NamedTuple):
     tokenizer_eos: int | None = None
     recipes: Callable[[Any, Hints], TokenReader | RecordReader] | None = None
     partial: bool = False
+    few: bool = False
+    most: int | None = None
 
 
 class Encoder(Protocol):

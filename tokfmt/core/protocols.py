@@ -18,6 +18,7 @@ A plug-in that offers none is converted, counted, shown and browsed all the same
         Marked            has marks beside its tokens: what counts in the loss    convert
         Segmented         says where documents begin in its rows                  show, browse
         Scattered         reads many sequences from anywhere at once              convert
+        Ranged            reads several intervals with few reads                  all, on opening
         Continuing        knows whether the next dataset may go on with it        all of several sources
         Vouched           knows from its files' sizes that all can be read        convert --allow-partial
     Of a view over readers
@@ -439,6 +440,23 @@ def read_scattered(reader: TokenReader, begins: Offsets, places: Offsets, length
         return
     for begin, place, length in zip(begins.tolist(), places.tolist(), lengths.tolist(), strict=True):
         out[place : place + length] = reader.tokens(begin, begin + length)
+
+
+@runtime_checkable
+class Ranged(Protocol, metaclass=Structural):
+    """A reader that reads several intervals with fewer reads than one by one, where they lie close together."""
+
+    def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
+        """The tokens of each interval, as `tokens` gives them, in the order given.
+
+        Raises:
+            IndexError: An interval leaves the axis.
+        """
+
+
+def read_intervals(reader: TokenReader, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
+    """The tokens of several intervals of an axis, in the order given."""
+    return reader.intervals(wanted) if isinstance(reader, Ranged) else (reader.tokens(a, b) for a, b in wanted)
 
 
 @runtime_checkable

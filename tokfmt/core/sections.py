@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,7 +146,11 @@ class Struct:
         Raises:
             TruncatedError: The file ends before.
         """
-        raw = np.frombuffer(file.read(0, self.size), self.dtype)[0]
+        return self.parse(file.read(0, self.size))
+
+    def parse(self, begin: bytes) -> dict[str, Any]:
+        """The same of the bytes that a file begins with."""
+        raw = np.frombuffer(begin, self.dtype)[0]
         return {name: raw[name].tobytes() if raw[name].dtype.kind == "V" else raw[name].item() for name in self._names}
 
     def write(self, **values: object) -> bytes:
@@ -252,6 +256,22 @@ class Extent(NamedTuple):
     dtype: np.dtype[Any]
 
 
+class Entries(Protocol):
+    """Where sequences begin, read when it is asked for: of an index that is too long to be read for a few of them.
+
+    Attributes:
+        sequences: How many there are.
+    """
+
+    sequences: int
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        """See `axis.TokenReader`; the interval lies within the dataset."""
+
+    def close(self) -> None:
+        """Close the index; reading again opens it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Laid:
     """What the files of a dataset hold, found out without reading its tokens.
@@ -260,6 +280,7 @@ class Laid:
         extents: The stored token axis, in order.
         masks: For each extent its loss mask, a byte a token: 1 counts as a target, 0 does not; () where there is none.
         starts: int64[sequences + 1], token positions, non-decreasing, from 0 to the end; None for one stream.
+        entries: In place of `starts`, of one file, if these are read as they are needed.
         sample_length: Tokens of a row, where the dataset is read as rows of one length; `starts` is None then.
         separators: Where they stand on that axis; `alone` ones for a stream.
         eos_id, eos_from: The separator, where the dataset or a convention tells it, and in words how.
@@ -271,6 +292,7 @@ class Laid:
     extents: Sequence[Extent]
     masks: Sequence[Extent] = ()
     starts: Offsets | None = None
+    entries: Entries | None = None
     sample_length: int | None = None
     separators: Separators = Separators.NONE
     eos_id: int | None = None

@@ -169,11 +169,13 @@ class FlatReader:
         # a list: bisecting an array costs a short read as much as all the rest
         self._begins = [0, *itertools.accumulate(extent.tokens for extent in laid.extents)]
         tokens, self._row = self._begins[-1], laid.sample_length
-        layout = Layout.SAMPLES if self._row else Layout.STREAM if laid.starts is None else Layout.DOCUMENTS
+        stream = laid.starts is None and laid.entries is None
+        layout = Layout.SAMPLES if self._row else Layout.STREAM if stream else Layout.DOCUMENTS
         if self._row:
             tokens -= tokens % self._row
-        self._starts = laid.starts
+        self._starts, self._entries = laid.starts, laid.entries
         rows = tokens // self._row if self._row else int(tokens > 0)
+        rows = rows if laid.entries is None else laid.entries.sequences
         self.info = Info(
             layout=layout,
             dtype=max((NATIVE[extent.dtype.itemsize] for extent in laid.extents), default=U16),
@@ -217,6 +219,26 @@ class FlatReader:
         ]
         tokens: Tokens = found[0] if len(found) == 1 else np.concatenate([np.empty(0, self.info.dtype), *found])
         return tokens.astype(self.info.dtype, copy=False)
+
+    def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
+        """See `protocols.Ranged`. What lies in several files is read by itself."""
+        for a, b in wanted:
+            check_interval(a, b, self.info.tokens)
+        for k, run in itertools.groupby(wanted, key=self._holder):
+            if k is None:
+                yield from (self._read(a, b) for a, b in run)
+                continue
+            (file, begin, _, dtype), base, width = self.extents[k], self._begins[k], self.extents[k].dtype.itemsize
+            bounds = [(begin + (a - base) * width, begin + (b - base) * width) for a, b in run]
+            for (start, _), raw in zip(bounds, file.read_ranges(bounds), strict=True):
+                ids = file.unsigned(np.frombuffer(raw, dtype), start)
+                yield ids.astype(self.info.dtype, copy=False)
+
+    def _holder(self, interval: tuple[int, int]) -> int | None:
+        """The extent that holds all tokens of an interval; None where several do, or there are none."""
+        start, stop = interval
+        k = bisect_right(self._begins, start) - 1
+        return k if start < stop <= self._begins[k + 1] else None
 
     def closed_reader(
         self,
@@ -275,6 +297,8 @@ class FlatReader:
 
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self.info.sequences, "sequences")
+        if self._entries is not None:
+            return self._entries.offsets(first, last)
         if self._starts is None:
             return np.arange(first, last + 1, dtype=np.int64) * (self._row or self.info.tokens)
         return self._starts[first : last + 1]
@@ -307,6 +331,8 @@ class FlatReader:
     def close(self) -> None:
         for extent in self.extents:
             extent.file.close()
+        if self._entries is not None:
+            self._entries.close()
 
 
 class FlatWriter:
@@ -622,6 +648,7 @@ class FlatFormat(ABC):
     def examine(self, paths: Sequence[Path], options: Any, hints: Hints) -> Laid:
         """What the files of a dataset hold, one after the other; see `examine_file`."""
         files = self.all_files(paths)
+        hints = hints if len(files) == 1 else hints._replace(few=False)  # their indexes are joined
         if hints.partial:
             parts = self.certain_parts(files, lambda path: self.examine_file(File(path), options, hints), hints.drop)
         else:

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokfmt.core.axis import INT32_MAX, Damage, Separators, TokenReader, windows
 from tokfmt.core.errors import ConversionError, CorruptError, FormatError, OptionError, TruncatedError, UnsupportedError
@@ -39,6 +40,7 @@ from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, fatal
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Audit, Code, Section
 from tokfmt.core.ragged import Offsets, offsets_of
+from tokfmt.core.resources import Recent
 from tokfmt.core.sections import bounded_entries
 from tokfmt.core.text_format import printable
 from tokfmt.formats.flat import Columns, Cut, Extent, FlatFormat, FlatWriter, Laid, Pieces, Struct, told_tokens
@@ -48,7 +50,9 @@ MAGIC, LEGACY = b"MMIDIDX\0\0", b"TNTIDX\0\0"
 HEADER = Struct(magic="V9", version="<u8", dtype_code="u1", sequences="<u8", document_indices="<u8")
 OLD = Struct(magic="V8", version="<u8", dtype_code="<u8", item_size="<u8", items="<u8", sizes="<u8", documents="<u8")
 DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
-_AT_ONCE = 1 << 16  # entries of an index, which stay in the processor's cache; one of 10^8 has 2 GB
+_AT_ONCE = 1 << 17  # entries of an index, which stay in the processor's cache; one of 10^8 has 2 GB
+_LONG = 1 << 26  # bytes of an index that is read where it is needed, if few sequences are
+_BLOCK, _BLOCKS = 1 << 13, 128  # entries of such a column that are read at once, and blocks that are kept
 LARGEST_LIST = 1 << 24  # bytes of a blend list; one of 100,000 prefixes has a third of that
 _WORDS = 8  # at the beginning of a file that may be one
 SPLITS = ("train", "valid", "test")
@@ -56,6 +60,7 @@ LISTED, SIZES = "data_args.txt", "sequences.json"
 """Beside several prefixes: the prefixes (--data-args-path), and of each its sequences and document indices
 (--per-dataset-sequences-path)."""
 _NAMED = re.compile(r".+_(document|sentence)")
+_WHOLE = "Convert it: the whole index is compared then, and documents are read by length"
 _KILLED = "Without it .bin has no documents: copy it, or write the dataset again if its writer was killed"
 
 _Indexed = Generator[tuple[Path, int, Any], None, int]  # pieces, and how many sequences
@@ -215,9 +220,11 @@ class Megatron(FlatFormat):
         path = self.names(file.path)[1]
         if not path.exists():
             raise FormatError(path, "no such file", remedy=_KILLED)
-        index = File(path)
+        index, by_document = File(path), options.unit == "documents"
+        if hints.few and index.size > _LONG and (laid := laid_where_needed(file, index, by_document=by_document)):
+            return laid
         try:
-            return laid_out(file, index, by_document=options.unit == "documents", partial=hints.partial)
+            return laid_out(file, index, by_document=by_document, partial=hints.partial)
         finally:
             index.close()  # there may be thousands
 
@@ -293,12 +300,13 @@ def laid_out(data: File, index: File, *, by_document: bool, partial: bool = Fals
     Raises:
         FormatError: The index is none, or of another kind.
     """
-    if index.read(0, min(8, index.size)) == LEGACY:
+    begin, path = index.read(0, min(HEADER.size, index.size)), index.path
+    if begin.startswith(LEGACY):
         return _legacy(data, index, by_document=by_document)
     if (more := HEADER.size - index.size) > 0:
         what, expected = "the file ends too early", f"{more:,} more bytes"
-        raise TruncatedError(index.path, what, offset=index.size, expected=expected, remedy=_KILLED)
-    head, path = HEADER.read(index), index.path
+        raise TruncatedError(path, what, offset=index.size, expected=expected, remedy=_KILLED)
+    head = HEADER.parse(begin)
     count, marks, kind = head["sequences"], head["document_indices"], DTYPES.get(head["dtype_code"])
     if head["magic"] != MAGIC or head["version"] != 1 or kind is None:
         magic = printable(head["magic"][:7].decode("latin-1"))
@@ -324,6 +332,95 @@ def laid_out(data: File, index: File, *, by_document: bool, partial: bool = Fals
         sizes = [fatal("TF604", uncounted, "tail")]
     starts, marked = _marked(index, columns, begins, by_document=by_document)
     return _documents(extent, starts, [*(negative or sizes), *problems, *marked], header, *columns.sections(index))
+
+
+def laid_where_needed(data: File, index: File, *, by_document: bool) -> Laid | None:
+    """The same of a long index, of which entries are read when their sequences are; None if something speaks against.
+
+    Compared are the sizes of both files with the counts, the first and the last entry of each column, and, of the
+    sequences that are read, lengths with pointers. The whole index is compared by every other command.
+    """
+    head = HEADER.read(index)
+    count, marks, kind = head["sequences"], head["document_indices"], DTYPES.get(head["dtype_code"])
+    columns = columns_of(count, marks)
+    if head["magic"] != MAGIC or head["version"] != 1 or kind is None or index.size != columns.end or not count:
+        return None
+    dtype, last = np.dtype(kind), count - 1
+    ends = [columns.read(index, name, k, k + 1).item() for name in ("pointers", "lengths") for k in (0, last)]
+    documents = [columns.read(index, "document_indices", k, k + 1).item() for k in (0, marks - 1)] if marks > 1 else []
+    if ends[0] or ends[1] + ends[3] * dtype.itemsize != data.size or documents != [0, count]:
+        return None
+    note = f"{index.path.name}: only the entries that were needed were read; tokfmt check compares all {count:,}"
+    laid = _documents(Extent(data, 0, data.size // dtype.itemsize, dtype), offsets_of([]), [], *columns.sections(index))
+    entries = Needed(index, columns, dtype.itemsize, data.size, by_document=by_document)
+    return replace(laid, starts=None, entries=entries, notes=(note,))
+
+
+class Needed:
+    """Where the sequences of a long index begin; see `sections.Entries`. Picklable."""
+
+    def __init__(self, index: File, columns: Columns, width: int, size: int, *, by_document: bool) -> None:
+        self._index, self._columns, self._width, self._size, self._by_document = (
+            index,
+            columns,
+            width,
+            size,
+            by_document,
+        )
+        self._blocks = Recent[tuple[str, int], NDArray[Any]](_BLOCKS)
+        self.sequences = columns.count("document_indices") - 1 if by_document else columns.count("lengths")
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        """See `sections.Entries`.
+
+        Raises:
+            CorruptError: A pointer, a length or a document index contradicts another.
+        """
+        marks = self._column("document_indices", first, last + 1) if self._by_document else np.arange(first, last + 1)
+        count = self._columns.count("lengths")
+        if (np.diff(marks) < 0).any() or marks[0] < 0 or marks[-1] > count:
+            what, at = f"document indices {first:,} to {last:,}", self._columns.at("document_indices", first)
+            raise CorruptError(self._index.path, what, offset=at, expected=f"ascending, up to {count:,}", remedy=_WHOLE)
+        out = np.empty(len(marks), np.int64)
+        stop = int(marks[-1]) + 1
+        for a, b in windows(int(marks[0]), stop, _AT_ONCE):
+            begins = self._begins(a, min(b + 1, stop))  # the next one as well, so that each length is compared
+            held = slice(*np.searchsorted(marks, [a, b]))
+            out[held] = begins[marks[held] - a] // self._width
+        return out
+
+    def _begins(self, first: int, last: int) -> Offsets:
+        """Bytes at which sequences `first <= k < last` begin; sequence `count` is the end of the tokens."""
+        count = self._columns.count("lengths")
+        begins = self._column("pointers", first, min(last, count)).astype(np.int64)
+        if last > count:
+            begins = np.append(begins, self._size)
+        expected = begins[:-1] + self._column("lengths", first, last - 1).astype(np.int64) * self._width
+        wrong = begins[1:] != expected
+        if wrong.any() or not 0 <= begins[0] <= self._size or begins[0] % self._width:
+            k = int(np.argmax(wrong)) + 1 if wrong.any() else 0
+            at, most = self._columns.at("pointers", first + k), f"0 to {self._size:,}"
+            raise CorruptError(
+                self._index.path, f"pointer {first + k:,}", offset=at,
+                expected=int(expected[k - 1]) if k else most, found=int(begins[k]), remedy=_WHOLE,
+            )  # fmt: skip
+        return begins
+
+    def _column(self, name: str, first: int, last: int) -> NDArray[Any]:
+        """Entries `first <= k < last` of a column, of blocks that are kept."""
+        found = [np.empty(0, np.int64)]
+        for number in range(first // _BLOCK, -(-last // _BLOCK) if first < last else 0):
+            begin = number * _BLOCK
+            if (block := self._blocks.get((name, number))) is None:
+                stop = min(begin + _BLOCK, self._columns.count(name))
+                block = self._columns.read(self._index, name, begin, stop)
+                self._blocks.put((name, number), block)
+            found.append(block[max(0, first - begin) : last - begin])
+        return np.concatenate(found)
+
+    def close(self) -> None:
+        """Close the index."""
+        self._index.close()
 
 
 def _still_told(

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.records import Aside, RecordReader
 from tokfmt.core.text_format import printable
+from tokfmt.ops.source.endings import Look
 from tokfmt.ops.source.ingest import encoder_for, encoder_of, ingest
-from tokfmt.ops.source.opened import Source, ends_of, paths_of
+from tokfmt.ops.source.opened import Source, paths_of
 from tokfmt.ops.source.request import parse_selection
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Workers
@@ -152,7 +153,7 @@ def _not_twice(axis: TokenReader, eos_id: int | None, path: Path, notes: list[st
     """
     if eos_id is None or eos_id in (axis.info.eos_id, axis.info.free_of):
         return axis
-    ends = ends_of(axis)
+    ends = Look(axis).ids
     if ends is None or eos_id not in ends:
         return axis
     if len(ends) == 1:

@@ -128,7 +128,7 @@ def show(
     said = SourceRequest.of(path, from_format, eos, from_options, text_field, split, drop, recursive, ignore_manifest)
     request = replace(said, drop=said.drop | {"fields"})
     most = None if query is not None or _is_random(selection) else needed(selection, DEFAULT)
-    source = open_one(request, handle, progress=progress, most=most)
+    source = open_one(request, handle, progress=progress, most=most, few=query is None)
     reader = source.reader
     watched = progress or Silent()
     if isinstance(reader, RecordReader):

@@ -24,6 +24,7 @@ from tokfmt.core.protocols import Continuing, Screened, Underlying
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.discover import find_sources
+from tokfmt.ops.source.endings import Look
 from tokfmt.ops.source.manifest import (
     IGNORED,
     Manifest,
@@ -34,7 +35,7 @@ from tokfmt.ops.source.manifest import (
     manifests_beside,
     shrunk,
 )
-from tokfmt.ops.source.opened import Separator, Source, ends_of, notes_on_tokenizers, resolve, told, without_separators
+from tokfmt.ops.source.opened import Separator, Source, notes_on_tokenizers, resolve, told, without_separators
 from tokfmt.ops.source.partial import closed, partial_of, readable
 from tokfmt.ops.source.request import EosChoice, Found, Options, Path_, SourceFiles, SourceRequest, read_options
 from tokfmt.run.execute import Progress
@@ -123,8 +124,11 @@ def open_one(
     progress: Progress | None = None,
     *,
     most: int | None = None,
+    few: bool = False,
 ) -> Source:
-    """Open what a request names where it has to be one dataset; the arguments are those of `open_sources`.
+    """Open what a request names where it has to be one dataset.
+
+    The arguments are those of `open_sources`; for `few`, see `Hints`.
 
     Raises:
         OptionError: A pattern, or a directory with `recursive`, names several.
@@ -137,7 +141,7 @@ def open_one(
             f"{printable(request.paths[0])}: names {1 + len(others):,} datasets, {first}, {second} ...: expected one. "
             "Name one, or convert them to one first"
         )
-    return open_found(group, request, tokenizer, jobs, progress, most=most)
+    return open_found(group, request, tokenizer, jobs, progress, most=most, few=few)
 
 
 def with_remedy(error: FormatError, request: SourceRequest) -> FormatError:
@@ -220,13 +224,14 @@ def open_found(
     *,
     collect: bool = False,
     most: int | None = None,
+    few: bool = False,
 ) -> Source:
     """Open one dataset; several only of a format whose files join.
 
     Raises:
         DetectionError, FormatError, OptionError, SeparatorUnknownError, TokenizerMismatchError.
     """
-    source = open_stored(found, request, tokenizer, jobs, collect=collect)
+    source = open_stored(found, request, tokenizer, jobs, collect=collect, most=most, few=few)
     if isinstance(source.reader, RecordReader):
         return _told_partial(source, found, request)
     eos_id = source.separator.eos_id
@@ -285,6 +290,8 @@ def open_stored(
     *,
     collect: bool = False,
     checked: bool = True,
+    most: int | None = None,
+    few: bool = False,
 ) -> Source:
     """Open one dataset as it is stored: its reader's axis still has the separators.
 
@@ -302,7 +309,9 @@ def open_stored(
     no_eos = known is not None and known.eos_id is None
     default = tokenizer.eos_id if tokenizer is not None else None
     recipes = partial(_recipe_reader, found[0].named)
-    hints = Hints(known.eos_id if known else None, drop, no_eos, jobs, collect, default, recipes, request.allow_partial)
+    hints = Hints(
+        known.eos_id if known else None, drop, no_eos, jobs, collect, default, recipes, request.allow_partial, few, most
+    )  # fmt: skip
     stored, damage = format_.open(places, options, hints), tuple[Damage, ...]()
     if request.allow_partial and checked:
         stored, damage = _readable(stored, found, said)
@@ -321,8 +330,9 @@ def open_stored(
     if isinstance(stored, RecordReader):
         separator = _stated(stored, format_) or known or Separator(default, "tokenizer" if default is not None else "")
         return Source(places, format_, stored, separator, notes, None, tokenizers, left_out, damage)
-    endings = ends_of(stored) if checked and stored.info.separators is Separators.TRAILING else None
-    separator = resolve(known, default, stored, endings)
+    trailing = checked and stored.info.separators is Separators.TRAILING
+    look = Look(stored, few=few) if trailing else None
+    separator, endings = resolve(known, default, stored, look), None if look is None else look.ids
     notes = (*notes, *separator.guess)
     return Source(places, format_, stored, separator, notes, endings, tokenizers, left_out, damage)
 

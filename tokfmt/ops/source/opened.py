@@ -1,7 +1,7 @@
 """Describe opened datasets: which id separates their sequences, and which tokenizer made their ids.
 
 The separator is known by, in this order: `--eos`; the manifest, or what the dataset itself states (facts); the
-tokenizer; the format's convention; what the data shows. The last is a guess, and needs evidence: see `_shown`.
+tokenizer; the format's convention; what the data shows. The last is a guess, and needs evidence: see `endings.Look`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from tokfmt.core.axis import Damage, Separators, TokenReader, distinct
+from tokfmt.core.axis import Damage, Separators, TokenReader
 from tokfmt.core.errors import (
     ConversionError,
     CorruptError,
@@ -25,6 +23,7 @@ from tokfmt.core.format import Format, files_of
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
+from tokfmt.ops.source.endings import Look
 from tokfmt.ops.source.manifest import (
     Manifest,
     located_tokenizer,
@@ -38,10 +37,6 @@ if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
 _NAMED = 5
-_RUNS, _RUN = 64, 64  # sequences whose last ids are looked at: neighbours, so that one read serves many
-_READ = 1 << 14  # tokens; reading on over so many costs less than another read
-_INSIDE = 1 << 16  # tokens of a run that are looked through for a separator inside sequences
-_ENOUGH = 8  # sequences that must end alike before that means anything
 _OTHERWISE = "was made with another tokenizer, by its manifest"
 _KEPT = "no separator known; sequences are kept as stored. --eos ID takes one away from their ends"
 
@@ -74,7 +69,7 @@ class Source(NamedTuple):
         reader: TokenReader or RecordReader.
         separator: How its separator is known.
         notes: What a person should be told, guesses included.
-        endings: Distinct last ids of sequences looked at; see `ends_of`; None where no separators trail them.
+        endings: Distinct last ids of sequences looked at; see `endings.Look`; None where no separators trail them.
         tokenizers: What the manifest of each path says of the tokenizer that made its ids; None where nothing does.
         left_out: What lies in directories and is not read, in words.
         damage: Of a source that is read in part, what is missing or not certain.
@@ -221,15 +216,13 @@ def told(choice: EosChoice, paths: Sequence[Path], manifests: Sequence[Manifest]
     return None
 
 
-def resolve(
-    known: Separator | None, tokenizer_eos: int | None, stored: TokenReader, endings: Tokens | None
-) -> Separator:
+def resolve(known: Separator | None, tokenizer_eos: int | None, stored: TokenReader, look: Look | None) -> Separator:
     """The separator of an opened source: what was told, what the format knows, the tokenizer's, what the data shows.
 
     Args:
         known: From `told`.
         tokenizer_eos: What a format that has a convention of its own was told in `Hints`.
-        endings: From `ends_of`.
+        look: At the ends of its sequences; None where no separators trail them.
     """
     info = stored.info
     if known is not None:
@@ -238,25 +231,9 @@ def resolve(
         return Separator(info.eos_id, info.eos_from or "format")
     if tokenizer_eos is not None:
         return Separator(tokenizer_eos, "tokenizer")
-    return _shown(stored, endings)
-
-
-def _shown(stored: TokenReader, endings: Tokens | None) -> Separator:
-    """The id that the data shows to be the separator: at least 8 sequences end with it, none looked at has it inside.
-
-    Texts that all end with a full stop, or one text alone, show nothing: what would be taken away there is content.
-    """
-    count = stored.info.sequences
-    if endings is None or len(endings) != 1 or count < _ENOUGH:
+    if look is None or (eos_id := look.shown()) is None:
         return Separator(None)
-    eos_id = int(endings[0])
-    for first in _starts(count):
-        bounds = stored.offsets(first, min(first + _RUN, count))
-        start, stop = max(int(bounds[0]), int(bounds[-1]) - _INSIDE), int(bounds[-1])
-        ends = int(np.count_nonzero(bounds[1:] > start))
-        if np.count_nonzero(stored.tokens(start, stop) == eos_id) > ends:
-            return Separator(None)
-    return Separator(eos_id, "every sequence ends with it, and none has it inside", inferred=True)
+    return Separator(eos_id, f"{look.seen} with it, and none has it inside", inferred=True)
 
 
 def without_separators(
@@ -303,38 +280,3 @@ def without_separators(
             remedy="--eos none reads the sequences as they are stored, with whatever ends them",
         )  # fmt: skip
     return WithoutTrailing(stored, eos_id, str(path)), []
-
-
-def ends_of(axis: TokenReader) -> Tokens | None:
-    """Distinct last ids of up to 4,096 sequences, in runs spread over the dataset.
-
-    What is not looked at here is looked at when it is read: WithoutTrailing raises on the first exception.
-
-    Returns:
-        info.dtype[distinct], or None: there is no sequence, or one of those looked at is empty.
-    """
-    count, found = axis.info.sequences, []
-    for first in _starts(count):
-        last = _last_within(axis, first, min(first + _RUN, count))
-        if last is None:
-            return None
-        found.append(last)
-    return distinct(np.concatenate(found)) if found else None
-
-
-def _starts(count: int) -> list[int]:
-    """Where the runs begin that are looked at, of so many sequences."""
-    if not count:
-        return []
-    starts: list[int] = np.linspace(0, max(count - _RUN, 0), min(-(-count // _RUN), _RUNS)).astype(np.int64).tolist()
-    return starts
-
-
-def _last_within(stored: TokenReader, first: int, last: int) -> Tokens | None:
-    bounds = stored.offsets(first, last)
-    if not np.diff(bounds).all():
-        return None
-    ends, begin = bounds[1:] - 1, int(bounds[1]) - 1
-    if ends[-1] - begin > len(ends) * _READ:
-        return np.concatenate([stored.tokens(at, at + 1) for at in ends.tolist()])
-    return stored.tokens(begin, int(bounds[-1]))[ends - begin]

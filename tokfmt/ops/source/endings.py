@@ -1,0 +1,123 @@
+"""Look at the ends of sequences in a few places of a dataset: whether all end with one ID, and have it nowhere else.
+
+What is not looked at here is looked at when it is read: `WithoutTrailing` raises on the first exception.
+
+    look     sequences                                                    reads
+    whole    64 runs of 64 neighbors, spread over the dataset             the last IDs; of short sequences, the run
+    few      all of a dataset of 2^20 tokens; else 4 runs of up to 1,024  a window of 2^16 tokens for each run
+
+A command that reads a few sequences makes the `few` look, any other command the `whole` one. `few` sees less, so it
+says less: `Look.seen` names how many sequences it saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tokfmt.core.axis import TokenReader, distinct
+from tokfmt.core.protocols import read_intervals
+from tokfmt.core.ragged import Offsets, Tokens
+
+_RUNS, _RUN = 64, 64
+_READ = 1 << 14  # tokens; reading on over so many costs less than another read
+_INSIDE = 1 << 16  # tokens of a run that are looked through for a separator inside sequences
+_FEW, _RUN_OF_FEW = 4, 1024
+_LITTLE = 1 << 20  # tokens of a dataset that is looked at whole
+_ENOUGH = 8  # sequences that must end alike before that means anything
+
+
+Window = tuple[Offsets, int, Tokens]
+"""Where some neighbors begin and the last ends, int64[neighbors + 1]; tokens up to there, and the first's position."""
+
+
+class Look:
+    """A look at the ends of some sequences.
+
+    Attributes:
+        ids: The distinct last IDs, info.dtype[distinct]; None if there is no sequence, or one looked at is empty.
+        seen: In words, the sequences that were looked at, with their verb: "every sequence ends".
+    """
+
+    def __init__(self, axis: TokenReader, *, few: bool = False) -> None:
+        """Read the last IDs of the sequences that are looked at.
+
+        Args:
+            axis: A stored axis whose sequences may end with a separator.
+            few: Look at few places, because few sequences are going to be read.
+        """
+        self._axis, info = axis, axis.info
+        self.seen, self._windows = "every sequence ends", list[Window]()
+        if not few:
+            self._runs = _spread(info.sequences, _RUNS, _RUN)
+            self.ids = self._ends()
+            return
+        little = max(info.tokens, info.sequences) <= _LITTLE
+        self._runs = [(0, info.sequences)][: info.sequences] if little else _spread(info.sequences, _FEW, _RUN_OF_FEW)
+        self.ids, count = self._ends_of_few(_LITTLE if little else _INSIDE)
+        if not little:
+            self.seen = f"each of {count:,} sequences looked at ends"
+
+    def shown(self) -> int | None:
+        """The ID that at least 8 sequences end with, if all looked at do and none has it inside; else None.
+
+        Texts that all end with a full stop, or one text alone, show nothing: what would be taken away is content.
+        """
+        if self.ids is None or len(self.ids) != 1 or self._axis.info.sequences < _ENOUGH:
+            return None
+        eos_id = int(self.ids[0])
+        for bounds, start, tokens in self._windows or self._read_windows():
+            if np.count_nonzero(tokens == eos_id) > np.count_nonzero(bounds[1:] > start):
+                return None
+        return eos_id
+
+    def _ends(self) -> Tokens | None:
+        found = list[Tokens]()
+        for first, last in self._runs:
+            bounds = self._axis.offsets(first, last)
+            if not np.diff(bounds).all():
+                return None
+            ends, begin = bounds[1:] - 1, int(bounds[1]) - 1
+            if ends[-1] - begin > len(ends) * _READ:
+                found += read_intervals(self._axis, [(at, at + 1) for at in ends.tolist()])
+            else:
+                found.append(self._axis.tokens(begin, int(bounds[-1]))[ends - begin])
+        return distinct(np.concatenate(found)) if found else None
+
+    def _ends_of_few(self, most: int) -> tuple[Tokens | None, int]:
+        """The same of few runs, of which the last `most` tokens are read and kept; and of how many sequences."""
+        runs, windows, single = list[tuple[Offsets, int]](), list[tuple[int, int]](), list[tuple[int, int]]()
+        for bounds in map(self._bounds, self._runs):
+            start = max(int(bounds[0]), int(bounds[-1]) - most)
+            # those that end in the window, and at least four
+            first = max(0, min(int(np.searchsorted(bounds, start, side="right")), len(bounds) - _FEW) - 1)
+            if not np.diff(bounds[first:]).all():
+                return None, 0
+            ends = bounds[first + 1 :] - 1
+            runs.append((bounds, start))
+            windows.append((start, int(bounds[-1])))
+            single += [(at, at + 1) for at in ends[ends < start].tolist()]
+        read, found = read_intervals(self._axis, [*windows, *single]), list[Tokens]()
+        for bounds, start in runs:
+            tokens = next(read)
+            self._windows.append((bounds, start, tokens))
+            found.append(tokens[bounds[1:][bounds[1:] > start] - 1 - start])
+        found += read
+        return distinct(np.concatenate(found)) if found else None, sum(map(len, found))
+
+    def _bounds(self, run: tuple[int, int]) -> Offsets:
+        return self._axis.offsets(*run)
+
+    def _read_windows(self) -> Iterator[Window]:
+        for bounds in map(self._bounds, self._runs):
+            start = max(int(bounds[0]), int(bounds[-1]) - _INSIDE)
+            yield bounds, start, self._axis.tokens(start, int(bounds[-1]))
+
+
+def _spread(count: int, most: int, run: int) -> list[tuple[int, int]]:
+    """Up to `most` runs of `run` neighbors of `count` sequences, as first and last + 1; the last ends at the end."""
+    if not count:
+        return []
+    starts = np.linspace(0, max(count - run, 0), min(-(-count // run), most)).astype(np.int64).tolist()
+    return [(first, min(first + run, count)) for first in starts]
