@@ -15,8 +15,7 @@ from tokfmt.core.files import File
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.look import show as shows
 from tokfmt.ops.look.show import show
-from tokfmt.ops.source import manifest
-from tokfmt.ops.source import opened as opening
+from tokfmt.ops.source import open as opening
 from tokfmt.text.engine import TextEncoder
 from tokfmt.views.memory import MemoryReader
 from tokfmt.views.view import Beginning, SplitAt
@@ -165,7 +164,7 @@ def test_sources_are_read_once_unless_little_or_asked(tmp_path, read, monkeypatc
     tokens.tofile(source)
     found = []
     for little, asked in ((0, False), (0, True), (1 << 26, False)):
-        monkeypatch.setattr(manifest, "LITTLE", little)
+        monkeypatch.setattr(manifests, "LITTLE", little)
         read["bytes"] = 0
         tokfmt.convert(source, out, eos=50256, jobs=2, overwrite=True, checksums=asked)
         said = json.loads((tmp_path / "out.pbin.tokfmt.json").read_bytes())["sources"][0]

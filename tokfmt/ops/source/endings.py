@@ -4,7 +4,8 @@ What is not looked at here is looked at when it is read: `WithoutTrailing` raise
 
     look     sequences                                                    reads
     whole    64 runs of 64 neighbors, spread over the dataset             the last IDs; of short sequences, the run
-    few      all of a dataset of 2^20 tokens; else 4 runs of up to 1,024  a window of 2^16 tokens for each run
+    few      all of a dataset of 2^20 tokens; else 4 runs of up to 1,024,  a window of 2^16 tokens for each run
+             one of them at what is going to be read
 
 A command that reads a few sequences makes the `few` look, any other command the `whole` one. `few` sees less, so it
 says less: `Look.seen` names how many sequences it saw.
@@ -40,12 +41,13 @@ class Look:
         seen: In words, the sequences that were looked at, with their verb: "every sequence ends".
     """
 
-    def __init__(self, axis: TokenReader, *, few: bool = False) -> None:
+    def __init__(self, axis: TokenReader, *, few: bool = False, most: int | None = None) -> None:
         """Read the last IDs of the sequences that are looked at.
 
         Args:
             axis: A stored axis whose sequences may end with a separator.
             few: Look at few places, because few sequences are going to be read.
+            most: Only the first so many are; the last of them is one of the places then. None: any are.
         """
         self._axis, info = axis, axis.info
         self.seen, self._windows = "every sequence ends", list[Window]()
@@ -54,7 +56,7 @@ class Look:
             self.ids = self._ends()
             return
         little = max(info.tokens, info.sequences) <= _LITTLE
-        self._runs = [(0, info.sequences)][: info.sequences] if little else _spread(info.sequences, _FEW, _RUN_OF_FEW)
+        self._runs = [(0, info.sequences)][: info.sequences] if little else _few(info.sequences, most)
         self.ids, count = self._ends_of_few(_LITTLE if little else _INSIDE)
         if not little:
             self.seen = f"each of {count:,} sequences looked at ends"
@@ -113,6 +115,15 @@ class Look:
         for bounds in map(self._bounds, self._runs):
             start = max(int(bounds[0]), int(bounds[-1]) - _INSIDE)
             yield bounds, start, self._axis.tokens(start, int(bounds[-1]))
+
+
+def _few(count: int, most: int | None) -> list[tuple[int, int]]:
+    """Runs of neighbors that are spread over `count` sequences, the last of the first `most` in one of them."""
+    runs = _spread(count, _FEW, _RUN_OF_FEW)
+    last = count if most is None else min(most, count)
+    if any(a < last <= b for a, b in runs):
+        return runs
+    return sorted([*_spread(count, _FEW - 1, _RUN_OF_FEW), (max(0, last - _RUN_OF_FEW), last)])
 
 
 def _spread(count: int, most: int, run: int) -> list[tuple[int, int]]:

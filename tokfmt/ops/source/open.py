@@ -331,7 +331,7 @@ def open_stored(
         separator = _stated(stored, format_) or known or Separator(default, "tokenizer" if default is not None else "")
         return Source(places, format_, stored, separator, notes, None, tokenizers, left_out, damage)
     trailing = checked and stored.info.separators is Separators.TRAILING
-    look = Look(stored, few=few) if trailing else None
+    look = Look(stored, few=few, most=most) if trailing else None
     separator, endings = resolve(known, default, stored, look), None if look is None else look.ids
     notes = (*notes, *separator.guess)
     return Source(places, format_, stored, separator, notes, endings, tokenizers, left_out, damage)

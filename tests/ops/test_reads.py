@@ -1,0 +1,257 @@
+"""What opening a dataset reads: counted in reads, bytes, statuses and listings, never in time."""
+
+import shutil
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from reads import asked_of
+
+import tokfmt
+from tokfmt.core.errors import CorruptError, TruncatedError
+from tokfmt.core.files import File
+from tokfmt.formats import megatron
+from tokfmt.ops.look.show import show
+from tokfmt.ops.source.endings import Look
+
+EOS = 50256
+DOCUMENTS, LENGTH = 100_000, 33
+
+
+# ranges of one file
+
+
+@pytest.fixture
+def numbered(tmp_path):
+    path = tmp_path / "x.bin"
+    np.arange(1 << 16, dtype="<u4").tofile(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("ranges", "reads"),
+    [
+        ([], 0),
+        ([(0, 4)], 1),
+        ([(0, 4), (100, 104), (8, 12)], 1),
+        ([(200_000, 200_004), (0, 4), (200_008, 200_012)], 2),
+        ([(0, 4), (0, 4), (2, 3)], 1),
+        ([(0, 4), (40_000, 40_004), (80_000, 80_004)], 3),
+        ([(0, 100_000), (50_000, 50_004), (5, 5)], 1),
+    ],
+)
+def test_ranges_come_in_the_order_given_and_those_close_together_take_one_read(numbered, ranges, reads):
+    content = numbered.read_bytes()
+    with asked_of(numbered.parent) as asked:
+        assert [bytes(held) for held in File(numbered).read_ranges(ranges)] == [content[a:b] for a, b in ranges]
+    assert len(asked.reads) == reads
+
+
+def test_a_range_beyond_the_end_is_an_error(numbered):
+    with pytest.raises(TruncatedError):
+        list(File(numbered).read_ranges([(0, 4), (1 << 18, (1 << 18) + 1)]))
+
+
+def test_intervals_of_a_dataset_of_several_files(tmp_path):
+    tokens = np.arange(1000, dtype="<u2")
+    for number in range(4):
+        megatron_pair(tmp_path / f"{number}_document", tokens[250 * number :][:250].reshape(50, 5))
+    reader: Any = tokfmt.open(tmp_path, format="megatron", eos="none")._reader
+    wanted = [(0, 3), (3, 9), (248, 252), (10, 10), (999, 1000), (240, 760)]
+    found = list(reader.intervals(wanted))
+    assert [ids.tolist() for ids in found] == [tokens[a:b].tolist() for a, b in wanted]
+    with pytest.raises(IndexError):
+        list(reader.intervals([(0, 1001)]))
+
+
+# looks at the ends of sequences
+
+
+def megatron_pair(prefix, documents):
+    """A pair of documents of one length; returns the path of its tokens."""
+    count, length = documents.shape
+    width, code = documents.dtype.itemsize, {2: 8, 4: 4}[documents.dtype.itemsize]
+    path = prefix.with_name(f"{prefix.name}.bin")
+    documents.tofile(path)
+    with path.with_suffix(".idx").open("wb") as index:
+        index.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, count, count + 1))
+        np.full(count, length, "<i4").tofile(index)
+        (np.arange(count) * length * width).astype("<i8").tofile(index)
+        np.arange(count + 1).astype("<i8").tofile(index)
+    return path
+
+
+def documents_of(count, length, seed=0):
+    found = np.random.default_rng(seed).integers(0, 50_000, (count, length)).astype("<u2")
+    found[:, -1] = EOS
+    return found
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home = tmp_path_factory.mktemp("read")
+    source = megatron_pair(home / "x_text_document", documents_of(DOCUMENTS, LENGTH))
+    tokfmt.convert(source, home / "x.pbin")
+    tokfmt.convert(source, home / "x.ds")
+    tokfmt.convert(source, home / "litdata", to_format="litdata")
+    return home
+
+
+@pytest.mark.parametrize("manifest", [True, False], ids=["manifest", "bare"])
+@pytest.mark.parametrize(("name", "most"), [("x_text_document.bin", 12), ("x.pbin", 12), ("x.ds", 12), ("litdata", 16)])
+def test_reads_before_the_tokens_of_one_document(home, tmp_path, name, most, manifest):
+    copied = tmp_path / name
+    for path in home.glob(f"{name.removesuffix('.bin')}*"):
+        if manifest or not path.name.endswith(".tokfmt.json"):
+            (shutil.copytree if path.is_dir() else shutil.copy)(path, tmp_path / path.name)
+    with asked_of(tmp_path) as asked:
+        preview = show(copied, 12345)
+        before = len(asked.reads)
+        (shown,) = preview.shown
+        ids = shown.ids
+    assert ids == documents_of(DOCUMENTS, LENGTH)[12345, :-1].tolist()
+    assert preview.eos_id == EOS
+    assert before <= most, asked.reads
+
+
+@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize(
+    ("change", "eos_id"),
+    [
+        (lambda documents: None, EOS),
+        (lambda documents: documents.__setitem__((DOCUMENTS - 1, -1), 7), None),  # the last does not end with it
+        (lambda documents: documents.__setitem__((0, 3), EOS), None),  # the first has it inside
+        (lambda documents: documents.__setitem__((slice(66_000, 68_000), -1), 7), None),  # some in the middle do not
+        (lambda documents: documents.__setitem__((slice(None), -1), 50_000), 50_000),
+    ],
+)
+def test_what_the_ends_of_sequences_show(tmp_path, change, eos_id, few):
+    documents = documents_of(DOCUMENTS, LENGTH)
+    documents[documents == 50_000] = 0
+    change(documents)
+    path = megatron_pair(tmp_path / "x_document", documents)
+    look = Look(tokfmt.open(path, eos="none")._reader, few=few)
+    assert look.shown() == eos_id
+
+
+def test_what_is_shown_is_looked_at(tmp_path):
+    """A part without separators between two places: it is kept as stored when it is shown, as by a look at all."""
+    documents = documents_of(DOCUMENTS, LENGTH)
+    documents[40_000:60_000, -1] = 7
+    path = megatron_pair(tmp_path / "x_document", documents)
+    for number in (40_000, 50_000, 59_999):
+        (shown,) = show(path, number).shown
+        assert shown.ids == documents[number].tolist()
+    assert show(path, 10).eos_from.startswith("each of 4,096 sequences looked at")
+    assert show(path, "0:50_001").eos_id is None
+    assert tokfmt.open(path).info.eos_id is None
+
+
+def test_a_look_at_few_places_names_how_many_sequences_it_saw(home, tmp_path):
+    path = megatron_pair(tmp_path / "x_document", documents_of(DOCUMENTS, LENGTH))
+    assert show(path, 5).eos_from == "each of 4,096 sequences looked at ends with it, and none has it inside"
+    little = megatron_pair(tmp_path / "y_document", documents_of(1_000, LENGTH))
+    assert show(little, 5).eos_from == "every sequence ends with it, and none has it inside"
+    assert show(path, "-1:").eos_from == show(path, 5).eos_from
+
+
+def test_a_few_long_documents_are_looked_at(tmp_path):
+    """Of documents that are longer than a window, the ends of those before are read by themselves."""
+    path = megatron_pair(tmp_path / "x_document", documents_of(24, 200_000))
+    with asked_of(tmp_path) as asked:
+        assert show(path, 5).eos_id == EOS
+    assert asked.bytes_of(".bin") < 1 << 20
+    odd = documents_of(24, 200_000)
+    odd[-3, -1] = 5
+    assert show(megatron_pair(tmp_path / "y_document", odd), 5).eos_id is None
+
+
+# a long index of Megatron
+
+
+LONG = 200_000
+
+
+@pytest.fixture
+def long_index(monkeypatch, tmp_path):
+    """An index that is long by a lower limit, in blocks that are as much shorter."""
+    monkeypatch.setattr(megatron, "_LONG", 1 << 16)
+    monkeypatch.setattr(megatron, "_BLOCK", 64)
+    return megatron_pair(tmp_path / "x_document", documents_of(LONG, 9))
+
+
+def entry(path, column, number, value):
+    """Change an entry of an index."""
+    at, kind = {"lengths": (34, "<i4"), "pointers": (34 + 4 * LONG, "<i8"), "documents": (34 + 12 * LONG, "<i8")}[
+        column
+    ]
+    width = np.dtype(kind).itemsize
+    with path.with_suffix(".idx").open("r+b") as index:
+        index.seek(at + width * number)
+        index.write(np.array(value, kind).tobytes())
+
+
+@pytest.mark.parametrize("number", [0, 77_777, LONG - 1])
+def test_of_a_long_index_only_what_is_needed_is_read(long_index, number):
+    with asked_of(long_index.parent) as asked:
+        preview = show(long_index, number)
+        (ids,) = [shown.ids for shown in preview.shown]
+    assert ids == documents_of(LONG, 9)[number, :-1].tolist()
+    assert (preview.sequences, preview.tokens) == (LONG, 8 * LONG)
+    assert asked.bytes_of(".idx") < 400_000  # of 4,000,042
+    assert any("tokfmt check compares all 200,000" in note for note in preview.notes)
+
+
+def test_documents_of_several_sequences(monkeypatch, tmp_path):
+    """The same documents as when the whole index is read: of none, of one, and of many sequences."""
+    monkeypatch.setattr(megatron, "_BLOCK", 64)
+    monkeypatch.setattr(megatron, "_AT_ONCE", 100)
+    generator = np.random.default_rng(3)
+    lengths = generator.integers(0, 9, 5_000)
+    pointers = 2 * (np.cumsum(lengths) - lengths)
+    marks = np.sort(np.concatenate([[0, 0, 5_000], generator.integers(0, 5_000, 1_500)]))
+    marks[700:] = np.maximum(marks[700:], 4_900)  # one of thousands
+    path = tmp_path / "x_document.bin"
+    generator.integers(0, 999, int(lengths.sum())).astype("<u2").tofile(path)
+    with path.with_suffix(".idx").open("wb") as index:
+        index.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(lengths), len(marks)))
+        for column, kind in ((lengths, "<i4"), (pointers, "<i8"), (marks, "<i8")):
+            column.astype(kind).tofile(index)
+    for options in ({}, {"unit": "sequences"}):
+        whole = [one.ids for one in show(path, ":", eos="none", from_options=options).shown]
+        with monkeypatch.context() as patch:
+            patch.setattr(megatron, "_LONG", 0)
+            needed = show(path, ":", eos="none", from_options=options)
+            assert [one.ids for one in needed.shown] == whole
+            assert any("only the entries that were needed" in note for note in needed.notes)
+
+
+@pytest.mark.parametrize(("column", "value"), [("pointers", 4), ("lengths", 8), ("documents", 5), ("documents", -1)])
+def test_an_entry_that_is_read_and_contradicts_another_is_an_error(long_index, column, value):
+    entry(long_index, column, 12_345, value)
+    with pytest.raises(CorruptError, match="Convert it: the whole index is compared then"):
+        list(show(long_index, "12344:12347", eos="none").shown)
+    (shown,) = show(long_index, 5, eos=EOS).shown
+    assert shown.ids == documents_of(LONG, 9)[5, :-1].tolist()
+
+
+@pytest.mark.parametrize(
+    ("column", "number", "value"),
+    [
+        ("pointers", 0, 2),
+        ("pointers", LONG - 1, -5),
+        ("lengths", LONG - 1, 1),
+        ("documents", LONG, 0),
+        ("documents", 0, 1),
+    ],
+)
+def test_a_long_index_that_does_not_add_up_is_read_whole(long_index, column, number, value):
+    entry(long_index, column, number, value)
+    for unit in ("documents", "sequences"):
+        try:
+            notes = show(long_index, 7, eos="none", from_options={"unit": unit}).notes
+        except CorruptError as error:
+            assert "expected" in str(error)  # as of an index that is not long
+        else:
+            assert not any("only the entries" in note for note in notes)
