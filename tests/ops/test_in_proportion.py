@@ -13,6 +13,7 @@ from paths import TOKENIZER
 import tokfmt
 from tokfmt.core.files import File
 from tokfmt.core.ragged import Ragged
+from tokfmt.ops.convert import manifests
 from tokfmt.ops.look import show as shows
 from tokfmt.ops.look.show import show
 from tokfmt.ops.source import open as opening
