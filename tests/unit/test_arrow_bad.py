@@ -12,7 +12,7 @@ from paths import FIXTURES
 
 from tokfmt import registry
 from tokfmt.core.errors import FormatError, TokfmtError, UnsafeError, UnsupportedError
-from tokfmt.formats.arrow.container import thrift
+from tokfmt.formats.arrow.container import ParquetContainer, thrift
 from tokfmt.ops.source.open import open_source
 
 pa = pytest.importorskip("pyarrow")
@@ -186,6 +186,35 @@ def test_a_text_that_stands_for_many_rows(tmp_path):
             assert batch.texts[-1] == "x" * 1_000_000
             if seen > 1000:
                 break
+
+
+def test_texts_that_stand_for_many_rows_are_given_a_few_at_a_time(tmp_path):
+    """Of a dictionary of 1 MB, or of one text that short ones surround."""
+    texts = ["x" * 1_000_000, *(str(k) for k in range(50))]
+    data = pa.table({"text": pa.DictionaryArray.from_arrays(pa.array(np.zeros(400, np.int8)), pa.array(texts))})
+    for path in (parquet(tmp_path / "x.parquet", data), stream(tmp_path / "x.arrow", data, batch=400)):
+        reader = open_source([path]).reader
+        batches = [batch.texts for batch in reader.texts(reader.blocks(1)[0])]
+        assert sum(map(len, batches)) == 400
+        assert max(sum(map(len, batch)) for batch in batches) < 6_000_000
+
+
+@pytest.mark.parametrize("compression", ["snappy", "gzip", "brotli", "zstd", "lz4", "none"])
+def test_the_longest_text_of_a_dictionary(tmp_path, compression):
+    data = pa.table({"text": ["abc", "defg", ""] * 100})
+    container = ParquetContainer(parquet(tmp_path / "x.parquet", data, compression=compression))
+    (chunk,) = container.chunks(container.groups[0], ["text"])
+    _, at, size, stored = next(container.pages(chunk))
+    assert container._longest_word(chunk, at, size, stored) == 4
+    assert container._longest_word(chunk, at, 1 << 23, stored) == 1 << 23
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_a_page_that_decompresses_to_too_much(tmp_path, dictionary):
+    data = pa.table({"text": ["a" * 140_000_000]})
+    path = parquet(tmp_path / "x.parquet", data, compression="zstd", use_dictionary=dictionary)
+    assert path.stat().st_size < 20_000
+    refused(path, "bytes of the page at byte 4, when it is decompressed, .* at most 134,217,728", UnsafeError, "TF667")
 
 
 def test_a_deep_schema(tmp_path):

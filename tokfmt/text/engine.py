@@ -32,6 +32,7 @@ from tokfmt.core.ragged import Ragged, Tokens
 from tokfmt.core.text_format import printable
 from tokfmt.text.decoding import Content, DecodeError, EngineError, guarded, marker, plain_tokenizer, vocabulary_of
 from tokfmt.text.hub import pretrained
+from tokfmt.text.long_texts import NOWHERE, cuts_of, in_pieces
 
 EngineName = Literal["fastokens", "tokenizers"]
 EngineChoice = Literal["auto", "fastokens", "tokenizers"]
@@ -208,7 +209,11 @@ class TextEncoder:
 
         Raises:
             EngineDifferenceError: A text that was compared has other ids by the reference.
+            UnbrokenTextError: A text is too long, and cannot be cut.
         """
+        return in_pieces(texts, self._encode, lambda: cuts_of(self.content))
+
+    def _encode(self, texts: list[str]) -> Ragged:
         fast, reference = self._engines or self._load()
         if fast is reference:
             return reference.encode(texts)
@@ -340,8 +345,9 @@ class ClassEncoder:
 
     def encode(self, texts: list[str]) -> Ragged:
         """The ids of each text, in order, no special tokens added: Ragged of uint32."""
-        if not texts:
-            return Ragged.of([])
+        return in_pieces(texts, self._encode, lambda: NOWHERE) if texts else Ragged.of([])
+
+    def _encode(self, texts: list[str]) -> Ragged:
         tokenizer = _loaded(self.directory)
         settings = {"add_special_tokens": False, "padding": False, "truncation": False, "verbose": False}
         found = guarded(

@@ -24,12 +24,14 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import U32, Info, Layout, check_interval, largest_id, windows
 from tokfmt.core.draws import DRAWN, draws
-from tokfmt.core.errors import TokenRangeError
+from tokfmt.core.errors import TokenRangeError, UnsafeError
 from tokfmt.core.files import File
 from tokfmt.core.format import Encoder
 from tokfmt.core.output import whole
+from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
 from tokfmt.core.records import Aside, Block, RecordBatch, RecordReader
+from tokfmt.text.long_texts import REMEDY, UnbrokenTextError
 
 if TYPE_CHECKING:
     from tokfmt.text.filters import Sieve
@@ -56,9 +58,37 @@ class Unread:
 def encoded_batches(records: RecordReader, encoder: Encoder | None, block: Block) -> Iterator[Ragged]:
     """The ids of the records of a block, a bounded batch at a time: of their text, or without encoder their own."""
     if encoder is not None:
-        yield from (encoder.encode(list(batch.texts)) for batch in records.texts(block))
+        before = 0
+        for batch in records.texts(block):
+            with _located(records, block, batch, before):
+                yield encoder.encode(list(batch.texts))
+            before += len(batch.texts)
     else:
         yield from (batch.ragged for batch in records.ids(block) if batch.ragged is not None)
+
+
+@contextmanager
+def _located(records: RecordReader, block: Block, batch: RecordBatch, before: int) -> Iterator[None]:
+    """Name the file, and the place in it, of a text that is too long and cannot be cut.
+
+    Args:
+        records, block, batch: What is encoded.
+        before: Records of the block before the batch, as far as it is of consecutive ones.
+    """
+    try:
+        yield
+    except UnbrokenTextError as error:
+        if not isinstance(records, LocatedRecords):
+            raise
+        number = next(k for k, text in enumerate(batch.texts) if len(text) == error.length)
+        if block.first >= 0:
+            place = records.record_place(block.first + before + number)
+            path, record = place.path, f"record {block.first + before + number:,}"
+        else:
+            path, record = records.files[block.file], "a text"
+            if batch.begins is not None:
+                record = f"the text at byte {int(batch.begins[number]):,}"
+        raise UnsafeError(path, f"{record} {error.what}", remedy=REMEDY) from error
 
 
 _ANY = (1 << 64) - 1  # the largest key there is
@@ -210,7 +240,8 @@ def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
         _reading(job, number, path) as ids_of,
     ):
         for batch in _batches(job, block):
-            ragged = ids_of(batch)
+            with _located(job.records, block, batch, sequences):
+                ragged = ids_of(batch)
             tokens.write(np.ascontiguousarray(ragged.tokens, np.uint32).data)
             lengths.write(np.diff(ragged.offsets).data)
             sequences, total = sequences + len(ragged), total + len(ragged.tokens)

@@ -37,6 +37,8 @@ AT_ONCE = 1 << 21
 
 MOST_VALUES, RATIO = 1 << 24, 1_100
 _PAGE, _BODY = 1 << 28, 1 << 30
+_LOOKED_AT = 1 << 22  # bytes of a dictionary; writers begin no other page of it after 1 MiB
+_REPEATED = 1 << 25  # bytes of texts of a dictionary that are decoded at once, or one row
 _DICTIONARY, _TEXT = 2, "BYTE_ARRAY"
 _GROUPS, _CHUNKS, _CHUNK_METADATA, _ENCRYPTED, _SIZES = 4, 1, 3, 8, 16  # fields of the structs of a footer
 _MAGIC, _ARROW, _FRAME = b"PAR1", b"ARROW1\0\0", b"\xff\xff\xff\xff"
@@ -255,18 +257,45 @@ class ParquetContainer:
             FormatError: It cannot be decoded, or claims what it cannot hold.
         """
         with worded(self.path, f"{self.unit} {group.number:,} cannot be read"):
-            chunks, weight, words = self.chunks(group, columns), 1, 0
+            chunks, weight, longest = self.chunks(group, columns), 1, 1
             for chunk in chunks:
                 weight = max(weight, chunk.total_uncompressed_size, 4 * chunk.num_values)
                 check_claim(self.path, "values in a column", chunk.num_values, chunk.total_compressed_size)
-                for kind, _, size, _ in self.pages(chunk):
+                for kind, at, size, stored in self.pages(chunk):
                     if kind == _DICTIONARY and chunk.physical_type == _TEXT:
-                        words = max(words, size)
+                        longest = max(longest, self._longest_word(chunk, at, size, stored))
                 if group.rows > chunk.num_values:
                     raise CorruptError(self.path, "rows of a column", expected=group.rows, found=chunk.num_values)
-            rows = min(max(1, group.rows * AT_ONCE // weight), 1 << 17, max(1, _PAGE // max(words, 1)))
+            rows = min(max(1, group.rows * AT_ONCE // weight), 1 << 17, max(1, _REPEATED // longest))
             reader = self._open(self.metadata)
             yield from reader.iter_batches(rows, [group.number], columns=list(columns), use_threads=False)
+
+    def _longest_word(self, chunk: Any, at: int, size: int, stored: int) -> int:
+        """Bytes of the longest text in a dictionary, which any number of rows may repeat.
+
+        Args:
+            chunk: A column chunk of texts.
+            at, size, stored: Byte of the page of its dictionary, and its size when decompressed and with its header.
+
+        Returns:
+            All bytes of the dictionary, if it is large or compressed in a way that only the reader of pages knows.
+        """
+        if size > _LOOKED_AT:
+            return size
+        data = self.file.read(at, stored)
+        _, head = thrift(data)
+        page = memoryview(data)[head:]
+        if chunk.compression != "UNCOMPRESSED":
+            name = "lz4_raw" if chunk.compression == "LZ4" else chunk.compression.lower()
+            try:
+                page = memoryview(arrow().decompress(page, size, name))
+            except (arrow().ArrowException, OSError, ValueError):
+                return size
+        longest = begin = 0
+        while begin + 4 <= len(page):
+            length = int.from_bytes(page[begin : begin + 4], "little")
+            longest, begin = max(longest, min(length, size)), begin + 4 + length
+        return longest
 
     def pages(self, chunk: Any) -> Iterator[tuple[int, int, int, int]]:
         """Kind, byte, size when decompressed, and size with its header, of each page; checks that they fit."""
@@ -286,6 +315,7 @@ class ParquetContainer:
                 raise UnsafeError(self.path, "a page is too large", offset=at, expected=f"{_PAGE:,}", found=plain)
             if not all(isinstance(n, int) and n >= 0 for n in (kind, plain, stored)) or at + length + stored > end:
                 raise CorruptError(self.path, "the header of a page cannot be true", offset=at)
+            check_claim(self.path, f"bytes of the page at byte {at:,}, when it is decompressed,", plain, stored, 8)
             yield kind, at, plain, length + stored
             at += length + stored
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from tokfmt.formats.arrow import Columnar, Found, ReadOptions
 
 _OTHER = 8
+_AT_ONCE = 1 << 22  # characters of texts that are given at once
 _NULLS = "--drop null-rows reads NULL as empty"
 _HELD = 3 << 20  # tokens and rows that each thread keeps: those of the sequences that were looked up last
 _FEW = 16  # pieces of tiny files that are held: each look goes through them
@@ -620,7 +621,16 @@ class TextReader(TextRecords):
                 words = self._decoded(array.dictionary, container, group, None)
                 array = array.indices
             found = self._decoded(array, container, group, row) if words is None else array.to_pylist()
-        yield [(one if words is None else words[one]) if one is not None else "" for one in found]
+        texts, size = list[str](), 0
+        for one in found:
+            text = "" if one is None else one if words is None else words[one]
+            texts.append(text)
+            size += len(text)
+            if size >= _AT_ONCE:
+                yield texts
+                texts, size = [], 0
+        if texts or not found:
+            yield texts
 
     def _decoded(self, array: Any, container: Container, group: Group, row: int | None) -> list[Any]:
         """Texts as they stand; bytes have to be UTF-8."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -161,8 +162,8 @@ def read_manifest(path: Path) -> Manifest:
             return Manifest({}, beside)
         beside = manifest_path(Path(os.path.realpath(path)))
     try:
-        small = beside.stat().st_size <= _LIMIT and os.path.isfile(beside)
-        content = json.loads(beside.read_bytes()) if small else None
+        data = _small_file(beside, _LIMIT)
+        content = None if data is None else json.loads(data)
     except FileNotFoundError:
         return Manifest({}, beside)
     except (OSError, ValueError, RecursionError):
@@ -217,10 +218,23 @@ def _tokenizer_digest(place: Path) -> str | None:
 
     file = place / "tokenizer.json" if place.is_dir() else place
     try:
-        small = file.is_file() and file.stat().st_size <= _TOKENIZER
-        return xxh3_128_hexdigest(file.read_bytes()) if small else None
+        data = _small_file(file, _TOKENIZER)
     except OSError:
         return None
+    return None if data is None else xxh3_128_hexdigest(data)
+
+
+def _small_file(path: Path, most: int) -> bytes | None:
+    """The bytes of a regular file; None if it is larger than `most` bytes, or is not a regular file.
+
+    What was opened is looked at, not what the path names: a FIFO would wait for somebody to write.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
+            return None
+        data = file.read(most + 1)
+        return data if len(data) <= most else None
 
 
 def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tuple[list[Manifest], list[str]]:
