@@ -8,32 +8,23 @@ import pytest
 from tokfmt.ops.source import manifest
 from tokfmt.ops.source.manifest import read_manifest
 
-_swap = None
+_swapped = set()
 
 
 def _before_open(event, arguments):
-    if event == "open" and _swap is not None and str(arguments[0]) == str(_swap):
-        swapped(_swap)
-
-
-def swapped(path):
-    global _swap
-    _swap = None
-    path.unlink()
-    os.mkfifo(path)
+    if event == "open" and _swapped and (path := str(arguments[0])) in _swapped:
+        _swapped.remove(path)
+        os.unlink(path)
+        os.mkfifo(path)
 
 
 @pytest.fixture
 def swap_when_opened():
     """A function that has a FIFO in the place of a file as soon as somebody opens it."""
 
-    def armed(path):
-        global _swap
-        _swap = path
-
     sys.addaudithook(_before_open)
-    yield armed
-    armed(None)
+    yield lambda path: _swapped.add(str(path))
+    _swapped.clear()
 
 
 def test_a_manifest_that_becomes_a_fifo(tmp_path, swap_when_opened):
