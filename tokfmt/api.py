@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tokfmt.dataset import Dataset
     from tokfmt.ops.check import Verdict
     from tokfmt.ops.compare.diff import Report as DiffReport
-    from tokfmt.ops.prepare.draft import Draft
+    from tokfmt.ops.source.draft import Draft
     from tokfmt.ops.source.request import EosChoice, Options
     from tokfmt.ops.stats.report import Report as StatsReport
 

@@ -15,7 +15,7 @@ from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Hints
 from tokfmt.dataset import Dataset, sequence_numbers
-from tokfmt.ops.prepare.draft import Draft
+from tokfmt.ops.source.draft import Draft
 from tokfmt.ops.source.open import open_recipe
 from tokfmt.ops.source.request import check_drops, selection_words
 from tokfmt.recipes.documents import Source, Span

@@ -13,7 +13,7 @@ from tokfmt.cli.console import document, note
 from tokfmt.cli.parameters import DROP, PLACE, Command, Count, Eos, Words, common, examples
 
 if TYPE_CHECKING:
-    from tokfmt.ops.prepare.draft import Draft
+    from tokfmt.ops.source.draft import Draft
     from tokfmt.recipes.language import RecipeFile
     from tokfmt.recipes.tree import Row
 
@@ -122,7 +122,7 @@ def _file(words: Sequence[str], output: str | None, keys: dict[str, Any]) -> tup
 
 def _explain(file: RecipeFile, drop: Sequence[str], *, as_json: bool) -> None:
     from tokfmt.core.format import Hints
-    from tokfmt.ops.prepare.draft import Draft
+    from tokfmt.ops.source.draft import Draft
     from tokfmt.ops.source.open import open_recipe
     from tokfmt.ops.source.request import check_drops
     from tokfmt.recipes.samples import Samples

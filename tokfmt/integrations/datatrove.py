@@ -35,8 +35,8 @@ from tokfmt.core.publish import Staging, write_whole
 from tokfmt.core.records import Block, RecordReader, json_lines
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.convert import convert
-from tokfmt.ops.prepare.draft import Draft, TextSource
 from tokfmt.ops.prepare.prepare import selected_records
+from tokfmt.ops.source.draft import Draft, TextSource
 from tokfmt.ops.source.manifest import extent, manifest_path, read_manifest
 from tokfmt.ops.source.open import open_sources
 from tokfmt.ops.source.opened import Source, tokenizer_of

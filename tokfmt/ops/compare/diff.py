@@ -19,9 +19,9 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.ops.compare.alignment import Difference, Kind, Surplus, align, first_unlike, multisets
 from tokfmt.ops.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, read_records
-from tokfmt.ops.prepare.draft import Draft
 from tokfmt.ops.prepare.prepare import prepared_in
 from tokfmt.ops.source.discover import format_of
+from tokfmt.ops.source.draft import Draft
 from tokfmt.ops.source.open import open_one
 from tokfmt.ops.source.opened import Source, tokenizer_of
 from tokfmt.ops.source.request import WRITTEN, SourceRequest, option_names, viewed

@@ -21,7 +21,7 @@ from tokfmt.views.select import Concat, Slice
 from tokfmt.views.view import WithoutTrailing
 
 if TYPE_CHECKING:
-    from tokfmt.ops.prepare.draft import Draft
+    from tokfmt.ops.source.draft import Draft
     from tokfmt.text.tokenizer import TokenizerHandle
 
 

@@ -67,7 +67,7 @@ from tokfmt.run.plan import Forgetful, Share, Workers
 from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
-    from tokfmt.ops.prepare.draft import Draft
+    from tokfmt.ops.source.draft import Draft
     from tokfmt.recipes.samples import PackedRows, Samples
 
 _NOTES = 20  # on sources that are said one by one

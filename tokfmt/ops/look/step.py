@@ -19,7 +19,7 @@ from tokfmt.core.text_format import printable
 from tokfmt.ops.ledger import Ledgers, Origin
 from tokfmt.ops.look.search import Spelling
 from tokfmt.ops.look.show import Look
-from tokfmt.ops.prepare.draft import Draft
+from tokfmt.ops.source.draft import Draft
 from tokfmt.ops.source.open import open_one
 from tokfmt.ops.source.opened import tokenizer_of
 from tokfmt.ops.source.recipe import Deferred

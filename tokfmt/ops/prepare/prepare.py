@@ -32,10 +32,10 @@ from tokfmt.core.ragged import offsets_of
 from tokfmt.core.records import Aside, Block, RecordBatch, RecordInfo, RecordReader, json_lines
 from tokfmt.core.resources import share
 from tokfmt.core.text_format import printable
-from tokfmt.ops.prepare.draft import Draft, TextSource
 from tokfmt.ops.prepare.draw import Drawing, Kept, draw, in_order
 from tokfmt.ops.prepare.rejects import Rejects
 from tokfmt.ops.prepare.report import Row, row_of, row_of_ids
+from tokfmt.ops.source.draft import Draft, TextSource
 from tokfmt.ops.source.ingest import ingest
 from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.ops.source.request import parse_selection

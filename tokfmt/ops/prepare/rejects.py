@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.ragged import Offsets, offsets_of
-from tokfmt.ops.prepare.draft import TextSource
 from tokfmt.ops.prepare.draw import Kept
+from tokfmt.ops.source.draft import TextSource
 from tokfmt.recipes.documents import TextPart
 from tokfmt.recipes.language import RecipeFile
 from tokfmt.text.filters import Sieve, value_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from tokfmt.core.axis import Info, TokenReader, check_position, sequence_at
 from tokfmt.core.errors import SourceChangedError
@@ -23,7 +23,6 @@ from tokfmt.run.plan import Kind, Workers, journaled
 from tokfmt.text.ingest import Ingestion, Ration, Shard, ShardReader, Unread, block_size, encoded_batches, ingest_block
 
 if TYPE_CHECKING:
-    from tokfmt.ops.prepare.draft import Draft
     from tokfmt.text.filters import Sieve
     from tokfmt.text.tokenizer import TokenizerHandle
 
@@ -257,19 +256,27 @@ class Texts:
 _TEXTS, _PLACES = 64, 16  # of a first look
 
 
+@runtime_checkable
+class Lookable(Protocol):
+    """Records that do not exist yet, such as those of a recipe of text, whose sources can be looked at."""
+
+    def first_look(self) -> tuple[list[str], Aside]:
+        """Some texts of the sources, and what was set aside beside them."""
+        ...
+
+
 def first_look(source: Source) -> tuple[list[str], Aside]:
     """Some texts of a source, from up to sixteen places spread over it, and what was set aside beside them."""
     records, texts, aside = source.reader, list[str](), Aside()
-    if isinstance(records, RecordReader) and source.format.name == "recipe":
-        for part in (part for held in cast("Draft", records).of_text for part in held.parts):
-            found, beside = first_look(part)
-            texts, aside = [*texts, *found], aside + beside
-    elif isinstance(records, RecordReader):
-        blocks = records.blocks(max(_PIECE, records.info.size // _PLACES))
-        looked = blocks[:: -(-len(blocks) // _PLACES) or 1]
-        for block in looked:
-            batch = next(iter(records.texts(block) if records.info.kind == "text" else records.ids(block)), None)
-            if batch is not None:
-                texts += batch.texts[: max(1, _TEXTS // len(looked))]
-                aside += batch.aside
+    if isinstance(records, Lookable):
+        return records.first_look()
+    if not isinstance(records, RecordReader):
+        return texts, aside
+    blocks = records.blocks(max(_PIECE, records.info.size // _PLACES))
+    looked = blocks[:: -(-len(blocks) // _PLACES) or 1]
+    for block in looked:
+        batch = next(iter(records.texts(block) if records.info.kind == "text" else records.ids(block)), None)
+        if batch is not None:
+            texts += batch.texts[: max(1, _TEXTS // len(looked))]
+            aside += batch.aside
     return texts, aside

@@ -42,7 +42,7 @@ from tokfmt.run.execute import Progress
 from tokfmt.views.view import WithoutTrailing
 
 if TYPE_CHECKING:
-    from tokfmt.ops.prepare.draft import Draft
+    from tokfmt.ops.source.draft import Draft
     from tokfmt.recipes.documents import Documents
     from tokfmt.recipes.language import RecipeFile
     from tokfmt.recipes.samples import Samples

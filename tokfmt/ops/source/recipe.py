@@ -30,8 +30,8 @@ from tokfmt.core.protocols import Piece, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
-from tokfmt.ops.prepare.draft import Draft, TextSource, filters_of
 from tokfmt.ops.source.discover import dataset_paths, find_sources, format_of, found_at, snapshot
+from tokfmt.ops.source.draft import Draft, TextSource, filters_of
 from tokfmt.ops.source.ingest import ingested
 from tokfmt.ops.source.manifest import manifest_path, read_manifest
 from tokfmt.ops.source.opened import Separator, agreed_tokenizer

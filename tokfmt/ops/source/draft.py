@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tokfmt.core.errors import OptionError
-from tokfmt.core.records import Block, RecordInfo, RecordReader
+from tokfmt.core.records import Aside, Block, RecordInfo, RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.ingest import first_look
 from tokfmt.ops.source.opened import Source as Opened
@@ -160,6 +160,14 @@ class Draft:
     def looks(self) -> list[Look]:
         """What filters say of some texts of each source, from places spread over it."""
         return [_look(source) for source in self.of_text]
+
+    def first_look(self) -> tuple[list[str], Aside]:
+        """See `ops.source.ingest.Lookable`."""
+        texts, aside = list[str](), Aside()
+        for part in (part for source in self.of_text for part in source.parts):
+            found, beside = first_look(part)
+            texts, aside = [*texts, *found], aside + beside
+        return texts, aside
 
     def close(self) -> None:
         for source in self.of_text:
