@@ -31,7 +31,6 @@ from tokfmt.core.errors import (
 )
 from tokfmt.ops import ledger
 from tokfmt.ops.convert.convert import finish
-from tokfmt.ops.convert.losses import Prepared
 from tokfmt.ops.look.show import show_origins
 from tokfmt.ops.look.step import show_step
 from tokfmt.ops.source.open import open_one
@@ -567,7 +566,7 @@ def test_memory_does_not_grow_with_rows(tmp_path, monkeypatch):
         (tmp_path / "mix.toml").write_text(f'tokfmt = 1\nshuffle = "documents"\n[[source]]\npath = "{count}.pbin"\n')
         reader = open_one(SourceRequest((tmp_path / "mix.toml",))).reader
         tracemalloc.start()
-        told = ledger.write_rows(tmp_path, reader, reader, Prepared(reader, None, {}), Silent())
+        told = ledger.write_rows(tmp_path, reader, reader, reader, {}, Silent())
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert told["rows"] == count

@@ -17,7 +17,7 @@ import bisect
 import json
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -51,7 +51,6 @@ from tokfmt.views.view import place_of
 
 if TYPE_CHECKING:
     from tokfmt.core.publish import Staging
-    from tokfmt.ops.convert.losses import Prepared
 
 SCHEMA = "tokfmt.ledger/1"
 ROW = np.dtype([("sequence", "<i8"), ("source", "<i4"), ("record", "<i8"), ("start", "<i8"), ("stop", "<i8")])
@@ -184,7 +183,12 @@ def _leaves(source: Source) -> tuple[Sequence[TokenReader], int]:
 
 
 def write_rows(
-    scratch: Path, opened: object, axis: TokenReader, prepared: Prepared, progress: Progress
+    scratch: Path,
+    opened: object,
+    axis: TokenReader,
+    written: TokenReader,
+    dropped: Collection[str],
+    progress: Progress,
 ) -> dict[str, Any]:
     """Write the rows of a dataset that is made of a recipe to `scratch / "ledger"`; memory does not grow with them.
 
@@ -192,7 +196,8 @@ def write_rows(
         scratch: Where to.
         opened: The recipe's reader; of a recipe of text it is `axis`, which exists once it is prepared.
         axis: All its sequences.
-        prepared: The same as it is written, and what was given up for it.
+        written: The sequences as they are written.
+        dropped: Words of --drop for what was given up.
         progress: Told how far it is.
 
     Returns:
@@ -201,7 +206,7 @@ def write_rows(
     Raises:
         OptionError: Sequences were told to be split, so that no row would be of one.
     """
-    recipe, drop = opened if isinstance(opened, (Documents, Samples)) else axis, frozenset(prepared.dropped)
+    recipe, drop = opened if isinstance(opened, (Documents, Samples)) else axis, frozenset(dropped)
     if not isinstance(recipe, (Documents, Samples)) or "embedded-separators" in drop:
         raise OptionError("--drop embedded-separators does not go with --ledger: it splits sequences that rows are of")
     listed = list[dict[str, Any]]()
@@ -215,7 +220,7 @@ def write_rows(
             numbers = np.arange(first, last)
             there = np.ones(last - first, np.bool_)
             if "empty-sequences" in drop:
-                there = np.diff(prepared.reader.offsets(first, last)) > 0
+                there = np.diff(written.offsets(first, last)) > 0
             table = _table(recipe, numbers)
             table = tracer.follow(_those(table, there[table.row]))
             found = np.empty(len(table.row), ROW)

@@ -565,7 +565,8 @@ class Run:
         if request.ledger and request.shard is None:
             from tokfmt.ops.ledger import write_rows  # with all of recipes
 
-            told = write_rows(place.scratch, self.rows or sources[0].reader, reading.axis, prepared, self.progress)
+            opened = self.rows or sources[0].reader
+            told = write_rows(place.scratch, opened, reading.axis, prepared.reader, dropped, self.progress)
             unit = "sequences" if self.rows is None else "samples"
             self.ledger = {"unit": unit, **told}
         prepared.reader.close()
