@@ -5,7 +5,8 @@ import signal
 import traceback
 
 import pytest
-from survival.stage import EVERY, TARGETS, TEXT, Place, check, check_again
+from amount import first, only
+from survival.stage import DIRECTORY, EACH, EVERY, NAMES, TARGETS, TEXT, Place, check, check_again
 
 pytestmark = pytest.mark.slow
 
@@ -62,9 +63,9 @@ STRIDE = {"flat-tokens": 3, "hdf5": 2}
 """Many of their operations are alike: files of chunks."""
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", EACH)
 def test_fresh(tmp_path, stage, pack, target):
-    place = Place(tmp_path / "home", [pack.name, *TARGETS[target], "--executor", "serial"], pack)
+    place = Place(tmp_path / "home", [pack.name, *TARGETS[target], "--executor", "serial"], pack, NAMES.get(target))
     sweep(place, stage, phase=list(TARGETS).index(target), stride=STRIDE.get(target, 1))
 
 
@@ -145,8 +146,10 @@ DESTINATIONS = {
 }
 
 
-@pytest.mark.parametrize("kind", DESTINATIONS)
-@pytest.mark.parametrize("old", [False, True], ids=["fresh", "old destination"])
+@pytest.mark.parametrize(
+    ("kind", "old"),
+    only([("files", False), ("directories", True)], [(kind, old) for kind in DESTINATIONS for old in (False, True)]),
+)
 def test_a_kill_between_the_renames_of_splits(tmp_path, stage, pack, other_pack, kind, old):
     """The same command, run again, takes back what had appeared alone; nothing is synced between the renames."""
     words, names = DESTINATIONS[kind]
@@ -200,7 +203,7 @@ def test_what_is_not_of_the_killed_run_is_not_taken_back(tmp_path, stage, pack, 
     assert train.read_bytes() == held
 
 
-@pytest.mark.parametrize("name", ["out.pbin", "out.h5"])
+@pytest.mark.parametrize("name", first(1, ["out.pbin", "out.h5"]))
 def test_merge(tmp_path, stage, pack, other_pack, name):
     sources = tmp_path / "sources"
     sources.mkdir()
@@ -216,7 +219,7 @@ def test_lines(tmp_path, stage, text):
     sweep(Place(tmp_path / "home", words, text), stage, phase=1)
 
 
-@pytest.mark.parametrize("target", ["hdf5", "flat-tokens"])
+@pytest.mark.parametrize("target", only([DIRECTORY], ["hdf5", DIRECTORY]))
 def test_threads(tmp_path, stage, pack, target):
     place = Place(tmp_path / "home", [pack.name, *TARGETS[target], "--executor", "threads", "--jobs", "4"], pack)
     last = len(place.learn(stage).operations) - 12  # threads do not always do the same
@@ -230,7 +233,7 @@ def test_threads(tmp_path, stage, pack, target):
                 check_again(place, stage, state)
 
 
-@pytest.mark.parametrize("number", SIGNALS, ids=lambda n: n.name)
+@pytest.mark.parametrize("number", only([signal.SIGKILL, signal.SIGTERM], SIGNALS), ids=lambda n: n.name)
 def test_processes(tmp_path, stage, pack, number):
     """Worker processes do not outlive the conversion, however it ends."""
     words = [pack.name, *TARGETS["hdf5"], "--executor", "processes", "--jobs", "2"]

@@ -8,8 +8,9 @@ import subprocess
 
 import numpy as np
 import pytest
+from amount import only
 from paths import FIXTURES
-from survival.stage import EVERY, TARGETS, TEXT, Place, check, check_again, small_disk, until
+from survival.stage import EACH, EVERY, NAMES, TARGETS, TEXT, Place, check, check_again, small_disk, until
 
 import tokfmt
 
@@ -18,16 +19,16 @@ pytestmark = pytest.mark.slow
 SERIAL = ["--executor", "serial"]
 
 
-def place_for(tmp_path, stage, source, words):
-    place = Place(tmp_path / "home", [source.name, *words, *SERIAL], source)
+def place_for(tmp_path, stage, source, words, names=None):
+    place = Place(tmp_path / "home", [source.name, *words, *SERIAL], source, names)
     place.learn(stage)
     return place
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", EACH)
 def test_files_may_not_grow(tmp_path, stage, pack, target):
     """EFBIG, by RLIMIT_FSIZE, at swept sizes."""
-    place = place_for(tmp_path, stage, pack, TARGETS[target])
+    place = place_for(tmp_path, stage, pack, TARGETS[target], NAMES.get(target))
     largest = max(map(len, place.new.values()))
     refused = 0
     for limit in range(2048, largest + 2, 500 if EVERY else largest // 5):  # what it says goes to a file as well
@@ -46,10 +47,10 @@ SHORT = ("no space left on the disk", "does not fit on its file system")
 """What a full disk is called once it is full, and when that is foreseen."""
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", EACH)
 def test_full_disk(tmp_path, stage, pack, target):
     """ENOSPC, on a tmpfs of swept sizes that holds the source and the destination."""
-    place = place_for(tmp_path, stage, pack, TARGETS[target])
+    place = place_for(tmp_path, stage, pack, TARGETS[target], NAMES.get(target))
     refused = 0
     for pages in range(5, 40, 1 if EVERY else 6):
         home = tmp_path / f"disk-{pages}"
@@ -140,7 +141,7 @@ SOURCES = {
 }
 
 
-@pytest.fixture(params=SOURCES)
+@pytest.fixture(params=only(["modalities", "hdf5"], SOURCES))
 def reading(request, tmp_path, stage):
     """A conversion to lines, and which of its operations read the source."""
     source, words = SOURCES[request.param]
@@ -215,7 +216,7 @@ def racing(place, stage, at, words, meanwhile):
 @pytest.mark.parametrize("target", ["modalities", "stage1"])
 def test_two_for_one_destination(tmp_path, stage, pack, target):
     """One wins, whenever the other comes; the other says so, and what is there is whole."""
-    place = place_for(tmp_path, stage, pack, TARGETS[target])
+    place = place_for(tmp_path, stage, pack, TARGETS[target], NAMES.get(target))
     operations = stage.run(place.home, *place.words).operations
     begins = next(k for k, name in enumerate(operations) if name.startswith("os.mkdir"))
     for at in range(begins, len(operations), 1 if EVERY else 5):

@@ -6,6 +6,7 @@ import shutil
 import signal
 
 import pytest
+from amount import only
 from made_corpora import make
 from paths import TOKENIZER
 from survival.stage import EVERY, Place, check, check_again, small_disk
@@ -190,6 +191,7 @@ def test_what_changed_before_it_goes_on(tmp_path, stage, corpus, change):
     assert place.state() == "new"
 
 
+@pytest.mark.parametrize("either", only(["corpus"], ["corpus", "texts"]), indirect=True)
 @pytest.mark.parametrize("how", ["shrinks", "grows", "goes"])
 def test_a_source_that_changes_while_it_is_read(tmp_path, stage, either, how):
     place = place_for(tmp_path, either)

@@ -336,3 +336,29 @@ def test_taken_back_with_what_stood_beside(tmp_path, monkeypatch):
         assert left == {"a": "old a", "b": "old b", "a.json": "of old a", "b.json": "of old b"}
         publish_together(beside)
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == dict.fromkeys(("a", "b", "a.json", "b.json"), "new")
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["fresh", "old"])
+def test_a_companion_that_cannot_appear_takes_all_back(tmp_path, monkeypatch, old):
+    """A pair is complete, or not written: what had appeared goes, and what it replaced comes back."""
+    names = ["out.bin", "out.idx", "out.loss"]
+    if old:
+        for name in names:
+            (tmp_path / name).write_text(f"old {name}")
+    before = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    replace = os.replace
+
+    def fails(draft, place):
+        if place == tmp_path / "out.loss" and draft.name.endswith(".draft"):
+            raise OSError(5, "Input/output error")
+        replace(draft, place)
+
+    with pytest.raises(ConversionError, match=r"out\.bin: cannot be written: the disk reports") as caught:
+        with Staging(tmp_path / "out.bin", overwrite=old, objection=lambda path: "", companions=names[1:]) as staging:
+            for name in names:
+                staging.path.with_name(name).write_text(f"new {name}")
+            with monkeypatch.context() as patched:
+                patched.setattr(os, "replace", fails)
+                staging.publish()
+    assert getattr(caught.value, "__notes__", []) == ["Nothing was left behind"]
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == before

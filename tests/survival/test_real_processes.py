@@ -7,11 +7,13 @@ import time
 
 import numpy as np
 import pytest
+from amount import only
 from processes import running
 
 pytestmark = pytest.mark.slow
 
-FLAGS = [[], ["--executor", "processes"]]
+EXECUTORS = ["threads", "processes"]
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
 @pytest.fixture
@@ -22,8 +24,9 @@ def blocks(tmp_path):
     return tmp_path
 
 
-def start(home, flags):
-    words = [sys.executable, "-m", "tokfmt", "convert", "in.bin", "out.h5", "-q", "--from", "stage1", *flags]
+def start(home, executor):
+    words = [sys.executable, "-m", "tokfmt", "convert", "in.bin", "out.h5", "-q", "--from", "stage1"]
+    words += ["--executor", executor]
     return subprocess.Popen(words, cwd=home, stderr=subprocess.PIPE, text=True)
 
 
@@ -40,21 +43,26 @@ def visible(home):
     return sorted(p.name for p in home.iterdir() if not p.name.startswith("."))
 
 
-@pytest.mark.parametrize("flags", FLAGS, ids=["threads", "processes"])
-def test_sigkill(blocks, flags):
-    with running(start(blocks, flags)) as process:
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_sigkill(blocks, executor):
+    with running(start(blocks, executor)) as process:
         wait_until_writing(blocks, process)
     assert visible(blocks) == ["in.bin"]
-    with running(start(blocks, flags)) as again:
+    with running(start(blocks, executor)) as again:
         assert again.wait(timeout=120) == 0, again.stderr.read()
     assert visible(blocks) == ["in.bin", "out.h5", "out.h5.tokfmt.json"]
     assert list(blocks.glob(".out.h5*")) == [], "the dead leftover was not removed"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("flags", FLAGS, ids=["threads", "processes"])
-def test_signals_clean_up(blocks, flags, number):
-    with running(start(blocks, flags)) as process:
+@pytest.mark.parametrize(
+    ("executor", "number"),
+    only(
+        [("threads", signal.SIGINT), ("processes", signal.SIGTERM)],
+        [(executor, number) for executor in EXECUTORS for number in SIGNALS],
+    ),
+)
+def test_signals_clean_up(blocks, executor, number):
+    with running(start(blocks, executor)) as process:
         wait_until_writing(blocks, process)
         process.send_signal(number)
         _, said = process.communicate(timeout=120)

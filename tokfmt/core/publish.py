@@ -117,6 +117,7 @@ class Staging:
         self._kept, self._shared, self._by_name = kept, shared, by_name
         self._lock = self._fd = -1
         self.companions = tuple(companions)
+        self._placed: dict[Path, int] = {}
         self._settle()
 
     def _settle(self) -> None:
@@ -248,7 +249,8 @@ class Staging:
             self._say_what_stays(stop)
             raise
         if isinstance(error, TokfmtError):
-            retell(error, self._built(), self.given)
+            for name in (self.given.name, *self.companions):
+                retell(error, self._built().with_name(name), self.given.with_name(name))
             scratch = rf"{re.escape(printable(self.scratch))}/[^\s:]+"  # what is under way there is nobody's business
             told = [re.sub(scratch, lambda _: printable(self.given), str(said)) for said in error.args]
             error.args = tuple(one.replace(printable(self.home), printable(self.sibling)) for one in told)
@@ -288,6 +290,8 @@ class Staging:
                     self._bring_back()
                 elif not isinstance(error, Exception):  # a signal: what is whole has what belongs beside it
                     self.accompany(belongs)
+                elif self.is_partial:
+                    self.withdraw()
                 raise
             sync_directory(self.destination.parent)
 
@@ -402,6 +406,11 @@ class Staging:
             if replaced or os.lstat(beside).st_ctime_ns < self._began:
                 os.replace(beside, self.home / f"{beside.name}{_OLD}")
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether a companion has not appeared: without it the destination is not complete."""
+        return any((self.home / f"{name}{_DRAFT}").exists() for name in self.companions)
+
     def _bring_back(self) -> None:
         """Put back what was set aside, if the destination is still, or again, the old one."""
         if _inode(self.destination) == self._replaced:
@@ -418,6 +427,7 @@ class Staging:
             with contextlib.suppress(FileNotFoundError):  # it is in its place, or was taken from it
                 mine = os.lstat(draft)
                 os.replace(draft, beside)
+                self._placed[beside] = mine.st_ino
                 if not self._stands() and os.path.samestat(os.lstat(beside), mine):
                     beside.unlink()
 
@@ -458,6 +468,10 @@ class Staging:
     def withdraw(self) -> None:
         """Take back what `publish` made visible: the destination is again what it was before."""
         self._published = False
+        for beside, inode in self._placed.items():
+            if _inode(beside) == inode:
+                os.replace(beside, self.home / f"{beside.name}{_DRAFT}")
+        self._placed.clear()
         if self._stands():
             self.path = self._built()
             take_back(self.path, self.destination)

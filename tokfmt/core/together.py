@@ -67,6 +67,9 @@ def publish_together(stagings: Mapping[Staging, Beside]) -> None:
     try:
         _accompany(belongs)
     except Exception:
+        if any(staging.is_partial for staging in stagings):
+            for staging in stagings:
+                staging.withdraw()
         raise
     except BaseException:  # a signal: what is whole has what belongs beside it
         _accompany(belongs)
