@@ -249,8 +249,9 @@ class Staging:
             self._say_what_stays(stop)
             raise
         if isinstance(error, TokfmtError):
-            for name in (self.given.name, *self.companions):
-                retell(error, self._built().with_name(name), self.given.with_name(name))
+            retell(error, self._built(), self.given)
+            for name in self.companions:
+                retell(error, self._built().with_name(name), Path(self.given).with_name(name))
             scratch = rf"{re.escape(printable(self.scratch))}/[^\s:]+"  # what is under way there is nobody's business
             told = [re.sub(scratch, lambda _: printable(self.given), str(said)) for said in error.args]
             error.args = tuple(one.replace(printable(self.home), printable(self.sibling)) for one in told)

@@ -64,22 +64,27 @@ def publish_together(stagings: Mapping[Staging, Beside]) -> None:
         for staging in stagings:
             staging.withdraw()
         raise
-    try:
-        _accompany(belongs)
-    except Exception:
-        if any(staging.is_partial for staging in stagings):
-            for staging in stagings:
-                staging.withdraw()
-        raise
-    except BaseException:  # a signal: what is whole has what belongs beside it
-        _accompany(belongs)
-        raise
+    _accompany(belongs)
     for staging in stagings:
         with staging.explained():
             sync_directory(staging.destination.parent)
 
 
 def _accompany(belongs: Mapping[Staging, Belonging]) -> None:
+    """Bring the files beside destinations that have appeared to their places, or take all destinations back."""
+    try:
+        _place(belongs)
+    except Exception:
+        if any(staging.is_partial for staging in belongs):
+            for staging in belongs:
+                staging.withdraw()
+        raise
+    except BaseException:  # a signal: what is whole has what belongs beside it
+        _place(belongs)
+        raise
+
+
+def _place(belongs: Mapping[Staging, Belonging]) -> None:
     for staging, names in belongs.items():
         with staging.explained():
             staging.accompany(names)
