@@ -42,7 +42,7 @@ BASE = {"source": [{"path": "a.pbin"}]}
         ({"pack": "stream"}, "pack is about samples, and there is no seq_len"),
         ({"shuffle": "samples"}, 'shuffle = "samples" needs seq_len'),
         ({"seq_len": 4, "pack": "document", "labels": "disjoint"}, 'It is for pack = "stream"'),
-        ({"seq_len": 4, "pack": "stored", "labels": "next"}, "Stored samples have their own"),
+        ({"seq_len": 4, "pack": "stored", "labels": "same"}, 'labels = "same" with pack = "stored". Leave it out'),
         ({"seq_len": 4, "pack": "bestfit", "tail": "drop"}, "Only a stream has a last sample"),
         ({"seq_len": 4, "long": "split"}, 'long with pack = "stream"'),
         ({"eos": -1}, "eos is out of bounds"),
@@ -235,7 +235,7 @@ def test_rows_of_another_length_are_refused(packs):
     tokfmt.convert(packs / "a.pbin", packs / "x.h5", seq_len=8)
     with pytest.raises(FormatError, match="its samples have another length: expected 4, found 8"):
         tokfmt.recipe([packs / "x.h5"], seq_len=4, pack="stored")
-    with pytest.raises(FormatError, match="stores no samples here"):
+    with pytest.raises(FormatError, match="not samples of one length: sequence 0 has another: expected 4, found 3"):
         tokfmt.recipe([packs / "a.pbin"], seq_len=4, pack="stored")
 
 

@@ -417,13 +417,93 @@ def test_a_separator_after_each_stored_sample_is_reported(stored_in):
     assert not any("stored samples" in note for note in other.notes)
 
 
-def test_rows_without_a_length_of_their_own_are_refused_with_a_way(stored_in):
-    sources = stored_in("x.parquet")
-    with pytest.raises(FormatError, match=r"not known to have samples of 32 tokens.*eos = \"none\""):
-        tokfmt.recipe(sources, seq_len=32, pack="stored")
-    rows = tokfmt.recipe(sources, seq_len=32, pack="document", eos="none")
-    with tokfmt.open(sources[0]["path"]) as stored:
-        assert [rows.sample(k)["input_ids"].tolist() for k in range(len(rows))] == [row.tolist() for row in stored]
+AS_ROWS = [
+    ("x.pbin", {}), ("x.zarr", {}), ("x.jsonl", {}), ("x.parquet", {}), ("x.arrow", {}), ("x.ds", {}),
+    ("x_document.bin", {}), ("blocks", {"to_format": "stage1"}), ("lit", {"to_format": "litdata"}),
+    ("mds", {"to_format": "mds"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "words"), AS_ROWS)
+def test_stored_samples_of_every_format_are_samples_again(mix, stored_in, name, words):
+    """Each as it is stored, without a separator after it; labels are its IDs, or with next those of the place behind."""
+    if name.endswith(("parquet", "arrow")):
+        pytest.importorskip("pyarrow")
+    sources = stored_in(name, **words)
+    wanted = tokfmt.open(mix('pack = "bestfit"'))
+    ids = wanted.samples(range(len(wanted)))["input_ids"]
+    for labels in (None, "next"):
+        again = tokfmt.recipe(sources, seq_len=32, pack="stored", labels=labels)
+        got = again.samples(range(len(again)))
+        assert np.array_equal(got["input_ids"], ids)
+        moved = np.pad(ids[:, 1:], ((0, 0), (0, 1)), constant_values=-100)
+        assert np.array_equal(got["labels"], ids if labels is None else moved)
+        assert [span[1:] for span in again.spans(3)] == [(3, 0, 32)]
+    mixed = tokfmt.recipe(sources, seq_len=32, pack="stored", labels="next", shuffle="samples", epochs=2)
+    counted = sorted(map(tuple, mixed.samples(range(len(mixed)))["input_ids"].tolist()))
+    assert counted == sorted(map(tuple, ids.tolist() * 2))
+
+
+def test_what_is_not_samples_of_one_length_is_refused(mix, stored_in, tmp_path):
+    pytest.importorskip("pyarrow")
+    mix()
+    with pytest.raises(FormatError, match=r"not samples of one length: sequence \d+ has another: expected 32, found"):
+        tokfmt.recipe([tmp_path / "web.pbin"], seq_len=32, pack="stored")
+    with pytest.raises(FormatError, match="labels of their own. Leave labels out"):
+        tokfmt.recipe(stored_in("x.h5"), seq_len=32, pack="stored", labels="next")
+    packed = stored_in("x.parquet", to_options={"pack_size": 32})
+    with pytest.raises(FormatError, match="a token that is only predicted"):
+        tokfmt.recipe(packed, seq_len=32, pack="stored")
+
+
+def test_borders_inside_of_rows_are_not_lost_in_a_recipe(stored_in):
+    """Joined, a token that only ends a document would be trained on twice."""
+    pytest.importorskip("pyarrow")
+    (packed,) = stored_in("x.parquet", to_options={"pack_size": 32})
+    packed["options"] = {"view": "samples"}
+    for words in ({"seq_len": 33, "pack": "document"}, {"seq_len": 32}, {}):
+        with pytest.raises(FormatError, match="a recipe has no place for their borders"):
+            tokfmt.recipe([packed], eos="none", **words)
+    assert len(tokfmt.recipe([packed], eos="none", seq_len=33, drop="inner-boundaries"))
+
+
+def test_blocks_without_a_manifest_are_refused_with_the_length_that_reads_them(stored_in):
+    ((source),) = stored_in("blocks", to_format="stage1")
+    source["path"].with_name("blocks.tokfmt.json").unlink()
+    with pytest.raises(FormatError, match=r'options = \{ seq_len = "N" \} in the recipe names the length'):
+        tokfmt.recipe([source], seq_len=32, pack="stored")
+    source["options"] = {"seq_len": 32}
+    assert len(tokfmt.recipe([source], seq_len=32, pack="stored"))
+
+
+@pytest.mark.parametrize("name", ["y.pbin", "y.jsonl", "y.zarr"])
+def test_labels_that_a_recipe_made_are_no_loss(mix, tmp_path, name):
+    """Stored first or not, the sequences are the same, and a note says what they lack."""
+    path = mix('pack = "bestfit"')
+    tokfmt.convert(path, tmp_path / "x.h5")
+    done = tokfmt.convert(tmp_path / "x.h5", tmp_path / name, verify=True)
+    assert not done.dropped and any("not stored" in note for note in done.notes)
+    assert tokfmt.diff(path, tmp_path / name).identical
+    (tmp_path / "x.h5.tokfmt.json").unlink()
+    with pytest.raises(LossyConversionError, match="loss masks and labels of its samples"):
+        tokfmt.convert(tmp_path / "x.h5", tmp_path / name, from_options={"view": "samples"}, overwrite=True)
+
+
+def test_verification_passes_over_last_labels_that_are_dropped(mix, tmp_path):
+    pytest.importorskip("pyarrow")
+    tokfmt.convert(mix('pack = "bestfit"'), tmp_path / "x.h5")
+    with pytest.raises(LossyConversionError, match="last-labels"):
+        tokfmt.convert(tmp_path / "x.h5", tmp_path / "y.parquet")
+    done = tokfmt.convert(tmp_path / "x.h5", tmp_path / "y.parquet", drop="last-labels", verify=True)
+    assert list(done.dropped) == ["last-labels"]
+
+
+def test_labels_of_stored_rows_stay_a_loss_however_often_they_are_stored(tmp_path):
+    masked_rows(tmp_path / "a.h5", 1)
+    (tmp_path / "x.toml").write_text('tokfmt = 1\nseq_len = 4\npack = "stored"\neos = 99\n[[source]]\npath = "a.h5"\n')
+    tokfmt.convert(tmp_path / "x.toml", tmp_path / "y.h5")
+    with pytest.raises(LossyConversionError, match="loss-mask"):
+        tokfmt.convert(tmp_path / "y.h5", tmp_path / "y.pbin")
 
 
 def test_stored_samples_have_stored_labels(stored_in, tmp_path):

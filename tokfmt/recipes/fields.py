@@ -149,13 +149,15 @@ class Grid:
         return found
 
     def _stored_labels(self, dtype: Ids) -> NDArray[Any]:
-        """Labels of stored samples: their own, -100 where their mask says that they do not count; else `same`."""
+        """Labels of stored samples: their own, -100 where their mask says that they do not count; else of their ids."""
         found = np.empty(self.rows.shape, dtype)
         for row, (packing, sample) in enumerate(self.places):
             reader, start = row_of(packing, sample)
             if isinstance(reader, Sampled):
                 labels, mask = reader.labels(start, start + self.width), reader.masks(start, start + self.width)
                 found[row] = np.where(mask, labels, IGNORED)
+            elif self.recipe.convention == "next":
+                found[row, :-1], found[row, -1] = self.rows[row, 1:], IGNORED
             else:
                 found[row] = self.rows[row]
         return found

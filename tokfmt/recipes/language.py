@@ -133,7 +133,7 @@ class RecipeFile:
     @property
     def labels_from(self) -> str:
         """The same in words; stored samples may have labels of their own."""
-        return "stored" if self.pack == "stored" else self.convention
+        return "stored" if self.pack == "stored" and self.labels is None else self.convention
 
     def cap(self, source: int) -> int:
         """How often a source may be passed."""
@@ -264,7 +264,10 @@ def _contradictions(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
     pack = recipe.pack or "stream"
     for applies, wrong, remedy in (
         (recipe.labels == "disjoint" and pack != "stream", 'labels = "disjoint"', 'It is for pack = "stream"'),
-        (pack == "stored" and recipe.labels is not None, "labels", "Stored samples have their own; leave it out"),
+        (
+            pack == "stored" and recipe.labels not in (None, "next"),
+            f'labels = "{recipe.labels}"', 'Leave it out; "next" is for samples that are stored without labels',
+        ),
         (
             pack == "stored" and recipe.shuffle == "documents",
             'shuffle = "documents"', 'Rows are shuffled by shuffle = "samples"',

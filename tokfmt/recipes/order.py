@@ -134,7 +134,11 @@ class _Node(NamedTuple):
 
 
 class EvenTree:
-    """An even mix of sources by weight: after any number of samples each is within two of its share.
+    """An even mix of sources by weight: after any number of samples each is within two samples of its share of them.
+
+    Each node rounds by 1/2 at most, and hands on its own distance from its share times the part of the child. A child
+    that is a node has at most 2/3, as its sibling is no lighter than the heavier of its own children: so each node is
+    less than 3/2 away, and each source less than 2. It counts samples; how many tokens each holds is not seen here.
 
     The two lightest are joined (ties: first in the file) until one tree is left; of the first m samples of a node the
     heavier child has floor(m·a/(a+b) + 1/2). Exact for weights of any size.

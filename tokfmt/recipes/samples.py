@@ -150,8 +150,7 @@ class Samples:
         key = key_of(VERSION, self.after, [source.state for source in sources])
         if file.pack == "stored":
             for source in sources:
-                if source.info.layout is not Layout.SAMPLES or source.info.sample_length != self.seq_len:
-                    raise _no_rows(source, self.seq_len)
+                _check_rows(source, self.seq_len, file.labels)
         axis = Axis(sources, members, self.after, key, self.seq_len if file.pack == "stored" else 0)
         packing = packed(axis, file, place, key)
         if not packing.samples:
@@ -234,15 +233,17 @@ class Samples:
         if self.file.pack == "stored":
             if tokens and not isinstance(sampled_beneath(source.reader, 0)[0], Sampled):
                 yield (
-                    "stores neither labels nor masks: the labels of a sample are its own IDs, not moved by one, and "
-                    'padding counts. pack = "stream" with eos = "none" moves them'
+                    "stores no masks, so that padding counts"
+                    if self.file.labels
+                    else "stores neither labels nor masks: the labels of a sample are its own IDs, not moved by one, "
+                    'and padding counts. labels = "next" moves them'
                 )
         elif self.after is not None and count > 1 and tokens == count * self.seq_len:
             first, last = (int(np.diff(source.reader.offsets(k, k + 1))[0]) for k in (0, count - 1))
             if first == last == self.seq_len:
                 yield (
                     f"its {count:,} sequences have {self.seq_len:,} tokens on average, as stored samples have, and "
-                    f'separator {self.after} is put after each. Samples stored as HDF5 are read by pack = "stored"'
+                    f'separator {self.after} is put after each. pack = "stored" takes each as a sample'
                 )
 
     @property
@@ -251,7 +252,16 @@ class Samples:
         if self.file.pack != "stored":
             return self.file.convention != "same"
         readers = [sampled_beneath(source.reader, 0)[0] for source in self.sources if source.info.tokens]
-        return all(reader.shifted if isinstance(reader, Samples) else isinstance(reader, Sampled) for reader in readers)
+        moved = self.file.labels is not None
+        return all(
+            reader.shifted if isinstance(reader, Samples) else moved or isinstance(reader, Sampled)
+            for reader in readers
+        )
+
+    @property
+    def labels_from(self) -> str:
+        """Where labels and masks come from: "recipe", or "stored" if sources have their own."""
+        return "stored" if self.info.loss_masks or self.info.nonstandard_masks else "recipe"
 
     @cached_property
     def fingerprint(self) -> str:
@@ -623,14 +633,34 @@ def separator_of(file: RecipeFile, sources: Sequence[Ending]) -> int | None:
     return next(iter(known), None)
 
 
-def _no_rows(source: Source, width: int) -> FormatError:
-    found = source.info.sample_length
-    if source.info.layout is not Layout.SAMPLES:
-        what = f"{source.format} stores no samples here, as pack = stored takes them"
-        return FormatError(source.paths[0], what, remedy='pack = "stream" cuts its sequences into samples')
-    if found is None:
-        return FormatError(
-            source.paths[0], f"is not known to have samples of {width:,} tokens, as its rows may differ in length",
-            remedy='pack = "document" with eos = "none" makes samples of its rows, and pads them',
+def _check_rows(source: Source, width: int, labels: str | None) -> None:
+    """Check that the sequences of a source are samples of one length, whose labels are not of two kinds.
+
+    Raises:
+        FormatError: They are not.
+    """
+    info, path = source.info, source.paths[0]
+    if info.segmented and info.sample_length is None:
+        raise FormatError(
+            path, "its rows are documents that were packed, of which each ends with a token that is only predicted",
+            remedy='pack = "bestfit" packs its documents again; samples that are stored as HDF5 are taken as they are',
         )  # fmt: skip
-    return FormatError(source.paths[0], "its samples have another length", expected=width, found=found)
+    own = bool(info.tokens) and isinstance(sampled_beneath(source.reader, 0)[0], Sampled)
+    if own and labels is not None:
+        raise FormatError(path, "its samples have labels of their own", remedy="Leave labels out of the recipe")
+    if info.layout is Layout.SAMPLES and info.sample_length not in (None, width):
+        remedy = None
+        if source.format == "stage1":
+            remedy = f'options = {{ seq_len = "{width}" }} of the source says otherwise of blocks'
+        what, found = "its samples have another length", info.sample_length
+        raise FormatError(path, what, expected=width, found=found, remedy=remedy)
+    if not own and (info.loss_masks or info.nonstandard_masks or marks_of(source.reader) is not None):
+        what, remedy = 'pack = "stored" takes masks of HDF5 alone', "--drop loss-mask does without"
+        raise FormatError(path, f"has masks beside its sequences, and {what}", remedy=remedy)
+    for a, b in () if info.sample_length == width else windows(0, info.sequences, _WINDOW):
+        lengths = np.diff(source.reader.offsets(a, b))
+        if (other := np.flatnonzero(lengths != width)).size:
+            raise FormatError(
+                path, f"its sequences are not samples of one length: sequence {a + int(other[0]):,} has another",
+                expected=width, found=int(lengths[other[0]]), remedy='pack = "stream" cuts its sequences into samples',
+            )  # fmt: skip

@@ -163,7 +163,7 @@ class Stage1(FlatFormat):
         if options.view == "documents":
             return replace(laid, problems=problems)
         if rest := sum(extent.tokens for extent in laid.extents) % options.seq_len:
-            remedy = "--drop tail leaves it out"
+            remedy = "--from-opt seq_len=N names the length of its samples; --drop tail leaves out the rest"
             what = f"the last sample has {rest:,} tokens"
             error = TruncatedError(blocks[-1], what, expected=options.seq_len, remedy=remedy)
             problems.append(fatal("TF207", error, "tail", cut=True))

@@ -152,20 +152,33 @@ def known_losses(
     drop = request.drop
     masks = keeps_masks(writer) and "loss-mask" not in drop and marks_of(axis) is not None
     kept = {"loss-mask": masks, "inner-boundaries": _keeps_boundaries(writer) and "inner-boundaries" not in drop}
-    lost = [loss for loss in _of_sources(sources, split_chosen=request.one_split) if not kept.get(loss.name)]
+    found = _of_sources(sources, masks=keeps_masks(writer), split_chosen=request.one_split)
+    lost = [loss for loss in found if not kept.get(loss.name)]
     unmarked = _unmarked(axis, sources, writer) if masks and not getattr(writer, "keeps_labels", False) else ()
     return [*lost, *unmarked, *writer.lost(axis)]
 
 
 def left_out(sources: Sequence[Source], writer: TokenWriter) -> list[str]:
-    """What sequences do not store of samples that a recipe makes, which is nobody's loss: the recipe makes it again."""
+    """What sequences do not store of samples that a recipe makes, or made: no loss, as the recipe makes it again."""
     if getattr(writer, "keeps_labels", False):
         return []
     what = "each sample is a sequence of ids, padding among them: its mask, and where documents begin, are not stored"
     way = "; --to-opt pack_size={} stores both, without padding" if _keeps_boundaries(writer) else ""
-    made = [source for source in sources if isinstance(source.reader, Sampled) and marks_of(source.reader) is None]
-    infos = [(source.paths[0], source.reader.info) for source in made]
-    return [f"{path}: {what}{way.format(info.sample_length)}" for path, info in infos if isinstance(info, Info)]
+    found = []
+    for source in sources:
+        info, path = source.reader.info, source.paths[0]
+        if not isinstance(info, Info) or not isinstance(source.reader, Sampled):
+            continue
+        if marks_of(source.reader) is None:
+            found.append(f"{path}: {what}{way.format(info.sample_length)}")
+        elif source.made_labels and not keeps_masks(writer):
+            found.append(f"{path}: {what}")
+    return found
+
+
+def _remade(source: Source) -> bool:
+    """Whether a source stores samples with labels and masks that a recipe makes again."""
+    return source.made_labels and isinstance(source.reader, Sampled)
 
 
 def keeps_masks(writer: TokenWriter) -> bool:
@@ -319,11 +332,12 @@ def _alone(source: Source, path: str | Path) -> bool:
     return [Path(path)] == [Path(given) for given in source.paths]
 
 
-def _of_sources(sources: Sequence[Source], *, split_chosen: bool) -> list[Loss]:
+def _of_sources(sources: Sequence[Source], *, masks: bool, split_chosen: bool) -> list[Loss]:
+    """What is lost of sources by what they say of themselves; `masks`: also those that a recipe makes again."""
     losses = []
     for source in sources:
         info = source.reader.info
-        if not isinstance(info, RecordInfo):
+        if not isinstance(info, RecordInfo) and (masks or not _remade(source)):
             losses += _masks(info)
         if info.other_splits and not split_chosen:
             others = ", ".join(info.other_splits)

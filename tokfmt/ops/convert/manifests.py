@@ -115,6 +115,7 @@ def _manifest(done: Conversion, home: Path, facts: Mapping[str, object]) -> byte
         "tokenizer": _portable(done.tokenizer, home),
         "shuffle": done.shuffle,
         "recipe": done.recipe,
+        "labels": done.labels,
         "splits": done.splits,
         "dropped": done.dropped,
         "notes": done.notes,

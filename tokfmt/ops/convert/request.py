@@ -153,6 +153,7 @@ class Conversion:
         shuffle: Seed of the shuffled order, None if the order is the source's.
         splits: Where each split went, and what it holds, by name.
         recipe: Fingerprint of the recipe whose samples are stored as they are, None where sequences are stored.
+        labels: Of these samples: "recipe" if the recipe makes labels and masks, "stored" if its sources have their own.
         replaces: What stands at a destination and would go (`dry_run`), in words, by path.
         prepared: Of a recipe, what each source gives, and of text what became of its documents: see
             `tokfmt.ops.prepare.report`.
@@ -178,6 +179,7 @@ class Conversion:
     shuffle: int | None = None
     splits: dict[str, dict[str, object]] = field(default_factory=dict)
     recipe: str | None = None
+    labels: str | None = None
     replaces: dict[str, str] = field(default_factory=dict)
     prepared: list[Mapping[str, Any]] = field(default_factory=list)
     padded: int = 0

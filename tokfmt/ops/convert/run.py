@@ -748,6 +748,7 @@ class Run:
             shuffle=arrangement.shuffle,
             splits=splits,
             recipe=None if self.rows is None else self.rows.fingerprint,
+            labels=None if self.rows is None else self.rows.labels_from,
             prepared=self.prepared,
             padded=self.padded,
             partial=[source.partial.facts() for source in sources if source.partial is not None],

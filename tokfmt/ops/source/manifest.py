@@ -3,8 +3,9 @@
     {"schema": "tokfmt.manifest/1", "tokfmt": "0.1.0", "format": ..., "eos_id": ..., "eos_from": ..., "sequences": ...,
      "tokens": ..., "max_id": ..., "sources": [{"path", "format", "bytes", "files", "xxh3_128"}], "output": {...},
      "tokenizer": {...} | null, "options": {...}, "dropped": {...}, "notes": [...], "shuffle": seed | null,
-     "recipe": fingerprint | null, "split": {"shares": {name: share}, "seed": ...} | null,
-     "splits": {name: {"destination", "sequences", ...}}, "more_sources": {"sources", "bytes", "files", "xxh3_128"}}
+     "recipe": fingerprint | null, "labels": "recipe" | "stored" | null,
+     "split": {"shares": {name: share}, "seed": ...} | null, "splits": {name: {"destination", "sequences", ...}},
+     "more_sources": {"sources", "bytes", "files", "xxh3_128"}}
 
 `xxh3_128` of a file is what `xxhsum -H128` prints. Of a dataset of several files (`Format.files`): the same over lines
 `relative-path size digest`, sorted by path; relative to the directory, or to where the file is that was named. It is
@@ -118,6 +119,11 @@ class Manifest(NamedTuple):
     def rows(self) -> bool:
         """Whether its sequences are samples of a recipe, stored as they are; see `core.rows`."""
         return self.content.get("recipe") is not None
+
+    @property
+    def made_labels(self) -> bool:
+        """Whether labels and masks of these samples are those that the recipe makes, and makes again."""
+        return self.rows and self.content.get("labels") == "recipe"
 
     @property
     def output(self) -> Mapping[str, Any]:
@@ -277,7 +283,7 @@ def _of_folder(format_: Format, folder: Path) -> tuple[Manifest, frozenset[str]]
     if not describes(manifest, format_, folder):
         return Manifest({}), frozenset()
     files = written_files(format_, folder)
-    told = {key: manifest.content.get(key) for key in ("format", "eos_id", "tokenizer", "options", "recipe")}
+    told = {key: manifest.content.get(key) for key in ("format", "eos_id", "tokenizer", "options", "recipe", "labels")}
     return Manifest(told, manifest.path), frozenset(file.name for file in files if file.parent == folder)
 
 

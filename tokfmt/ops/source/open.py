@@ -334,7 +334,8 @@ def open_stored(
     look = Look(stored, few=few, most=most) if trailing else None
     separator, endings = resolve(known, default, stored, look), None if look is None else look.ids
     notes = (*notes, *separator.guess)
-    return Source(places, format_, stored, separator, notes, endings, tokenizers, left_out, damage)
+    made = all(manifest.made_labels for manifest in said)
+    return Source(places, format_, stored, separator, notes, endings, tokenizers, left_out, damage, made_labels=made)
 
 
 def _readable(

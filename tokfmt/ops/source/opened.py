@@ -74,6 +74,7 @@ class Source(NamedTuple):
         left_out: What lies in directories and is not read, in words.
         damage: Of a source that is read in part, what is missing or not certain.
         partial: What is saved of it, and what is not; None of one that is whole.
+        made_labels: Its manifest says that its labels and masks are those that a recipe made.
     """
 
     paths: tuple[Path, ...]
@@ -86,6 +87,7 @@ class Source(NamedTuple):
     left_out: tuple[str, ...] = ()
     damage: tuple[Damage, ...] = ()
     partial: Partial | None = None
+    made_labels: bool = False
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -315,8 +315,8 @@ def _opened(
         _refuse_beyond(parts, handle)
     readers = [_axis(part) for part in parts]
     _refuse_samples(file, readers, parts)
-    if file.pack != "stored" and "loss-mask" not in hints.drop:
-        _refuse_masks(readers, parts)
+    if file.pack != "stored":
+        _refuse_masks(readers, parts, hints.drop)
     separators = {part.separator.eos_id for part in parts}
     if len(separators) > 1 and file.eos is None:
         told = ", ".join(sorted(map(str, separators)))
@@ -451,10 +451,17 @@ def _in_recipe(note: str) -> str:
     return note
 
 
-def _refuse_masks(readers: Sequence[TokenReader], parts: Sequence[Opened]) -> None:
-    """Refuse masks that are not plain where sequences are cut: they would be lost."""
+def _refuse_masks(readers: Sequence[TokenReader], parts: Sequence[Opened], drop: frozenset[str]) -> None:
+    """Refuse masks that are not plain, and borders inside of rows, where sequences are cut: they would be lost."""
     for reader, part in zip(readers, parts, strict=True):
         info = reader.info
+        if info.segmented and info.sample_length is None and "inner-boundaries" not in drop:
+            raise FormatError(
+                part.paths[0], "its rows are documents that were packed, and a recipe has no place for their borders",
+                remedy='Without options = { view = "samples" } each is a sequence; --drop inner-boundaries joins them',
+            )  # fmt: skip
+        if "loss-mask" in drop:
+            continue
         what = info.loss_masks
         if info.nonstandard_masks:
             what = f"loss masks or labels that are not plain in {counted(info.nonstandard_masks, 'sequence')}"
