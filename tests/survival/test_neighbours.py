@@ -322,3 +322,19 @@ def test_a_manifest_that_nobody_may_read(open_place, alice):
     done = alice("stats", "in.pbin")
     assert done.code == 0
     assert "note: the manifest in.pbin.tokfmt.json cannot be read, so nothing is known from it" in done.stderr
+
+
+@pytest.mark.parametrize("planted", ["out.pbin", "out.pbin.tokfmt.json"])
+def test_what_others_have_put_there_is_not_complete_already(team_place, alice, planted):
+    """A manifest can vouch for anything: only what the caller has written is taken for the result of an earlier run."""
+    place, _ = team_place
+    assert alice.converts(place / "out.pbin", "--resume").code == 0
+    again = alice.converts(place / "out.pbin", "--resume")
+    assert (again.code, "complete already" in again.stderr) == (0, True), again.stderr
+    os.chown(place / planted, MALLORY, MALLORY)
+    done = alice.converts(place / "out.pbin", "--resume", "--verify")
+    assert (done.code, "complete already" in done.stderr) == (4, False), done.stderr
+    assert "already exists" in done.stderr
+    done = alice.converts(place / "out.pbin", "--resume", "--overwrite")
+    assert (done.code, "complete already" in done.stderr) == (0, False), done.stderr
+    assert (place / planted).stat().st_uid == ALICE

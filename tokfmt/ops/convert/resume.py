@@ -120,6 +120,8 @@ def finished(
 ) -> list[Manifest]:
     """The manifests of destinations that the same request has finished already; none if one is not, or has changed.
 
+    Only files of the caller's own count: others can write a manifest that vouches for what they have put there.
+
     Args:
         digest: See `digest_of`.
         read: The sources; one that has changed since makes it another request.
@@ -140,6 +142,8 @@ def finished(
             return []
         here = SourceFiles(destination, format_, tuple(files_of(format_, destination)))
         if not os.path.lexists(destination) or any(file_differences(here, manifest)):
+            return []
+        if any(os.stat(path).st_uid != os.geteuid() for path in (manifest.path, destination, *here.files)):
             return []
         found.append(manifest)
     for destination in destinations:
