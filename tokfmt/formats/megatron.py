@@ -311,10 +311,13 @@ def laid_out(data: File, index: File, *, by_document: bool, partial: bool = Fals
     if head["magic"] != MAGIC or head["version"] != 1 or kind is None:
         magic = printable(head["magic"][:7].decode("latin-1"))
         found = f"{magic}, version {head['version']}, dtype {head['dtype_code']}"
-        raise UnsupportedError(path, "no index of tokens", expected="MMIDIDX, version 1, integers", found=found)
+        expected, remedy = "MMIDIDX, version 1, integers", "Copy it again, or write the dataset again"
+        raise UnsupportedError(path, "no index of tokens", expected=expected, found=found, remedy=remedy)
     columns, dtype, header = columns_of(count, marks), np.dtype(kind), HEADER.part(f"header of {path.name}", index)
     if index.size not in (columns.end, columns.end + count):
-        cut = TruncatedError(path, "the size of the index", offset=18, expected=columns.end, found=index.size)
+        cut = TruncatedError(
+            path, "the size of the index", offset=18, expected=columns.end, found=index.size, remedy="Copy it again"
+        )  # fmt: skip
         if partial and HEADER.size < index.size < columns.end:
             return _still_told(data, index, columns, dtype, cut, by_document=by_document)
         return _documents(Extent(data, 0, 0, dtype), offsets_of([]), [fatal("TF602", cut)], header)

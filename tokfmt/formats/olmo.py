@@ -36,6 +36,7 @@ from tokfmt.core.axis import Damage, Layout, Separators, TokenReader, windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, fatal
+from tokfmt.core.messages import Option, reading
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Audit, Code
 from tokfmt.core.ragged import Offsets, offsets_of
@@ -207,6 +208,7 @@ def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> La
         likely = 4 if len(odd) and float(np.mean(odd < 4)) > 0.95 else 2
         remedy = f"--from-opt width=N gives the bytes of one ({likely}, it seems)"
         raise UnsupportedError(file.path, "raw tokens, and no .csv.gz beside them tells their width", remedy=remedy)
+    given = width is not None
     width, inferred, problems = _width(file, width, end, spans)
     count = file.size // width
     if spans is None:
@@ -218,7 +220,10 @@ def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> La
     wrong = (spans[:, 0] < before) | (spans[:, 1] < spans[:, 0]) | (spans[:, 1] > count)
     for k in np.flatnonzero(wrong)[:1].tolist():
         what, expected = f"row {k + 1:,}", f"from {before[k]:,} on, up to {count:,}"
-        error = CorruptError(path, what, expected=expected, found=f"{spans[k, 0]:,} to {spans[k, 1]:,}")
+        found = f"{spans[k, 0]:,} to {spans[k, 1]:,}"
+        error = CorruptError(path, what, expected=expected, found=found, remedy="Copy it and the tokens again")
+        if (spans[:, 0] >= before).all() and (spans[:, 1] >= spans[:, 0]).all():  # nothing is wrong with the rows
+            error = _too_few(file, count, end, path.name, width_given=given)
         return Laid(extents=(), starts=offsets_of([]), problems=[*problems, fatal("TF702", error)])
     gaps = np.flatnonzero(spans[:, 0] > before)
     for k in gaps[:1].tolist():
@@ -246,6 +251,16 @@ def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> La
     return Laid(
         extents=extents, starts=starts, masks=masks, problems=problems, separators=stored, inferred=inferred
     )  # fmt: skip
+
+
+def _too_few(file: File, count: int, end: int, rows: str, *, width_given: bool) -> CorruptError:
+    """Tokens that end before the last row does."""
+    remedy = f"Copy it and {rows} again"
+    if not width_given:
+        how = f"{reading('width', 'N')} (bytes per token) with {Option('allow-partial')}"
+        remedy += f". {how} saves the complete documents of a cut file"
+    expected = f"{end:,} or more, as {rows} states"
+    return CorruptError(file.path, "tokens", expected=expected, found=f"{count:,}", remedy=remedy)
 
 
 def _width(
@@ -291,7 +306,7 @@ def _look_partly(file: File, mask: Path | None, width: int | None, eos_id: int |
         return _look(file, mask, extent.dtype.itemsize, rows=True)
     problems, masks, damage = list[Problem](), list[Extent](), list[Damage]()
     if short:
-        error = CorruptError(file.path, "tokens", expected=int(ends[-1]), found=count)
+        error = _too_few(file, count, int(ends[-1]), path.name, width_given=True)
         problems.append(fatal("TF702", error, cut=True))
     if lost:
         unused = max(0, count - int(ends[-1]))

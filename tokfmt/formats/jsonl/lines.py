@@ -80,7 +80,9 @@ class TextFile:
             kind = CorruptError if head and not _MAGIC[promised].startswith(head) else TruncatedError
             magic = _MAGIC[promised].hex(" ")
             found = head.hex(" ") or "an empty file"
-            raise kind(self.path, f"is no {promised} file", offset=0, expected=magic, found=found, remedy=_COPY_AGAIN)
+            plain = all(byte >= 32 or byte in b"\t\r\n" for byte in head) and head
+            remedy = f"If it is not compressed, rename it to {self.path.stem}" if plain else _COPY_AGAIN
+            raise kind(self.path, f"is no {promised} file", offset=0, expected=magic, found=found, remedy=remedy)
 
     @property
     def size(self) -> int:

@@ -20,6 +20,7 @@ import numpy as np
 from tokfmt.core.axis import TokenReader, distinct
 from tokfmt.core.protocols import read_intervals
 from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.raw_ids import byte_swapped
 
 _RUNS, _RUN = 64, 64
 _READ = 1 << 14  # tokens; reading on over so many costs less than another read
@@ -39,6 +40,7 @@ class Look:
     Attributes:
         ids: The distinct last IDs, info.dtype[distinct]; None if there is no sequence, or one looked at is empty.
         seen: In words, the sequences that were looked at, with their verb: "every sequence ends".
+        is_swapped: The bytes of IDs stand in the wrong order, by the first that `shown` looks at.
     """
 
     def __init__(self, axis: TokenReader, *, few: bool = False, most: int | None = None) -> None:
@@ -50,7 +52,7 @@ class Look:
             most: Only the first so many are; the last of them is one of the places then. None: any are.
         """
         self._axis, info = axis, axis.info
-        self.seen, self._windows = "every sequence ends", list[Window]()
+        self.seen, self._windows, self.is_swapped = "every sequence ends", list[Window](), False
         if not few:
             self._runs = _spread(info.sequences, _RUNS, _RUN)
             self.ids = self._ends()
@@ -69,7 +71,9 @@ class Look:
         if self.ids is None or len(self.ids) != 1 or self._axis.info.sequences < _ENOUGH:
             return None
         eos_id = int(self.ids[0])
-        for bounds, start, tokens in self._windows or self._read_windows():
+        for number, (bounds, start, tokens) in enumerate(self._windows or self._read_windows()):
+            if not number:
+                self.is_swapped = byte_swapped(tokens[:_INSIDE])
             if np.count_nonzero(tokens == eos_id) > np.count_nonzero(bounds[1:] > start):
                 return None
         return eos_id

@@ -146,7 +146,7 @@ def open_one(
 
 def with_remedy(error: FormatError, request: SourceRequest) -> FormatError:
     """An error of a damaged source; its remedy names --allow-partial where that may save something."""
-    if request.allow_partial or isinstance(error, NO_DAMAGE):
+    if request.allow_partial or isinstance(error, NO_DAMAGE) or "--allow-partial" in (error.remedy or ""):
         return error
     with suppress(TokfmtError, OSError):
         for group in _datasets(find_sources(request)):

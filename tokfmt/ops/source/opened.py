@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from tokfmt.core.axis import Damage, Separators, TokenReader
 from tokfmt.core.errors import (
     ConversionError,
@@ -48,15 +50,19 @@ class Separator(NamedTuple):
         eos_id: The id, or None when there is none.
         source: In words: "--eos", "tokenizer", "manifest of X", "stage1 convention", "every sequence ends with it" ...
         inferred: Nobody said so; the data shows it.
+        doubt: Why an id that seems to be one is not taken for it, as a note; "" if none seems to be.
     """
 
     eos_id: int | None
     source: str = ""
     inferred: bool = False
+    doubt: str = ""
 
     @property
     def guess(self) -> tuple[str, ...]:
-        """A sentence that says what was guessed, if it was."""
+        """A sentence that says what was guessed, if it was, or why nothing was."""
+        if self.doubt:
+            return (self.doubt,)
         return (f"separator {self.eos_id} inferred: {self.source}. --eos ID overrides it",) if self.inferred else ()
 
 
@@ -235,7 +241,19 @@ def resolve(known: Separator | None, tokenizer_eos: int | None, stored: TokenRea
         return Separator(tokenizer_eos, "tokenizer")
     if look is None or (eos_id := look.shown()) is None:
         return Separator(None)
+    if look.is_swapped:
+        return Separator(None, doubt=_swapped(eos_id, stored.info.dtype))
     return Separator(eos_id, f"{look.seen} with it, and none has it inside", inferred=True)
+
+
+def _swapped(eos_id: int, dtype: np.dtype[np.unsignedinteger]) -> str:
+    """What is said of sequences that all end with an id whose bytes stand in the wrong order."""
+    other = dtype.type(eos_id).byteswap()
+    return (
+        f"token IDs seem to be big-endian, where little-endian ones are expected: all sequences end with {eos_id}, "
+        f"which is {other} with its bytes swapped. Nothing is changed; write the tokens again, with bytes swapped. "
+        f"--eos {eos_id} takes them as they are"
+    )
 
 
 def without_separators(
@@ -269,11 +287,11 @@ def without_separators(
             return stored, [f"read as one sequence of {info.tokens:,} tokens: {why}"]
         raise SeparatorUnknownError(path, "a stream of tokens, and nothing says which id ends a document")
     if eos_id is None:
-        if endings is not None and len(endings) == 1 and separator.source != "--eos none":
+        if endings is not None and len(endings) == 1 and not separator.doubt and separator.source != "--eos none":
             alike = int(endings[0])
             why = f"all end with {alike}, which may be a separator and may be content"
             return stored, [f"sequences are kept as stored: {why}. --eos {alike} takes it away, --eos none keeps it"]
-        return stored, [] if separator.source == "--eos none" else [_KEPT]
+        return stored, [] if separator.doubt or separator.source == "--eos none" else [_KEPT]
     if endings is None or len(endings) != 1 or int(endings[0]) != eos_id:
         if eos_id != info.eos_id:
             return stored, [f"not every sequence ends with {eos_id}; sequences are kept as stored"]
