@@ -10,7 +10,8 @@ import zarr
 from paths import FIXTURES
 
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.flat_tokens import FORMAT, ReadOptions
+from tokfmt.formats.flat_tokens import FORMAT
+from tokfmt.formats.flat_tokens.options import ReadOptions
 from tokfmt.testing import write
 
 GOLDEN = FIXTURES / "flat-tokens"

@@ -18,7 +18,8 @@ from paths import FIXTURES
 from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TokfmtError, UnsafeError
 from tokfmt.core.format import Confidence, Hints, look
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.flat_tokens import FORMAT, ReadOptions
+from tokfmt.formats.flat_tokens import FORMAT
+from tokfmt.formats.flat_tokens.options import ReadOptions
 from tokfmt.testing import read, sequences, write
 
 GOLDEN = FIXTURES / "flat-tokens"

@@ -12,7 +12,8 @@ from tokfmt.core.errors import OptionError, TokenRangeError
 from tokfmt.core.format import Receipt, Target
 from tokfmt.core.options import parse_options
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.flat_tokens import FORMAT, WriteOptions
+from tokfmt.formats.flat_tokens import FORMAT
+from tokfmt.formats.flat_tokens.options import WriteOptions
 from tokfmt.testing import read, sequences, write
 from tokfmt.views.memory import MemoryReader
 

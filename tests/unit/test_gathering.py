@@ -8,7 +8,8 @@ import pytest
 
 from tokfmt.core.format import Receipt, Region, Target
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.hdf5 import FORMAT, WriteOptions, writer
+from tokfmt.formats.hdf5 import FORMAT, writer
+from tokfmt.formats.hdf5.options import WriteOptions
 from tokfmt.formats.hdf5.table import Packer
 from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.plan import Forgetful, Plan, Workers, run

@@ -6,7 +6,8 @@ import h5py
 import numpy as np
 import pytest
 
-from tokfmt.formats.hdf5 import FORMAT, ReadOptions
+from tokfmt.formats.hdf5 import FORMAT
+from tokfmt.formats.hdf5.options import ReadOptions
 
 WIDTH = 16
 

@@ -12,8 +12,9 @@ import pytest
 
 from tokfmt.core.errors import CorruptError, TruncatedError, UnsupportedError
 from tokfmt.core.format import Confidence, Hints, look
-from tokfmt.formats.hdf5 import FORMAT, ReadOptions
+from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.container import open_stored
+from tokfmt.formats.hdf5.options import ReadOptions
 from tokfmt.formats.hdf5.table import DamagedChunkError, Pipeline, fletcher32
 from tokfmt.ops.source.open import open_source
 from tokfmt.testing import sequences

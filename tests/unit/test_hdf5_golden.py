@@ -8,7 +8,8 @@ from paths import FIXTURES
 
 from tokfmt.core.axis import Layout
 from tokfmt.core.errors import SeparatorUnknownError, UnsupportedError
-from tokfmt.formats.hdf5 import FORMAT, ReadOptions
+from tokfmt.formats.hdf5 import FORMAT
+from tokfmt.formats.hdf5.options import ReadOptions
 from tokfmt.ops.source.open import open_source
 from tokfmt.testing import sequences
 

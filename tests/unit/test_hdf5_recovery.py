@@ -11,8 +11,9 @@ import tokfmt
 from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnsupportedError
 from tokfmt.core.format import Hints
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.hdf5 import FORMAT, ReadOptions
+from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5 import table as table_module
+from tokfmt.formats.hdf5.options import ReadOptions
 from tokfmt.ops.source.open import open_source
 from tokfmt.testing import read as read_format
 from tokfmt.testing import sequences, write

@@ -8,9 +8,10 @@ import tracemalloc
 import pytest
 from paths import FIXTURES
 
-from tokfmt.formats.jsonl import FORMAT, ReadOptions
+from tokfmt.formats.jsonl import FORMAT
 from tokfmt.formats.jsonl.index import IndexAudit, write_index
 from tokfmt.formats.jsonl.lines import TextFile
+from tokfmt.formats.jsonl.options import ReadOptions
 
 LINES = FIXTURES / "jsonl"
 A, B = b'{"text": "a"}\n', '{"text": "bä"}\n'.encode()

@@ -23,8 +23,9 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.format import Confidence, Hints, look
 from tokfmt.core.records import RecordReader
-from tokfmt.formats.jsonl import FORMAT, ReadOptions
+from tokfmt.formats.jsonl import FORMAT
 from tokfmt.formats.jsonl import lines as jsonl_lines
+from tokfmt.formats.jsonl.options import ReadOptions
 from tokfmt.run.execute import make_executor, run_tasks
 
 LINES = FIXTURES / "jsonl"

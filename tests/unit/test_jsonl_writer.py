@@ -12,8 +12,9 @@ from tokfmt.core.axis import Info, Layout
 from tokfmt.core.errors import ConversionError, OptionError, TokenRangeError
 from tokfmt.core.format import Target
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.jsonl import FORMAT, WriteOptions
+from tokfmt.formats.jsonl import FORMAT
 from tokfmt.formats.jsonl import writer as jsonl_writer
+from tokfmt.formats.jsonl.options import WriteOptions
 from tokfmt.formats.jsonl.writer import ids_lines, listed
 from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.plan import Workers, plan, run

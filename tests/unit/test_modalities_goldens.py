@@ -11,7 +11,8 @@ from paths import FIXTURES, GOLDEN
 from tokfmt.core.errors import FormatError
 from tokfmt.core.format import Confidence, Hints, look
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.modalities import FORMAT, ReadOptions
+from tokfmt.formats.modalities import FORMAT
+from tokfmt.formats.modalities.options import ReadOptions
 from tokfmt.ops.source.open import open_source
 from tokfmt.testing import sequences, write
 

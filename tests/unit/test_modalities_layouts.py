@@ -18,7 +18,8 @@ from tokfmt.core.errors import CorruptError, FormatError, TokenRangeError, Tokfm
 from tokfmt.core.format import Confidence, Hints, look
 from tokfmt.core.protocols import Audit
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.modalities import FORMAT, ReadOptions, WithMissingSeparators, closed_offsets
+from tokfmt.formats.modalities import FORMAT, WithMissingSeparators, closed_offsets
+from tokfmt.formats.modalities.options import ReadOptions
 from tokfmt.ops.source.open import open_source
 from tokfmt.testing import sequences, write
 from tokfmt.views.memory import MemoryReader

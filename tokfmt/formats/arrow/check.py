@@ -26,7 +26,7 @@ from tokfmt.formats.arrow.container import (
 from tokfmt.formats.arrow.reader import NotTextError, NullRowError, Rows, TextReader, open_reader
 
 if TYPE_CHECKING:
-    from tokfmt.formats.arrow import Columnar, ReadOptions
+    from tokfmt.formats.arrow.options import ReadOptions, Variant
 
 _SHOWN = 64  # row groups, and columns, whose pages are listed
 _MEANINGS = {
@@ -52,14 +52,14 @@ def codes() -> Mapping[str, Code]:
     return {f"TF{hundred + number}": code for hundred in (660, 680) for number, code in _MEANINGS.items()}
 
 
-def _finding(format_: Columnar, error: FormatError) -> Finding:
+def _finding(format_: Variant, error: FormatError) -> Finding:
     """An error that was raised, by its kind."""
     kinds = ((UnsupportedError, 2), (NullRowError, 3), (NotTextError, 6), (UnsafeError, 7), (FormatError, 1))
     number = next(number for kind, number in kinds if isinstance(error, kind))
     return Finding.of(f"TF{format_.hundred + number}", error)
 
 
-def findings(format_: Columnar, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
+def findings(format_: Variant, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     """What is wrong: containers and columns, the first rows of each file; all of them if `how.deep`."""
     try:
         arrow()
@@ -97,7 +97,7 @@ def findings(format_: Columnar, path: Path, options: ReadOptions, how: Audit) ->
                 yield finding
 
 
-def _texts(format_: Columnar, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
+def _texts(format_: Variant, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     reader = open_reader(format_, [path], options, Hints())
     if not isinstance(reader, TextReader):
         return
@@ -110,7 +110,7 @@ def _texts(format_: Columnar, path: Path, options: ReadOptions, how: Audit) -> I
         how.advance(block.stop - block.start)
 
 
-def sections(format_: Columnar, path: Path, options: ReadOptions) -> Sequence[Section]:
+def sections(format_: Variant, path: Path, options: ReadOptions) -> Sequence[Section]:
     """Of each file: its columns, its row groups with their pages, or its messages."""
     found: list[Section] = []
     try:

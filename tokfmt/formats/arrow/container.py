@@ -30,7 +30,7 @@ from tokfmt.core.records import CHATS, are_chats
 from tokfmt.core.text_format import counted, printable
 
 if TYPE_CHECKING:
-    from tokfmt.formats.arrow import Columnar, ReadOptions
+    from tokfmt.formats.arrow.options import ReadOptions, Variant
 
 AT_ONCE = 1 << 21
 """Bytes of values that are decoded at once, or one row."""
@@ -666,7 +666,7 @@ class Column(NamedTuple):
     beside: tuple[str, ...] = ()
 
 
-def open_containers(format_: Columnar, files: Sequence[Path], *, tail: bool = False) -> list[Container]:
+def open_containers(format_: Variant, files: Sequence[Path], *, tail: bool = False) -> list[Container]:
     """The files of a dataset, opened.
 
     Raises:

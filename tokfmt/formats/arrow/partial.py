@@ -16,10 +16,10 @@ from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.arrow.container import ArrowContainer, Container, Group, open_containers
 
 if TYPE_CHECKING:
-    from tokfmt.formats.arrow import Columnar
+    from tokfmt.formats.arrow.options import Variant
 
 
-def readable_files(format_: Columnar, files: Sequence[Path]) -> tuple[list[Container], list[Damage]]:
+def readable_files(format_: Variant, files: Sequence[Path]) -> tuple[list[Container], list[Damage]]:
     """The files that can be opened, and what is missing of them or at their ends.
 
     Raises:

@@ -47,7 +47,7 @@ from tokfmt.formats.arrow.container import (
 from tokfmt.formats.arrow.partial import keep_readable, readable_files
 
 if TYPE_CHECKING:
-    from tokfmt.formats.arrow import Columnar, Found, ReadOptions
+    from tokfmt.formats.arrow.options import Found, ReadOptions, Variant
 
 _OTHER = 8
 _AT_ONCE = 1 << 22  # characters of texts that are given at once
@@ -86,7 +86,7 @@ class Decoded(NamedTuple):
 
 
 def open_reader(
-    format_: Columnar, paths: Sequence[Path], options: ReadOptions, hints: Hints
+    format_: Variant, paths: Sequence[Path], options: ReadOptions, hints: Hints
 ) -> ColumnReader | TextReader:
     """The rows of one or more files.
 

@@ -29,8 +29,8 @@ from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.protocols import marks_of
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.text_format import counted
-from tokfmt.formats.arrow import WriteOptions
 from tokfmt.formats.arrow.container import PACKED, Spans, arrow, thrift, varint
+from tokfmt.formats.arrow.options import WriteOptions
 from tokfmt.views.select import Rows, lost_empties
 from tokfmt.views.view import View, WithSeparators
 

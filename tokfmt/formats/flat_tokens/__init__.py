@@ -28,14 +28,13 @@ zarr v2 and v3 specifications.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Confidence, Probe, everything_in, look, titled
-from tokfmt.core.options import Late, option
+from tokfmt.core.options import Late
 from tokfmt.core.protocols import checked
+from tokfmt.formats.flat_tokens.options import ReadOptions, WriteOptions
 
 _ARRAYS = {"encoded_tokens", "seq_starts"}
 _MARKS = {".zgroup", ".zattrs", ".zmetadata", "zarr.json"}
@@ -46,32 +45,6 @@ _KEY = re.compile(
     r"|\.zgroup|\.zattrs|\.zmetadata|zarr\.json)"
 )
 """Files of a store that are metadata of flat-tokens groups, or chunks of their two arrays."""
-
-
-_LARGEST = 1 << 27  # bytes of a chunk: what the reader takes
-Codec = Literal["blosc", "zstd", "gzip", "none"]
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """How to read flat tokens."""
-
-    split: str | None = option(None, "which split to read: train, validation ...; a bare array has none")
-    holes: Literal["refuse", "fill"] = option("refuse", "chunks that are not there are an error, or the fill value")
-    bound: Literal["check", "ignore"] = option("check", "ids above max_token_id are an error, or accepted")
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """How to write flat tokens."""
-
-    split: str | None = option("train", "split to write: train, validation ...; none writes a bare array")
-    chunk: int = option(
-        1 << 20, "tokens in a chunk; the default is what seqax reads at once", least=1, most=_LARGEST // 4
-    )
-    starts_chunk: int = option(1 << 20, "entries of seq_starts in a chunk", least=1, most=_LARGEST // 8)
-    codec: Codec = option("blosc", "blosc (lz4, bit shuffle), zstd, gzip or none")
-    zarr_format: Literal[2, 3] = option(2, "2 is what seqax writes; 3 is read by newer tools only")
 
 
 class FlatTokens:

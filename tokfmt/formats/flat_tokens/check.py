@@ -19,7 +19,7 @@ from tokfmt.core.format import Finding
 from tokfmt.core.protocols import Audit, Code, Repair
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.text_format import printable
-from tokfmt.formats.flat_tokens import Codec, ReadOptions
+from tokfmt.formats.flat_tokens.options import Codec, ReadOptions
 from tokfmt.formats.flat_tokens.reader import (
     STARTS,
     TOKENS,

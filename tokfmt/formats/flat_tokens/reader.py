@@ -34,7 +34,7 @@ from tokfmt.core.files import natural_key
 from tokfmt.core.format import Hints
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.formats.flat_tokens import ReadOptions
+from tokfmt.formats.flat_tokens.options import ReadOptions
 from tokfmt.formats.zarr_arrays.array import Array, Items, Json
 from tokfmt.formats.zarr_arrays.store import Store, json_of, open_store
 

@@ -17,7 +17,7 @@ from tokfmt.core.files import natural_key
 from tokfmt.core.protocols import Field, Place, Pointer, Section
 from tokfmt.core.sections import Listed, Part, broken, shown
 from tokfmt.core.text_format import counted
-from tokfmt.formats.flat_tokens import ReadOptions
+from tokfmt.formats.flat_tokens.options import ReadOptions
 from tokfmt.formats.flat_tokens.reader import STARTS, TOKENS, Group, groups_of
 from tokfmt.formats.zarr_arrays.array import Array
 from tokfmt.formats.zarr_arrays.codecs import HEADER, blosc_errors, blosc_frame, blosc_header

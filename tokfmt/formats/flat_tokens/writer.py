@@ -16,7 +16,7 @@ from tokfmt.core.errors import Loss, OptionError
 from tokfmt.core.files import writing
 from tokfmt.core.format import Receipt, Region, Target
 from tokfmt.core.output import whole
-from tokfmt.formats.flat_tokens import Codec, WriteOptions
+from tokfmt.formats.flat_tokens.options import Codec, WriteOptions
 from tokfmt.formats.flat_tokens.reader import STARTS, TOKENS
 from tokfmt.formats.zarr_arrays.codecs import ENCODERS, GZIP_LEVEL, ZSTD_LEVEL
 

@@ -19,8 +19,8 @@ from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, Unsafe
 from tokfmt.core.files import File, natural_key
 from tokfmt.core.format import Finding
 from tokfmt.core.protocols import Audit, Code, Repair
-from tokfmt.formats.hdf5 import PARAMS, ReadOptions
 from tokfmt.formats.hdf5.container import Stored, library_errors, open_stored
+from tokfmt.formats.hdf5.options import PARAMS, ReadOptions
 from tokfmt.formats.hdf5.reader import Params, examples_problem, files_in, gaps, misfit, own_facts, params_beside
 from tokfmt.formats.hdf5.samples import IGNORED, Ends, Tally
 from tokfmt.formats.hdf5.streams import look_for_segments

@@ -37,8 +37,8 @@ from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, Unsupp
 from tokfmt.core.files import File, names_in
 from tokfmt.core.format import Hints, Problem, fatal, noted, raise_fatal
 from tokfmt.core.rows import ROWS, Continuation, continuation
-from tokfmt.formats.hdf5 import PARAMS, Order, ReadOptions
 from tokfmt.formats.hdf5.container import Own, Stored, open_stored
+from tokfmt.formats.hdf5.options import PARAMS, Order, ReadOptions
 from tokfmt.formats.hdf5.partial import open_first
 from tokfmt.formats.hdf5.samples import (
     Corpus,

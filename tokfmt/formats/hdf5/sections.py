@@ -17,7 +17,6 @@ from tokfmt.core.errors import CorruptError, FormatError
 from tokfmt.core.files import File
 from tokfmt.core.protocols import Field, Section
 from tokfmt.core.sections import Listed, Part, broken, shown
-from tokfmt.formats.hdf5 import ReadOptions
 from tokfmt.formats.hdf5.container import (
     FILTER_NAMES,
     attribute_of,
@@ -30,6 +29,7 @@ from tokfmt.formats.hdf5.container import (
     superblock_fields,
     within,
 )
+from tokfmt.formats.hdf5.options import ReadOptions
 from tokfmt.formats.hdf5.reader import examples_problem, files_in, own_facts
 from tokfmt.formats.hdf5.table import DEFLATE, FLETCHER32, SHUFFLE, ChunkMap, DamagedChunkError, Table
 

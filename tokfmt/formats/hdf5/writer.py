@@ -36,8 +36,8 @@ from tokfmt.core.output import Output, copy_region, whole
 from tokfmt.core.protocols import Sampled, marks_of
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.rows import ROWS
-from tokfmt.formats.hdf5 import WriteOptions
 from tokfmt.formats.hdf5.container import Own
+from tokfmt.formats.hdf5.options import WriteOptions
 from tokfmt.formats.hdf5.table import REACH, Packer
 from tokfmt.views.select import lost_empties
 from tokfmt.views.view import WithSeparators

@@ -32,44 +32,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Confidence, Probe, titled
-from tokfmt.core.options import Late, option
+from tokfmt.core.options import Late
 from tokfmt.core.protocols import checked
 from tokfmt.formats.jsonl.lines import BOM, FILE_NAME, TextFile, compression_of
-
-MAX_LINE = 1 << 28
-"""Longest line read by default: 256 MiB, far above any document, far below the memory of a machine."""
+from tokfmt.formats.jsonl.options import ReadOptions, WriteOptions
 
 _LINES = re.compile(r".*\.(jsonl|ndjson)(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
 _JSON = re.compile(r".*\.json(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
 _BEGINS = re.compile(rb'\{\s*"')
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """How to read JSON lines."""
-
-    text_field: str = option("text", "where the text is: a name, or a path such as .meta.text or messages.0.content")
-    ids_field: str = option("input_ids", "where the token ids are: a name, or a dotted path")
-    kind: Literal["auto", "text", "ids"] = option("auto", "what records hold; auto: the first record decides")
-    index: Literal["auto", "trust", "none"] = option(
-        "auto", "X.idx beside X.jsonl is read, and must name every line that is JSON; trust: it may leave some out"
-    )
-    max_line: int = option(MAX_LINE, "longest line accepted, in bytes", least=1)
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """How to write JSON lines."""
-
-    text_field: str = option("text", "where the text goes: a name, or a dotted path such as .meta.text")
-    ids_field: str = option("input_ids", "where the token ids go: a name, or a dotted path")
 
 
 class Jsonl:

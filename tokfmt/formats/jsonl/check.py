@@ -20,9 +20,9 @@ from tokfmt.core.format import Finding, Hints
 from tokfmt.core.protocols import Audit, Code, Field, Pointer, Repair, Section
 from tokfmt.core.sections import Part, broken, shown
 from tokfmt.core.text_format import counted
-from tokfmt.formats.jsonl import ReadOptions
 from tokfmt.formats.jsonl.index import IndexAudit, has_index, index_path, misplaced, out_of_order, unreadable
 from tokfmt.formats.jsonl.lines import BOM, Lines, TextFile, border, lines_of, walk
+from tokfmt.formats.jsonl.options import ReadOptions
 from tokfmt.formats.jsonl.parse import Fault, IdTooLarge, Parsed, Parser, Problem, shown_path
 from tokfmt.formats.jsonl.reader import JsonlReader, files_of
 from tokfmt.formats.pickled_index import EntryTable, start_fields

@@ -27,8 +27,8 @@ from tokfmt.core.files import File, writing
 from tokfmt.core.format import Finding
 from tokfmt.core.output import followed, readable_by
 from tokfmt.core.publish import Staging
-from tokfmt.formats.jsonl import MAX_LINE
 from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, border, bounds, lines_of, walk
+from tokfmt.formats.jsonl.options import MAX_LINE
 from tokfmt.formats.jsonl.parse import Fault, Validator, line_error
 from tokfmt.formats.pickled_index import read_entries, write_entries
 

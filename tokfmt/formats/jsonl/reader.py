@@ -18,9 +18,9 @@ from tokfmt.core.format import Hints
 from tokfmt.core.protocols import Line, Place
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.records import Aside, Block, RecordBatch, RecordInfo, Spot
-from tokfmt.formats.jsonl import ReadOptions
 from tokfmt.formats.jsonl.index import RawIndex, load_certain, load_index, misplaced
 from tokfmt.formats.jsonl.lines import FILE_NAME, Lines, Positions, TextFile, border, line_number, walk
+from tokfmt.formats.jsonl.options import ReadOptions
 from tokfmt.formats.jsonl.parse import (
     Document,
     Fault,

@@ -21,8 +21,8 @@ from tokfmt.core.files import writing
 from tokfmt.core.format import Receipt, Region, Target
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.formats.jsonl import WriteOptions
 from tokfmt.formats.jsonl.lines import join
+from tokfmt.formats.jsonl.options import WriteOptions
 from tokfmt.formats.jsonl.parse import LARGEST_ID, dotted
 
 _MILLION = 10**6  # "999999, " fills the eight bytes of a table's row

@@ -21,17 +21,17 @@ from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, Unsafe
 from tokfmt.core.files import File
 from tokfmt.core.format import Hints, Problem
 from tokfmt.formats.flat import Extent, FlatReader, Laid
-from tokfmt.formats.modalities import (
+from tokfmt.formats.modalities.header import (
     LONGEST,
     MEGATRON,
     Header,
-    ReadOptions,
     begins_index,
     headers,
     multimodal,
     token_dtype,
     twelve,
 )
+from tokfmt.formats.modalities.options import ReadOptions
 from tokfmt.formats.pickled_index import entry_position, read_entries
 
 _READ = "tokfmt reads it right; convert it to have it right everywhere"

@@ -22,8 +22,9 @@ from tokfmt.core.format import Finding
 from tokfmt.core.protocols import Audit, Code, Field, Pointer, Repair, Section
 from tokfmt.core.sections import Extent, Part, StoredIds, broken
 from tokfmt.formats.flat import FlatReader
-from tokfmt.formats.modalities import LONGEST, Header, ReadOptions, headers, token_dtype, twelve
 from tokfmt.formats.modalities.anatomy import SHIFT, announces, examine
+from tokfmt.formats.modalities.header import LONGEST, Header, headers, token_dtype, twelve
+from tokfmt.formats.modalities.options import ReadOptions
 from tokfmt.formats.pickled_index import EntryTable, start_fields
 
 _CONVERT = "tokfmt check --fix OUT.pbin writes it as Modalities reads it today."

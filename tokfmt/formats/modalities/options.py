@@ -1,0 +1,33 @@
+"""Options of Modalities packs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tokfmt.core.options import option
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read a pack."""
+
+    layout: Literal["auto", "A", "B", "C", "D", "P0", "P1", "P2", "P3"] = option(
+        "auto", "layout of the header; P0 is a stream of 4-byte big-endian ids without header and index"
+    )
+    width: Literal[1, 2, 3, 4] | None = option(None, "bytes a token, for layouts that do not store it (A, P0-P3)")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to write a pack."""
+
+    layout: Literal["D", "A"] = option(
+        "D", "D is what Modalities reads since 2024-07; A is the older one that its documentation describes"
+    )
+    width: Literal[1, 2, 4] | None = option(None, "bytes a token; the fewest that hold the largest id (A: 4)")
+    eod: Literal["always", "if-missing", "none"] = option(
+        "always",
+        "end every document with the separator, or only those that do not end with it already "
+        "(as Modalities does since 2025-01; a document's own final separator is then not told apart), or none",
+    )
