@@ -402,3 +402,20 @@ def test_one_altered_shard_alone_is_not_saved(tmp_path):
         tokfmt.convert(home, tmp_path / "refused.pbin")
     assert "does not fit its" in str(caught.value)
     assert "partial" not in str(caught.value)
+
+
+def test_remedies_of_cut_rows_and_indexes(tmp_path):
+    """A few documents do not show the width: the remedy names it with the option, and that works."""
+    path = made(tmp_path / "c.npy", LISTS[:5], to_format="olmo")
+    cut(path, 2 * sum(len(ids) + 1 for ids in LISTS[:3]) + 4)
+    with pytest.raises(
+        FormatError, match=r"c\.npy: tokens: expected .* as c\.csv\.gz states.*width.*allow_partial=True"
+    ):
+        tokfmt.convert(path, tmp_path / "refused.pbin", from_format="olmo")
+    (verdict,) = check(CheckRequest(SourceRequest((path,), "olmo")))
+    assert [one.path for one in verdict.findings] == [str(path)]
+    assert saved(path, tmp_path / "o.pbin", from_format="olmo", from_options={"width": 2}) == LISTS[:3]
+    pair = made(tmp_path / "x_document.bin", LISTS[:5])
+    cut(pair.with_suffix(".idx"), 60)
+    with pytest.raises(FormatError, match=r"the size of the index.*Copy it again"):
+        tokfmt.convert(pair, tmp_path / "refused.pbin", eos=EOS)
