@@ -17,6 +17,7 @@ from tokfmt.core.private import (
     holder,
     lock_dead,
     make_private,
+    own_file,
     release,
     remove_private,
     take_lock,
@@ -202,3 +203,18 @@ def test_leftovers_are_known_by_their_lock(tmp_path):
         remove_private(tmp_path / name, lock)
         release(lock)
     assert sorted(os.listdir(tmp_path)) == ["none", "theirs"]
+
+
+def test_only_files_of_the_caller_are_opened(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    with own_file(tmp_path / "mine") as fd:
+        assert os.read(fd, 9) == b"mine"
+    (tmp_path / "link").symlink_to("mine")
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("link", "fifo", "none"):
+        with pytest.raises(OSError), own_file(tmp_path / name):  # noqa: PT011 - each has another reason
+            pass
+    if not os.geteuid():
+        os.chown(tmp_path / "mine", 65533, 65533)
+        with pytest.raises(FileNotFoundError), own_file(tmp_path / "mine"):
+            pass

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.private import distrusted, make_private, release, take_lock, user_directory
+from tokfmt.core.private import distrusted, make_private, own_file, release, take_lock, user_directory
 
 SCHEMA = "tokfmt.browse/1"
 _MOST = 500
@@ -87,11 +87,12 @@ def _packed(datasets: list[tuple[str, Any]]) -> bytes:
 def _read() -> dict[str, Any]:
     with contextlib.suppress(OSError, ValueError, RecursionError):
         file = state_file()
-        if not distrusted(file.parent) and file.is_file() and file.stat().st_size <= _LIMIT:
-            content = json.loads(file.read_bytes())
-            if isinstance(content, dict) and content.get("schema") == SCHEMA:
-                datasets = content.get("datasets")
-                return datasets if isinstance(datasets, dict) else {}
+        with own_file(file) as fd, open(fd, "rb", closefd=False) as opened:
+            small = not distrusted(file.parent) and os.fstat(fd).st_size <= _LIMIT
+            content = json.loads(opened.read(_LIMIT)) if small else None
+        if isinstance(content, dict) and content.get("schema") == SCHEMA:
+            datasets = content.get("datasets")
+            return datasets if isinstance(datasets, dict) else {}
     return {}
 
 

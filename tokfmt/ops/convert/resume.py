@@ -36,7 +36,7 @@ from tokfmt.core.errors import (
 from tokfmt.core.format import Format, canonical, files_of
 from tokfmt.core.options import given_options
 from tokfmt.core.output import followed
-from tokfmt.core.private import check_private, make_private
+from tokfmt.core.private import check_private, make_private, own_file
 from tokfmt.core.publish import Staging, hidden_sibling, remove_leftovers, write_whole
 from tokfmt.core.text_format import printable
 from tokfmt.core.version import __version__
@@ -313,7 +313,8 @@ def _short(value: object) -> str:
 def read_conversion(path: Path) -> dict[str, Any] | None:
     """What is kept in a hidden sibling; None when there is nothing of that kind."""
     try:
-        content = json.loads(path.read_bytes())
+        with own_file(path) as fd, open(fd, "rb", closefd=False) as file:
+            content = json.loads(file.read())
     except (OSError, ValueError):
         return None
     ours = isinstance(content, dict) and content.get("schema") == SCHEMA
