@@ -186,7 +186,12 @@ class _Look:
             for lines in self._chosen(longest):
                 if not lines.offset and lines.data.startswith(BOM):
                     yield Finding("TF507", "warning", self.path, "begins with a byte order mark", "Remove it", 0)
-                yield from self._records(lines, self.parser(lines))
+                if len(lines) and not len(lines.without_blank()):  # to parse them one by one takes long
+                    self.first_blank = self.first_blank or self._named(lines, 0)
+                    self.blank += len(lines)
+                    self._count(lines, Parsed([], [], []))
+                else:
+                    yield from self._records(lines, self.parser(lines))
                 if self.audit is not None:
                     self.audit.look(lines)
                 self.lines += len(lines)

@@ -302,6 +302,7 @@ def _compressor(compression: Compression, destination: Path) -> Callable[[bytes]
 
 
 _NEWLINE, _RETURN, _SPACE, _OPEN, _CLOSE = 10, 13, 32, 123, 125
+_WHITE = np.frombuffer(b" \t\r", np.uint8)
 
 Positions = NDArray[np.int64]
 _LINES = 1 << 14
@@ -357,11 +358,14 @@ class Lines:
         begins = raw[np.minimum(self.starts, len(raw) - 1)] if len(self) else raw
         if len(self) == 0 or (begins == _OPEN).all():
             return self
-        doubtful = np.flatnonzero((begins <= _SPACE) | (self.ends == self.starts)).tolist()
-        blank = [index for index in doubtful if not self[index].strip(b" \t\r")]
-        if not blank:
-            return self
-        return replace(self.take(np.delete(np.arange(len(self)), blank)), blank=len(blank))
+        blank = self.ends == self.starts
+        doubtful = (begins <= _SPACE) & ~blank
+        if doubtful.any():
+            solid = np.append(~np.isin(raw, _WHITE), np.False_)  # one more, as a line may end where the text does
+            spans = np.column_stack((self.starts[doubtful], self.ends[doubtful])).ravel()
+            blank[doubtful] = ~np.logical_or.reduceat(solid, spans)[::2]
+        count = int(blank.sum())
+        return replace(self.take(np.flatnonzero(~blank)), blank=count) if count else self
 
     def tolist(self) -> list[bytes]:
         """The lines as bytes."""
