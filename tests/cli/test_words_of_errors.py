@@ -80,3 +80,12 @@ def test_samples_as_text(tmp_path):
     assert shown.exception is None
     assert len(shown.output.strip()) > 64
     assert shown.output.split() == view.output.split()
+
+
+def test_a_library_in_rust_prints_no_backtrace(monkeypatch):
+    from tokfmt.cli import main
+
+    for name in ("RUST_BACKTRACE", "OPENBLAS_NUM_THREADS", "PYTHONSAFEPATH"):
+        monkeypatch.setenv(name, "1")
+    main._tune_interpreter()
+    assert os.environ["RUST_BACKTRACE"] == "0"

@@ -104,9 +104,11 @@ def _tune_interpreter() -> None:
     """What this process wants of Python and of libraries, before any of them is imported.
 
     No matrix is multiplied here, and the threads of OpenBLAS spin at first. Nothing that is started from here, by
-    whatever library, imports from the current directory: what lies beside the data is no module.
+    whatever library, imports from the current directory: what lies beside the data is no module. A tokenizer library
+    that runs out of memory ends the process with a line of its own, not with a hundred.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ["RUST_BACKTRACE"] = "0"
     os.environ["PYTHONSAFEPATH"] = "1"
 
 
