@@ -106,3 +106,14 @@ def test_an_empty_sequence_that_no_look_has_met():
 def test_the_header_of_several_files_knows_no_sequences():
     assert Cut(3, 10, 25).tokens == 15
     assert (Cut(3, 10, 25).first, Cut(3, 10, 25).last) == (0, 0)
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_stream_that_nothing_divides_is_reported_by_check(deep, tmp_path):
+    """Tokens of datatrove that lost their index: `check` says what every other command says."""
+    np.arange(300, dtype="<u2").tofile(tmp_path / "x.ds")
+    (tmp_path / "x.ds.metadata").write_text("gpt2|2\n300\n300 T")
+    (verdict,) = tokfmt.check(tmp_path / "x.ds", deep=deep)
+    assert [note for note in verdict.notes if note.startswith("read as one sequence of 300 tokens: nothing says")]
+    (verdict,) = tokfmt.check(tmp_path / "x.ds", deep=deep, eos=7)
+    assert verdict.notes == ()

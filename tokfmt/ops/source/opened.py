@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tokfmt.core.axis import Damage, Separators, TokenReader
+from tokfmt.core.axis import Damage, Info, Separators, TokenReader
 from tokfmt.core.errors import (
     ConversionError,
     CorruptError,
@@ -98,7 +98,9 @@ class Source(NamedTuple):
     @property
     def remarks(self) -> tuple[str, ...]:
         """Of the notes those of the dataset itself: not of its manifest, or of what lies around it."""
-        return tuple(dict.fromkeys((*self.reader.info.inferred, *self.reader.info.notes, *self.separator.guess)))
+        info = self.reader.info
+        undivided = _undivided(info, self.separator) if isinstance(info, Info) else []
+        return tuple(dict.fromkeys((*info.inferred, *info.notes, *self.separator.guess, *undivided)))
 
 
 def paths_of(sources: Iterable[Source]) -> list[Path]:
@@ -246,6 +248,15 @@ def resolve(known: Separator | None, tokenizer_eos: int | None, stored: TokenRea
     return Separator(eos_id, f"{look.seen} with it, and none has it inside", inferred=True)
 
 
+def _undivided(info: Info, separator: Separator) -> list[str]:
+    """What is said of a stream that is read as one sequence because nothing says what separates its documents."""
+    known = separator.eos_id is not None or separator.source == "--eos none"
+    if known or not info.tokens or info.separators not in (Separators.AFTER, Separators.BEFORE):
+        return []
+    why = "nothing says which id separates documents; --eos ID does"
+    return [f"read as one sequence of {info.tokens:,} tokens: {why}"]
+
+
 def _swapped(eos_id: int, dtype: np.dtype[np.unsignedinteger]) -> str:
     """What is said of sequences that all end with an id whose bytes stand in the wrong order."""
     other = dtype.type(eos_id).byteswap()
@@ -282,9 +293,8 @@ def without_separators(
             return SplitAt(stored, eos_id, jobs=jobs, scanned=watched.advance), []
         if separator.source == "--eos none":
             return stored, [f"read as one sequence of {info.tokens:,} tokens (--eos none)"]
-        if info.separators is not Separators.BETWEEN:
-            why = "nothing says which id separates documents; --eos ID does"
-            return stored, [f"read as one sequence of {info.tokens:,} tokens: {why}"]
+        if note := _undivided(info, separator):
+            return stored, note
         raise SeparatorUnknownError(path, "a stream of tokens, and nothing says which id ends a document")
     if eos_id is None:
         if endings is not None and len(endings) == 1 and not separator.doubt and separator.source != "--eos none":
