@@ -173,7 +173,7 @@ def _document(found: list[Any], fixed: Any) -> dict[str, Any]:
             "path": verdict.path, "format": verdict.format, "deep": verdict.deep, "sequences": verdict.sequences,
             "tokens": verdict.tokens, "unsafe": verdict.unsafe, "exit_code": verdict.exit_code,
             "severities": verdict.severities, "codes": verdict.counts,
-            "findings": [finding._asdict() for finding in verdict.findings], "notes": verdict.notes,
+            "findings": [dataclasses.asdict(finding) for finding in verdict.findings], "notes": verdict.notes,
         }
         for verdict in found
     ]  # fmt: skip
