@@ -267,7 +267,7 @@ class Dataset:
         from tokfmt.core.options import given_options
         from tokfmt.core.records import RecordReader
         from tokfmt.ops.convert.arrangement import Arrangement
-        from tokfmt.ops.convert.convert import run
+        from tokfmt.ops.convert.convert import carry_out
         from tokfmt.ops.convert.request import Request
         from tokfmt.ops.source.request import SourceRequest
         from tokfmt.run.execute import Silent, worker_count
@@ -286,7 +286,7 @@ class Dataset:
             manifest=manifest,
         )  # fmt: skip
         sources = [s._replace(reader=axis) if isinstance(s.reader, RecordReader) else s for s in self.origin]
-        return run(request, Silent(), given=(sources, axis))
+        return carry_out(request, Silent(), given=(sources, axis))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Arrow's stream of record batches, for pyarrow, polars, pandas, duckdb.

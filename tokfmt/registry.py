@@ -88,7 +88,7 @@ small file. Directories are shown to all.
 """
 _NEEDED = (
     "name", "title", "extensions", "joins", "carries", "cannot", "read_options", "write_options",
-    "sniff", "open", "writer", "check",
+    "sniff", "open", "writer", "writer_traits", "check",
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from tokfmt.core.axis import batches, check_ids, check_interval, sequence_at
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
 from tokfmt.core.files import File, Stream, names_in
-from tokfmt.core.format import Confidence, Finding, Receipt, Region, titled
+from tokfmt.core.format import Confidence, Finding, Receipt, Region, WriterTraits, titled
 from tokfmt.core.options import option
 from tokfmt.core.output import whole
 from tokfmt.core.protocols import Code, checked
@@ -114,14 +114,11 @@ class Reader:
 class Writer:
     """A region is a shard, so that nothing but the options decides what lies in which file."""
 
-    needs_eos = separated = needs_max_id = False
+    needs_max_id = False
 
     def __init__(self, path, options, target):
         self.path, self.options, self.keep_parts = path, options, target.keep_parts
         self.drafts = path.with_name(f"{path.name}.drafts")
-
-    def lost(self, source):
-        return []
 
     def regions(self, source, size):
         found, first, info = [], 0, source.info
@@ -163,6 +160,9 @@ class Reel:
     name, title, extensions, joins = "reel", "reels, made up", (".reels",), False
     carries, cannot = "sequences in order, empty ones too", "loss masks"
     read_options, write_options, open, writer = ReadOptions, WriteOptions, Reader, Writer
+
+    def writer_traits(self, options):
+        return WriterTraits()  # it stores no separator, and loses nothing
 
     def sniff(self, probe):
         inside = probe.entry(INDEX) if INDEX in probe.entries else None

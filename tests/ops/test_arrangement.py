@@ -27,8 +27,8 @@ from tokfmt.core.publish import Staging
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.together import publish_together
 from tokfmt.ops.convert.arrangement import Arrangement, arrangement_of, split_path
+from tokfmt.ops.convert.convert import carry_out
 from tokfmt.ops.convert.request import Request
-from tokfmt.ops.convert.run import Run
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run.execute import Silent
 from tokfmt.testing import read, sequences, tree, write
@@ -134,7 +134,7 @@ def test_same_bytes_whatever_the_parallelism(name, pack, tmp_path):
             SourceRequest((pack,), eos=EOS), home / NAMES[name], to=name, jobs=jobs, executor=executor, region=region,
             to_options=SMALL.get(name, {}), manifest=False, arrangement=arrangement_of(3, SPLITS, 0),
         )  # fmt: skip
-        Run(request, Silent()).convert()
+        carry_out(request, Silent())
         return {path.relative_to(home): tree(path) for path in home.iterdir()}
 
     expected = run("serial", 1, 1 << 24)

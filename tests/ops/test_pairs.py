@@ -20,8 +20,8 @@ from tokfmt.core.errors import LossyConversionError, TokenRangeError
 from tokfmt.core.marks import BEGINS, TARGET
 from tokfmt.core.protocols import marks_of
 from tokfmt.core.ragged import Ragged
+from tokfmt.ops.convert.convert import carry_out
 from tokfmt.ops.convert.request import Request
-from tokfmt.ops.convert.run import Run
 from tokfmt.ops.source.open import open_source
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run.execute import Silent
@@ -310,7 +310,7 @@ def test_longer_than_a_window_and_a_region(one, other, tmp_path):
         SourceRequest((source,), eos=EOS), tmp_path / "there" / NAMES[other], jobs=2, region=1 << 17, verify=True,
         to=other,
     )  # fmt: skip
-    Run(request, Silent()).convert()
+    carry_out(request, Silent())
     reader = read(registry.get(other), tmp_path / "there" / NAMES[other], eos_id=EOS)
     assert reader.offsets(0, 3).tolist() == ragged.offsets.tolist()
     assert np.array_equal(reader.tokens(0, len(ids)), ids)
@@ -331,7 +331,7 @@ def test_same_bytes_whatever_the_parallelism(other, tmp_path):
             SourceRequest((source,), eos=EOS), home / NAMES[other], jobs=jobs, executor=executor, region=region,
             to=other, to_options=SMALL.get(other, {}), manifest=False,
         )  # fmt: skip
-        Run(request, Silent()).convert()
+        carry_out(request, Silent())
         return tree(home / NAMES[other])
 
     expected = run("serial", 1, 1 << 24)

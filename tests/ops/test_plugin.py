@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from tokfmt.core.axis import batches
 from tokfmt.core.errors import CorruptError
-from tokfmt.core.format import Confidence, Receipt, Region
+from tokfmt.core.format import Confidence, Receipt, Region, WriterTraits
 from tokfmt.views.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 
@@ -27,9 +27,8 @@ class Options:
     """None."""
 
 class Writer:
-    needs_eos = separated = needs_max_id = False
+    needs_max_id = False
     def __init__(self, path): self.path = path
-    def lost(self, source): return []
     def regions(self, source, size): return [Region(0, range(source.info.sequences), range(source.info.tokens))]
     def create(self, source): pass
     def write(self, region, source):
@@ -48,6 +47,7 @@ class Lines:
     def open(self, paths, options, hints):
         return MemoryReader(Ragged.of([list(map(int, l.split())) for l in open(paths[0]).readlines()[1:]]))
     def writer(self, path, options, target): return Writer(path)
+    def writer_traits(self, options): return WriterTraits()
     def check(self, path, options): return iter(())
 
 FORMAT = Lines()
@@ -194,8 +194,8 @@ TIMED = MODULE
 for old, new in (
     ("carries, cannot =", 'drops = ("timestamps",)\n    carries, cannot ='),
     (
-        "def lost(self, source): return []",
-        'def lost(self, source): return [Loss("timestamps", "the times of 2 documents")]',
+        "return WriterTraits()",
+        'return WriterTraits(lost=lambda source, drop: [Loss("timestamps", "the times of 2 documents")])',
     ),
     ("import CorruptError", "import CorruptError, Loss"),
     ('    """None."""', '    """None of samples."""\n    view: Literal["documents", "lines"] = "documents"'),

@@ -26,7 +26,7 @@ import tokfmt
 from tokfmt.core.errors import ConversionError, DestinationExistsError, OptionError, TokfmtError
 from tokfmt.core.files import File
 from tokfmt.formats.jsonl.index import index_path, write_index
-from tokfmt.ops.convert import request
+from tokfmt.ops.convert import write
 from tokfmt.ops.prepare import prepare
 from tokfmt.ops.prepare.draw import Kept, draw, in_order
 from tokfmt.ops.prepare.prepare import Preparation
@@ -622,8 +622,8 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
     """
     draw_, peaks, sizes = random.Random(5), [], (1_500, 1_500, 9_000)  # the first time is for what is imported and kept
     pool = [" ".join(draw_.choice(WORDS) for _ in range(draw_.randrange(100, 190))) for _ in range(500)]
-    plan = request.plan
-    monkeypatch.setattr(request, "plan", lambda source, writer, size: plan(source, writer, 1 << 14))
+    plan = write.plan
+    monkeypatch.setattr(write, "plan", lambda source, writer, size: plan(source, writer, 1 << 14))
     bounds = ((text_ingest, "_SMALLEST"), (text_ingest, "_LARGEST"), (text_ingest, "_JUDGED"), (prepare, "_BLOCK"))
     for module, name in bounds:
         monkeypatch.setattr(module, name, 1 << 18)

@@ -9,7 +9,7 @@ import pytest
 from paths import FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.ops.convert import run as conversion
+from tokfmt.ops.convert import resolve as conversion
 from tokfmt.run.execute import POOLS, Parcel, may_spawn
 
 TEXT, PACK = FIXTURES / "text" / "corpus.jsonl", FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
@@ -52,7 +52,7 @@ import os, sys
 with open("begun", "a") as file:
     file.write(__name__ + " ")
 import tokfmt
-from tokfmt.ops.convert import run as conversion
+from tokfmt.ops.convert import resolve as conversion
 conversion._WORTH = 1000
 how = {"seq_len": 32, "drop": ["empty-sequences", "embedded-separators"], "jobs": 2, "manifest": False}
 before = globals().get("__file__"), __spec__

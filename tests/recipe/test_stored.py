@@ -356,21 +356,18 @@ def test_a_source_of_a_recipe_is_no_destination(mix, tmp_path):
 
 
 def test_a_source_that_changes_meanwhile_is_noticed(mix, tmp_path):
-    import importlib
+    from tokfmt.ops.convert import resolve
 
-    from tokfmt.ops.convert import run
+    opened = resolve.open_sources
 
-    convert = importlib.import_module("tokfmt.ops.convert.convert")
-
-    class Changing(run.Run):
-        def _opened(self, found):
-            with (tmp_path / "web.pbin").open("ab") as file:
-                file.write(b"x")
-            return super()._opened(found)
+    def changing(*given, **more):
+        with (tmp_path / "web.pbin").open("ab") as file:
+            file.write(b"x")
+        return opened(*given, **more)
 
     path = mix()
     with (
-        mock.patch.object(convert, "Run", Changing),
+        mock.patch.object(resolve, "open_sources", changing),
         pytest.raises(tokfmt.TokfmtError, match="changed while|contradicts"),
     ):
         tokfmt.convert(path, tmp_path / "x.pbin")

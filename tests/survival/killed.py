@@ -17,8 +17,8 @@ from warm import import_all, load_engines
 from tokfmt import registry
 from tokfmt.core.errors import TokfmtError
 from tokfmt.ops.convert.arrangement import arrangement_of
+from tokfmt.ops.convert.convert import carry_out
 from tokfmt.ops.convert.request import Request
-from tokfmt.ops.convert.run import Run
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run import plan, shuffle
 from tokfmt.run.execute import Silent
@@ -113,7 +113,7 @@ def request(case, out, **more):
 
 
 def convert(case, out, **more):
-    return lambda: Run(request(case, out, **more), Silent()).convert()
+    return lambda: carry_out(request(case, out, **more), Silent())
 
 
 def held(home):

@@ -120,10 +120,10 @@ def change(path, size):
 
 def convert_small_regions():
     """Small inputs have several regions, as large ones do."""
-    from tokfmt.ops.convert import request
+    from tokfmt.ops.convert import write
 
-    plan = request.plan
-    request.plan = lambda source, writer, size: plan(source, writer, REGION)
+    plan = write.plan
+    write.plan = lambda source, writer, size: plan(source, writer, REGION)
 
 
 def kill_a_worker(number):

@@ -11,7 +11,7 @@ from paths import ROOT
 
 SCRIPT = """
 import gc, os, signal, sys, time, weakref
-from tokfmt.ops.convert import request
+from tokfmt.ops.convert import write
 
 number, how, times = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 
@@ -45,7 +45,7 @@ def in_a_finalizer():
     else:
         Held()
 
-plan = request.plan
+plan = write.plan
 def planned(*job):
     try:
         for _ in range(times):
@@ -55,7 +55,7 @@ def planned(*job):
     finally:
         print("cleaned", flush=True)
     return plan(*job)
-request.plan = planned
+write.plan = planned
 
 from tokfmt.cli.main import run
 run(["convert", "in.bin", "out.pbin", "-q", "--from", "stage1"])

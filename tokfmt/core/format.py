@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import TokenReader
+from tokfmt.core.axis import Separators, TokenReader
 from tokfmt.core.errors import FormatError, Loss
 from tokfmt.core.files import File, names_in, natural_key, reading_error, walk
 from tokfmt.core.messages import Message
@@ -201,12 +201,48 @@ class Receipt(NamedTuple):
     details: Any = None
 
 
+def lost_nothing(source: TokenReader, drop: frozenset[str]) -> Sequence[Loss]:  # noqa: ARG001
+    """See `WriterTraits.lost`: the format carries every sequence."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class WriterTraits:
+    """What writers with certain options store. Known before there is a writer; see `Format.writer_traits`.
+
+    Attributes:
+        separators: Where they store the separator. NONE: they store no separator.
+        separated: The separator alone marks boundaries, so a sequence must not contain it.
+        keeps_masks: They store the marks of their source (`protocols.Marked`), or its masks and labels.
+        keeps_labels: They store any label, not only whether it counts.
+        keeps_boundaries: They store where documents begin inside of a row.
+        whole_files: Files hold whole sequences, so that a length of samples cuts nothing.
+        gathers: They are `protocols.Gatherer`s, which put parts together under the interpreter's lock.
+        file_suffixes: Suffixes of a destination that is one file; others are folders.
+        lost: What they cannot carry of a source, apart from embedded separators; called with the source and the words
+            of `--drop`. Reads offsets, never tokens.
+    """
+
+    separators: Separators = Separators.NONE
+    separated: bool = False
+    keeps_masks: bool = False
+    keeps_labels: bool = False
+    keeps_boundaries: bool = False
+    whole_files: bool = False
+    gathers: bool = False
+    file_suffixes: tuple[str, ...] = ()
+    lost: Callable[[TokenReader, frozenset[str]], Sequence[Loss]] = lost_nothing
+
+    @property
+    def needs_eos(self) -> bool:
+        """Whether they store a separator, so that `Target.eos_id` must be known."""
+        return self.separators is not Separators.NONE
+
+
 class TokenWriter(Protocol):
     """Writes one destination. Picklable: path and options; every method may run in another process.
 
     Attributes:
-        needs_eos: The format stores a separator, so `Target.eos_id` must be known.
-        separated: The separator alone marks boundaries, so a sequence must not contain it.
         needs_max_id: `create` wants `source.info.max_id`; the caller scans for it when it is unknown. A method
             `wants_max_id(source)`, which may be left out, says that of one source.
         merged: A method `merged(source)`, which may be left out: how many sequences end with the separator and get no
@@ -216,12 +252,7 @@ class TokenWriter(Protocol):
             None if that depends on compression. Reads no token, and may be asked before `source.info.max_id` is known.
     """
 
-    needs_eos: bool
-    separated: bool
     needs_max_id: bool
-
-    def lost(self, source: TokenReader) -> Sequence[Loss]:
-        """What this format cannot carry of `source`, apart from embedded separators. Reads offsets, never tokens."""
 
     def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
         """Cut the output into disjoint regions of about `size` tokens that cover it. Zero sequences: no regions."""
@@ -334,7 +365,11 @@ class Format(Protocol):
         """The name of a dataset that has several: `x.bin`, where `x.idx` and the prefix `x` mean it too. Optional."""
 
     def destination(self, path: Path, options: Any) -> Path:
-        """The same of what is written with these options, where a folder may be meant; `canonical` else. Optional."""
+        """The same of what is written with these options, where a folder may be meant; `canonical` else. Optional.
+
+        Raises:
+            OptionError: The options want another kind of name, or nothing is written in this format.
+        """
 
     def companions(self, path: Path) -> Sequence[Path]:
         """Files beside the (canonical) path that belong to it and are written with it: the index. Optional."""
@@ -345,6 +380,9 @@ class Format(Protocol):
         Raises:
             FormatError: It is not what it should be.
         """
+
+    def writer_traits(self, options: Any) -> WriterTraits:
+        """What a writer with these options stores; a writer is only made to write."""
 
     def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
         """A writer of `path`, which does not exist yet."""
@@ -378,7 +416,7 @@ def destination_of(format_: Format, path: Path, options: Any) -> Path:
         OptionError: The options want another kind of name.
     """
     named = getattr(format_, "destination", None)
-    return canonical(format_, path) if named is None or path.is_dir() else Path(named(path, options))
+    return canonical(format_, path) if named is None else Path(named(path, options))
 
 
 def companions_of(format_: Format, path: Path) -> list[Path]:

@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import Damage, Structural, TokenReader
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.files import File
-from tokfmt.core.format import Finding, Hints, Receipt, Target, TokenWriter
+from tokfmt.core.format import Finding, Hints, Receipt, Target, TokenWriter, WriterTraits
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import Spot
 
@@ -262,8 +262,6 @@ class Rowed(Protocol):
     def row_writer(self, path: Path, options: Any, target: Target, shifted: bool) -> TokenWriter:
         """A writer of rows of `options.seq_len`; its sources are `Sampled`, and regions are whole rows.
 
-        One that stores masks says so in an attribute `keeps_masks`.
-
         Args:
             path, options, target: As for `Format.writer`.
             shifted: Labels are the next tokens; else they are the row itself, as models of Hugging Face take them.
@@ -271,6 +269,9 @@ class Rowed(Protocol):
         Raises:
             OptionError: The format stores labels that are moved by one, and these are not.
         """
+
+    def row_traits(self, options: Any) -> WriterTraits:
+        """The same of this writer as `Format.writer_traits` of the other."""
 
 
 class Place(NamedTuple):

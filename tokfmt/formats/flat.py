@@ -40,7 +40,7 @@ from tokfmt.core.axis import (
     sequence_at,
     windows,
 )
-from tokfmt.core.errors import NO_DAMAGE, ConversionError, FormatError, Loss
+from tokfmt.core.errors import NO_DAMAGE, ConversionError, FormatError
 from tokfmt.core.files import File, names_in, natural_key
 from tokfmt.core.format import (
     Confidence,
@@ -50,7 +50,9 @@ from tokfmt.core.format import (
     Receipt,
     Region,
     Target,
+    WriterTraits,
     everything_in,
+    lost_nothing,
     raise_fatal,
     titled,
 )
@@ -341,6 +343,7 @@ class FlatWriter:
     Attributes a format states:
         separators: Where it stores them. NONE: an index tells sequences apart. TRAILING: an index, and each ends with
             it, unless an option `eos` or `eod` says none. AFTER, BETWEEN, BEFORE: by the separator alone.
+        scanned: Readers look for the separator all the same, so that a sequence must not contain it.
         suffix: Of a destination that is one file; others are folders.
         begin: Bytes in front of the tokens of a file; see `begins`.
         whole: Files hold whole sequences: each is cut after the last sequence that fits.
@@ -357,6 +360,7 @@ class FlatWriter:
     """
 
     separators: Separators = Separators.NONE
+    scanned: bool = False
     suffix: str = ".bin"
     begin: int = 0
     whole: bool = False
@@ -372,8 +376,21 @@ class FlatWriter:
     def __init__(self, path: Path, options: Any, target: Target) -> None:
         self.path, self.options, self.target = path, options, target
         self._cuts: list[Cut] | None = None
-        if "none" in (getattr(options, "eos", ""), getattr(options, "eod", "")):
-            self.separators = Separators.NONE
+        self.separators = self.traits(options).separators
+
+    @classmethod
+    def traits(cls, options: Any) -> WriterTraits:
+        """See `Format.writer_traits`."""
+        without = "none" in (getattr(options, "eos", ""), getattr(options, "eod", ""))
+        separators = Separators.NONE if without else cls.separators
+        return WriterTraits(
+            separators,
+            separated=separators.alone or cls.scanned,
+            keeps_masks=cls.mask_file is not None,
+            whole_files=cls.whole,
+            file_suffixes=(cls.suffix,),
+            lost=lost_empties if separators is Separators.BETWEEN else lost_nothing,
+        )
 
     # what a format says
 
@@ -422,24 +439,8 @@ class FlatWriter:
         return self.path.suffix != self.suffix
 
     @property
-    def single(self) -> bool:
-        """The destination is one file: a split that is named is where the sequences come from."""
-        return not self.folder
-
-    @property
     def needs_eos(self) -> bool:
         return self.separators is not Separators.NONE
-
-    @property
-    def separated(self) -> bool:
-        return self.separators.alone
-
-    @property
-    def keeps_masks(self) -> bool:
-        return self.mask_file is not None
-
-    def lost(self, source: TokenReader) -> Sequence[Loss]:
-        return lost_empties(source) if self.separators is Separators.BETWEEN else []
 
     def stored(self, source: TokenReader) -> TokenReader:
         """The axis that the files hold, separators included."""
@@ -462,7 +463,9 @@ class FlatWriter:
     def cuts(self, stored: TokenReader) -> list[Cut]:
         """The files, at least one."""
         if self._cuts is None:
-            self.masked = self.keeps_masks and "loss-mask" not in self.target.drop and marks_of(stored) is not None
+            self.masked = (
+                self.mask_file is not None and "loss-mask" not in self.target.drop and marks_of(stored) is not None
+            )
             most = self.file_tokens()
             total = self.padded(stored.info.tokens)
             if self.whole:
@@ -754,6 +757,10 @@ class FlatFormat(ABC):
     def writer(self, path: Path, options: Any, target: Target) -> FlatWriter:
         """See `Format.writer`."""
         return self.Writer(path, options, target)
+
+    def writer_traits(self, options: Any) -> WriterTraits:
+        """See `Format.writer_traits`."""
+        return self.Writer.traits(options)
 
     def audit(self, path: Path, options: Any, how: Audit) -> Iterator[Finding]:
         """See `protocols.Audited`."""

@@ -26,7 +26,7 @@ import numpy as np
 from tokfmt.core.axis import Damage, Separators, check_position
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, names_in
-from tokfmt.core.format import Confidence, Hints, Probe, Problem, Target, fatal
+from tokfmt.core.format import Confidence, Hints, Probe, Problem, fatal
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Code, Field, Place
 from tokfmt.core.ragged import Offsets
@@ -128,7 +128,7 @@ class Levanter(FlatFormat):
     def sniff(self, probe: Probe) -> Confidence | None:
         return Confidence.CERTAIN if {LEDGER, _BUILD} & set(probe.entries) else None
 
-    def writer(self, path: Path, options: Any, target: Target) -> FlatWriter:  # noqa: ARG002 - none
+    def destination(self, path: Path, options: Any) -> Path:  # noqa: ARG002 - none
         raise OptionError(f"{path}: caches of Levanter are read, not written. Write jsonl or parquet, and build one")
 
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Reader:

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import INT32_MAX, Damage, Separators, TokenReader, windows
 from tokfmt.core.errors import ConversionError, CorruptError, FormatError, OptionError, TruncatedError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, fatal, noted, raise_fatal
+from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, canonical, fatal, noted, raise_fatal
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Audit, Code, Section
 from tokfmt.core.ragged import Offsets, offsets_of
@@ -178,8 +178,8 @@ class Megatron(FlatFormat):
         return path if self._is_list(path) else super().canonical(path)
 
     def destination(self, path: Path, options: WriteOptions) -> Path:
-        if options.tokens_per_file is None:
-            return self.canonical(path)
+        if options.tokens_per_file is None or path.is_dir():
+            return canonical(self, path)
         if path.suffix in self.suffixes:
             what = f"tokens_per_file={options.tokens_per_file}: {printable(path.name)} is one file. Name a folder"
             raise OptionError(what, name="tokens_per_file")

@@ -74,7 +74,7 @@ class Writer(FlatWriter):
     """Writes X.npy and X.csv.gz, or part-0-NNNNN of both in a folder; with label masks, named as open-instruct does."""
 
     separators, suffix, whole, per_file = Separators.TRAILING, ".npy", True, "file_tokens"
-    separated = True  # OLMo-core scans local files, whatever the rows say
+    scanned = True  # OLMo-core scans local files, whatever the rows say
     needs_max_id, dtypes, limit = True, ("<u2", "<u4", "<u8"), 2**63 - 1
 
     @property

@@ -17,7 +17,7 @@ from typing import Any
 
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import FormatError, OptionError
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, TokenWriter, titled
+from tokfmt.core.format import Confidence, Finding, Hints, Probe, titled
 from tokfmt.core.protocols import Code
 from tokfmt.core.records import RecordReader
 from tokfmt.recipes.language import is_recipe, read_recipe
@@ -58,8 +58,8 @@ class RecipeFormat:
             raise OptionError(f"{paths[0]}: a recipe is opened by what knows all formats: tokfmt.open")
         return hints.recipes(read_recipe(paths[0]), hints)
 
-    def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
-        del options, target
+    def destination(self, path: Path, options: Any) -> Path:
+        del options
         raise OptionError(
             f"{path}: recipes are not written from data. tokfmt recipe NAME=PATH:WEIGHT ... -o {path.name} writes one"
         )

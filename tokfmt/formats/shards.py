@@ -17,7 +17,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, cast
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import Damage, Separators, TokenReader, check_ids, sequence_at, windows
 from tokfmt.core.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Finding, Hints, Problem, Receipt, Region, Target, fatal
+from tokfmt.core.format import Finding, Hints, Problem, Receipt, Region, Target, WriterTraits, fatal
 from tokfmt.core.messages import reading
 from tokfmt.core.output import Output
 from tokfmt.core.protocols import Audit, Code, Section
@@ -438,12 +438,21 @@ class ShardWriter(FlatWriter):
         super().__init__(path, options, target)
         self.codec: str = "" if options.compression == "none" else options.compression
         self._packed: Mapping[int, Mapping[str, str]] = {}
-        if self.codec:
-            compressor(self.codec, self.codecs, 0)
 
     def least_bytes(self, source: TokenReader) -> int | None:
         """See `TokenWriter.least_bytes`."""
         return None if self.codec else super().least_bytes(source)
+
+    @classmethod
+    def traits(cls, options: Any) -> WriterTraits:
+        """See `Format.writer_traits`.
+
+        Raises:
+            OptionError: Upstream reads no such compression, or its package is missing.
+        """
+        if options.compression != "none":
+            compressor(options.compression, cls.codecs, 0)
+        return replace(super().traits(options), file_suffixes=())
 
     @abstractmethod
     def name(self, number: int, codec: str) -> str:

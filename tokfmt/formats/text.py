@@ -38,7 +38,7 @@ from tokfmt.core.errors import (
     UnsafeError,
 )
 from tokfmt.core.files import names_in, natural_key, reading_error
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, TokenWriter, titled
+from tokfmt.core.format import Confidence, Finding, Hints, Probe, titled
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Code, Field, Line, Place, Section
 from tokfmt.core.ragged import offsets_of
@@ -421,8 +421,8 @@ class TextFormat:
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> TextReader:
         return TextReader(paths, options, hints)
 
-    def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
-        del options, target
+    def destination(self, path: Path, options: Any) -> Path:
+        del options
         raise OptionError(f"{path}: text files are not written; x.jsonl holds texts of any kind, one a line")
 
     def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:

@@ -92,8 +92,8 @@ def empty_sequences(source: TokenReader) -> tuple[int, int]:
     return count, first
 
 
-def lost_empties(source: TokenReader) -> list[Loss]:
-    """The loss of a format whose separators alone mark boundaries: empty sequences, if there are any."""
+def lost_empties(source: TokenReader, drop: frozenset[str] = frozenset()) -> list[Loss]:  # noqa: ARG001
+    """See `WriterTraits.lost`: empty sequences, of a format whose separators alone mark boundaries."""
     count, first = empty_sequences(source)
     if not count:
         return []

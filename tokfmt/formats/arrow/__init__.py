@@ -40,7 +40,7 @@ from typing import Any, ClassVar
 
 from tokfmt.core.errors import CorruptError, FormatError
 from tokfmt.core.files import File, names_in, natural_key
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, titled
+from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, WriterTraits, titled
 from tokfmt.core.options import Late
 from tokfmt.core.protocols import Audit
 from tokfmt.core.text_format import printable
@@ -92,6 +92,12 @@ class Columnar(ABC):
         from tokfmt.formats.arrow.writer import ArrowWriter, ParquetWriter
 
         return (ParquetWriter if self.name == "parquet" else ArrowWriter)(path, options, target)
+
+    def writer_traits(self, options: WriteOptions) -> WriterTraits:
+        """See `Format.writer_traits`."""
+        from tokfmt.formats.arrow.writer import ArrowWriter, ParquetWriter, traits
+
+        return traits(options, (ParquetWriter if self.name == "parquet" else ArrowWriter).suffixes)
 
     def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
         return self.audit(path, options, Audit())

@@ -13,6 +13,7 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import Layout, Separators, TokenReader, check_ids, check_interval, windows
 from tokfmt.core.errors import ConversionError, Loss, OptionError, SeparatorUnknownError
 from tokfmt.core.files import File, writing
-from tokfmt.core.format import Receipt, Region, Target
+from tokfmt.core.format import Receipt, Region, Target, WriterTraits
 from tokfmt.core.marks import BEGINS, TARGET, labels_of, of_next
 from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.protocols import marks_of
@@ -83,25 +84,55 @@ class Packs(View):
         return marks
 
 
+def traits(options: WriteOptions, suffixes: tuple[str, ...]) -> WriterTraits:
+    """See `Format.writer_traits`.
+
+    Raises:
+        OptionError: Rows would be blocks of a stream, and packs of documents.
+    """
+    if options.seq_len is not None and options.pack_size is not None:
+        raise OptionError("seq_len and pack_size: rows are blocks of a stream, or packs of documents", name="pack_size")
+    blocks = options.seq_len is not None
+    return WriterTraits(
+        Separators.AFTER if blocks else Separators.NONE,
+        separated=blocks,
+        keeps_masks=True,
+        keeps_boundaries=not blocks,
+        file_suffixes=suffixes,
+        lost=partial(_lost, options),
+    )
+
+
+def _lost(options: WriteOptions, source: TokenReader, drop: frozenset[str]) -> Sequence[Loss]:
+    info = source.info
+    if options.pack_size is not None and info.layout is Layout.SAMPLES and "pack_size" not in info.extras:
+        what = "pack_size packs documents, and these are samples, padding and all"
+        raise OptionError(f"{what}. Leave view=samples away, or name one recipe", name="pack_size")
+    if not _packs(options, source, drop):
+        return []
+    if options.column != PACKED[0]:
+        what = f"column={options.column}: packed rows are the columns {', '.join(PACKED)}. Leave it out"
+        raise OptionError(what, name="column")
+    return lost_empties(source)
+
+
+def _packs(options: WriteOptions, source: TokenReader, drop: frozenset[str]) -> bool:
+    """Whether rows hold several documents and say where each begins."""
+    within = source.info.segmented and "inner-boundaries" not in drop
+    return options.pack_size is not None or (within and options.seq_len is None)
+
+
 class ColumnWriter(ABC):
     """What both containers share."""
 
     needs_max_id = False
-    keeps_masks = True
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         arrow()
         self.path, self.options, self.target = path, options, target
-        self.keeps_boundaries = options.seq_len is None
         self._made: TokenReader | None = None
         self.beside: tuple[str, ...] = ()
         self.masked = False
-        if options.seq_len is not None and options.pack_size is not None:
-            raise OptionError(
-                "seq_len and pack_size: rows are blocks of a stream, or packs of documents", name="pack_size"
-            )
-        self.needs_eos = self.separated = options.seq_len is not None
-        self.separators = Separators.AFTER if self.needs_eos else Separators.NONE
         plain = self.single or options.split is None or options.split.replace("-", "_").isidentifier()
         if not plain:
             raise OptionError(
@@ -122,7 +153,7 @@ class ColumnWriter(ABC):
         about = {"info": {"features": self.features}}
         more = {
             "huggingface": json.dumps(about),
-            "tokfmt": json.dumps({"rows": "blocks" if self.needs_eos else "documents"}),
+            "tokfmt": json.dumps({"rows": "documents" if self.options.seq_len is None else "blocks"}),
         }
         lists = ((name, pa.list_(pa.field("element", getattr(pa, dtype)()))) for name, dtype in self._types)
         return pa.schema([pa.field(name, kind) for name, kind in lists], metadata=more)
@@ -139,26 +170,9 @@ class ColumnWriter(ABC):
         """The columns as `datasets` describes them."""
         return {name: {"feature": {"dtype": dtype, "_type": "Value"}, "_type": "List"} for name, dtype in self._types}
 
-    def lost(self, source: TokenReader) -> Sequence[Loss]:
-        info = source.info
-        if self.options.pack_size is not None and info.layout is Layout.SAMPLES and "pack_size" not in info.extras:
-            what = "pack_size packs documents, and these are samples, padding and all"
-            raise OptionError(f"{what}. Leave view=samples away, or name one recipe", name="pack_size")
-        if not self._packs(source):
-            return []
-        if self.options.column != PACKED[0]:
-            what = f"column={self.options.column}: packed rows are the columns {', '.join(PACKED)}. Leave it out"
-            raise OptionError(what, name="column")
-        return lost_empties(source)
-
-    def _packs(self, source: TokenReader) -> bool:
-        """Whether rows hold several documents and say where each begins."""
-        within = source.info.segmented and "inner-boundaries" not in self.target.drop
-        return self.options.pack_size is not None or (within and self.options.seq_len is None)
-
     def _rows(self, source: TokenReader) -> TokenReader:
         if self._made is None:
-            packs = self._packs(source)
+            packs = _packs(self.options, source, self.target.drop)
             masked = marks_of(source) is not None and "loss-mask" not in self.target.drop
             self.beside = ("loss_mask", "seq_start_id") if packs else ("labels",) if masked else ()
             self.masked = masked

@@ -64,6 +64,7 @@ class FlatTokens:
     open = Late("tokfmt.formats.flat_tokens.reader", "FlatTokensReader")
     glimpse = Late("tokfmt.formats.flat_tokens.reader", "glimpse")
     writer = Late("tokfmt.formats.flat_tokens.writer", "FlatTokensWriter")
+    writer_traits = Late("tokfmt.formats.flat_tokens.writer", "traits")
     check = checked
     audit = Late("tokfmt.formats.flat_tokens.check", "findings")
     codes = Late("tokfmt.formats.flat_tokens.check", "CODES")

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import INT32_MAX, WINDOW, TokenReader, check_ids, sequence_at, windows
-from tokfmt.core.errors import Loss, OptionError
+from tokfmt.core.errors import OptionError
 from tokfmt.core.files import writing
-from tokfmt.core.format import Receipt, Region, Target
+from tokfmt.core.format import Receipt, Region, Target, WriterTraits
 from tokfmt.core.output import whole
 from tokfmt.formats.flat_tokens.options import Codec, WriteOptions
 from tokfmt.formats.flat_tokens.reader import STARTS, TOKENS
@@ -26,22 +26,26 @@ _SEQUENCES = 1 << 16
 Json = Mapping[str, object]
 
 
+def traits(options: WriteOptions) -> WriterTraits:
+    """See `Format.writer_traits`: `seq_starts` tells all sequences apart.
+
+    Raises:
+        OptionError: The split has no plain name.
+    """
+    if options.split is not None and not _SPLIT.fullmatch(options.split):
+        raise OptionError(f"flat-tokens option split: {options.split!r} is not a plain name")
+    return WriterTraits()
+
+
 class FlatTokensWriter:
     """Writes a new store. A region is some whole chunks of tokens; `seq_starts` and metadata come at the end."""
 
-    needs_eos = False
-    separated = False
     needs_max_id = False
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
-        if options.split is not None and not _SPLIT.fullmatch(options.split):
-            raise OptionError(f"flat-tokens option split: {options.split!r} is not a plain name")
         self.path, self.options, self.keep_parts = path, options, target.keep_parts
         self.encode = ENCODERS[options.codec]
         self.group = path / options.split if options.split else path
-
-    def lost(self, source: TokenReader) -> Sequence[Loss]:  # noqa: ARG002 - nothing is lost
-        return []
 
     def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
         step = max(1, size // self.options.chunk) * self.options.chunk

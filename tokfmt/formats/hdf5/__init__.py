@@ -56,7 +56,9 @@ class Hdf5:
     write_options = WriteOptions
     open = Late("tokfmt.formats.hdf5.reader", "open_reader")
     writer = Late("tokfmt.formats.hdf5.writer", "make_writer")
+    writer_traits = Late("tokfmt.formats.hdf5.writer", "traits")
     row_writer = Late("tokfmt.formats.hdf5.writer", "make_row_writer")
+    row_traits = Late("tokfmt.formats.hdf5.writer", "row_traits")
     check = checked
     audit = Late("tokfmt.formats.hdf5.check", "findings")
     codes = Late("tokfmt.formats.hdf5.check", "CODES")

@@ -27,10 +27,10 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import INT32_MAX, U16, U32, WINDOW, Dtype, TokenReader, check_ids, windows
-from tokfmt.core.errors import Loss, OptionError, TokenRangeError
+from tokfmt.core.axis import INT32_MAX, U16, U32, WINDOW, Dtype, Separators, TokenReader, check_ids, windows
+from tokfmt.core.errors import OptionError, TokenRangeError
 from tokfmt.core.files import write_error, writing
-from tokfmt.core.format import Receipt, Region, Target, TokenWriter
+from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits
 from tokfmt.core.marks import TARGET
 from tokfmt.core.output import Output, copy_region, whole
 from tokfmt.core.protocols import Sampled, marks_of
@@ -174,6 +174,23 @@ def _worded(path: Path) -> Iterator[None]:
         raise write_error(path, OSError(code, os.strerror(code))) from error
 
 
+def traits(options: WriteOptions) -> WriterTraits:
+    """See `Format.writer_traits`."""
+    corpus = options.layout == "corpus"
+    return WriterTraits(
+        Separators.BETWEEN,
+        separated=True,
+        keeps_masks=not corpus and options.stride == "overlap",
+        gathers=not corpus,
+        lost=lost_empties,
+    )
+
+
+def row_traits(options: WriteOptions) -> WriterTraits:  # noqa: ARG001 - the same with all
+    """See `protocols.Rowed`."""
+    return WriterTraits(keeps_masks=True, keeps_labels=True, gathers=True)
+
+
 def make_writer(path: Path, options: WriteOptions, target: Target) -> TokenWriter:
     """The writer of the layout asked for."""
     if options.layout == "corpus":
@@ -210,8 +227,6 @@ class _Files:
 class SampleWriter:
     """Samples [n, 3, seq_len] of the stream; the last one is padded, so nothing is dropped."""
 
-    needs_eos = True
-    separated = True
     needs_max_id = False
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
@@ -224,16 +239,9 @@ class SampleWriter:
         self.shuffle = options.seq_len > REACH if options.shuffle is None else options.shuffle
         self._gathering: _Gathering | None = None
 
-    @property
-    def keeps_masks(self) -> bool:
-        """In windows side by side the first token of each is no label, and has no place in the mask."""
-        return self.step == self.options.seq_len
-
     def _masked(self, source: TokenReader) -> bool:
-        return self.keeps_masks and "loss-mask" not in self.drop and marks_of(source) is not None
-
-    def lost(self, source: TokenReader) -> Sequence[Loss]:
-        return lost_empties(source)
+        """In windows side by side the first token of each is no label, and has no place in the mask."""
+        return traits(self.options).keeps_masks and "loss-mask" not in self.drop and marks_of(source) is not None
 
     def _length(self, source: TokenReader) -> int:
         """Tokens of the stream that are written.
@@ -367,13 +375,6 @@ def make_row_writer(path: Path, options: WriteOptions, target: Target, shifted: 
 class RowWriter(SampleWriter):
     """Samples [n, 3, seq_len] as they are: input_ids, mask and labels of a source that has them."""
 
-    needs_eos = False
-    separated = False
-    keeps_masks = keeps_labels = True
-
-    def lost(self, source: TokenReader) -> Sequence[Loss]:  # noqa: ARG002 - nothing
-        return []
-
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         super().__init__(path, options, target)
         self.step, self._separator = options.seq_len, target.eos_id
@@ -436,15 +437,10 @@ class _Gathering:
 class CorpusWriter:
     """The stream as one array, uint16 or uint32 by its largest id; contiguous, so that regions write by position."""
 
-    needs_eos = True
-    separated = True
     needs_max_id = True
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         self.path, self.options, self.eos_id = path, options, target.eos_id or 0
-
-    def lost(self, source: TokenReader) -> Sequence[Loss]:
-        return lost_empties(source)
 
     def _files(self, source: TokenReader) -> _Files:
         length = WithSeparators(source, self.eos_id).info.tokens

@@ -64,6 +64,7 @@ class Jsonl:
     write_options = WriteOptions
     open = Late("tokfmt.formats.jsonl.reader", "JsonlReader")
     writer = Late("tokfmt.formats.jsonl.writer", "JsonlWriter")
+    writer_traits = Late("tokfmt.formats.jsonl.writer", "traits")
     check = checked
     audit = Late("tokfmt.formats.jsonl.check", "findings")
     codes = Late("tokfmt.formats.jsonl.check", "CODES")

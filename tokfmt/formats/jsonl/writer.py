@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import WINDOW, TokenReader, check_ids, sequence_at, windows
-from tokfmt.core.errors import ConversionError, Loss
+from tokfmt.core.errors import ConversionError
 from tokfmt.core.files import writing
-from tokfmt.core.format import Receipt, Region, Target
+from tokfmt.core.format import Receipt, Region, Target, WriterTraits
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.formats.jsonl.lines import join
@@ -97,6 +97,17 @@ def _table(size: int, *, padded: bool) -> Rows:
 _MANY = 1 << 16  # sequences whose offsets are held at once
 
 
+def traits(options: WriteOptions) -> WriterTraits:
+    """See `Format.writer_traits`: lines carry every sequence.
+
+    Raises:
+        OptionError: A field has no name.
+    """
+    dotted(options.ids_field, "ids_field")
+    dotted(options.text_field, "text_field")
+    return WriterTraits()
+
+
 class JsonlWriter:
     """Writes ids, or with a decoder text, one sequence a line.
 
@@ -104,8 +115,6 @@ class JsonlWriter:
     when ids are written; text is decoded a whole sequence at a time, because a character may span two tokens.
     """
 
-    needs_eos = False
-    separated = False
     needs_max_id = False
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
@@ -121,11 +130,6 @@ class JsonlWriter:
     @property
     def _parts(self) -> Path:
         return self.path.with_name(f"{self.path.name}.parts")
-
-    def lost(self, source: TokenReader) -> Sequence[Loss]:
-        """Lines carry every sequence."""
-        del source
-        return []
 
     def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
         return [

@@ -29,7 +29,7 @@ import numpy as np
 from tokfmt.core.axis import INT32_MAX, Damage, Separators, TokenReader
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Confidence, Hints, Probe, Problem, Target, fatal, noted
+from tokfmt.core.format import Confidence, Hints, Probe, Problem, Target, WriterTraits, fatal, noted
 from tokfmt.core.options import Late, option
 from tokfmt.core.protocols import Field, Place, Section
 from tokfmt.core.ragged import Tokens
@@ -132,6 +132,11 @@ class Stage1(FlatFormat):
     def row_writer(self, path: Path, options: WriteOptions, target: Target, shifted: bool) -> RowWriter:  # noqa: ARG002
         """See `protocols.Rowed`: labels are not stored, and follow from the rows."""
         return RowWriter(path, options, target)
+
+    def row_traits(self, options: WriteOptions) -> WriterTraits:
+        """See `protocols.Rowed`."""
+        found: WriterTraits = RowWriter.traits(options)
+        return found
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if probe.is_directory:

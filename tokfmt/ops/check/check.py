@@ -49,7 +49,7 @@ from tokfmt.ops.check.beside import (
     tokenizer_findings,
 )
 from tokfmt.ops.check.codes import meanings
-from tokfmt.ops.convert.convert import run
+from tokfmt.ops.convert.convert import carry_out
 from tokfmt.ops.convert.manifests import manifests
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
@@ -521,7 +521,7 @@ class _Job:
             source, self.destination, to=self.format.name, to_options=told,
             overwrite=self.overwrite, verify=True, jobs=worker_count(self.request.jobs),
         )  # fmt: skip
-        run(request, self.progress, prove=prove)
+        carry_out(request, self.progress, prove=prove)
         return verdicts[0]
 
     def saved(self, codes: Sequence[str]) -> tuple[Verdict, str]:
@@ -555,7 +555,7 @@ class _Job:
             source, self.destination, to=self.format.name, to_options=written,
             overwrite=self.overwrite, verify=True, jobs=worker_count(self.request.jobs),
         )  # fmt: skip
-        run(request, self.progress, prove=prove)
+        carry_out(request, self.progress, prove=prove)
         return verdicts[0], opened.partial.sentence()
 
     def _uncertain(self, codes: Sequence[str], why: str = "") -> ConversionError:

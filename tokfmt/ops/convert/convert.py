@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tokfmt import registry
 from tokfmt.core.errors import FormatError, OptionError
@@ -20,10 +20,17 @@ from tokfmt.core.options import given_options
 from tokfmt.core.private import Scratch
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.arrangement import arrangement_of
+from tokfmt.ops.convert.dry_run import dry_run
+from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.pipes import piped, print_files, renamed
+from tokfmt.ops.convert.prepare import prepare
+from tokfmt.ops.convert.publish import Proof, no_proof, publish
 from tokfmt.ops.convert.request import Conversion, Request, shard_of
-from tokfmt.ops.convert.resume import request_of_shards
-from tokfmt.ops.convert.run import Run
+from tokfmt.ops.convert.resolve import Given, resolve
+from tokfmt.ops.convert.results import finished_before
+from tokfmt.ops.convert.resume import facts_of, request_of_shards
+from tokfmt.ops.convert.workplace import workers_of, workplace
+from tokfmt.ops.convert.write import write
 from tokfmt.ops.source.open import with_remedy
 from tokfmt.ops.source.request import (
     STREAM,
@@ -136,25 +143,51 @@ def _convert(request: Request, progress: Progress) -> Conversion:
         raise OptionError(f"{printable(pipe)}: what is piped in cannot be read again. Save it to a file")
     request = replace(request, source=replace(request.source, paths=given))
     if pipe is None:
-        return run(request, progress)
+        return carry_out(request, progress)
     with piped(given, progress) as (paths, names):
-        return run(replace(request, source=replace(request.source, paths=paths), piped=names), progress)
+        return carry_out(replace(request, source=replace(request.source, paths=paths), piped=names), progress)
 
 
-def run(request: Request, progress: Progress, **how: Any) -> Conversion:
-    """What is asked for, done; `how` as for `Run`.
+def carry_out(
+    request: Request, progress: Progress, *, prove: Proof = no_proof, given: Given | None = None
+) -> Conversion:
+    """Convert what a request asks for, stage by stage.
+
+    Args:
+        prove: Looks at what was built, right before it is published; see `publish.Proof`.
+        given: Sources that are open already, and the axis over them that is written instead of all they hold.
 
     Raises:
         TokfmtError: One of its kinds; the destination is then as it was before.
     """
     try:
-        return Run(request, progress, **how).convert()
+        return _staged(request, Notes(progress, request.piped), prove, given)
     except BrokenPipeError:
         raise
     except FormatError as error:
         raise with_remedy(error, request.source) from error
     except OSError as error:  # readers word their own; what is left is writing
         raise write_error(request.destination, error) from error
+
+
+def _staged(request: Request, notes: Notes, prove: Proof, given: Given | None) -> Conversion:
+    """Take a request through the stages of a conversion."""
+    resolved = resolve(request, notes, given)
+    if request.dry_run:
+        return dry_run(resolved, notes)
+    facts = facts_of(resolved.request, resolved.facts(), resolved.before) if request.kept else {}
+    if done := finished_before(resolved, facts, notes):
+        return done
+    with workplace(resolved, facts, notes) as place:
+        with workers_of(resolved, place) as workers:
+            if resolved.copies:
+                from tokfmt.ops.convert.copy_lines import copy_lines  # with jsonl
+
+                written = copy_lines(resolved, place, workers, notes)
+            else:
+                prepared = prepare(resolved, place, workers, notes)
+                written = write(resolved, prepared, place, workers, notes)
+        return publish(resolved, written, place, notes, prove)
 
 
 def finish(
@@ -183,7 +216,7 @@ def finish(
         request_of_shards(destination), jobs=worker_count(jobs),
         executor=executor, overwrite=overwrite, verify=verify, manifest=manifest, checksums=checksums,
     )  # fmt: skip
-    return run(request, progress or Silent())
+    return carry_out(request, progress or Silent())
 
 
 def _to_stdout(request: Request, progress: Progress) -> Conversion:

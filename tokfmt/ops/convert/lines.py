@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tokfmt.core.axis import U8, Info, Layout, TokenReader, check_interval, windows
-from tokfmt.core.errors import ConversionError, Loss
+from tokfmt.core.errors import ConversionError
 from tokfmt.core.files import File
 from tokfmt.core.format import Receipt, Region
 from tokfmt.core.output import Output, preallocate, whole
@@ -176,16 +176,11 @@ class LineReader:
 class LineWriter:
     """Writes such an axis to a file; to a compressed one by way of a plain one beside it, which `keep` leaves there."""
 
-    needs_eos = False
-    separated = False
     needs_max_id = False
 
     def __init__(self, path: Path, jobs: int, *, keep: bool = False) -> None:
         self.path, self.jobs, self.keep = path, jobs, keep
         self.plain = path if compression_of_name(path.name) is None else path.with_name(f"{path.name}.plain")
-
-    def lost(self, source: TokenReader) -> Sequence[Loss]:  # noqa: ARG002 - lines stay as they are
-        return []
 
     def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
         cuts = windows(0, source.info.tokens, size)

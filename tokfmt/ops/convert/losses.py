@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import Info, Layout, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.errors import FormatError, Loss, LossyConversionError, TokenRangeError, TokfmtError
-from tokfmt.core.format import Format, TokenWriter
+from tokfmt.core.format import Format, TokenWriter, WriterTraits
 from tokfmt.core.protocols import Collecting, Sampled, marks_of, restored
 from tokfmt.core.records import Aside, RecordInfo, RecordReader, Spot
 from tokfmt.core.text_format import counted, printable
@@ -29,8 +29,8 @@ _NAMED = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """A source whose losses are known and accepted.
+class Content:
+    """What is to be written: an axis whose losses are known and accepted.
 
     Attributes:
         reader: What is to be written, empty sequences included.
@@ -42,17 +42,13 @@ class Prepared:
     embedded: Separators | None
     dropped: dict[str, str]
 
-    def carried(self, view: TokenReader) -> Prepared:
+    def carried(self, view: TokenReader) -> Content:
         """What a writer can carry wholly of a view of the reader: without empty sequences, if they were given up."""
         return replace(self, reader=NonEmpty(view) if "empty-sequences" in self.dropped else view)
 
-    def marked(self, writer: TokenWriter) -> bool:
-        """Whether a writer takes up what stands beside the tokens."""
-        return keeps_masks(writer) and "loss-mask" not in self.dropped
-
-    def segmented(self, writer: TokenWriter) -> bool:
+    def segmented(self, traits: WriterTraits) -> bool:
         """Whether a writer stores rows in which several documents begin."""
-        kept = _keeps_boundaries(writer) and "inner-boundaries" not in self.dropped
+        kept = traits.keeps_boundaries and "inner-boundaries" not in self.dropped
         return self.reader.info.segmented and kept
 
     def located(self, error: TokenRangeError, paths: Sequence[object], renumbered: bool) -> TokenRangeError:
@@ -127,22 +123,8 @@ def _joined(losses: Sequence[Loss]) -> list[Loss]:
     return [Loss(name, "; ".join(what)) for name, what in found.items()]
 
 
-def prepare(
-    axis: TokenReader, writer: TokenWriter, eos_id: int | None, losses: Losses, workers: Workers
-) -> tuple[TokenReader, Separators | None]:
-    """Find what only reading tells: separators inside sequences, and the largest id. Losses are added to those known.
-
-    Returns:
-        The axis, with what is known of it now; what the separators inside sequences mean to the target, if it splits.
-    """
-    axis, embedded = _scanned(axis, writer, eos_id, workers)
-    losses.found.extend(embedded)
-    where = getattr(writer, "separators", Separators.BETWEEN)
-    return axis, where if embedded and where.alone else None
-
-
 def known_losses(
-    axis: TokenReader, sources: Sequence[Source], writer: TokenWriter, request: SourceRequest
+    axis: TokenReader, sources: Sequence[Source], traits: WriterTraits, request: SourceRequest
 ) -> list[Loss]:
     """What the target cannot carry, as far as it is known without reading tokens; masks that are dropped are not kept.
 
@@ -150,20 +132,20 @@ def known_losses(
         request: What the user said of the sources: what is given up, which split is read.
     """
     drop = request.drop
-    masks = keeps_masks(writer) and "loss-mask" not in drop and marks_of(axis) is not None
-    kept = {"loss-mask": masks, "inner-boundaries": _keeps_boundaries(writer) and "inner-boundaries" not in drop}
-    found = _of_sources(sources, masks=keeps_masks(writer), split_chosen=request.one_split)
+    masks = traits.keeps_masks and "loss-mask" not in drop and marks_of(axis) is not None
+    kept = {"loss-mask": masks, "inner-boundaries": traits.keeps_boundaries and "inner-boundaries" not in drop}
+    found = _of_sources(sources, masks=traits.keeps_masks, split_chosen=request.one_split)
     lost = [loss for loss in found if not kept.get(loss.name)]
-    unmarked = _unmarked(axis, sources, writer) if masks and not getattr(writer, "keeps_labels", False) else ()
-    return [*lost, *unmarked, *writer.lost(axis)]
+    unmarked = _unmarked(axis, sources, traits) if masks and not traits.keeps_labels else ()
+    return [*lost, *unmarked, *traits.lost(axis, drop)]
 
 
-def left_out(sources: Sequence[Source], writer: TokenWriter) -> list[str]:
+def left_out(sources: Sequence[Source], traits: WriterTraits) -> list[str]:
     """What sequences do not store of samples that a recipe makes, or made: no loss, as the recipe makes it again."""
-    if getattr(writer, "keeps_labels", False):
+    if traits.keeps_labels:
         return []
     what = "each sample is a sequence of ids, padding among them: its mask, and where documents begin, are not stored"
-    way = "; --to-opt pack_size={} stores both, without padding" if _keeps_boundaries(writer) else ""
+    way = "; --to-opt pack_size={} stores both, without padding" if traits.keeps_boundaries else ""
     found = []
     for source in sources:
         info, path = source.reader.info, source.paths[0]
@@ -171,7 +153,7 @@ def left_out(sources: Sequence[Source], writer: TokenWriter) -> list[str]:
             continue
         if marks_of(source.reader) is None:
             found.append(f"{path}: {what}{way.format(info.sample_length)}")
-        elif source.made_labels and not keeps_masks(writer):
+        elif source.made_labels and not traits.keeps_masks:
             found.append(f"{path}: {what}")
     return found
 
@@ -179,15 +161,6 @@ def left_out(sources: Sequence[Source], writer: TokenWriter) -> list[str]:
 def _remade(source: Source) -> bool:
     """Whether a source stores samples with labels and masks that a recipe makes again."""
     return source.made_labels and isinstance(source.reader, Sampled)
-
-
-def keeps_masks(writer: TokenWriter) -> bool:
-    """Whether a writer stores the marks of its source (`protocols.Marked`), or its masks and labels."""
-    return bool(getattr(writer, "keeps_masks", False))
-
-
-def _keeps_boundaries(writer: TokenWriter) -> bool:
-    return bool(getattr(writer, "keeps_boundaries", False))
 
 
 @dataclass(slots=True)
@@ -212,7 +185,7 @@ class _Tally:
             yield Loss(self.word, f"{what} (first: {self.unit.split()[-1]} {self.first:,})")
 
 
-def _unmarked(axis: TokenReader, sources: Sequence[Source], writer: TokenWriter) -> Iterator[Loss]:
+def _unmarked(axis: TokenReader, sources: Sequence[Source], traits: WriterTraits) -> Iterator[Loss]:
     """What stands beside tokens and no mark can tell, or tells of a token that is not written.
 
     Raises:
@@ -222,12 +195,12 @@ def _unmarked(axis: TokenReader, sources: Sequence[Source], writer: TokenWriter)
 
     yield from _masked_empties(sources)
     sampled = [source.reader for source in sources if isinstance(source.reader, Sampled)]
-    if writer.needs_eos and not sampled:
+    if traits.needs_eos and not sampled:
         return
     separators = _Tally("masked-separators", "separators of {} that do not count in the loss", "sequence")
     for a, b in windows(0, axis.info.tokens, _AT_ONCE):
         marks = marks_of(axis, a, b)
-        if marks is not None and not writer.needs_eos:
+        if marks is not None and not traits.needs_eos:
             separators.add(axis, a + np.flatnonzero(marks & MASKED_END))
     yield from separators.losses()
     for reader in sampled:
@@ -353,15 +326,19 @@ def _masks(info: Info) -> list[Loss]:
     return [*lost, Loss("inner-boundaries", _BORDERS)] if info.segmented else lost
 
 
-def _scanned(
-    axis: TokenReader, writer: TokenWriter, eos_id: int | None, workers: Workers
+def scanned(
+    axis: TokenReader, writer: TokenWriter, traits: WriterTraits, eos_id: int | None, workers: Workers
 ) -> tuple[TokenReader, list[Loss]]:
-    """One pass over the tokens, if the writer needs the largest id or a sequence might hold the separator."""
-    look_for = eos_id if writer.separated and axis.info.free_of != eos_id else None
+    """Read the tokens once, if the writer needs the largest ID or a sequence might hold the separator.
+
+    Returns:
+        The axis, with what is known of it now; the loss of separators inside sequences, if there are any.
+    """
+    look_for = eos_id if traits.separated and axis.info.free_of != eos_id else None
     wanted = getattr(writer, "wants_max_id", lambda _: writer.needs_max_id)(axis)
     if look_for is None and (not wanted or axis.info.max_id is not None):
         return axis, []
-    found = Scan(*workers.journal.once("scan", lambda: list(_looked_for(axis, writer, eos_id, look_for, workers))))
+    found = Scan(*workers.journal.once("scan", lambda: list(_looked_for(axis, traits, eos_id, look_for, workers))))
     if not found.separators:
         return Known(axis, found.max_id), []
     sequence = sequence_at(axis, found.first)
@@ -373,13 +350,13 @@ def _scanned(
 
 
 def _looked_for(
-    axis: TokenReader, writer: TokenWriter, eos_id: int | None, look_for: int | None, workers: Workers
+    axis: TokenReader, traits: WriterTraits, eos_id: int | None, look_for: int | None, workers: Workers
 ) -> Scan:
     """A scan of the axis; through what is stored beneath where that is at hand, separators and all, which costs less.
 
     The largest id is then that of the separators too, which matters to no writer that stores them.
     """
-    stored = restored(axis, eos_id) if eos_id is not None and writer.needs_eos else None
+    stored = restored(axis, eos_id) if eos_id is not None and traits.needs_eos else None
     if stored is not None:
         found = scan(stored, look_for, workers)
         if look_for is None or found.separators == axis.info.sequences:

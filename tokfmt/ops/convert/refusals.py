@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from tokfmt.core.errors import DestinationExistsError, OptionError
-from tokfmt.core.format import Format, TokenWriter
+from tokfmt.core.format import Format, WriterTraits
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.convert.arrangement import Portion
@@ -35,14 +35,15 @@ def refuse_shards(request: Request) -> None:
     )
 
 
-def refuse_splits_of_one_file(portions: Sequence[Portion], writer: TokenWriter) -> None:
+def refuse_splits_of_one_file(portions: Sequence[Portion], traits: WriterTraits) -> None:
     """Refuse several splits in one file: a format that has splits keeps them in a folder.
 
     Raises:
         OptionError.
     """
     first, *others = portions
-    if getattr(writer, "single", False) and any(one.destination == first.destination for one in others):
+    is_file = first.destination.suffix in traits.file_suffixes
+    if is_file and any(one.destination == first.destination for one in others):
         raise OptionError(
             f"--split: {printable(first.destination)} is one file (expected a folder, which holds a file for each "
             "split). Name a folder"

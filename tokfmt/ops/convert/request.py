@@ -3,76 +3,19 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import OptionError
-from tokfmt.core.format import REGION, Format, TokenWriter
-from tokfmt.core.records import RecordReader
-from tokfmt.ops.convert.arrangement import AS_IT_IS, Arrangement, Portion
+from tokfmt.core.format import REGION, Format
+from tokfmt.ops.convert.arrangement import AS_IT_IS, Arrangement
 from tokfmt.ops.source.request import SourceRequest, option_names
-from tokfmt.run.execute import Progress
-from tokfmt.run.plan import Shard, Workers, plan, run
+from tokfmt.run.plan import Shard
 
 if TYPE_CHECKING:
-    from tokfmt.ops.source.opened import Source
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What was written of a portion, or would be; None where nobody knows yet, or nothing is counted.
-
-    Attributes:
-        sequences, tokens: How many.
-        max_id: Largest id written.
-        tasks: How many wrote it.
-        merged: Final separators of sequences that were given no other; see `TokenWriter.merged`.
-        least: Bytes that it would take at least; see `TokenWriter.least_bytes`.
-    """
-
-    portion: Portion
-    sequences: int | None
-    tokens: int | None
-    max_id: int | None = None
-    tasks: int = 0
-    merged: int = 0
-    least: int | None = None
-
-
-def holds_something(source: Source) -> bool:
-    """Sequences, or at least bytes that may be records."""
-    return bool(source.reader.info.size if isinstance(source.reader, RecordReader) else source.reader.info.sequences)
-
-
-def total_of(counts: Sequence[int | None]) -> int | None:
-    """The sum of what was written; None if one is not known."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
-
-
-def write(
-    reader: TokenReader,
-    writer: TokenWriter,
-    portion: Portion,
-    size: int,
-    workers: Workers,
-    progress: Progress,
-    shard: Shard | None = None,
-) -> Written:
-    """Write a reader, or one shard of it, in regions of about `size` tokens."""
-    job = plan(reader, writer, size)
-    lengths = {region.index: len(region.tokens) for region in job.regions}
-    progress.phase(" ".join(filter(None, ("writing", portion.split))), sum(lengths.values()), "tokens")
-    top = -1
-    for receipt in run(job, workers, shard, portion.split or ""):
-        top = max(top, receipt.max_id)
-        progress.advance(lengths[receipt.region])
-    info = reader.info
-    merged = getattr(writer, "merged", lambda source: 0)(reader)
-    return Written(portion, info.sequences, info.tokens - merged, top if top >= 0 else None, len(job.regions), merged)
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +127,6 @@ class Conversion:
     prepared: list[Mapping[str, Any]] = field(default_factory=list)
     padded: int = 0
     partial: list[Mapping[str, Any]] = field(default_factory=list)
-
-
-def nothing_in(request: Request) -> str:
-    """A note on a destination without sequences."""
-    why = "the sources contain no sequences"
-    if request.select is not None:
-        why = f"--select {request.select} takes none of the sequences of the sources"
-    return f"{request.destination}: the dataset is empty: {why}"
 
 
 def shard_of(shard: tuple[int, int] | None) -> Shard | None:

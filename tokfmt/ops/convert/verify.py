@@ -18,8 +18,9 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.lines import TextFile
 from tokfmt.ops.compare.fingerprint import Fingerprints, Hashing, RecordSide, Utf8, cuts, fingerprints, hash_axis
-from tokfmt.ops.convert.losses import Prepared
+from tokfmt.ops.convert.losses import Content
 from tokfmt.ops.source.open import open_source
+from tokfmt.ops.source.opened import Source
 from tokfmt.ops.source.request import EosChoice, Options
 from tokfmt.run.execute import Progress, run_tasks
 from tokfmt.run.plan import Workers
@@ -27,7 +28,7 @@ from tokfmt.views.view import SplitAt, WithSeparators
 
 
 def verify_tokens(
-    prepared: Prepared,
+    content: Content,
     path: Path,
     format_: Format,
     eos: EosChoice,
@@ -44,8 +45,8 @@ def verify_tokens(
     Raises:
         VerificationError: With the first difference.
     """
-    expected: TokenReader = prepared.reader
-    where = prepared.embedded
+    expected: TokenReader = content.reader
+    where = content.embedded
     if where is not None and isinstance(eos, int):
         expected = SplitAt(WithSeparators(expected, eos, before=where is Separators.BEFORE), eos, where=where)
     source = open_source([path], format=format_.name, eos=eos, options=options)
@@ -53,7 +54,7 @@ def verify_tokens(
         compared = compare_records(expected, decoder, source.reader, workers, progress)
     else:
         progress.phase("verifying", expected.info.tokens, "tokens")
-        compare(expected, source.reader, workers, progress, last_labels="last-labels" not in prepared.dropped)
+        compare(expected, source.reader, workers, progress, last_labels="last-labels" not in content.dropped)
         compared = {"sequences": source.reader.info.sequences, "tokens": source.reader.info.tokens}
     source.reader.close()
     return compared
@@ -214,18 +215,21 @@ def verify_records(
     return {"records": compared}
 
 
-def verify_counts(counts: Iterable[tuple[Path, int, int]]) -> None:
-    """Compare what was read of each source of records with what it holds.
+def verify_counts(counts: Iterable[tuple[Source, int, int | None]]) -> None:
+    """Compare how many records were read of each source with how many it holds.
 
     Args:
-        counts: The source, how many of its records were read, and how many there are to be read.
+        counts: The source, how many of its records were read, and how many were selected (None: all of them).
 
     Raises:
         VerificationError: With the first source of which another number was read.
     """
-    for path, read, held in counts:
+    for source, read, selected in counts:
+        held = source.reader.count() if selected is None and isinstance(source.reader, RecordReader) else selected
         if read != held:
-            what = f"{printable(path)}: {read:,} of its {held:,} records were read; the destination was removed"
+            what = (
+                f"{printable(source.paths[0])}: {read:,} of its {held:,} records were read; the destination was removed"
+            )
             raise VerificationError(what)
 
 

@@ -1,0 +1,67 @@
+"""What a conversion would do: the result of --dry-run, which writes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tokfmt.core.axis import TokenReader
+from tokfmt.core.format import Target
+from tokfmt.core.output import followed
+from tokfmt.ops.convert.arrangement import Portion, portion_of
+from tokfmt.ops.convert.axis import token_axis
+from tokfmt.ops.convert.losses import Losses
+from tokfmt.ops.convert.notes import Notes
+from tokfmt.ops.convert.request import Conversion
+from tokfmt.ops.convert.resolve import Resolved
+from tokfmt.ops.convert.results import result_of, total_of
+from tokfmt.ops.convert.space import free_bytes, least_bytes, need_room
+from tokfmt.ops.convert.write import PortionCounts, Written
+from tokfmt.ops.destination import replaced
+from tokfmt.run.execute import make_executor
+from tokfmt.run.plan import Workers
+
+
+def dry_run(resolved: Resolved, notes: Notes) -> Conversion:
+    """Return what a conversion would write, as far as that is known before text is tokenized.
+
+    Raises:
+        TokfmtError: It would be refused.
+    """
+    destination = resolved.destination
+    written = _of_records(resolved) if resolved.holds_records else _of_tokens(resolved, notes)
+    result = result_of(resolved, written, notes)
+    stay = [path for path in destination.paths if followed(path) not in resolved.freed]
+    goes = {str(path): what for path in stay if (what := replaced(path))}
+    least = total_of(one.least for one in written.portions)
+    plan = {**result.plan, "least_bytes": least, "free_bytes": free_bytes(destination.path)}
+    return replace(result, dry_run=True, verified=False, replaces=goes, plan=plan)
+
+
+def _of_records(resolved: Resolved) -> Written:
+    """Of records nothing is counted before they are read, unless there are none."""
+    count = None if resolved.holds_something else 0
+    counts = [PortionCounts(portion, count, count) for portion in resolved.destination.portions]
+    return Written(resolved.destination, counts, {}, {})
+
+
+def _of_tokens(resolved: Resolved, notes: Notes) -> Written:
+    destination, target = resolved.destination, Target(resolved.separator.eos_id)
+    with make_executor("serial", 1) as executor:
+        stored = target.eos_id if destination.traits.needs_eos else None
+        workers = Workers(executor, 1, Path())
+        reading = token_axis(resolved.read, None, resolved.request.select, workers, notes.progress, stored_eos=stored)
+    for note in reading.notes:
+        notes.add(note)
+    dropped = resolved.accepted(Losses(list(resolved.losses)))
+    counts = [_would_write(resolved, reading.axis, portion, target) for portion in destination.portions]
+    return Written(destination, counts, dropped, {}, reading.report, reading.padded)
+
+
+def _would_write(resolved: Resolved, axis: TokenReader, portion: Portion, target: Target) -> PortionCounts:
+    view = portion_of(axis, resolved.request.arrangement, portion)
+    writer = resolved.destination.writer(portion.destination, portion, target)
+    least = least_bytes(writer, view)
+    need_room(portion.destination, portion.destination, least)
+    info, tasks = view.info, len(writer.regions(view, resolved.request.region))
+    return PortionCounts(portion, info.sequences, info.tokens, info.max_id, tasks, least=least)

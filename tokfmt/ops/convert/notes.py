@@ -1,0 +1,37 @@
+"""What a conversion reports while it runs, and what of that its result keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tokfmt.core.text_format import printable
+from tokfmt.run.execute import Progress
+
+
+class Notes:
+    """The notes of one conversion.
+
+    Attributes:
+        progress: Shows messages and counts to the user.
+        kept: Notes of the result, in order.
+    """
+
+    def __init__(self, progress: Progress, piped: Mapping[str, str]) -> None:
+        """Report to `progress`; `piped` maps copies in scratch to the names that the user gave."""
+        self.progress, self.kept = progress, list[str]()
+        self._piped = piped
+
+    def add(self, text: str) -> None:
+        """Report a note, and keep it for the result."""
+        self.kept.append(self.named(printable(text)))
+        self.report(text)
+
+    def report(self, text: str) -> None:
+        """Report something that depends on how often the run was interrupted, so that the result has no part in it."""
+        self.progress.note(self.named(printable(text)))
+
+    def named(self, text: str) -> str:
+        """Replace copies of what was piped by the names that the user gave."""
+        for copy, name in self._piped.items():
+            text = text.replace(copy, name)
+        return text

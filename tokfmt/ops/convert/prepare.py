@@ -1,0 +1,125 @@
+"""Stage 2 of a conversion, Resolved to Prepared: read the sources as one token axis, and settle what is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokfmt.core.axis import TokenReader
+from tokfmt.core.format import Target, TokenWriter
+from tokfmt.core.records import RecordReader
+from tokfmt.ops.convert.axis import token_axis
+from tokfmt.ops.convert.destination import Destination
+from tokfmt.ops.convert.losses import Content, known_losses, left_out, names_lost, record_losses, scanned
+from tokfmt.ops.convert.notes import Notes
+from tokfmt.ops.convert.resolve import Resolved
+from tokfmt.ops.convert.space import least_bytes, need_room
+from tokfmt.ops.convert.workplace import Workplace
+from tokfmt.ops.source.request import option_names
+from tokfmt.run.plan import Workers
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A conversion of which everything is known but what writing brings.
+
+    Attributes:
+        destination: As resolved; of a recipe of text with its samples, which exist only now.
+        target: What writers need to know.
+        writers: One for each portion.
+        axis: All sources, without separators, before anything of it was given up.
+        content: What is written of it; None if this task has tokenized its share of the text, and writes nothing.
+        dropped: What was given up, in words, by its --drop name.
+        report: Of a recipe, what each source gives; see `tokfmt.ops.prepare.report`.
+        padded: Positions of samples that hold padding.
+    """
+
+    destination: Destination
+    target: Target
+    writers: Sequence[TokenWriter]
+    axis: TokenReader
+    content: Content | None
+    dropped: Mapping[str, str]
+    report: Sequence[Mapping[str, Any]] = ()
+    padded: int = 0
+
+
+def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes) -> Prepared:
+    """Read the sources as one axis, and refuse what cannot be kept of it.
+
+    Raises:
+        TokfmtError: Nothing was published.
+    """
+    request, destination, drop = resolved.request, resolved.destination, resolved.request.source.drop
+    target = _target(resolved)
+    writers = _writers(destination, place, target)  # before text is tokenized: options may contradict each other
+    reading = token_axis(
+        resolved.read,
+        resolved.tokenizer,
+        request.select,
+        workers,
+        notes.progress,
+        lambda source, aside: not names_lost(source, aside, destination.format) <= drop,
+        stored_eos=resolved.separator.eos_id if destination.traits.needs_eos else None,
+        rejects=None if request.shard else _rejects(resolved, workers),
+    )
+    losses = record_losses(reading.asides, destination.format, drop)
+    if request.shard is not None and resolved.holds_records:
+        return Prepared(destination, target, (), reading.axis, None, resolved.accepted(losses))
+    if destination.rows is None and (of_text := destination.with_rows_of(reading.axis, request)) is not destination:
+        destination, writers = of_text, _writers(of_text, place, target)
+    axis, traits, embedded = destination.packed or reading.axis, destination.traits, None
+    if request.arrangement.shares is None:  # before tokens are read, and before a shuffle takes space
+        need_room(destination.path, place.first.path, least_bytes(writers[0], axis))
+    known = known_losses(axis, resolved.sources, traits, request.source) if reading.asides else resolved.losses
+    losses.found.extend(known)
+    if reading.encoded:
+        axis, found = scanned(axis, writers[0], traits, target.eos_id, workers)
+        losses.found.extend(found)
+        embedded = traits.separators if found and traits.separators.alone else None
+    dropped = resolved.accepted(losses)
+    if request.verify and request.shard is None:
+        from tokfmt.ops.convert.verify import verify_counts  # fingerprints need numpy.random and xxhash
+
+        verify_counts(reading.counts)
+    for note in (*losses.notes, *reading.notes, *left_out((*resolved.sources, *reading.made), traits)):
+        notes.add(note)
+    padded = 0 if destination.packed else reading.padded
+    content = Content(axis, embedded, dropped)
+    return Prepared(destination, target, writers, reading.axis, content, dropped, reading.report, padded)
+
+
+def _target(resolved: Resolved) -> Target:
+    """Return what the writers need to know."""
+    request = resolved.request
+    return Target(resolved.separator.eos_id, _decoder(resolved), request.source.drop, bool(request.kept), request.jobs)
+
+
+def _decoder(resolved: Resolved) -> Any:
+    """Return what decodes IDs to text: the user's tokenizer, if the format holds text and no source did."""
+    destination, tokenizer = resolved.destination, resolved.tokenizer
+    if tokenizer is None or "text_field" not in option_names(destination.format.write_options):
+        return None
+    readers = [source.reader for source in resolved.sources]
+    if any(isinstance(reader, RecordReader) and reader.info.kind == "text" for reader in readers):
+        return None
+    return tokenizer.decoder(lenient="invalid-utf8" in resolved.request.source.drop)
+
+
+def _writers(destination: Destination, place: Workplace, target: Target) -> list[TokenWriter]:
+    """Make the writer of each portion."""
+    return [
+        destination.writer(place.stagings[portion.destination].path, portion, target)
+        for portion in destination.portions
+    ]
+
+
+def _rejects(resolved: Resolved, workers: Workers) -> Path | None:
+    """Create the file that collects filtered documents; None without --rejects."""
+    if resolved.request.rejects is None:
+        return None
+    path = workers.scratch / "rejects"
+    path.write_bytes(b"")
+    return path

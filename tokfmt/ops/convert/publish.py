@@ -1,0 +1,86 @@
+"""Stage 4 of a conversion, Written to its result: describe what was written, and make it visible in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tokfmt.core.publish import Beside, Staging
+from tokfmt.core.together import publish_together
+from tokfmt.ops.convert.manifests import manifests
+from tokfmt.ops.convert.notes import Notes
+from tokfmt.ops.convert.request import Conversion
+from tokfmt.ops.convert.resolve import Resolved
+from tokfmt.ops.convert.results import result_of
+from tokfmt.ops.convert.resume import digest_of
+from tokfmt.ops.convert.workplace import Workplace
+from tokfmt.ops.convert.write import Written
+from tokfmt.ops.destination import remove_manifest_of_link
+from tokfmt.ops.source.discover import check_unchanged
+from tokfmt.ops.source.manifest import ledger_paths, manifest_path
+from tokfmt.ops.source.request import words_of
+
+Proof = Callable[[Staging], Mapping[str, Path]]
+"""Raises what forbids publication; else gives files, built already, that appear beside the destination, by name."""
+
+
+def no_proof(staging: Staging) -> Mapping[str, Path]:  # noqa: ARG001
+    """Publish whatever was built, and nothing beside it."""
+    return {}
+
+
+def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes, prove: Proof) -> Conversion:
+    """Publish what was written, unless it is a share that --finish puts together with others.
+
+    Raises:
+        SourceChangedError: A source changed while it was read. Nothing was published.
+        TokfmtError: Nothing was published.
+    """
+    request = resolved.request
+    done = result_of(resolved, written, notes)
+    if request.shard is not None:
+        check_unchanged(resolved.before, resolved.files)
+        return done
+    texts = _manifests(resolved, written, place, done, notes) if request.manifest else {}
+    check_unchanged(resolved.before, resolved.files)
+    if request.rejects is not None:
+        from tokfmt.formats.jsonl.lines import join
+
+        join([place.first.scratch / "rejects"], request.rejects, request.jobs)
+    beside: dict[Staging, Beside] = {}
+    for path, staging in place.stagings.items():
+        manifest = texts.get(path)
+        named = {manifest_path(staging.destination).name: manifest}
+        beside[staging] = {**named, **_ledger(written, staging, manifest), **prove(staging)}
+    publish_together(beside)
+    for path in place.stagings:
+        remove_manifest_of_link(path)
+    return done
+
+
+def _ledger(written: Written, staging: Staging, manifest: bytes | None) -> Beside:
+    """Return the ledger beside a destination; without one, that of what stood there before goes."""
+    if written.ledger is None:
+        return dict.fromkeys(path.name for path in ledger_paths(staging.destination))
+    from tokfmt.ops.ledger import built
+
+    return built(written.ledger, written.destination.format, staging, manifest)
+
+
+def _manifests(
+    resolved: Resolved, written: Written, place: Workplace, done: Conversion, notes: Notes
+) -> dict[Path, bytes]:
+    request, shares = resolved.request, resolved.request.arrangement.shares
+    given: dict[str, object] = {
+        "options": {"from": words_of(request.source.options), "to": words_of(written.destination.given)},
+        "select": request.select,
+        "split": shares.described() if shares else None,
+    }
+    if request.resume:
+        given["request"] = {"digest": digest_of(place.facts), "verified": request.verify}
+    if written.ledger is not None:
+        given["ledger"] = {"unit": written.ledger["unit"], "rows": written.ledger["rows"]}
+    made = manifests(
+        done, resolved.files, place.stagings, given, notes.progress, request.jobs, checksums=request.checksums
+    )
+    return {path: notes.named(text.decode()).encode() if request.piped else text for path, text in made.items()}

@@ -1,0 +1,358 @@
+"""Stage 1 of a conversion, Request to Resolved: open the sources, and refuse what cannot be done before anything is
+written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tokfmt.core.axis import TokenReader
+from tokfmt.core.errors import Loss, OptionError, SeparatorUnknownError, TokfmtError
+from tokfmt.core.files import writing
+from tokfmt.core.format import companions_of
+from tokfmt.core.options import choices
+from tokfmt.core.output import followed, readable_by
+from tokfmt.core.publish import Staging
+from tokfmt.core.records import Aside, RecordInfo, RecordReader
+from tokfmt.core.text_format import printable
+from tokfmt.core.together import foreseen, settle
+from tokfmt.ops.convert.destination import Destination
+from tokfmt.ops.convert.losses import Losses, known_losses, record_losses
+from tokfmt.ops.convert.notes import Notes
+from tokfmt.ops.convert.refusals import (
+    refuse_ledger,
+    refuse_rejects,
+    refuse_selection_of_none,
+    refuse_shards,
+    refuse_splits_of_one_file,
+    refuse_text,
+    refuse_undealt,
+)
+from tokfmt.ops.convert.request import Request
+from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
+from tokfmt.ops.source.discover import find_sources, snapshot
+from tokfmt.ops.source.ingest import first_look
+from tokfmt.ops.source.open import open_sources, with_named
+from tokfmt.ops.source.opened import (
+    Separator,
+    Source,
+    agreed_separator,
+    agreed_tokenizer,
+    files_of_sources,
+    paths_of,
+    tokenizer_of,
+)
+from tokfmt.ops.source.request import SourceFiles, parse_selection
+from tokfmt.run.execute import is_cluster, may_spawn
+from tokfmt.views.select import Concat, Slice
+
+if TYPE_CHECKING:
+    from tokfmt.text.tokenizer import TokenizerHandle
+
+_NOTES = 20  # notes on sources that are reported one by one
+_WORTH = 64 << 20  # bytes of text (tokens to be gathered) for which processes, 1 (0.2) CPU seconds each to start, pay
+
+Given = tuple[Sequence[Source], TokenReader]
+"""Sources that are open already, and the axis over them that is written instead of all they hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A conversion that can be done, as far as is known before anything is written.
+
+    Attributes:
+        request: What was asked, with the path that the destination's format gives it, and an executor chosen.
+        destination: Where it goes, and in which form.
+        stagings: Where each path of the destination is built.
+        freed: Paths of the destination where something is now, which a run takes away first and a dry run does not.
+        tokenizer: Encodes text, or decodes IDs; None if there is none.
+        files: Every dataset that is read, those that recipes name too.
+        before: State of these files before they were opened.
+        sources: What is converted.
+        read: What is read of it: the sources, or one reader over them that was given, or packed rows of one.
+        separator: The separator that the destination uses.
+        made_by: What made all IDs, if that is known and the same; and what differs, in words.
+        copies: Records are copied to JSON lines as they are; else the sources are one token axis.
+        losses: What is known to be lost of sources that hold tokens.
+    """
+
+    request: Request
+    destination: Destination
+    stagings: Mapping[Path, Staging]
+    freed: frozenset[Path]
+    tokenizer: TokenizerHandle | None
+    files: tuple[SourceFiles, ...]
+    before: Mapping[Path, tuple[int, int, int]]
+    sources: tuple[Source, ...]
+    read: tuple[Source, ...]
+    separator: Separator
+    made_by: tuple[Mapping[str, Any] | None, str]
+    copies: bool
+    losses: tuple[Loss, ...]
+
+    @property
+    def holds_records(self) -> bool:
+        """Whether a source holds records, which are no token axis yet."""
+        return any(isinstance(source.reader, RecordReader) for source in self.sources)
+
+    @property
+    def holds_something(self) -> bool:
+        """Whether the sources hold sequences, or at least bytes that may be records."""
+        infos = [source.reader.info for source in self.sources]
+        return any(info.size if isinstance(info, RecordInfo) else info.sequences for info in infos)
+
+    def accepted(self, losses: Losses) -> dict[str, str]:
+        """See `Losses.accepted`."""
+        return losses.accepted(self.request.source.drop, str(self.request.destination))
+
+    def facts(self) -> dict[str, object]:
+        """Return what the output depends on besides the request; see `resume.facts_of`."""
+        return {
+            "--to": self.destination.format.name,
+            "--to-opt": asdict(self.destination.options),
+            "the formats of the sources": [source.format.name for source in self.sources],
+            "the separator": self.separator.eos_id,
+            "the tokenizer": self.tokenizer.describe() if self.tokenizer else None,
+        }
+
+
+def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resolved:
+    """Open the sources of a request, and refuse what cannot be done.
+
+    Raises:
+        TokfmtError: Nothing was written.
+    """
+    refuse_shards(request)
+    destination = Destination.of(request)
+    request = replace(request, destination=destination.path)
+    refuse_splits_of_one_file(destination.portions, destination.traits)
+    tokenizer = tokenizer_of(request.tokenizer, special_tokens=request.special_tokens, engine=request.engine)
+    found = [with_named(one) for one in (files_of_sources(given[0]) if given else find_sources(request.source))]
+    files = tuple(one for source in found for one in source.all())
+    for path in destination.paths:
+        guard(path, request.source.paths, files)
+    before = snapshot(files)
+    freed = _foreseen(request, destination, notes)
+    stagings = _stagings(request, destination, before, freed)
+    sources = given[0] if given else _opened(request, destination, tokenizer, found, notes)
+    read = [sources[0]._replace(reader=given[1])] if given else sources
+    if len(sources) == 1:
+        destination = destination.with_rows_of(read[0].reader, request).with_rows_foreseen(sources[0], request)
+        if destination.packed is not None:
+            sources = read = [sources[0]._replace(reader=destination.packed)]
+    tokenizer = _named_tokenizer(sources, tokenizer)
+    refuse_rejects(request, sources, files)
+    refuse_ledger(request, sources)
+    _pass_on(sources, notes)
+    made_by = agreed_tokenizer(sources, tokenizer, request.source.drop)
+    copies = tokenizer is None and destination.format.name == "jsonl" and _are_lines(sources)
+    if not copies and tokenizer is None:
+        refuse_text(sources, destination.format)
+    separator = Separator(None) if copies else agreed_separator(sources, request.source.eos)
+    resolved = Resolved(
+        request, destination, stagings, freed, tokenizer, files, before, tuple(sources), tuple(read), separator,
+        made_by, copies, losses=(),
+    )  # fmt: skip
+    return _checked(resolved, notes)
+
+
+def _checked(resolved: Resolved, notes: Notes) -> Resolved:
+    """Refuse what the sources show, as far as it is known before they are read; choose the executor."""
+    request, sources = resolved.request, resolved.sources
+    if not resolved.copies:
+        _need_separator(resolved)
+    refuse_undealt(request, sources, copies=resolved.copies)
+    looked = [first_look(source) for source in sources]
+    if not resolved.copies:
+        resolved = replace(resolved, losses=tuple(_known_losses(resolved)))
+    _refuse_losses(resolved, [aside for _, aside in looked])
+    texts = next((texts for texts, _ in looked if texts), [])
+    if resolved.tokenizer is not None and texts:
+        resolved = replace(resolved, tokenizer=resolved.tokenizer.tried_on(texts))
+        for note in resolved.tokenizer.notes if resolved.tokenizer is not None else ():
+            notes.add(note)
+    if request.executor == "auto":
+        resolved = replace(resolved, request=replace(request, executor=_best_executor(resolved)))
+    return resolved
+
+
+def _foreseen(request: Request, destination: Destination, notes: Notes) -> frozenset[Path]:
+    """Undo or finish what a killed run left of several destinations; a dry run only says so.
+
+    `resumed` does that if some is kept.
+
+    Returns:
+        Paths that a run would free, and a dry run does not.
+    """
+    told, freed = dict[str, None](), frozenset[Path]()
+    for path in destination.paths if not request.kept else ():
+        if request.dry_run:
+            found, free = foreseen(path)
+            freed |= free
+        else:
+            with writing(path):
+                found = list(settle(path))
+        for note in found:
+            if note not in told:
+                notes.report(note)
+        told |= dict.fromkeys(found)
+    return freed
+
+
+def _stagings(
+    request: Request, destination: Destination, before: Mapping[Path, tuple[int, int, int]], freed: frozenset[Path]
+) -> dict[Path, Staging]:
+    """Return where each destination is built, after refusing what is there and must stay.
+
+    `resumed` refuses it if some is kept.
+
+    Args:
+        freed: Paths that nothing will be at.
+    """
+    stagings = {
+        path: Staging(
+            path,
+            overwrite=request.overwrite,
+            objection=strangers_in(path),
+            readable=readable_by(before),
+            kept=request.kept,
+            shared=request.shard is not None,
+            companions=[companion.name for companion in companions_of(destination.format, path)],
+            by_name=is_cluster(request.executor),
+        )
+        for path in destination.paths
+    }
+    for path, staging in stagings.items():
+        refuse_foreign(path)
+        if (not request.kept or request.dry_run) and followed(path) not in freed:
+            staging.check_replaceable()
+    return stagings
+
+
+def _opened(
+    request: Request,
+    destination: Destination,
+    tokenizer: TokenizerHandle | None,
+    found: Sequence[SourceFiles],
+    notes: Notes,
+) -> Sequence[Source]:
+    try:
+        return open_sources(request.source, tokenizer, request.jobs, notes.progress, found=found, collect=True)
+    except SeparatorUnknownError as error:
+        remedy = _name_separator(request, destination, tokenizer)
+        raise SeparatorUnknownError(error.path, error.why, remedy) from error
+
+
+def _named_tokenizer(sources: Sequence[Source], tokenizer: TokenizerHandle | None) -> TokenizerHandle | None:
+    """Return the tokenizer that a recipe of text names, else the one that was given.
+
+    Raises:
+        OptionError: --tokenizer is another one.
+    """
+    for source in sources:
+        named = getattr(source.reader, "tokenizer", None) if source.format.name == "recipe" else None
+        if named is None:  # it holds ids
+            continue
+        if tokenizer is not None and tokenizer.describe()["digest"] != named.describe()["digest"]:
+            raise OptionError(f"--tokenizer: {printable(source.paths[0])} says another one, {named.name}")
+        tokenizer = named
+    return tokenizer
+
+
+def _pass_on(sources: Sequence[Source], notes: Notes) -> None:
+    """Add the notes on the sources; what the result reports as dropped is left out."""
+    found = [
+        (source.paths[0], note)
+        for source in sources
+        for note in source.notes
+        if note.removeprefix("left out: ") not in source.left_out
+    ]
+    for path, note in found[:_NOTES]:
+        own = path.name if note.startswith((f"{path.name}: ", f"{path.name} ")) else ""
+        notes.add(f"{path}{note.removeprefix(own)}" if own else f"{path}: {note}")
+    if len(found) > _NOTES:
+        notes.add(f"{len(found) - _NOTES:,} more notes of this kind on the other sources")
+
+
+def _are_lines(sources: Sequence[Source]) -> bool:
+    """Whether all sources go to jsonl record by record; IDs that are not JSON lines go as sequences of tokens."""
+    infos = [source.reader.info for source in sources if source.format.name != "recipe"]
+    records = [info for info in infos if isinstance(info, RecordInfo)]
+    return len(records) == len(sources) and all(info.json_lines or info.kind == "text" for info in records)
+
+
+def _need_separator(resolved: Resolved) -> None:
+    """Refuse sources without a known separator, if the destination stores one.
+
+    Raises:
+        SeparatorUnknownError: Names how to give it.
+    """
+    if resolved.separator.eos_id is not None or not resolved.destination.traits.needs_eos:
+        return
+    if resolved.holds_something:
+        request = resolved.request
+        if request.select is not None:
+            refuse_selection_of_none(request.select, resolved.read)
+        name = resolved.destination.format.name
+        why = f"{name} stores a separator after each sequence, and nothing says which id it is"
+        remedy = _name_separator(request, resolved.destination, resolved.tokenizer)
+        raise SeparatorUnknownError(request.destination, why, remedy)
+
+
+def _name_separator(request: Request, destination: Destination, tokenizer: TokenizerHandle | None) -> str:
+    """Return what the user can do when a separator is not known."""
+    ways = ["Name its id with --eos ID"]
+    if tokenizer is None:
+        ways.append("give --tokenizer")
+    elif tokenizer.ends:
+        tokens = " or ".join(f"{printable(name)} = {token}: --eos {token}" for name, token in tokenizer.ends[:3])
+        ways = [f"The tokenizer has {tokens}"]
+    if "none" in choices(destination.format.write_options, "eod") and request.source.eos in (None, "none"):
+        ways.append("store none with --to-opt eod=none")
+    return ", or ".join(ways)
+
+
+def _known_losses(resolved: Resolved) -> list[Loss]:
+    """Return what is known to be lost of sources that hold tokens; reads no token."""
+    axes = [source.reader for source in resolved.read if not isinstance(source.reader, RecordReader)]
+    if not axes:
+        return []
+    axis, selection = axes[0] if len(axes) == 1 else Concat(axes), resolved.request.select
+    if selection is not None and len(axes) == len(resolved.read):
+        axis = Slice(axis, *parse_selection(selection, axis.info.sequences, paths_of(resolved.sources)))
+    return known_losses(axis, resolved.sources, resolved.destination.traits, resolved.request.source)
+
+
+def _refuse_losses(resolved: Resolved, asides: Sequence[Aside]) -> None:
+    """Refuse losses that are known before the first byte is written.
+
+    What a first look at records shows is refused by a dry run only: a run goes on to report all of it at once.
+    """
+    request, losses = resolved.request, Losses()
+    if request.dry_run:
+        pairs = list(zip(resolved.sources, asides, strict=True))
+        losses = record_losses(pairs, resolved.destination.format, request.source.drop)
+    losses.found.extend(resolved.losses)
+    try:
+        resolved.accepted(losses)
+    except TokfmtError as error:
+        if request.dry_run and len(losses.found) > len(resolved.losses):
+            error.add_note("A dry run looks at some records only; a run counts all")
+        raise
+
+
+def _best_executor(resolved: Resolved) -> str:
+    """Return threads, unless workers would wait for the interpreter's lock and there is enough to do for processes.
+
+    Parsing JSON takes the lock, and so does gathering parts while others are being written. Codecs do not take it.
+    """
+    readers = [source.reader for source in resolved.sources]
+    text = sum(reader.info.size for reader in readers if isinstance(reader, RecordReader))
+    tokens = sum(reader.info.tokens for reader in readers if not isinstance(reader, RecordReader))
+    gathers = tokens >= _WORTH and resolved.destination.traits.gathers
+    much = gathers or (resolved.tokenizer is not None and text >= _WORTH)
+    spawns = much and resolved.request.jobs > 1 and may_spawn([source.reader for source in resolved.read])
+    return "processes" if spawns else "threads"

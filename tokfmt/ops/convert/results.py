@@ -1,0 +1,133 @@
+"""What a conversion answers: of what was written, and of a repeated one that finds everything written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tokfmt.core.errors import TokenizerMismatchError
+from tokfmt.ops.convert.notes import Notes
+from tokfmt.ops.convert.request import Conversion
+from tokfmt.ops.convert.resolve import Resolved
+from tokfmt.ops.convert.resume import Facts, digest_of, finished
+from tokfmt.ops.convert.write import PortionCounts, Written
+
+
+def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
+    """Return the result of a conversion, with the notes so far.
+
+    Raises:
+        TokenizerMismatchError: See `_made_by`.
+    """
+    request, arrangement, destination = resolved.request, resolved.request.arrangement, written.destination
+    counts, separator = written.portions, resolved.separator
+    made, mixed = _made_by(resolved, counts)
+    sequences, tokens = (total_of(one.sequences for one in counts), total_of(one.tokens for one in counts))
+    if counts and request.shard is None and sequences == 0:
+        why = "the sources contain no sequences"
+        if request.select is not None:
+            why = f"--select {request.select} takes none of the sequences of the sources"
+        notes.add(f"{request.destination}: the dataset is empty: {why}")
+    dropped = dict(written.dropped)
+    if mixed:
+        dropped["tokenizers"] = mixed
+    if others := [note for source in resolved.sources for note in source.left_out]:
+        dropped["other-files"] = "; ".join(others)
+    if arrangement.shares is not None and not arrangement.shares.seeded:
+        notes.add(f"sequences were dealt out by seed {arrangement.shares.seed}; --seed N deals otherwise")
+    splits: dict[str, dict[str, object]] = {
+        one.portion.split: {
+            "destination": str(one.portion.destination), "sequences": one.sequences, "tokens": one.tokens,
+            "max_id": one.max_id,
+        }
+        for one in counts if one.portion.split is not None
+    }  # fmt: skip
+    return Conversion(
+        destination=str(request.destination),
+        format=destination.format.name,
+        sources=[
+            {"path": notes.named(str(path)), "format": source.format.name}
+            for source in resolved.sources
+            for path in source.paths
+        ],
+        sequences=sequences,
+        tokens=tokens,
+        max_id=max((one.max_id for one in counts if one.max_id is not None), default=None),
+        separator={"eos_id": separator.eos_id, "from": separator.source or None, "inferred": separator.inferred},
+        dropped=dropped,
+        notes=list(notes.kept),
+        plan={
+            "tasks": sum(one.tasks for one in counts),
+            "executor": request.executor,
+            "jobs": request.jobs,
+            "least_bytes": None,
+            "free_bytes": None,
+        },
+        verified=request.verify,
+        compared=dict(written.compared),
+        tokenizer=dict(made) if made is not None else None,
+        sample_length=_sample_length(written),
+        shuffle=arrangement.shuffle,
+        splits=splits,
+        recipe=None if destination.rows is None else destination.rows.fingerprint,
+        labels=None if destination.rows is None else destination.rows.labels_from,
+        prepared=list(written.report),
+        padded=written.padded,
+        partial=[source.partial.facts() for source in resolved.sources if source.partial is not None],
+    )
+
+
+def total_of(counts: Iterable[int | None]) -> int | None:
+    """Return the sum of counts; None if one is not known."""
+    known = list(counts)
+    return None if None in known else sum(filter(None, known))
+
+
+def _made_by(resolved: Resolved, counts: Sequence[PortionCounts]) -> tuple[Mapping[str, Any] | None, str]:
+    """Return what the manifest may name as the tokenizer of the IDs, and what speaks against it and was accepted.
+
+    Raises:
+        TokenizerMismatchError: There are IDs that the tokenizer in use does not have, and --drop does not accept that.
+    """
+    made, mixed = resolved.made_by
+    largest = max((one.max_id for one in counts if one.max_id is not None), default=0)
+    size = made.get("vocab_size") if made is not None else None
+    if made is None or not isinstance(size, int) or largest < size or largest == resolved.separator.eos_id:
+        return made, mixed
+    found, source = f"id {largest:,}", resolved.request.source
+    if resolved.tokenizer is not None and "tokenizers" not in source.drop:
+        path = source.paths[0] if len(source.paths) == 1 else resolved.request.destination
+        expected = f"ids below {size:,}, as {made.get('name')} has them"
+        raise TokenizerMismatchError(path, "holds ids beyond the tokenizer's vocabulary", expected, found)
+    return None, f"{found} is beyond the vocabulary of {made.get('name')}"
+
+
+def _sample_length(written: Written) -> int | None:
+    """Return the tokens in a sample, for destinations whose files hold samples."""
+    options = written.destination.options
+    samples = getattr(options, "layout", "samples") == "samples" and not written.destination.traits.whole_files
+    return getattr(options, "seq_len", None) if samples else None
+
+
+def finished_before(resolved: Resolved, facts: Facts, notes: Notes) -> Conversion | None:
+    """Return what an earlier run with --resume of the same request has published; None if there is something to do."""
+    request, destination = resolved.request, resolved.destination
+    if not request.resume or request.shard is not None:
+        return None
+    told = finished(destination.paths, destination.format, digest_of(facts), resolved.files, verified=request.verify)
+    if not told:
+        return None
+    contents = [manifest.content for manifest in told]
+    notes.add("complete already: an earlier run of the same request has written it, and nothing has changed since")
+    largest = [content["max_id"] for content in contents if content.get("max_id") is not None]
+    written = Written(destination, [], dict(contents[0].get("dropped", {})), {})
+    return replace(
+        result_of(resolved, written, notes),
+        sequences=total_of(content.get("sequences") for content in contents),
+        tokens=total_of(content.get("tokens") for content in contents),
+        max_id=max(largest, default=None),
+        separator={"eos_id": contents[0].get("eos_id"), "from": contents[0].get("eos_from"), "inferred": False},
+        splits={name: split for content in contents for name, split in content.get("splits", {}).items()},
+        verified=request.verify,
+    )

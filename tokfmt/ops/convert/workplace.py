@@ -1,0 +1,77 @@
+"""Where a conversion is built: a hidden place for each destination, its journal, and the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tokfmt.core.publish import Staging
+from tokfmt.ops.convert.arrangement import Portion
+from tokfmt.ops.convert.notes import Notes
+from tokfmt.ops.convert.request import Request
+from tokfmt.ops.convert.resolve import Resolved
+from tokfmt.ops.convert.resume import Facts, resumed
+from tokfmt.run.execute import make_executor, slots
+from tokfmt.run.plan import Forgetful, Share, Workers
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """Where the portions of a conversion are built.
+
+    Attributes:
+        stagings: By destination: where it is built.
+        journals: By destination: what is done of it.
+        facts: What a run that continues this one must ask for again; empty if none can.
+    """
+
+    stagings: Mapping[Path, Staging]
+    journals: Mapping[Path, Forgetful]
+    facts: Facts
+
+    @property
+    def first(self) -> Staging:
+        """The place of the first destination, where text of all portions is tokenized."""
+        return next(iter(self.stagings.values()))
+
+    def of(self, portion: Portion, workers: Workers) -> tuple[Path, Workers]:
+        """Return where a portion is written, and the workers with the scratch and the journal of its destination."""
+        staging = self.stagings[portion.destination]
+        return staging.path, replace(workers, scratch=staging.scratch, journal=self.journals[portion.destination])
+
+
+@contextmanager
+def workplace(resolved: Resolved, facts: Facts, notes: Notes) -> Iterator[Workplace]:
+    """Make a hidden place for each destination, or take over what an earlier run kept there."""
+    with ExitStack() as stack:
+        journals = {
+            path: stack.enter_context(_entered(staging, resolved.request, facts, notes))
+            for path, staging in resolved.stagings.items()
+        }
+        yield Workplace(resolved.stagings, journals, facts)
+
+
+@contextmanager
+def _entered(staging: Staging, request: Request, facts: Facts, notes: Notes) -> Iterator[Forgetful]:
+    """Make one place, and yield the journal of what is done there."""
+    if request.kept:
+        with resumed(staging, request, facts, notes.report) as (_, journal):
+            yield journal
+        return
+    with staging:
+        for name in staging.removed:
+            notes.report(f"removed {name}, which an unfinished conversion had left; --resume would have continued it")
+        yield Forgetful()
+
+
+@contextmanager
+def workers_of(resolved: Resolved, place: Workplace) -> Iterator[Workers]:
+    """Start the workers of a conversion, which share the scratch of its first destination."""
+    request, first = resolved.request, place.first
+    with make_executor(request.executor, request.jobs) as executor:
+        share = None if request.shard is None else Share(request.shard)
+        texts = first.home / "scratch"  # which shards share
+        journal = next(iter(place.journals.values()))
+        yield Workers(executor, slots(executor, request.jobs), first.scratch, journal, texts, share)

@@ -1,0 +1,197 @@
+"""Stage 3 of a conversion, Prepared to Written: arrange the axis, write each portion, and read it back if asked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tokfmt.core.axis import TokenReader
+from tokfmt.core.errors import TokenRangeError
+from tokfmt.core.format import TokenWriter
+from tokfmt.core.text_format import counted, printable
+from tokfmt.ops.convert.arrangement import Portion, arranged
+from tokfmt.ops.convert.destination import Destination
+from tokfmt.ops.convert.losses import Content
+from tokfmt.ops.convert.notes import Notes
+from tokfmt.ops.convert.prepare import Prepared
+from tokfmt.ops.convert.request import Request
+from tokfmt.ops.convert.resolve import Resolved
+from tokfmt.ops.convert.space import least_bytes, need_room
+from tokfmt.ops.convert.workplace import Workplace
+from tokfmt.ops.source.request import EosChoice, option_names
+from tokfmt.run.execute import Progress
+from tokfmt.run.plan import Shard, Workers, plan, run
+
+_KEPT, _SPREAD = 1 << 20, 64  # tokens of a region of what may be continued, at least; regions at most
+
+
+@dataclass(frozen=True, slots=True)
+class PortionCounts:
+    """What was written of a portion, or would be; None where that is not known yet, or nothing is counted.
+
+    Attributes:
+        portion: Of which.
+        sequences: How many.
+        tokens: How many.
+        max_id: Largest ID written.
+        tasks: How many wrote it.
+        merged: Final separators of sequences that were given no other; see `TokenWriter.merged`.
+        least: Bytes that it would take at least; see `TokenWriter.least_bytes`.
+    """
+
+    portion: Portion
+    sequences: int | None
+    tokens: int | None
+    max_id: int | None = None
+    tasks: int = 0
+    merged: int = 0
+    least: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A conversion whose destinations are built, or would be (`dry_run`); they are not visible yet.
+
+    Attributes:
+        destination: In which form.
+        portions: What was written of each.
+        dropped: What was given up, in words, by its --drop name.
+        compared: What was read back and compared, in numbers.
+        report: Of a recipe, what each source gives; see `tokfmt.ops.prepare.report`.
+        padded: Positions of samples that hold padding.
+        ledger: "unit" and what `ledger.write_rows` returns; None without --ledger.
+    """
+
+    destination: Destination
+    portions: Sequence[PortionCounts]
+    dropped: Mapping[str, str]
+    compared: Mapping[str, int]
+    report: Sequence[Mapping[str, Any]] = ()
+    padded: int = 0
+    ledger: Mapping[str, Any] | None = None
+
+
+def write(resolved: Resolved, prepared: Prepared, place: Workplace, workers: Workers, notes: Notes) -> Written:
+    """Write each portion of what was prepared.
+
+    Raises:
+        TokfmtError: Nothing was published.
+    """
+    request, content, destination = resolved.request, prepared.content, prepared.destination
+    if content is None:
+        return _share_written(prepared, workers)
+    compared: Counter[str] = Counter()
+    counts = []
+    for portion, writer in zip(destination.portions, prepared.writers, strict=True):
+        counts.append(_write_portion(resolved, prepared, content, portion, writer, place, workers, notes, compared))
+    ledger = None
+    if request.ledger and request.shard is None:
+        from tokfmt.ops.ledger import write_rows  # with all of recipes
+
+        rows = destination.rows
+        opened = rows or resolved.sources[0].reader
+        told = write_rows(place.first.scratch, opened, prepared.axis, content.reader, prepared.dropped, notes.progress)
+        ledger = {"unit": "sequences" if rows is None else "samples", **told}
+    content.reader.close()
+    return Written(
+        destination, counts, prepared.dropped, compared, prepared.report, prepared.padded, ledger,
+    )  # fmt: skip
+
+
+def write_regions(
+    reader: TokenReader,
+    writer: TokenWriter,
+    portion: Portion,
+    size: int,
+    workers: Workers,
+    progress: Progress,
+    shard: Shard | None = None,
+) -> PortionCounts:
+    """Write a reader, or one shard of it, in regions of about `size` tokens."""
+    job = plan(reader, writer, size)
+    lengths = {region.index: len(region.tokens) for region in job.regions}
+    progress.phase(" ".join(filter(None, ("writing", portion.split))), sum(lengths.values()), "tokens")
+    top = -1
+    for receipt in run(job, workers, shard, portion.split or ""):
+        top = max(top, receipt.max_id)
+        progress.advance(lengths[receipt.region])
+    info, merged = reader.info, getattr(writer, "merged", lambda source: 0)(reader)
+    largest = top if top >= 0 else None
+    return PortionCounts(portion, info.sequences, info.tokens - merged, largest, len(job.regions), merged)
+
+
+def region_size(request: Request, axis: TokenReader) -> int:
+    """Return tokens of a task; less where what is done is kept, so that an interruption leaves much of it."""
+    if request.kept != "resume":
+        return request.region
+    return min(request.region, max(_KEPT, axis.info.tokens // _SPREAD))
+
+
+def _share_written(prepared: Prepared, workers: Workers) -> Written:
+    """Journal the share of text that this task has tokenized; --finish puts all shares together."""
+    workers.journal.sync()
+    if workers.share is not None:
+        workers.journal.add("shard", workers.share.shard.index, None)
+    counts = PortionCounts(prepared.destination.portions[0], None, None)
+    return Written(prepared.destination, [counts], prepared.dropped, {})
+
+
+def _write_portion(
+    resolved: Resolved,
+    prepared: Prepared,
+    content: Content,
+    portion: Portion,
+    writer: TokenWriter,
+    place: Workplace,
+    workers: Workers,
+    notes: Notes,
+    compared: Counter[str],
+) -> PortionCounts:
+    """Write one portion, and count in `compared` what is read back of it."""
+    request, arrangement, traits = resolved.request, resolved.request.arrangement, prepared.destination.traits
+    path, workers = place.of(portion, workers)
+    marked = traits.keeps_masks and "loss-mask" not in content.dropped
+    with arranged(content.reader, arrangement, portion, workers, notes.progress, marked=marked) as view:
+        carried = content.carried(view)
+        if arrangement.shares is not None:
+            need_room(portion.destination, path, least_bytes(writer, carried.reader))
+        size = region_size(request, carried.reader)
+        try:
+            counts = write_regions(carried.reader, writer, portion, size, workers, notes.progress, request.shard)
+        except TokenRangeError as error:
+            other = not arrangement.plain or request.select is not None
+            raise carried.located(error, request.source.paths, other) from error
+        if request.verify and request.shard is None:
+            compared.update(_verify(request, prepared, carried, path, portion, workers, notes.progress))
+        for note in getattr(writer, "notes", lambda source: ())(carried.reader):
+            notes.add(f"{printable(portion.destination.name)}: {note}")
+    if counts.merged:
+        ended = f"{counted(counts.merged, 'sequence')} with the separator {prepared.target.eos_id} at the end"
+        notes.add(f"{ended} got no second one; it is read as the mark of the end, and no token")
+    return counts
+
+
+def _verify(
+    request: Request,
+    prepared: Prepared,
+    content: Content,
+    path: Path,
+    portion: Portion,
+    workers: Workers,
+    progress: Progress,
+) -> Mapping[str, int]:
+    """Read a portion back, and return what was compared."""
+    from tokfmt.ops.convert.verify import verify_tokens
+
+    destination, target = prepared.destination, prepared.target
+    format_ = destination.format
+    shared = option_names(format_.read_options) & {"split", "seq_len", "width", "text_field", "ids_field"}
+    usual, written = asdict(format_.write_options()), asdict(portion.options)
+    options = {name: written[name] for name in shared & written.keys() if written[name] != usual[name]}
+    if destination.rows is not None or content.segmented(destination.traits):
+        options["view"] = "samples"
+    eos: EosChoice = "none" if request.source.eos == "none" else target.eos_id
+    return verify_tokens(content, path, format_, eos, options, target.decoder, workers, progress)
