@@ -27,7 +27,8 @@ from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.dialogs import OneOf, Page, Question, about, bindings_of, help_blocks
 from tokfmt.tui.session import Loading, Result, Session, Vocabulary, Where, other_split, shown_session
 from tokfmt.tui.state import is_written
-from tokfmt.tui.tabs import TABS, Entry, Tab
+from tokfmt.tui.tabs import TABS
+from tokfmt.tui.tabs.base import Entry, Tab
 from tokfmt.tui.tabs.sequences import SequencesTab
 from tokfmt.tui.widgets.frame import KeyBar, TopBar, summary
 from tokfmt.tui.widgets.row_view import WithLoader
@@ -99,9 +100,9 @@ class Browser(App[None]):
     def compose(self) -> ComposeResult:
         yield TopBar([(tab.name, tab.title, tab.key) for tab in self.tabs])
         with ContentSwitcher(initial=self.entry.name):
-            yield TABS[0].make()
+            yield TABS[0].make(self)
             if self.entry is not TABS[0]:
-                yield self.entry.make()
+                yield self.entry.make(self)
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -294,7 +295,7 @@ class Browser(App[None]):
     def _show_tab(self, entry: Entry) -> None:
         switcher, self.entry = self.query_one(ContentSwitcher), entry
         if not switcher.query(f"#{entry.name}"):
-            tab = entry.make()
+            tab = entry.make(self)
             switcher.mount(tab)  # known to the switcher at once, unlike with its add_content
             self._new.append(tab)
             tab.call_later(lambda: tab.show(self.session))  # in its own queue, so that it has its widgets by then

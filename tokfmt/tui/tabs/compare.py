@@ -19,7 +19,7 @@ from tokfmt.tui.layout import Mode, ReaderPosition, TokenStyle
 from tokfmt.tui.pairing import Comparison, First, Marks, Pair, Row, Sessions, common_view, comparable, marks_of, unit_of
 from tokfmt.tui.rows import Damage, RowSource, Span
 from tokfmt.tui.session import Session
-from tokfmt.tui.tabs import Tab, number_words, parse_number
+from tokfmt.tui.tabs.base import Tab, number_words, parse_number
 from tokfmt.tui.widgets.frame import StatusLine
 from tokfmt.tui.widgets.reader import Reader, TokenFacts, facts_of
 from tokfmt.tui.widgets.row_view import WithLoader
@@ -320,20 +320,19 @@ class CompareTab(Tab):
 
     def show(self, session: Session) -> None:
         self.session = session
-        app = self.app
-        sessions = app.pair()
+        sessions = self.host.pair()
         if sessions is None:
-            self.say(app.pair_waits())
+            self.say(self.host.pair_waits())
             return
         refused = next((one.refused for one in sessions if one.refused is not None), None)
         if refused is not None:
             self.refuse(sessions, refused)
             return
-        waiting = app.pair_waits()
+        waiting = self.host.pair_waits()
         if not waiting and not self._viewed:
             self._viewed = True
             self._view(sessions, common_view(sessions))
-            self.call_later(self.app.refresh_tabs)  # another view may be shown in them now
+            self.call_later(self.host.refresh_tabs)  # another view may be shown in them now
         ports, old = tuple(one.port for one in sessions), self.comparison
         if not waiting and (old is None or old.ports != ports):
             self.begin(sessions)
@@ -358,7 +357,7 @@ class CompareTab(Tab):
         def to_row(answer: str) -> None:
             self.see(pairing.step_of(0, parse_number(answer, count, unit)))
 
-        await self.app.ask_line(number_words(f"{unit} of A", count), to_row)
+        await self.host.ask_line(number_words(f"{unit} of A", count), to_row)
 
     def action_mode(self) -> None:
         modes = list(Mode)
@@ -376,7 +375,7 @@ class CompareTab(Tab):
         if self.sessions and name:
             self._view(self.sessions, name)
             self.step = 0
-            self.app.refresh_tabs()
+            self.host.refresh_tabs()
         else:
             self.notify("There is only one view that both have.")
 
@@ -388,7 +387,7 @@ class CompareTab(Tab):
         names = [name for name in a.splits if name in b.splits]
         if len(names) > 1:
             at = names.index(a.split) if a.split in names else -1
-            self.app.show_split(names[(at + 1) % len(names)], (0, 1))
+            self.host.show_split(names[(at + 1) % len(names)], (0, 1))
         else:
             self.notify("There are no two splits that both have.")
 
@@ -477,7 +476,7 @@ class CompareTab(Tab):
         if self._wanted:
             self._wanted = False
         elif self.comparison is None or not self.comparison.stop():
-            self.app.action_cancel()
+            self.host.action_cancel()
         self.say()
 
     def on_unmount(self) -> None:

@@ -24,7 +24,7 @@ from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.check import CheckRequest, Verdict, check, explain
 from tokfmt.tui.dialogs import Page
 from tokfmt.tui.session import Session, Vocabulary, row_at
-from tokfmt.tui.tabs import Working
+from tokfmt.tui.tabs.base import Working
 from tokfmt.tui.widgets.outline import fitted
 from tokfmt.tui.workers import Job
 
@@ -236,7 +236,7 @@ class FindingsTab(Working):
             self.notify("This finding is about the whole directory, not about a place in it.")
         elif finding is not None:
             length = 0 if finding.offset is None else 1
-            self.app.go_to_bytes(Path(finding.path), finding.offset or 0, length)
+            self.host.go_to_bytes(Path(finding.path), finding.offset or 0, length)
 
     def on_resize(self) -> None:
         self._moved()

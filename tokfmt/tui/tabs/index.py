@@ -28,7 +28,7 @@ from tokfmt.ops.look.parts import ROW, HexRow, Raw, sections
 from tokfmt.ops.source.request import given_to
 from tokfmt.tui.rows import Damage, Lru
 from tokfmt.tui.session import Session, is_small, row_at
-from tokfmt.tui.tabs import Tab
+from tokfmt.tui.tabs.base import Tab
 from tokfmt.tui.widgets.outline import Outline, Parts, Row, first_open, sequence_of
 from tokfmt.tui.widgets.row_view import RowView
 from tokfmt.tui.workers import Job
@@ -389,7 +389,7 @@ class IndexTab(Tab):
 
     async def action_byte(self) -> None:
         """Ask for a byte, and go there."""
-        await self.app.ask_line("byte offset, or file:offset", self._to_byte)
+        await self.host.ask_line("byte offset, or file:offset", self._to_byte)
 
     def _to_byte(self, answer: str) -> None:
         name, _, number = answer.rpartition(":")

@@ -27,7 +27,7 @@ from tokfmt.tui.rows import Damage, Piece, RowSource, Span, View
 from tokfmt.tui.search import Found, SearchJob, SearchScope, meaning, parse_search, search_scope
 from tokfmt.tui.session import Session, Where, carried, located, row_at
 from tokfmt.tui.state import Bookmark, Bookmarks, bookmark
-from tokfmt.tui.tabs import Tab, number_words, parse_number
+from tokfmt.tui.tabs.base import Tab, number_words, parse_number
 from tokfmt.tui.widgets.frame import Divider, FindBar, TopBar, filter_words
 from tokfmt.tui.widgets.reader import Reader, TokenDetails, TokenFacts, facts_of, place_of_unit
 from tokfmt.tui.widgets.row_view import HEAD, Loader, SequenceList, words_of
@@ -189,8 +189,8 @@ class SequencesTab(Tab):
 
             if not self.query(Refusal):
                 self.mount(Refusal())
-            self.query_one(Refusal).say(session, len(self.app.requests))
-        if was != (error is not None) and self.app.entry.name == self.id:
+            self.query_one(Refusal).say(session, len(self.host.requests))
+        if was != (error is not None) and self.host.entry.name == self.id:
             self.call_after_refresh(self.enter)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -262,7 +262,7 @@ class SequencesTab(Tab):
     # doing
 
     def action_view(self) -> None:
-        self.app.next_view()
+        self.host.next_view()
 
     def action_read(self) -> None:
         self.reader.focus()
@@ -309,13 +309,13 @@ class SequencesTab(Tab):
             self.notify(f"There are no {view.name} here.")
         elif what == "row":
             steps = "; 25*512: step 25 of batches of 512" if view.singular == "sample" else ""
-            await self.app.ask_line(number_words(f"{view.singular} number", view.port.count) + steps, self._to_row)
+            await self.host.ask_line(number_words(f"{view.singular} number", view.port.count) + steps, self._to_row)
         elif what == "byte":
-            await self.app.ask_line("byte offset, or file:offset", self._to_byte)
+            await self.host.ask_line("byte offset, or file:offset", self._to_byte)
         elif isinstance(view.reader, RecordReader):
             self.notify("Records have no token axis: nobody has tokenised them all.", severity="warning")
         else:
-            await self.app.ask_line(number_words("token position", view.reader.info.tokens), self._to_position)
+            await self.host.ask_line(number_words("token position", view.reader.info.tokens), self._to_position)
 
     def _to_row(self, answer: str) -> None:
         step, sign, batch = answer.partition("*")
@@ -359,7 +359,7 @@ class SequencesTab(Tab):
         if place is None:
             self.notify("This format does not tell in which bytes its tokens lie.", severity="warning")
         else:
-            self.app.go_to_bytes(place.path, place.offset, place.width or 0)
+            self.host.go_to_bytes(place.path, place.offset, place.width or 0)
 
     # find and filter
 
@@ -384,7 +384,7 @@ class SequencesTab(Tab):
         await self._ask_words(f"List only {self.session.view.name} with", words, self.filter)
 
     async def _ask_words(self, text: str, words: str, then: Callable[[str], None]) -> None:
-        await self.app.ask_line(text, then, words, lambda answer: meaning(answer, self.scope))
+        await self.host.ask_line(text, then, words, lambda answer: meaning(answer, self.scope))
 
     def find(self, words: str) -> None:
         """Look for something from the cursor on, and go to the first hit."""
@@ -565,7 +565,7 @@ class SequencesTab(Tab):
         elif self.search is not None:
             self._keep(None, self.filtered)
         else:
-            self.app.action_cancel()
+            self.host.action_cancel()
 
     def search_again(self, before: SearchScope | None, *, other: bool) -> None:
         """Something else is shown: what was looked for is looked for there, unless that is another dataset."""
@@ -619,7 +619,7 @@ class SequencesTab(Tab):
 
     def _go_to(self, one: Bookmark) -> None:
         if one.split in self.session.splits:
-            self.app.show_split(one.split, then=lambda: self._go_in_split(one))
+            self.host.show_split(one.split, then=lambda: self._go_in_split(one))
         else:
             self._go_in_split(one)
 
@@ -629,7 +629,7 @@ class SequencesTab(Tab):
             self.notify(f"That bookmark is in the {one.view}, which are not known yet: v finds them.")
             return
         if one.view != session.shown:
-            self.app.show_view(one.view)
+            self.host.show_view(one.view)
         if one.row >= session.port.count:
             self.notify(f"There is no {one.view.removesuffix('s')} {one.row:,} any more.", severity="warning")
             return

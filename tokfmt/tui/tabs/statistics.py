@@ -29,7 +29,7 @@ from tokfmt.ops.source.request import SourceFiles, viewed
 from tokfmt.ops.stats import Statistics, glance, stats_of
 from tokfmt.ops.stats.report import Duplicates, Ends, Frequencies, Id, Lengths, Share
 from tokfmt.tui.session import LOOKING, Session
-from tokfmt.tui.tabs import Working
+from tokfmt.tui.tabs.base import Working
 from tokfmt.tui.widgets.reader import spelling
 from tokfmt.tui.workers import Job
 
@@ -612,7 +612,7 @@ class StatisticsTab(Working):
 
     @on(Bars.Chosen)
     def _chosen(self, message: Bars.Chosen) -> None:
-        self.app.filter(f"{message.low}<=len<{message.high}")
+        self.host.filter(f"{message.low}<=len<{message.high}")
 
     # counting
 
