@@ -117,6 +117,7 @@ class Info:
         segmented: Rows hold several documents and say where each begins, other than by a separator.
         extras: Facts of the format's own (variant, byte order, width ...), for people.
         damage: What was left out with `Hints.partial`, because it is not certain.
+        beginning: Only the beginning is on this axis, with as many sequences as were asked for (`Hints.most`).
     """
 
     layout: Layout
@@ -140,6 +141,7 @@ class Info:
     segmented: bool = False
     extras: Mapping[str, object] = field(default_factory=dict)
     damage: tuple[Damage, ...] = ()
+    beginning: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inferred", tuple(map(Message, self.inferred)))

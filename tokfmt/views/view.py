@@ -458,7 +458,9 @@ class Beginning(Indexed):
                 break
             found, inside = found + len(ends), bool(token[-1])
         self._offsets = np.array([0, tokens][: 1 + bool(tokens)], np.int64)
-        super().__init__(stored, replace(stored.info, tokens=tokens, sequences=len(self._offsets) - 1))
+        beginning = stored.info.beginning or tokens < stored.info.tokens
+        count = len(self._offsets) - 1
+        super().__init__(stored, replace(stored.info, tokens=tokens, sequences=count, beginning=beginning))
 
     @property
     def whole(self) -> bool:

@@ -29,17 +29,25 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
+from tokfmt.core.errors import (
+    CorruptError,
+    FormatError,
+    TruncatedError,
+    UnsafeError,
+    UnsupportedError,
+)
 from tokfmt.core.files import File
 from tokfmt.core.protocols import Field
 from tokfmt.core.sections import shown
 from tokfmt.core.text_format import printable
+from tokfmt.formats.hdf5.chunk_tree import ChunkTree, root_of
 from tokfmt.formats.hdf5.table import (
     DEFLATE,
     FLETCHER32,
@@ -48,6 +56,7 @@ from tokfmt.formats.hdf5.table import (
     Pipeline,
     Table,
     check_map,
+    needed_map,
     read_map,
     unit_of,
 )
@@ -141,13 +150,13 @@ class Stored:
         return known.get(self.shape[1], f"samples of {self.shape[1]:,} fields")
 
 
-def open_stored(path: Path) -> Stored:
-    """Open one file.
+def open_stored(path: Path, *, few: bool = False) -> Stored:
+    """Open one file; of one of which `few` rows are going to be read, chunks are looked up when they are.
 
     Raises:
         FormatError: It is not a regular HDF5 file, or its dataset `data` is not one that can be trusted and read.
     """
-    return within(path, _stored)
+    return within(path, partial(_stored, few=few))
 
 
 def within(path: Path, look: Callable[[File, Any], R]) -> R:
@@ -229,16 +238,23 @@ def library_errors(path: Path) -> Iterator[None]:
         raise CorruptError(path, what, remedy=remedy) from error
 
 
-def _stored(file: File, handle: Any) -> Stored:
+def _stored(file: File, handle: Any, *, few: bool) -> Stored:
     dataset = open_data(file, handle)
-    kind, shape, where, chunk, filters = storage_of(file, dataset)
-    if isinstance(where, ChunkMap):
+    header = handle.id.links.get_info(b"data").u if few else None
+    kind, shape, where, chunk, filters = storage_of(file, dataset, header=header)
+    if isinstance(where, ChunkMap) and where.find is None:
         check_map(file, where, unit_of(box_of(shape)))
     return header_of(file, handle, dataset, Table(file, box_of(shape), kind, where), chunk, filters)
 
 
-def storage_of(file: File, dataset: Any, *, cut: bool = False) -> Storage:
-    """Where the values of `data` lie, and what they are; of a file that was `cut`, where they would lie.
+def storage_of(file: File, dataset: Any, *, cut: bool = False, header: int | None = None) -> Storage:
+    """Where the values of `data` lie, and what they are.
+
+    Args:
+        file: The file.
+        dataset: `data`, opened by the library.
+        cut: The file was cut: say where they would lie.
+        header: Byte of its object header, if chunks are to be looked up when they are read; None: all of them now.
 
     Raises:
         FormatError: They are not integers of rank 3 or 1 that lie in this file, in a way that is read.
@@ -259,7 +275,12 @@ def storage_of(file: File, dataset: Any, *, cut: bool = False) -> Storage:
     if layout != h5d.CHUNKED:
         raise _other_layout(file, layout == h5d.VIRTUAL)
     chunk = tuple(int(n) for n in properties.get_chunk())
-    where = read_map(file, dataset, box_of(shape), box_of(chunk), Pipeline(filters, 0, kind.itemsize))
+    pipeline = Pipeline(filters, 0, kind.itemsize)
+    if header is not None and (root := root_of(file, header)) is not None:
+        where = needed_map(file, box_of(shape), box_of(chunk), pipeline)
+        tree = ChunkTree(file, root, len(shape), where, unit_of(box_of(shape)))
+        return Storage(kind, shape, replace(where, find=tree.find), chunk, filters)
+    where = read_map(file, dataset, box_of(shape), box_of(chunk), pipeline)
     return Storage(kind, shape, where, chunk, filters)
 
 
@@ -316,9 +337,10 @@ def open_data(file: File, handle: Any) -> Any:
             file.path, "'data' is a soft or external link, which may lead out of the file",
             remedy="Copy the dataset itself into the file",
         )  # fmt: skip
-    if h5o.get_info(handle.id, b"data").type != h5o.TYPE_DATASET:
+    dataset = h5o.open(handle.id, b"data")  # its type: `h5o.get_info` reads the whole index of its chunks
+    if not isinstance(dataset, h5d.DatasetID):
         raise CorruptError(file.path, "'data' is not a dataset but a group or a type")
-    return h5d.open(handle.id, b"data")
+    return dataset
 
 
 def dtype_of(file: File, kind: Any) -> np.dtype[np.integer[Any]]:

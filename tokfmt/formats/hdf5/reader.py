@@ -22,6 +22,7 @@ Attributes of `data` in files that tokfmt wrote, all optional in every other fil
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -32,11 +33,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import INT32_MAX, Damage, Info, Layout, Separators, TokenReader
+from tokfmt.core.axis import INT32_MAX, Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsupportedError
 from tokfmt.core.files import File, names_in
 from tokfmt.core.format import Hints, Problem, fatal, noted, raise_fatal
 from tokfmt.core.rows import ROWS, Continuation, continuation
+from tokfmt.formats.hdf5.beginning import FIRST, LONG, Some, looked_at, row_bytes
 from tokfmt.formats.hdf5.container import Own, Stored, open_stored
 from tokfmt.formats.hdf5.options import PARAMS, Order, ReadOptions
 from tokfmt.formats.hdf5.partial import open_first
@@ -56,6 +58,7 @@ from tokfmt.formats.hdf5.samples import (
 from tokfmt.formats.hdf5.streams import chained, continued, join, judge, pieces_of, scan_segments
 from tokfmt.formats.hdf5.table import LARGEST_CHUNK, Rows
 from tokfmt.views.select import Leading
+from tokfmt.views.view import Beginning, View
 
 _EXAMPLES = re.compile(r"examples_(\d+)_(\d+)\.h5", re.ASCII)
 _CHUNK = re.compile(r"output_chunk_(\d+)_(\d+)(?:_(\d+))?\.h5", re.ASCII)
@@ -481,7 +484,7 @@ def _opening(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Openi
     if hints.partial and len(streams) == 1:
         opened, damage = open_first(arranged)
         return Opening(paths[0], opened, [len(opened)], options, hints, params, notes, inferred, tuple(damage))
-    opened = [open_stored(path) for path in arranged]
+    opened = [open_stored(path, few=hints.few) for path in arranged]
     return Opening(paths[0], opened, [len(s) for s in streams], options, hints, params, notes, inferred)
 
 
@@ -551,15 +554,81 @@ def _samples(opening: Opening, rows: Rows) -> TokenReader:
         return _as_they_lie(opening, rows)
     if len(known) == len(own):
         return _own_samples(opening, rows, known)
+    groups = rows.starts[np.concatenate(([0], np.cumsum(opening.groups)))]
+    if opening.hints.few and opening.hints.most is not None and len(rows) * row_bytes(rows) > LONG:
+        first = _first_samples(copy.deepcopy(opening), rows, groups, opening.hints.most)
+        if first is not None:
+            return first
     scan, inverted = scan_samples(rows, opening.options.mask)
+    shown = _shown(opening, rows, scan, groups, inverted=inverted)
+    return _joined(opening, rows, scan, groups, shown)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What samples show of themselves.
+
+    Attributes:
+        inverted: 1 in the mask row means padding.
+        stride: How they continue each other, a word of `streams`.
+        separator: And how it is known.
+    """
+
+    inverted: bool
+    stride: str
+    separator: tuple[int | None, str]
+
+
+def _shown(opening: Opening, rows: Rows | Some, scan: Scan, groups: NDArray[np.int64], *, inverted: bool) -> Shown:
+    """What samples show, of which a scan was made.
+
+    Raises:
+        UnsupportedError: They do not show how they continue each other, or that their order was lost.
+        CorruptError: They hold nothing.
+    """
     if inverted and opening.options.mask == "auto":
         opening.inferred.append("1 in the mask row means padding: inverted_mask (--from-opt mask=loss overrides)")
     _check_labels(opening, rows, scan)
-    groups = rows.starts[np.concatenate(([0], np.cumsum(opening.groups)))]
     stride = _stride(opening, rows, scan, groups)
-    separator = opening.separator(own[0])
+    separator = opening.separator(None)
     if separator[0] is None and not opening.hints.no_eos:
         separator = _ends_alike(opening, scan, rows.width)
+    return Shown(inverted, stride, separator)
+
+
+def _first_samples(opening: Opening, rows: Rows, groups: NDArray[np.int64], most: int) -> TokenReader | None:
+    """So many of the first samples of a long dataset as hold its first sequences; None if that is half of them.
+
+    What they are is shown by samples from all over; what only all samples tell (how many sequences there are, which
+    masks are not plain) is not known.
+    """
+    some, inner = looked_at(rows, groups)
+    scan, inverted = scan_samples(some, opening.options.mask)
+    noted = len(opening.notes)
+    shown = _shown(opening, some, scan, inner, inverted=inverted)
+    del opening.notes[noted:]  # they count samples
+    if opening.options.stride == "auto":
+        what = f"{len(some):,} of {len(rows):,} samples were looked at to infer that; tokfmt check looks at all of them"
+        opening.inferred.append(what)
+    count = max(8, FIRST // row_bytes(rows))
+    while 2 * count < len(rows):
+        first, beginning = rows.beginning(count), replace(opening, notes=list(opening.notes))
+        scan, _ = scan_samples(first, "inverted" if inverted else "loss")
+        reader = _joined(beginning, first, scan, np.minimum(groups, len(first)), shown)
+        eos_id, found = reader.info.eos_id, reader.info.sequences - 1
+        if reader.info.separators is Separators.BETWEEN and eos_id is not None:
+            reader = _unclosed(opening, reader)
+            found = sum(int(np.count_nonzero(reader.tokens(a, b) == eos_id)) for a, b in windows(0, reader.info.tokens))
+        whole = found >= most and not (eos_id is not None and Beginning(reader, eos_id, most).whole)
+        if whole or (reader.info.separators is Separators.BETWEEN and eos_id is None):
+            return View(reader, replace(reader.info, beginning=True, nonstandard_masks=None, first_nonstandard=-1))
+        count = max(2 * count, int(1.2 * count * most / max(1, found)))
+    return None
+
+
+def _joined(opening: Opening, rows: Rows, scan: Scan, groups: NDArray[np.int64], shown: Shown) -> TokenReader:
+    """The streams, or samples, of which a scan was made."""
+    stride, separator = shown.stride, shown.separator
     if stride == "overlap":
         groups = _across_directories(opening, scan, groups, rows.width, separator[0])
     apart = stride in ("shuffled", ROWS)
@@ -574,7 +643,7 @@ def _samples(opening: Opening, rows: Rows) -> TokenReader:
         sample_length=rows.width + 1 if apart and bool((scan.valid == rows.width).all()) else None,
         variant="samples",
         stride=stride,
-        mask="inverted" if inverted else "loss",
+        mask="inverted" if shown.inverted else "loss",
     )
     ignored = separator[0] if separator[0] is not None else opening.params.pad_id
     padding = len(rows) * rows.width - int(scan.valid.sum())
@@ -626,7 +695,7 @@ def _own_samples(opening: Opening, rows: Rows, own: list[Own]) -> TokenReader:
     return _split_later(Runs(rows, pieces, ignored=None, plain=True, told=told, padding=padding))
 
 
-def _check_labels(opening: Opening, rows: Rows, scan: Scan) -> None:
+def _check_labels(opening: Opening, rows: Rows | Some, scan: Scan) -> None:
     if scan.unshifted.count:
         path, local, offset = rows.place(scan.unshifted.first)
         raise UnsupportedError(
@@ -656,7 +725,7 @@ def _check_all_rows(opening: Opening, own: Sequence[Own | None]) -> None:
         )  # fmt: skip
 
 
-def _stride(opening: Opening, rows: Rows, scan: Scan, groups: NDArray[np.int64]) -> str:
+def _stride(opening: Opening, rows: Rows | Some, scan: Scan, groups: NDArray[np.int64]) -> str:
     """The stride that is asked for, or that the samples show.
 
     Raises:

@@ -25,6 +25,7 @@ from tokfmt.core.axis import Info, Separators, TokenReader, check_interval, chec
 from tokfmt.core.errors import CorruptError, UnsupportedError
 from tokfmt.core.protocols import Filled, Filling, Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.formats.hdf5.beginning import Some
 from tokfmt.formats.hdf5.table import Rows, Values
 from tokfmt.views.view import View, WithSeparators
 
@@ -90,7 +91,7 @@ class Scan:
     pairs: int = 0
 
 
-def scan_samples(rows: Rows, mask: str) -> tuple[Scan, bool]:
+def scan_samples(rows: Rows | Some, mask: str) -> tuple[Scan, bool]:
     """Look at every sample once; twice when 1 in the mask row turns out to mean padding.
 
     Args:
@@ -108,7 +109,7 @@ def scan_samples(rows: Rows, mask: str) -> tuple[Scan, bool]:
     return found, inverted
 
 
-def _pass(rows: Rows, inverted: bool) -> Scan:
+def _pass(rows: Rows | Some, inverted: bool) -> Scan:
     count = len(rows)
     found = Scan(np.empty(count, np.int32), np.empty(count, rows.dtype), np.empty(count, rows.dtype))
     at = 0
@@ -126,7 +127,7 @@ def _pass(rows: Rows, inverted: bool) -> Scan:
     return found
 
 
-def _look(rows: Rows, base: int, values: Values, inverted: bool) -> Block:
+def _look(rows: Rows | Some, base: int, values: Values, inverted: bool) -> Block:
     inputs, mask, labels = values[:, 0], values[:, 1], values[:, 2]
     check_ids_of(rows, base, inputs)
     count, width = inputs.shape
@@ -151,7 +152,7 @@ def _look(rows: Rows, base: int, values: Values, inverted: bool) -> Block:
     )
 
 
-def check_ids_of(rows: Rows, base: int, inputs: Values) -> None:
+def check_ids_of(rows: Rows | Some, base: int, inputs: Values) -> None:
     """Raise CorruptError for the first negative input id."""
     if inputs.dtype.kind == "i" and inputs.size and int(inputs.min()) < 0:
         row, column = np.argwhere(inputs < 0)[0].tolist()

@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.rows import ROWS, Continuation
+from tokfmt.formats.hdf5.beginning import Some
 from tokfmt.formats.hdf5.samples import Pieces, Scan, Tally, check_ids_of
 from tokfmt.formats.hdf5.table import Rows, Values
 
@@ -75,7 +76,7 @@ def linked(scan: Scan) -> Flags:
     return flags
 
 
-def judge(rows: Rows, scan: Scan, groups: NDArray[np.int64]) -> Continuation:
+def judge(rows: Rows | Some, scan: Scan, groups: NDArray[np.int64]) -> Continuation:
     """What the samples show: a stride, "shuffled", `ROWS`, or "few" or "mixed" if it cannot be told."""
     width = rows.width
     on = continued(scan, groups, width)
@@ -114,7 +115,7 @@ def chance(a: Values, b: Values) -> float:
     return float(shares.sum()) / max(1, len(a) * len(b))
 
 
-def follow(rows: Rows, on: Flags, *, skip: int = 0) -> bool:
+def follow(rows: Rows | Some, on: Flags, *, skip: int = 0) -> bool:
     """Whether the tokens at the borders of samples follow each other as neighbours inside samples do.
 
     Args:
@@ -142,7 +143,9 @@ def follow(rows: Rows, on: Flags, *, skip: int = 0) -> bool:
     return more > _SIGMAS * spread and more >= (repeated - otherwise) / 2
 
 
-def _neighbours(rows: Rows, on: Flags, skip: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _neighbours(
+    rows: Rows | Some, on: Flags, skip: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Pairs inside of some full samples, and the tokens on both sides of the borders between them."""
     inside, ends, begins = [], [], []
     stretches = min(_STRETCHES, max(1, _LOOKED_AT // (2 * rows.width)))

@@ -14,10 +14,11 @@ skipped for that chunk (deflate is, when it could not shrink it).
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -269,6 +270,8 @@ SKIPPED_AT = 28
 FIELDS = ("input_ids", "mask", "labels", "attention_span", "position_ids")
 _SPAN = 1 << 22
 _GAP = 1 << 12
+_LOOKED_UP, _UNKNOWN = 1 << 7, -2
+"""Chunks that are looked up together, and the place of one that was not."""
 _KEPT_BYTES = 1 << 26
 _BYTES: np.dtype[np.uint8] = np.dtype(np.uint8)
 
@@ -285,6 +288,7 @@ class ChunkMap:
         places: int64[chunks], byte offsets in the file.
         sizes: uint32[chunks]: stored bytes, and the filter mask from bit SKIPPED_AT on.
         pipeline: How they are stored.
+        find: Looks up the places and sizes of the chunks `first <= k < last`; None: all are known. See `needed_map`.
     """
 
     shape: tuple[int, int, int]
@@ -292,6 +296,25 @@ class ChunkMap:
     places: NDArray[np.int64]
     sizes: NDArray[np.uint32]
     pipeline: Pipeline
+    find: Callable[[int, int], tuple[NDArray[np.int64], NDArray[np.uint32]]] | None = None
+
+    def know(self, first: int, last: int) -> None:
+        """Look up the chunks `first <= k < last` that are not known yet, with their neighbors.
+
+        Raises:
+            FormatError: One of them is not there, or not as it can be.
+        """
+        if self.find is None:
+            return
+        for a in range(first // _LOOKED_UP * _LOOKED_UP, last, _LOOKED_UP):
+            b = min(a + _LOOKED_UP, len(self.places))
+            if self.places[a] == _UNKNOWN:
+                places, self.sizes[a:b] = self.find(a, b)
+                self.places[a:b] = places  # last, as it tells other threads that these are known
+
+    def with_chunks(self, places: NDArray[np.int64], sizes: NDArray[np.uint32]) -> ChunkMap:
+        """The same map of other chunks."""
+        return replace(self, places=places, sizes=sizes)
 
     def stored(self, chunk: int) -> int:
         """Stored bytes of a chunk."""
@@ -362,7 +385,9 @@ class Table:
         if isinstance(self._where, int):
             return self._where + row * self.shape[1] * self.shape[2] * self.dtype.itemsize
         chunks = self._where
-        return int(chunks.places[row // chunks.shape[0] * chunks.grid[1] * chunks.grid[2]])
+        chunk = row // chunks.shape[0] * chunks.grid[1] * chunks.grid[2]
+        chunks.know(chunk, chunk + 1)
+        return int(chunks.places[chunk])
 
     def place(self, row: int, field: int, column: int) -> Place:
         """Where a value lies."""
@@ -373,6 +398,7 @@ class Table:
             return Place(self.file.path, at, size, name)
         (deep, fields, width), grid = where.shape, where.grid
         chunk = (row // deep * grid[1] + field // fields) * grid[2] + column // width
+        where.know(chunk, chunk + 1)
         at = int(where.places[chunk])
         if where.plain(chunk):
             at += ((row % deep * fields + field % fields) * width + column % width) * size
@@ -407,6 +433,9 @@ class Table:
             TruncatedError: The file is shorter than it was.
         """
         where, a_row = self._where, (1, *self.shape[1:])
+        if isinstance(where, ChunkMap):
+            band = where.grid[1] * where.grid[2]
+            where.know(first // where.shape[0] * band, -(-last // where.shape[0]) * band)
         if last == first + 1 and isinstance(where, ChunkMap) and where.shape == a_row:  # one at random: no copy
             out = self._decoded(where, first, self._stored(where, first))
         else:
@@ -489,7 +518,7 @@ LARGEST_RATIO = 1100  # deflate cannot do better than 1,032 to 1
 
 
 def read_map(
-    file: File, dataset: Any, shape: tuple[int, int, int], chunk: tuple[int, int, int], stored_as: Pipeline
+    file: File, dataset: Any, shape: tuple[int, int, int], chunk: tuple[int, int, int], pipeline: Pipeline
 ) -> ChunkMap:
     """Take the chunk map of a dataset; what it claims is bounded by the file before anything is allocated.
 
@@ -497,13 +526,37 @@ def read_map(
         file: The file.
         dataset: Its dataset, opened by the library (h5py.h5d.DatasetID).
         shape, chunk: [rows, fields, width], of the dataset and of a chunk.
-        stored_as: Filters and item size; the chunk's size is not known yet.
+        pipeline: Filters and item size; the chunk's size is not known yet.
 
     Raises:
         FormatError: The map claims too much.
     """
-    nominal = math.prod(chunk) * stored_as.itemsize
-    declared = math.prod(shape) * stored_as.itemsize
+    chunks = _bounded_map(file, shape, chunk, pipeline)
+    places, sizes = _walk(dataset, chunk, chunks.grid)
+    return chunks.with_chunks(places, sizes)
+
+
+def needed_map(file: File, shape: tuple[int, int, int], chunk: tuple[int, int, int], pipeline: Pipeline) -> ChunkMap:
+    """The chunk map of a dataset of which few rows are read, no chunk of it known: they are looked up when they are.
+
+    A file of 10 GB has 10^6 chunks and more; the library reads 60 bytes for each to give the whole map.
+
+    Args:
+        file, shape, chunk, pipeline: As for `read_map`.
+
+    Raises:
+        FormatError: The map claims too much.
+    """
+    chunks = _bounded_map(file, shape, chunk, pipeline)
+    count = math.prod(chunks.grid)
+    places, sizes = np.full(count, _UNKNOWN, np.int64), np.zeros(count, np.uint32)
+    return chunks.with_chunks(places, sizes)
+
+
+def _bounded_map(file: File, shape: tuple[int, int, int], chunk: tuple[int, int, int], pipeline: Pipeline) -> ChunkMap:
+    """A map without chunks, whose claims were compared with the file."""
+    nominal = math.prod(chunk) * pipeline.itemsize
+    declared = math.prod(shape) * pipeline.itemsize
     if nominal > LARGEST_CHUNK:
         raise UnsafeError(
             file.path, "a chunk of 'data' is too large to decode", expected=f"at most {LARGEST_CHUNK:,} bytes",
@@ -520,8 +573,8 @@ def read_map(
             file.path, "'data' claims more chunks than the file has bytes", expected=f"at most {file.size:,}",
             found=math.prod(grid),
         )  # fmt: skip
-    places, sizes = _walk(dataset, chunk, grid)
-    return ChunkMap(chunk, grid, places, sizes, Pipeline(stored_as.filters, nominal, stored_as.itemsize))
+    nothing, known = np.empty(0, np.int64), Pipeline(pipeline.filters, nominal, pipeline.itemsize)
+    return ChunkMap(chunk, grid, nothing, np.empty(0, np.uint32), known)
 
 
 def _walk(
@@ -530,24 +583,27 @@ def _walk(
     """Places (-1 where there is no chunk) and sizes of all chunks."""
     places = np.full(math.prod(grid), -1, np.int64)
     sizes = np.zeros(math.prod(grid), np.uint32)
-    limit = (1 << SKIPPED_AT) - 1
 
     def note(info: Any) -> None:
         at = info.chunk_offset
         place = at[0] // chunk[0]
         if len(at) == 3:
             place = (place * grid[1] + at[1] // chunk[1]) * grid[2] + at[2] // chunk[2]
-        if 0 <= place < len(places) and info.byte_offset is not None and info.byte_offset < 1 << 62:
-            places[place] = info.byte_offset
-            sizes[place] = min(info.size, limit) | (info.filter_mask & 7) << SKIPPED_AT
+        if 0 <= place < len(places) and info.byte_offset is not None:
+            places[place], sizes[place] = stored_as(info.byte_offset, info.size, info.filter_mask)
 
     if len(places):
         dataset.chunk_iter(note)
     return places, sizes
 
 
-def check_map(file: File, chunks: ChunkMap, unit: str) -> None:
-    """Each chunk is there, inside the file and not too large.
+def stored_as(place: int, size: int, mask: int) -> tuple[int, int]:
+    """Place and size of a chunk as a map holds them: byte offset, stored bytes, filter mask."""
+    return (place, min(size, (1 << SKIPPED_AT) - 1) | (mask & 7) << SKIPPED_AT) if place < 1 << 62 else (-1, 0)
+
+
+def check_map(file: File, chunks: ChunkMap, unit: str, begin: int = 0) -> None:
+    """Each chunk is there, inside the file and not too large; `begin` is the number of the first.
 
     Raises:
         FormatError: Of the first that is not.
@@ -561,7 +617,7 @@ def check_map(file: File, chunks: ChunkMap, unit: str) -> None:
             place = int(chunks.places[first])
             raise kind(
                 file.path,
-                f"the chunk of {unit} {first // per_band * chunks.shape[0]:,} {what}",
+                f"the chunk of {unit} {(begin + first) // per_band * chunks.shape[0]:,} {what}",
                 offset=place if place >= 0 else None,
                 remedy=remedy,
             )
@@ -620,6 +676,12 @@ class Rows:
         if len(pieces) == 1:
             return pieces[0]
         return np.concatenate(pieces) if pieces else np.empty((0, self.fields, self.width), self.dtype)
+
+    def beginning(self, count: int) -> Rows:
+        """The first rows alone."""
+        first = copy.copy(self)
+        first.starts = np.minimum(self.starts, count)
+        return first
 
     def place(self, row: int) -> tuple[Path, int, int]:
         """Where a row lies, for messages: its file, its number there, its byte offset."""

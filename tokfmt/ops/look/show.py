@@ -47,7 +47,6 @@ from tokfmt.ops.source.request import (
 from tokfmt.run.execute import Progress, Silent
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
 from tokfmt.views.memory import MemoryReader
-from tokfmt.views.view import Beginning, SplitAt
 
 if TYPE_CHECKING:
     from tokfmt.ops.ledger import Origin
@@ -149,7 +148,7 @@ def show(
         hits = find(reader, query, decoder=decoder, each=True, progress=watched.advance)
         chosen = ((hit.sequence, None if lengths else hit) for hit in hits)
     kept = _kept(chosen, limit, query)
-    counts = (reader.info.sequences, reader.info.tokens) if not _cut_short(reader) else (None, None)
+    counts = (reader.info.sequences, reader.info.tokens) if not reader.info.beginning else (None, None)
     return _preview(source, counts, _sequences(reader, kept, look), kept)
 
 
@@ -305,11 +304,6 @@ def _all(records: RecordReader, most: int | None) -> int | None:
     """How many records there are, if all were counted."""
     much = most is not None and isinstance(records, Reaching) and records.info.size > _LITTLE
     return records.info.records if much else records.count()
-
-
-def _cut_short(reader: TokenReader) -> bool:
-    """Not all of a stream was scanned."""
-    return isinstance(reader, SplitAt) and isinstance(reader.source, Beginning)
 
 
 def _preview(source: Source, counts: tuple[int | None, int | None], shown: Iterator[Shown], kept: _Kept) -> Preview:

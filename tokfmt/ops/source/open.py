@@ -391,7 +391,9 @@ def counted(source: Source, request: SourceRequest) -> Source:
         CorruptError: They differ.
     """
     info = source.reader.info
-    wrong = contradicted(source, info.sequences, info.tokens) if isinstance(info, Info) else None
+    if not isinstance(info, Info) or info.beginning:
+        return source
+    wrong = contradicted(source, info.sequences, info.tokens)
     if wrong is None:
         return source
     if not request.ignore_manifest:

@@ -1,0 +1,153 @@
+"""Look up some chunks of a dataset in its B-tree, where few rows are read of very many.
+
+The HDF5 library gives the whole chunk map only, and reads 60 bytes for each chunk to give it. Datasets whose chunks are
+indexed in another way than by a B-tree of version 1 are left to the library. All numbers are little-endian.
+
+    object header of version 1             of version 2                           message
+    0   1  version, 1                      0   4  OHDR                            type     u2   u1
+    2   2  number of messages              4   1  version, 2                      size     u2   u2
+    8   4  bytes of messages               5   1  flags                           flags    u1   u1
+    16  .. messages                        6   16 times, if flags & 32            reserved 3    2 if flags & 4
+                                           ..  4  counts, if flags & 16           content
+                                           ..  n  bytes of messages, 2^(flags & 3) of them
+                                           ..  .. messages
+
+    message 16: continuation               message 8: layout, version 3           node of the B-tree
+    0   8  byte of more messages           0   1  version                         0   4  TREE
+    8   8  how many bytes                  1   1  class, 2: chunked               4   1  type, 1: chunks
+           (of version 2: between          2   1  rank + 1                        5   1  level, 0: leaf
+           OCHK and a checksum)            3   8  root of the B-tree              6   2  n children
+                                           11  4  each length of a chunk          24  .. n keys and children, a key more
+
+    key of the B-tree: u4 stored bytes, u4 filter mask, u8[rank + 1] first element; child: u8 byte of a node or a chunk
+
+Source: the HDF5 file format specification, version 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.errors import CorruptError
+from tokfmt.core.files import File
+from tokfmt.formats.hdf5.table import ChunkMap, check_map, stored_as
+
+_LAYOUT, _CONTINUED = 8, 16  # types of messages
+_BLOCKS, _LARGEST = 16, 1 << 16  # blocks of messages of a header, and bytes of one
+_DEEPEST = 32  # levels of a tree; one of 2^48 chunks has 8
+
+Found = tuple[NDArray[np.int64], NDArray[np.uint32]]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkTree:
+    """The B-tree of a dataset's chunks. Picklable.
+
+    Attributes:
+        file: Where it lies.
+        root: Byte of its root.
+        rank: Dimensions of the dataset.
+        chunks: The shape of a chunk, and how many there are; no chunk is known.
+        unit: What a row is called.
+    """
+
+    file: File
+    root: int
+    rank: int
+    chunks: ChunkMap
+    unit: str
+
+    def find(self, first: int, last: int) -> Found:
+        """See `table.ChunkMap.find`.
+
+        Raises:
+            FormatError: A chunk is missing or cannot be where it is said to be, or the tree is damaged.
+        """
+        places, sizes = np.full(last - first, -1, np.int64), np.zeros(last - first, np.uint32)
+        nodes, left = [(self.root, _DEEPEST)], _DEEPEST + last - first
+        while nodes:
+            at, above = nodes.pop()
+            level, numbers, keys = self._node(at)
+            left -= 1
+            if level >= above or left < 0:
+                raise self._damaged(at)
+            begins = np.searchsorted(numbers, first, side="right") - 1
+            for k in range(max(0, int(begins)), int(np.searchsorted(numbers[:-1], last))):
+                child, number = int(keys["child"][k]), int(numbers[k])
+                if level:
+                    nodes.append((child, level))
+                elif first <= number:
+                    told = int(keys["size"][k]), int(keys["mask"][k])
+                    places[number - first], sizes[number - first] = stored_as(child, *told)
+        check_map(self.file, self.chunks.with_chunks(places, sizes), self.unit, first)
+        return places, sizes
+
+    def _node(self, at: int) -> tuple[int, NDArray[np.int64], Any]:
+        """Level of a node, the number of the chunk at which each child begins and the last ends, keys and children."""
+        if at + 24 > self.file.size:
+            raise self._damaged(at)
+        head = self.file.read(at, 24)
+        entry = np.dtype([("size", "<u4"), ("mask", "<u4"), ("first", "<u8", (self.rank + 1,)), ("child", "<u8")])
+        count = int.from_bytes(head[6:8], "little")
+        length = (count + 1) * entry.itemsize - 8
+        if head[:5] != b"TREE\1" or not count or at + 24 + length > self.file.size:
+            raise self._damaged(at)
+        keys = np.frombuffer(self.file.read(at + 24, length) + bytes(8), entry)
+        shape, grid = np.array(self.chunks.shape[: self.rank]), np.array(self.chunks.grid[: self.rank])
+        cells = np.minimum(keys["first"][:, : self.rank], 1 << 62).astype(np.int64) // shape
+        steps = np.append(np.cumprod(grid[::-1])[::-1][1:], 1)
+        numbers = np.minimum(cells, grid) @ steps  # the key behind the last lies beyond the grid
+        if (np.diff(numbers) < 0).any():
+            raise self._damaged(at)
+        return head[5], numbers, keys
+
+    def _damaged(self, at: int) -> CorruptError:
+        what, remedy = "the index of the chunks of 'data' is damaged", "Copy the file again"
+        return CorruptError(self.file.path, what, offset=at, remedy=remedy)
+
+
+def root_of(file: File, header: int) -> int | None:
+    """The root of the B-tree of a chunked dataset, by its object header; None if its chunks are indexed otherwise.
+
+    Args:
+        file: The file.
+        header: Byte of the object header.
+    """
+    for kind, content in _messages(file, header):
+        if kind == _LAYOUT:
+            known = len(content) >= 11 and content[:2] == b"\3\2"
+            return int.from_bytes(content[3:11], "little") if known else None
+    return None
+
+
+def _messages(file: File, header: int) -> Iterator[tuple[int, bytes]]:
+    """Types and contents of the messages of an object header; none of one that is not understood."""
+    head = file.read(header, max(0, min(64, file.size - header)))
+    if head.startswith(b"OHDR\2") and len(head) == 64:
+        flags, new = head[5], True
+        at = 6 + 16 * (flags >> 5 & 1) + 4 * (flags >> 4 & 1)
+        width = 1 << (flags & 3)
+        begin, length = header + at + width, int.from_bytes(head[at : at + width], "little")
+    elif head.startswith(b"\1\0") and len(head) == 64:
+        flags, new, begin, length = 0, False, header + 16, int.from_bytes(head[8:12], "little")
+    else:
+        return
+    lead, blocks = 4 + 2 * (flags >> 2 & 1) if new else 8, [(begin, length)]
+    for begin, length in blocks:
+        if length > _LARGEST or begin + length > file.size or len(blocks) > _BLOCKS:
+            return
+        block, at = file.read(begin, length), 0
+        while at + lead <= length:
+            kind = block[at] if new else int.from_bytes(block[at : at + 2], "little")
+            size = int.from_bytes(block[at + 1 : at + 3] if new else block[at + 2 : at + 4], "little")
+            content = block[at + lead : at + lead + size]
+            if kind == _CONTINUED and len(content) >= 16:
+                more, most = (int.from_bytes(content[k : k + 8], "little") for k in (0, 8))
+                blocks.append((more + 4, most - 8) if new else (more, most))
+            yield kind, content
+            at += lead + size
