@@ -19,7 +19,8 @@ from tokfmt.core.options import given_options
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.flat_tokens import FORMAT as FLAT
 from tokfmt.formats.hdf5 import FORMAT as HDF5
-from tokfmt.ops.check import CheckRequest
+from tokfmt.ops.check import CheckRequest, check
+from tokfmt.ops.check.codes import all_codes
 from tokfmt.ops.convert.convert import convert
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.testing import write
@@ -35,6 +36,19 @@ def asked(path, **given):
     how = {name: value for name, value in given.items() if name in reading}
     how["options"] = given_options(how.get("options", ()))
     return CheckRequest(SourceRequest((path,), **how), **{k: v for k, v in given.items() if k not in reading})
+
+
+def look(path, **demands):
+    """What `check` makes of one dataset; what holds for every finding is seen on the way."""
+    (verdict,) = check(asked(path, **demands))
+    for finding in verdict.findings:
+        assert finding.severity in ("error", "warning", "info")
+        assert "\n" not in finding.message
+        assert not finding.message.endswith(".")
+        assert not finding.remedy.endswith(".")
+        assert finding.remedy or finding.code not in all_codes()
+    assert verdict.counts.keys() <= all_codes().keys()
+    return verdict
 
 
 def pack(path, documents, eos=None, lengths=None):

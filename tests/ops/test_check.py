@@ -5,7 +5,7 @@ import os
 import re
 
 import pytest
-from check_cases import CASES, asked, converted
+from check_cases import CASES, asked, converted, look
 from paths import CORPUS, FIXTURES, TOKENIZER, golden
 
 import tokfmt
@@ -19,39 +19,6 @@ BAD = FIXTURES / "bad"
 FORMATS = ("modalities", "stage1", "hdf5", "flat-tokens", "jsonl")
 FOUND = {f: json.loads((BAD / f / "findings.json").read_bytes()) for f in FORMATS}
 EXPECTED = {f: json.loads((BAD / f / "expected.json").read_bytes()) for f in FORMATS}
-NO_VIOLATION = {"other_fields.jsonl"}  # a loss in a conversion, which --drop accepts
-
-
-def look(path, **demands):
-    (verdict,) = check(asked(path, **demands))
-    for finding in verdict.findings:
-        assert finding.severity in ("error", "warning", "info")
-        assert "\n" not in finding.message
-        assert not finding.message.endswith(".")
-        assert not finding.remedy.endswith(".")
-        assert finding.remedy or finding.code not in all_codes()
-    assert verdict.counts.keys() <= all_codes().keys()
-    return verdict
-
-
-def demands_of(format_, name):
-    case = EXPECTED[format_][name]
-    options = tuple(f"{key}={value}" for key, value in case.get("options", {}).items())
-    return {"format": format_, "options": options, "eos": case.get("eos")}
-
-
-@pytest.mark.parametrize(("format_", "name"), [(f, name) for f in FORMATS for name in FOUND[f]], ids=lambda v: v)
-def test_bad_file(format_, name, monkeypatch):
-    monkeypatch.chdir(BAD / format_)
-    expected = FOUND[format_][name]
-    shallow, deep = (expected, expected) if isinstance(expected, list) else (expected["shallow"], expected["deep"])
-    assert sorted(look(name, **demands_of(format_, name)).counts) == shallow
-    verdict = look(name, **demands_of(format_, name), deep=True)
-    assert sorted(verdict.counts) == deep
-    case = EXPECTED[format_][name]
-    if "error" in case and name not in NO_VIOLATION:
-        assert {"error", "warning"} & verdict.severities.keys()
-        assert (verdict.exit_code == 3) == (case["error"] == "UnsafeError")
 
 
 def test_every_bad_file_has_findings():
