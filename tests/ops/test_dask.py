@@ -13,6 +13,7 @@ from pathlib import Path
 import forkserver
 import numpy as np
 import pytest
+from amount import every
 from made_corpora import make
 from paths import CORPUS, TOKENIZER
 from processes import running
@@ -118,7 +119,9 @@ def convert(home, **given):
 
 
 @needs_dask
-@pytest.mark.parametrize(("name", "options"), [("o.h5", {}), ("o.zarr", {"chunk": 1 << 13}), ("o.jsonl", {})])
+@pytest.mark.parametrize(
+    ("name", "options"), [every(("o.h5", {})), ("o.zarr", {"chunk": 1 << 13}), every(("o.jsonl", {}))]
+)
 def test_a_worker_is_killed_in_the_middle(tmp_path, source, doomed_cluster, name, options):
     address, (victim, _) = doomed_cluster
     for home, how in (("one", {"executor": "serial"}), ("other", {"executor": f"dask:{address}", "victim": victim})):
@@ -149,21 +152,21 @@ def test_a_scheduler_that_is_lost_is_reported_as_such(tmp_path, source):
 
 
 HIDDEN = """
-import ctypes, json, os, sys
+import json, os, signal, sys
 import distributed
 
 if __name__ == "__main__":
     with distributed.LocalCluster(n_workers=0, dashboard_address=None, memory_limit=0, local_directory=".") as cluster:
         hidden, address = sys.argv[1], cluster.scheduler_address
         worker = f"mount -t tmpfs none '{hidden}' && exec '{sys.executable}' -m distributed.cli.dask_worker {address}"
-        more = "--no-dashboard --nworkers 1 --nthreads 1 --local-directory ."
-        os.spawnlp(os.P_NOWAIT, "unshare", "unshare", "-m", "--kill-child", "sh", "-c", f"{worker} {more}")
+        more = "--no-dashboard --no-nanny --nthreads 1 --local-directory ."
+        pid = os.spawnlp(os.P_NOWAIT, "unshare", "unshare", "-m", "--kill-child", "sh", "-c", f"{worker} {more}")
         with distributed.Client(address) as client:
             client.wait_for_workers(1, timeout=60)
         print(json.dumps([address, []]), flush=True)
         sys.stdin.read()
-        with distributed.Client(address) as client:
-            client.shutdown()
+        os.kill(pid, signal.SIGKILL)  # a scheduler that shuts down by itself is waited for half a minute
+        os.waitpid(pid, 0)
 """
 """A cluster of a worker that sees an empty directory where others see another."""
 
