@@ -239,15 +239,26 @@ def test_a_regular_expression_without_end_freezes_nothing_and_is_called_off(toke
     path = tmp_path / "evil.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in ("fine", TEXT, "also fine")))
 
+    async def called_off(app, pilot):
+        """Whether keys are heard while it looks."""
+        tab = tab_of(app)
+        await pilot.press("home")
+        await look_for(app, pilot, EVIL)
+        search = tab.search
+        await pilot.press("down")
+        heard = search.running and tab.list.cursor == 1
+        await pilot.press("escape")
+        assert not search.running
+        return heard and search.cancelled
+
     async def steps(app, press):
         tab, pilot = tab_of(app), press.pilot
-        await look_for(app, pilot, EVIL)
-        assert tab.search.running
-        await pilot.press("down")
-        assert tab.list.cursor == 1  # keys are heard while it looks
-        await pilot.press("escape")
-        assert not tab.search.running
-        assert tab.search.cancelled
+        for patience in (0.5, 2, 8):  # it is given up before a busy machine has brought the keys
+            monkeypatch.setattr("tokfmt.tui.search.PATIENCE", patience)
+            if await called_off(app, pilot):
+                break
+        else:
+            raise AssertionError("no key was heard while it looked")
         monkeypatch.setattr("tokfmt.tui.search.PATIENCE", 0.1)
         await look_for(app, pilot, EVIL)
         await press()
