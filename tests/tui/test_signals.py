@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from amount import only
 from paths import FIXTURES, ROOT
 from processes import running
 
@@ -92,8 +93,10 @@ class Terminal:
         return self.process.wait(PATIENCE)
 
 
-MOMENTS = int(os.environ.get("TOKFMT_MOMENTS", "6"))
+MOMENTS = 6
 """Of each signal; the law holds for any number of them."""
+ENDING = [signal.SIGTERM, signal.SIGHUP, signal.SIGINT]
+SHOTS = [(number, moment) for moment in range(MOMENTS) for number in ENDING]
 
 
 def ends(terminal, number):
@@ -102,18 +105,29 @@ def ends(terminal, number):
     assert code in (128 + number, -number), (code, terminal.seen[-2000:])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_ends_it_at_any_moment(number, tmp_path):
-    for moment in range(MOMENTS):
-        busy = moment % 2
-        with Terminal(tmp_path, PACK) as terminal:
-            terminal.await_listening()
-            if busy:
-                terminal.await_text(b"\x1b[?1049h")
-                terminal.type(KEYS)
-            time.sleep(moment / MOMENTS * 2)
-            terminal.process.send_signal(number)
-            ends(terminal, number)
+@pytest.mark.parametrize(("number", "moment"), only(SHOTS[::2], SHOTS))
+def test_a_signal_ends_it_at_any_moment(number, moment, tmp_path):
+    with Terminal(tmp_path, PACK) as terminal:
+        terminal.await_listening()
+        if moment % 2:  # it is busy
+            terminal.await_text(b"\x1b[?1049h")
+            terminal.type(KEYS)
+        time.sleep(moment / MOMENTS * 2)
+        terminal.process.send_signal(number)
+        ends(terminal, number)
+
+
+def test_a_signal_that_a_library_drops_ends_it(tmp_path):
+    """Code in C that looks whether there is something may drop whatever is raised meanwhile."""
+    dropping = (
+        "import contextlib, signal, sys; from tokfmt.cli import browse, main; app = browse._app\n"
+        "def dropped(*words, **how):\n"
+        "    with contextlib.suppress(BaseException): signal.raise_signal(signal.SIGINT)\n"
+        "    return app(*words, **how)\n"
+        "browse._app = dropped; main.run(['browse', sys.argv[1]])"
+    )
+    with Terminal(tmp_path, PACK, program=["-c", dropping]) as terminal:
+        assert terminal.code() == 128 + signal.SIGINT
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.4, 1.0])

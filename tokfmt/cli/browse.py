@@ -103,11 +103,12 @@ def _until_left(app: Any, run: Callable[[], Result]) -> Result:
     Raises:
         RuntimeError: It fell over by itself.
     """
-    from tokfmt.cli.signals import Interrupted
+    from tokfmt.cli.signals import Interrupted, check_dropped
     from tokfmt.tui.app import Quit
     from tokfmt.tui.signals import Signals
 
     with Signals(lambda: bool(app.post_message(Quit()))) as signals:
+        check_dropped()
         try:
             left = run()
         finally:  # whatever fell over on the way out did so because of it

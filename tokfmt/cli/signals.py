@@ -27,6 +27,7 @@ _PATIENCE = 1.0  # seconds until somebody who waits is told that the signal was 
 _LAST = 3
 _DEEP = 100  # errors behind an error; a chain may be a ring
 _answered = 0  # handlers that have run
+_raised = 0  # the signal of the last `Interrupted`
 _listened: list[signal.Signals] = []
 
 
@@ -57,6 +58,15 @@ def listen() -> None:
     _answer_with(_interrupt)
 
 
+def check_dropped() -> None:
+    """Raise `Interrupted` once more if a library in C has dropped it, as some do with any error of an import.
+
+    For a place that is reached only if no signal has ended the command.
+    """
+    if _raised:
+        raise Interrupted(_raised)
+
+
 def leave(code: int) -> None:
     """The command has come to its end, and everything that matters is on disk: a signal ends the process at once."""
     _answer_with(lambda *_: os._exit(code))
@@ -68,10 +78,11 @@ def _answer_with(handler: Callable[[int, FrameType | None], object] | signal.Han
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    global _answered  # noqa: PLW0603 - between this thread and the one that watches
+    global _answered, _raised  # noqa: PLW0603 - between this thread and the one that watches
     if postponed(number):
         return
     _answered += 1
+    _raised = number
     _answer_with(_again)
     threading.excepthook = lambda _: None  # what falls over while everything is taken down says nothing new
     raise Interrupted(number)
