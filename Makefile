@@ -2,7 +2,8 @@
 # make test   sets up and passes all tests, lint, types and import contracts
 # make test-fast  all tests but those marked slow: of more than about 5 s, or at every moment of a conversion
 # make fuzz   the fuzzers, the survival harness and the joints of commands at length (FUZZ=1000000 mutations, every fault
-#             at every moment, JOINTS=1000 datasets of each command that writes one)
+#             at every moment, JOINTS=1000 datasets of each command that writes one), and the cases of all other tests that
+#             are like one of `make test`
 # make compat the code of upstream packages, each in an environment of its own under .venv/compat (13 GB, once), reads
 #             what tokfmt wrote and writes what tokfmt reads (ONLY="mds megatron"); prints a table
 # make bench  prints ratios against the peers' methods
@@ -17,9 +18,9 @@ export PYTHONDONTWRITEBYTECODE :=
 # one more than cores: tests wait for disks, and for processes that they start
 PYTEST_JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 
-# what failed is run once more, alone, and both are printed: some tests meet a real process at a moment of its life, and
-# lose that moment on a busy machine. A wrong result stays wrong (examples that Hypothesis found are tried first)
-AGAIN := $(BIN)/python -m pytest --last-failed --last-failed-no-failures none -v
+PYTEST := $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal
+
+AT_LENGTH := tests/fuzz tests/survival tests/joints tests/unit/test_pickled_index.py
 
 .PHONY: demo test test-fast fuzz compat bench lint types types-of-tests format clean setup
 
@@ -54,16 +55,19 @@ types:
 types-of-tests:
 	$(BIN)/mypy --config-file tests/mypy.ini
 
-test: $(STAMP) lint
+# lint runs beside the tests, which wait for disks and processes; what it says is printed after them
+test: $(STAMP)
 	@tests/system.sh
-	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal --durations=20 || $(AGAIN)
+	@$(MAKE) --no-print-directory lint > .venv/lint.log 2>&1 & lint=$$!; \
+	$(PYTEST) --durations=20; tests=$$?; \
+	wait $$lint; lint=$$?; cat .venv/lint.log; exit $$((tests | lint))
 
 test-fast: $(STAMP)
-	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal --durations=20 -m "not slow"
+	$(PYTEST) --durations=20 -m "not slow"
 
 fuzz: $(STAMP)
-	FUZZ=$(or $(FUZZ),1000000) JOINTS=$(or $(JOINTS),1000) $(BIN)/python -m pytest -n $(PYTEST_JOBS) \
-	  tests/fuzz tests/survival tests/joints tests/unit/test_pickled_index.py
+	FUZZ=$(or $(FUZZ),1000000) JOINTS=$(or $(JOINTS),1000) $(PYTEST) $(AT_LENGTH)
+	FUZZ=1 $(PYTEST) -m every $(AT_LENGTH:%=--ignore=%)
 
 compat: $(STAMP)
 	$(BIN)/python -m tests.compat $(ONLY)
