@@ -12,7 +12,7 @@ Without Textual:
 
 With it:
     app          datasets, tabs, what is loaded; pictures of the screen, with a terminal and without
-    tabs         a module each; `tabs.TABS` lists them
+    tabs         a module each; `tabs.TABS` lists them; `tabs.base` is what a tab is, and what it sees of the app
     widgets      what several tabs have: lists, the reader, what frames the tabs
     dialogs      what lies over everything
     export       copies, and rows to a file

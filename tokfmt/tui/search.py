@@ -86,7 +86,7 @@ def amount(scope: SearchScope, query: Query) -> tuple[int, str]:
 
 
 def hits_of(scope: SearchScope, query: Query, first: int, last: int, search: Search) -> Iterator[Hits]:
-    """The hits in rows `first <= i < last`; see `ops.find`. In records they count from the record's beginning."""
+    """Find the hits in rows `first <= i < last`; see `ops.look.search`. In records, they count from its beginning."""
     if not isinstance(scope.reader, RecordReader):
         return find_many(scope.reader, query, search, decoder=scope.decoder, first=first, last=last)
     if by_characters(scope, query):
@@ -222,7 +222,7 @@ class Found:
     """A hit, as kept.
 
     Attributes:
-        row: Its row. start, stop: As in `ops.find.Hit`.
+        row: Its row. start, stop: As in `ops.look.query.Hit`.
         number: Of the hit among those kept, from 0; wrapped: The search for it went around an end.
     """
 

@@ -30,7 +30,7 @@ class TextSource:
         entry: What the recipe says of it.
         parts: What its paths name, opened; the records of one follow those of the one before.
         filters: Name and thresholds of each.
-        eos_id, state, facts: As of `recipes.axis.Source`.
+        eos_id, state, facts: As of `recipes.documents.Source`.
     """
 
     entry: SourceEntry
