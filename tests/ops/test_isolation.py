@@ -1,10 +1,12 @@
 """The directory that a command runs in is somebody else's: nothing is imported from it, in no process."""
 
+import itertools
 import os
 import subprocess
 import sys
 
 import pytest
+from amount import only
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 from tokfmt.run.execute import make_executor
@@ -67,8 +69,13 @@ def run(words, cwd, script):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("executor", EXECUTORS)
-@pytest.mark.parametrize("command", ["convert", "stats"])
+@pytest.mark.parametrize(
+    ("command", "executor"),
+    only(
+        [*(("convert", executor) for executor in EXECUTORS), ("stats", "processes")],
+        itertools.product(("convert", "stats"), EXECUTORS),
+    ),
+)
 def test_workers(hostile, installed, executor, command):
     needed(executor)
     words = {"convert": ["convert", CORPUS, "o.pbin", "--overwrite"], "stats": ["stats", CORPUS]}[command]
