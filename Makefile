@@ -20,7 +20,8 @@ PYTEST_JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 
 PYTEST := $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal
 
-AT_LENGTH := tests/fuzz tests/survival tests/joints tests/unit/test_pickled_index.py
+AT_LENGTH := tests/fuzz tests/survival tests/joints tests/unit/test_pickled_index.py tests/ops/test_pairs.py \
+  tests/recipe/test_rows.py
 
 .PHONY: demo test test-fast fuzz compat bench lint types types-of-tests format clean setup
 

@@ -5,11 +5,11 @@ import io
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
 
+import forkserver
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -531,7 +531,7 @@ def test_killed_and_continued(corpora, tmp_path):
     tokfmt.convert(recipe, tmp_path / "whole.pbin", ledger=True)
     words, kills = [sys.executable, "-c", KILLED, str(recipe), str(tmp_path / "again.pbin")], 0
     for tasks in (3, 9, 13, 99):
-        kills += subprocess.run([*words, str(tasks)], capture_output=True, timeout=120).returncode == -9
+        kills += forkserver.run([*words, str(tasks)], capture_output=True).returncode == -9
     assert kills >= 2
     (rows, about), (again, said) = (ledger_of(tmp_path / name) for name in ("whole.pbin", "again.pbin"))
     assert (again, said) == (rows, about)

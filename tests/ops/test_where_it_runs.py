@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from amount import every
 from paths import FIXTURES, TOKENIZER
 
 import tokfmt
@@ -66,7 +67,7 @@ print(done.plan["executor"])
 
 @pytest.mark.parametrize(
     "begin",
-    [["script.py"], ["-m", "package.module"], ["-m", "package"], ["-"], ["-c", _SCRIPT]],
+    [["script.py"], every(["-m", "package.module"]), every(["-m", "package"]), every(["-"]), ["-c", _SCRIPT]],
     ids=["script", "module", "package", "stdin", "notebook"],
 )
 def test_a_script_without_a_guard_is_not_run_by_workers(tmp_path, begin):

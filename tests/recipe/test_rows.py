@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from amount import NIGHTLY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,7 +60,7 @@ def read_back(path, out, name, how):
     return None
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=200 if NIGHTLY else 12, deadline=None)
 @given(recipes(), st.booleans())
 @pytest.mark.parametrize(("name", "file", "options"), PLACES)
 def test_a_stored_recipe_is_the_recipe_or_refused(name, file, options, tmp_path_factory, mix, manifest):
