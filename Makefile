@@ -21,7 +21,7 @@ PYTEST_JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 PYTEST := $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal
 
 AT_LENGTH := tests/fuzz tests/survival tests/joints tests/unit/test_pickled_index.py tests/ops/test_pairs.py \
-  tests/recipe/test_rows.py
+  tests/recipe/test_rows.py tests/cli/test_signals.py
 
 .PHONY: demo test test-fast fuzz compat bench lint types types-of-tests format clean setup
 

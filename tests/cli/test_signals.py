@@ -11,6 +11,7 @@ import time
 from functools import cache
 
 import pytest
+from amount import NIGHTLY
 from paths import CORPUS, FIXTURES, TOKENIZER
 from processes import running
 
@@ -83,17 +84,20 @@ def assert_ended(name, number, code, said, home, whole):
     assert len(lines) <= 1, said
 
 
+MOMENTS = 24 if NIGHTLY else 3
+"""Of each command, one for each signal in turn."""
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_at_any_moment(name, tmp_path_factory):
-    """Moments are spread over a run of the command as long as it takes here; MOMENTS of them, 6 when not said."""
+    """Moments are spread over a run of the command as long as it takes here."""
     seconds, whole = undisturbed(name, tmp_path_factory.mktemp("whole"))
-    moments = int(os.environ.get("MOMENTS", "6"))
-    draw = random.Random(f"{name}{time.time_ns()}" if moments > 6 else name)
-    for k in range(moments):
+    draw = random.Random(f"{name}{time.time_ns()}" if NIGHTLY else name)
+    for k in range(MOMENTS):
         home = tmp_path_factory.mktemp("home")
         number = ENDING[k % 3]
         with running(start(COMMANDS[name], home), group=True) as process:
-            time.sleep((k + draw.random()) / moments * seconds)
+            time.sleep((k + draw.random()) / MOMENTS * seconds)
             code, said = ended_by(process, number, whole_group=number != signal.SIGTERM)
         assert_ended(name, number, code, said, home, whole)
 
