@@ -9,7 +9,7 @@ from paths import FIXTURES
 import tokfmt
 from tokfmt import registry
 from tokfmt.core.errors import FormatError
-from tokfmt.core.protocols import Audit
+from tokfmt.core.findings import Audit
 
 MEMORY = 32 << 20
 

@@ -38,10 +38,10 @@ import numpy as np
 from tokfmt import registry
 from tokfmt.core.axis import U16, Info, Layout, TokenReader, batches, sequence_reader, windows
 from tokfmt.core.errors import FormatError, OptionError, TokfmtError, missing_package
+from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import (
     REGION,
     Confidence,
-    Finding,
     Format,
     Hints,
     Target,
@@ -52,7 +52,7 @@ from tokfmt.core.format import (
     strangers,
 )
 from tokfmt.core.options import parse_options
-from tokfmt.core.protocols import Audit, Audited, Explained, pieces_of
+from tokfmt.core.protocols import Audited, Explained, pieces_of
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.records import RecordInfo, RecordReader, json_lines
 from tokfmt.ops.convert.convert import carry_out

@@ -17,10 +17,11 @@ import numpy as np
 from tokfmt.core.axis import batches, check_ids, check_interval, sequence_at
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
 from tokfmt.core.files import File, Stream, names_in
-from tokfmt.core.format import Confidence, Finding, Receipt, Region, WriterTraits, titled
+from tokfmt.core.findings import Code, Finding
+from tokfmt.core.format import Confidence, Receipt, Region, WriterTraits, titled
 from tokfmt.core.options import option
 from tokfmt.core.output import whole
-from tokfmt.core.protocols import Code, checked
+from tokfmt.core.protocols import checked
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.records import Block, RecordBatch, RecordInfo
 from tokfmt.formats.folders import json_object, whole_number

@@ -12,8 +12,8 @@ import numpy as np
 
 from tokfmt.core.axis import Separators
 from tokfmt.core.errors import CorruptError
+from tokfmt.core.findings import Code
 from tokfmt.core.format import Confidence
-from tokfmt.core.protocols import Code
 from tokfmt.formats.flat import FlatFormat, FlatWriter, Laid, Struct, told_tokens
 from tokfmt.formats.folders import parsed_object, whole_number
 

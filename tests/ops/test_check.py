@@ -11,7 +11,8 @@ from paths import CORPUS, FIXTURES, TOKENIZER, golden
 import tokfmt
 from tokfmt import registry
 from tokfmt.core.errors import OptionError, UnsafeError
-from tokfmt.core.format import Confidence, Finding
+from tokfmt.core.findings import Finding
+from tokfmt.core.format import Confidence
 from tokfmt.ops.check import check, explain
 from tokfmt.ops.check.codes import all_codes
 

@@ -18,7 +18,7 @@ from paths import FIXTURES
 import tokfmt
 from tokfmt.core import publish
 from tokfmt.core.errors import ConversionError, DestinationExistsError, TokfmtError, VerificationError
-from tokfmt.core.format import Finding
+from tokfmt.core.findings import Finding
 from tokfmt.core.publish import Staging
 from tokfmt.formats.jsonl.index import write_index
 from tokfmt.ops.check import check, fix

@@ -9,8 +9,8 @@ from plugged import plugged
 import tokfmt
 from tokfmt.core.axis import Separators, sequence_reader
 from tokfmt.core.errors import CorruptError
+from tokfmt.core.findings import Code
 from tokfmt.core.format import Confidence
-from tokfmt.core.protocols import Code
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.flat import Columns, Cut, Extent, FlatFormat, FlatWriter, Laid, Struct
 from tokfmt.testing import write

@@ -12,7 +12,7 @@ import pytest
 from browsing import browse, line
 from paths import CORPUS, FIXTURES, TOKENIZER
 
-from tokfmt.core.protocols import Field, Pointer
+from tokfmt.core.fields import Field, Pointer
 from tokfmt.core.sections import Listed, Part
 from tokfmt.core.text_format import bar
 from tokfmt.ops.look.parts import Raw

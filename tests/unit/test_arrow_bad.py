@@ -90,7 +90,7 @@ def refused(path, words, kind=FormatError, code=None, **options):
 
 
 def _deep():
-    from tokfmt.core.protocols import Audit
+    from tokfmt.core.findings import Audit
 
     return Audit(deep=True)
 

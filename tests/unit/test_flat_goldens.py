@@ -18,8 +18,8 @@ from paths import FIXTURES
 import tokfmt
 from tokfmt import registry
 from tokfmt.core.errors import FormatError, LossyConversionError, TokfmtError, UnknownFormatError
+from tokfmt.core.findings import Audit
 from tokfmt.core.format import Confidence, Hints, look
-from tokfmt.core.protocols import Audit
 
 CASES = {
     (home, case["name"]): case

@@ -15,8 +15,8 @@ from paths import FIXTURES
 
 from tokfmt.core.axis import Layout, Separators
 from tokfmt.core.errors import CorruptError, FormatError, TokenRangeError, TokfmtError
+from tokfmt.core.findings import Audit
 from tokfmt.core.format import Confidence, Hints, look
-from tokfmt.core.protocols import Audit
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.modalities import FORMAT, WithMissingSeparators, closed_offsets
 from tokfmt.formats.modalities.options import ReadOptions

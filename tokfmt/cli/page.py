@@ -25,7 +25,7 @@ from typing import TypedDict
 
 import msgspec
 
-from tokfmt.core.format import Finding
+from tokfmt.core.findings import Finding
 from tokfmt.core.text_format import human_bytes, printable, shortened
 from tokfmt.core.version import __version__
 from tokfmt.ops.stats.report import (

@@ -20,7 +20,7 @@ from tokfmt.cli.show_step import Printing, origin_lines, show_step
 from tokfmt.core.text_format import counted, printable, shortened, visible
 
 if TYPE_CHECKING:
-    from tokfmt.core.protocols import Field, Section
+    from tokfmt.core.fields import Field, Section
     from tokfmt.ops.look.parts import HexRow, Raw
     from tokfmt.ops.look.show import Sample, SampleView, Shown
 

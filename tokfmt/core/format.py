@@ -7,7 +7,7 @@ it. tokfmt's own formats are found the same way as anybody else's. `tokfmt.testi
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import Separators, TokenReader
-from tokfmt.core.errors import FormatError, Loss
+from tokfmt.core.errors import Loss
 from tokfmt.core.files import File, names_in, natural_key, reading_error, walk
-from tokfmt.core.messages import Message
+from tokfmt.core.findings import Finding
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordReader
 
@@ -278,39 +278,6 @@ class TokenWriter(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One violation of a format's rules.
-
-    Attributes:
-        code: Stable, e.g. `TF101`. Hundreds: 1 modalities, 2 stage1, 3 hdf5, 4 flat-tokens, 5 jsonl, 6 the
-            flat formats (60 megatron, 62 llmc, 64 nanogpt) and columns (66 parquet, 68 arrow), 7 more of them (70 olmo,
-            72 datatrove, 74 litdata, 76 mds, 78 levanter), 8 recipes, 9 what all formats share.
-        severity: "error", "warning" or "info".
-        path: The file.
-        offset: Byte offset, when there is one place to point at.
-        message: What is wrong, in a sentence without a full stop.
-        remedy: What to do about it.
-    """
-
-    code: str
-    severity: str
-    path: str
-    message: str
-    remedy: str = ""
-    offset: int | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "message", Message(self.message))
-        object.__setattr__(self, "remedy", Message(self.remedy))
-
-    @classmethod
-    def of(cls, code: str, error: FormatError, severity: str = "error", more: str = "") -> Finding:
-        """Return an error as a line of a check: the same words, and `more` behind them."""
-        message = f"{error.statement.marked}{more}"
-        return cls(code, severity, error.path, message, error.remedy or "", error.offset)
-
-
 def titled(format_: Format) -> str:
     """How a format prints: what its class takes as `__repr__`."""
     return f"<tokfmt format {format_.name}: {format_.title}>"
@@ -456,56 +423,3 @@ def everything_in(directory: Path) -> list[Path]:
     except OSError as error:
         raise reading_error(error.filename or directory, error) from error
     return sorted(found, key=lambda path: natural_key(path.relative_to(directory).as_posix()))
-
-
-# what is wrong with a dataset, said once: readers raise or note it, `check` lists it, `--raw` marks it
-
-
-class Problem(NamedTuple):
-    """One violation of a format's rules, in the words that every command uses.
-
-    Attributes:
-        code, severity: Of the Finding.
-        error: The error, as it is raised when the dataset cannot be read because of it.
-        fatal: It cannot be read because of it.
-        note: What a reader says of it when it goes on; "" for nothing.
-        accepted: The word of `--drop` with which the dataset can be read all the same.
-        cut: A file ends too early: what it holds of the dataset is as it was written, and complete up to there.
-    """
-
-    code: str
-    severity: str
-    error: FormatError
-    fatal: bool = False
-    note: str = ""
-    accepted: str = ""
-    cut: bool = False
-
-    def finding(self) -> Finding:
-        """The problem as a line of a check."""
-        return Finding.of(self.code, self.error, self.severity)
-
-
-def fatal(code: str, error: FormatError, accepted: str = "", *, cut: bool = False) -> Problem:
-    """A problem because of which a dataset cannot be read, but for a word of `--drop` that accepts it."""
-    return Problem(code, "error", error, fatal=True, accepted=accepted, cut=cut)
-
-
-def noted(code: str, error: FormatError, note: str) -> Problem:
-    """A problem that does not change a token: the dataset is read, and `note` is said."""
-    return Problem(code, "error", error, note=note)
-
-
-def raise_fatal(problems: Iterable[Problem], accepted: frozenset[str]) -> None:
-    """Raise the error of the first problem because of which a dataset cannot be read.
-
-    Args:
-        problems: In the order in which they were met.
-        accepted: Words of `--drop` that the user gave.
-
-    Raises:
-        FormatError: Of the first fatal problem that no word accepts.
-    """
-    for problem in problems:
-        if problem.fatal and problem.accepted not in accepted:
-            raise problem.error

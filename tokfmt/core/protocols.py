@@ -35,55 +35,22 @@ A plug-in that offers none is converted, counted, shown and browsed all the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.axis import Damage, Structural, TokenReader
 from tokfmt.core.errors import TokfmtError
+from tokfmt.core.fields import Section
 from tokfmt.core.files import File
-from tokfmt.core.format import Finding, Hints, Receipt, Target, TokenWriter, WriterTraits
+from tokfmt.core.findings import Audit, Code, Finding, Repair
+from tokfmt.core.format import Hints, Receipt, Target, TokenWriter, WriterTraits
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import Spot
-
-I = TypeVar("I")  # noqa: E741 - an item
-R = TypeVar("R")
-
-
-class Spread(Protocol):
-    """A map over items, in order, several at a time; only a few results are held."""
-
-    def __call__(self, function: Callable[[I], R], items: Iterable[I]) -> Iterator[R]: ...
-
-
-def in_turn(function: Callable[[I], R], items: Iterable[I]) -> Iterator[R]:
-    """The spread that does one item after the other."""
-    return map(function, items)
-
-
-def ignore(amount: int) -> None:
-    """Nobody is watching."""
-
-
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """How to check a dataset.
-
-    Attributes:
-        deep: Decode everything; else headers, indexes, sizes, and content in a few places.
-        eos_id: The separator, when the user, a tokenizer or a manifest told it.
-        spread: Runs the look at each window of a dataset.
-        advance: Told how many more tokens (bytes of text) were looked at.
-    """
-
-    deep: bool = False
-    eos_id: int | None = None
-    spread: Spread = in_turn
-    advance: Callable[[int], None] = ignore
 
 
 @runtime_checkable
@@ -102,40 +69,12 @@ def checked(format_: Audited, path: Path, options: Any) -> Iterator[Finding]:
     return format_.audit(path, options, Audit())
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
-    """What a code means.
-
-    Attributes:
-        title: In a few words.
-        text: A paragraph: what it is, how such files come to be, what to do.
-        unsafe: Reading on could execute code, leave the dataset, or exhaust memory.
-    """
-
-    title: str
-    text: str
-    unsafe: bool = False
-
-
 @runtime_checkable
 class Explained(Protocol):
     """A format that explains its codes."""
 
     def codes(self) -> Mapping[str, Code]:
         """Every code that its findings have."""
-
-
-@dataclass(frozen=True, slots=True)
-class Repair:
-    """How a finding is put right when its dataset is written again.
-
-    Attributes:
-        how: What was done, in a sentence without a full stop ("the index is made from the lengths of the documents").
-        options: Read options without which the damaged dataset cannot be read.
-    """
-
-    how: str
-    options: Mapping[str, object] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -162,75 +101,6 @@ class Patchable(Protocol):
         Raises:
             TokfmtError: It is not certain what would be right.
         """
-
-
-class Pointer(NamedTuple):
-    """A token that a field points to.
-
-    Attributes:
-        path: The file.
-        offset: A byte of a token; of compressed data, of the chunk that holds it.
-        beyond: How many tokens after that one (the first of the chunk) it is.
-    """
-
-    path: Path
-    offset: int
-    beyond: int = 0
-
-
-class Field(NamedTuple):
-    """One annotated piece of a file.
-
-    Attributes:
-        name: As the format's specification calls it ("data length", "entry 5", "chunk 3").
-        offset: Of its first byte, None when it is not at one place (an attribute read through a library).
-        length: In bytes, 0 when it is not at one place.
-        value: What it says, as text for people; control characters escaped.
-        meaning: What that means, in a few words; "" when the name says it.
-        wrong: It breaks the format's rules (see `Format.check` for the finding).
-        path: The file that `offset` counts in, when it is not the section's.
-        target: The token it is about, if not the one at `offset`: where the sequence of an index entry begins.
-    """
-
-    name: str
-    offset: int | None
-    length: int
-    value: str
-    meaning: str = ""
-    wrong: bool = False
-    path: Path | None = None
-    target: Pointer | None = None
-
-
-class Fields(Protocol):
-    """Any number of fields, read as they are asked for.
-
-    Attributes:
-        count: How many; may be 10^8. The first time it is asked for, a long index is read to its end once.
-    """
-
-    @property
-    def count(self) -> int: ...
-
-    def fields(self, first: int, last: int) -> Sequence[Field]:
-        """Fields `first <= i < last`, fewer where the section ends before.
-
-        Reads as far as `last`, and O(last - first) where it was read before. What is damaged is a field with `wrong`.
-        """
-
-
-class Section(Fields, Protocol):
-    """The fields of a part of a dataset.
-
-    Attributes:
-        title: "header", "index", "chunks of encoded_tokens", ...
-        path: The file that `Field.offset` counts in.
-    """
-
-    @property
-    def title(self) -> str: ...
-    @property
-    def path(self) -> Path: ...
 
 
 @runtime_checkable

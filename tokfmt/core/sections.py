@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import U8, U16, U32, U64, Damage, Separators
 from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, TruncatedError, UnsafeError
+from tokfmt.core.fields import Field, Fields, Section
 from tokfmt.core.files import File
-from tokfmt.core.format import Problem, fatal
+from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.messages import allowing
-from tokfmt.core.protocols import Field, Fields, Section
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.text_format import counted, printable, shortened
 

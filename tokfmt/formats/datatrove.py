@@ -29,9 +29,9 @@ import numpy as np
 from tokfmt.core.axis import Damage, Separators, TokenReader, windows
 from tokfmt.core.errors import CorruptError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Confidence, Hints, Probe, Problem, fatal, noted
+from tokfmt.core.findings import Code, Problem, fatal, noted
+from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.options import option
-from tokfmt.core.protocols import Code
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.sections import Column, all_or_none, bounded_entries, shown
 from tokfmt.core.text_format import counted

@@ -41,10 +41,11 @@ from tokfmt.core.axis import (
     windows,
 )
 from tokfmt.core.errors import NO_DAMAGE, ConversionError, FormatError
+from tokfmt.core.fields import Section
 from tokfmt.core.files import File, names_in, natural_key
+from tokfmt.core.findings import Audit, Code, Finding, raise_fatal
 from tokfmt.core.format import (
     Confidence,
-    Finding,
     Hints,
     Probe,
     Receipt,
@@ -53,11 +54,10 @@ from tokfmt.core.format import (
     WriterTraits,
     everything_in,
     lost_nothing,
-    raise_fatal,
     titled,
 )
 from tokfmt.core.output import Output, copy_region, preallocate
-from tokfmt.core.protocols import Audit, Code, Piece, Place, Section, checked, marks_of
+from tokfmt.core.protocols import Piece, Place, checked, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.sections import (
     NATIVE,

@@ -25,10 +25,12 @@ import numpy as np
 
 from tokfmt.core.axis import Damage, Separators, check_position
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
+from tokfmt.core.fields import Field
 from tokfmt.core.files import File, names_in
-from tokfmt.core.format import Confidence, Hints, Probe, Problem, fatal
+from tokfmt.core.findings import Code, Problem, fatal
+from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.options import option
-from tokfmt.core.protocols import Code, Field, Place
+from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.sections import Part, shown
 from tokfmt.core.text_format import printable

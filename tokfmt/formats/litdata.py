@@ -29,9 +29,9 @@ import numpy as np
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Confidence, Probe, Problem
+from tokfmt.core.findings import Code, Problem
+from tokfmt.core.format import Confidence, Probe
 from tokfmt.core.options import option
-from tokfmt.core.protocols import Code
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.sections import shown
 from tokfmt.formats.folders import json_object, whole_number

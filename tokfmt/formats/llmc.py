@@ -31,9 +31,9 @@ import numpy as np
 from tokfmt.core.axis import Separators
 from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Confidence, Hints, Probe, Problem
+from tokfmt.core.findings import Code, Problem
+from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.options import option
-from tokfmt.core.protocols import Code
 from tokfmt.formats.flat import Cut, Extent, FlatFormat, FlatWriter, Laid, Struct, numpy_extent, told_tokens
 
 HEADER = Struct(magic="<i4", version="<i4", tokens="<i4", width="<i4", unused="V1008")

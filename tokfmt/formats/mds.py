@@ -34,9 +34,9 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Confidence, Probe, Problem, fatal
+from tokfmt.core.findings import Code, Problem, fatal
+from tokfmt.core.format import Confidence, Probe
 from tokfmt.core.options import option
-from tokfmt.core.protocols import Code
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.sections import shown
 from tokfmt.formats.folders import begin_of, json_object, whole_number

@@ -35,10 +35,11 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import INT32_MAX, Damage, Separators, TokenReader, windows
 from tokfmt.core.errors import ConversionError, CorruptError, FormatError, OptionError, TruncatedError, UnsupportedError
+from tokfmt.core.fields import Section
 from tokfmt.core.files import File
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, canonical, fatal, noted, raise_fatal
+from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal, noted, raise_fatal
+from tokfmt.core.format import Confidence, Hints, Probe, canonical
 from tokfmt.core.options import option
-from tokfmt.core.protocols import Audit, Code, Section
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.resources import Recent
 from tokfmt.core.sections import bounded_entries

@@ -23,9 +23,9 @@ import numpy as np
 from tokfmt.core.axis import Separators
 from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Confidence, Hints, Probe, Problem, fatal
+from tokfmt.core.findings import Code, Problem, fatal
+from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.options import option
-from tokfmt.core.protocols import Code
 from tokfmt.formats.flat import FlatFormat, FlatWriter, Laid, whole_tokens, written_tokens
 
 GPT2_EOS = 50256

@@ -35,10 +35,10 @@ import numpy as np
 from tokfmt.core.axis import Damage, Layout, Separators, TokenReader, windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, Problem, fatal
+from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
+from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.messages import Option, reading
 from tokfmt.core.options import option
-from tokfmt.core.protocols import Audit, Code
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.sections import all_or_none, first_tokens
 from tokfmt.core.text_format import counted, printable

@@ -17,8 +17,8 @@ from typing import Any
 
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import FormatError, OptionError
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, titled
-from tokfmt.core.protocols import Code
+from tokfmt.core.findings import Code, Finding
+from tokfmt.core.format import Confidence, Hints, Probe, titled
 from tokfmt.core.records import RecordReader
 from tokfmt.recipes.language import is_recipe, read_recipe
 

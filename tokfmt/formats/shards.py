@@ -27,11 +27,12 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import Damage, Separators, TokenReader, check_ids, sequence_at, windows
 from tokfmt.core.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsupportedError
+from tokfmt.core.fields import Section
 from tokfmt.core.files import File
-from tokfmt.core.format import Finding, Hints, Problem, Receipt, Region, Target, WriterTraits, fatal
+from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
+from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits
 from tokfmt.core.messages import reading
 from tokfmt.core.output import Output
-from tokfmt.core.protocols import Audit, Code, Section
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.sections import shown
 from tokfmt.formats.flat import Column, Cut, Extent, FlatFormat, FlatWriter, Laid, Pieces

@@ -37,10 +37,12 @@ from tokfmt.core.errors import (
     TokfmtError,
     UnsafeError,
 )
+from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import names_in, natural_key, reading_error
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, titled
+from tokfmt.core.findings import Code, Finding
+from tokfmt.core.format import Confidence, Hints, Probe, titled
 from tokfmt.core.options import option
-from tokfmt.core.protocols import Code, Field, Line, Place, Section
+from tokfmt.core.protocols import Line, Place
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, TextRecords
 from tokfmt.core.sections import SHOWN, Part, broken, shown

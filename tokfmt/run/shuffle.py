@@ -41,10 +41,10 @@ from tokfmt.core.axis import WINDOW, TokenReader, check_interval, sequence_at, w
 from tokfmt.core.draws import SHUFFLE, draws
 from tokfmt.core.errors import ConversionError, IncompleteWriteError
 from tokfmt.core.files import File
+from tokfmt.core.findings import ignore
 from tokfmt.core.format import REGION
 from tokfmt.core.messages import Option
 from tokfmt.core.output import Output, preallocate
-from tokfmt.core.protocols import ignore
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of, reordered
 from tokfmt.core.resources import share
 from tokfmt.run.plan import Kind, Workers, journaled, of_part

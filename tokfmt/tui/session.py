@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from tokfmt import registry
 from tokfmt.core.axis import Layout, Separators, TokenReader
 from tokfmt.core.errors import SourceChangedError, TokfmtError, UnsupportedError
+from tokfmt.core.fields import Pointer
 from tokfmt.core.files import Identity, natural_key
 from tokfmt.core.format import Encoder, Format, Hints
-from tokfmt.core.protocols import Glimpsed, LocatedRecords, Pointer
+from tokfmt.core.protocols import Glimpsed, LocatedRecords
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.source.discover import format_of

@@ -33,8 +33,9 @@ from tokfmt.core.axis import (
     windows,
 )
 from tokfmt.core.errors import ConversionError, CorruptError, IncompleteWriteError
+from tokfmt.core.findings import ignore
 from tokfmt.core.messages import Option
-from tokfmt.core.protocols import Located, Piece, Place, Underlying, ignore, marks_of, pieces_of, restored
+from tokfmt.core.protocols import Located, Piece, Place, Underlying, marks_of, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.resources import cpus
 

@@ -40,9 +40,9 @@ from typing import Any, ClassVar
 
 from tokfmt.core.errors import CorruptError, FormatError
 from tokfmt.core.files import File, names_in, natural_key
-from tokfmt.core.format import Confidence, Finding, Hints, Probe, Target, WriterTraits, titled
+from tokfmt.core.findings import Audit, Finding
+from tokfmt.core.format import Confidence, Hints, Probe, Target, WriterTraits, titled
 from tokfmt.core.options import Late
-from tokfmt.core.protocols import Audit
 from tokfmt.core.text_format import printable
 from tokfmt.formats.arrow.container import begins_old
 from tokfmt.formats.arrow.options import Found, ReadOptions, WriteOptions

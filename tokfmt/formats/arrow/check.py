@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokfmt.core.errors import FormatError, UnsafeError, UnsupportedError
-from tokfmt.core.format import Finding, Hints, Problem
-from tokfmt.core.protocols import Audit, Code, Field, Section
+from tokfmt.core.fields import Field, Section
+from tokfmt.core.findings import Audit, Code, Finding, Problem
+from tokfmt.core.format import Hints
 from tokfmt.core.sections import Part, broken, shown
 from tokfmt.formats.arrow.container import (
     ArrowContainer,

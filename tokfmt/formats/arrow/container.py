@@ -25,7 +25,7 @@ from tokfmt.core.errors import (
     UnsupportedError,
 )
 from tokfmt.core.files import File, Stream
-from tokfmt.core.format import Problem, noted
+from tokfmt.core.findings import Problem, noted
 from tokfmt.core.records import CHATS, are_chats
 from tokfmt.core.text_format import counted, printable
 

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import U8, U16, U32, Damage, Info, Layout, Separators, check_interval, check_position, largest_id
 from tokfmt.core.errors import CorruptError
-from tokfmt.core.format import Hints, Problem, fatal, raise_fatal
+from tokfmt.core.findings import Problem, fatal, raise_fatal
+from tokfmt.core.format import Hints
 from tokfmt.core.marks import BEGINS, IGNORED, TARGET, other_label
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of

@@ -15,8 +15,7 @@ import numpy as np
 
 from tokfmt.core.axis import INT32_MAX, WINDOW, largest_id, windows
 from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
-from tokfmt.core.format import Finding
-from tokfmt.core.protocols import Audit, Code, Repair
+from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.text_format import printable
 from tokfmt.formats.flat_tokens.options import Codec, ReadOptions

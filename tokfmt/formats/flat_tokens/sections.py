@@ -13,8 +13,9 @@ import numpy as np
 
 from tokfmt.core.axis import INT32_MAX
 from tokfmt.core.errors import FormatError, TokfmtError
+from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import natural_key
-from tokfmt.core.protocols import Field, Place, Pointer, Section
+from tokfmt.core.protocols import Place
 from tokfmt.core.sections import Listed, Part, broken, shown
 from tokfmt.core.text_format import counted
 from tokfmt.formats.flat_tokens.options import ReadOptions

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
 from tokfmt.core.files import File, natural_key
-from tokfmt.core.format import Finding
-from tokfmt.core.protocols import Audit, Code, Repair
+from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.formats.hdf5.container import Stored, library_errors, open_stored
 from tokfmt.formats.hdf5.options import PARAMS, ReadOptions
 from tokfmt.formats.hdf5.reader import Params, examples_problem, files_in, gaps, misfit, own_facts, params_beside

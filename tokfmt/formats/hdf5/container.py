@@ -43,8 +43,8 @@ from tokfmt.core.errors import (
     UnsafeError,
     UnsupportedError,
 )
+from tokfmt.core.fields import Field
 from tokfmt.core.files import File
-from tokfmt.core.protocols import Field
 from tokfmt.core.sections import shown
 from tokfmt.core.text_format import printable
 from tokfmt.formats.hdf5.chunk_tree import ChunkTree, root_of

@@ -36,7 +36,8 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import INT32_MAX, Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsupportedError
 from tokfmt.core.files import File, names_in
-from tokfmt.core.format import Hints, Problem, fatal, noted, raise_fatal
+from tokfmt.core.findings import Problem, fatal, noted, raise_fatal
+from tokfmt.core.format import Hints
 from tokfmt.core.rows import ROWS, Continuation, continuation
 from tokfmt.formats.hdf5.beginning import FIRST, LONG, Some, looked_at, row_bytes
 from tokfmt.formats.hdf5.container import Own, Stored, open_stored

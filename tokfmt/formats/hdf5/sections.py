@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from tokfmt.core.errors import CorruptError, FormatError
+from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import File
-from tokfmt.core.protocols import Field, Section
 from tokfmt.core.sections import Listed, Part, broken, shown
 from tokfmt.formats.hdf5.container import (
     FILTER_NAMES,

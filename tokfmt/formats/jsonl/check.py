@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from tokfmt.core.errors import FormatError
+from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import File
-from tokfmt.core.format import Finding, Hints
-from tokfmt.core.protocols import Audit, Code, Field, Pointer, Repair, Section
+from tokfmt.core.findings import Audit, Code, Finding, Repair
+from tokfmt.core.format import Hints
 from tokfmt.core.sections import Part, broken, shown
 from tokfmt.core.text_format import counted
 from tokfmt.formats.jsonl.index import IndexAudit, has_index, index_path, misplaced, out_of_order, unreadable

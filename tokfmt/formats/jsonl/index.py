@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import Damage
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, writing
-from tokfmt.core.format import Finding
+from tokfmt.core.findings import Finding
 from tokfmt.core.output import followed, readable_by
 from tokfmt.core.publish import Staging
 from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, border, bounds, lines_of, walk

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import Damage, Separators, windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Hints, Problem
+from tokfmt.core.findings import Problem
+from tokfmt.core.format import Hints
 from tokfmt.formats.flat import Extent, FlatReader, Laid
 from tokfmt.formats.modalities.header import (
     LONGEST,

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
+from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import File
-from tokfmt.core.format import Finding
-from tokfmt.core.protocols import Audit, Code, Field, Pointer, Repair, Section
+from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.sections import Extent, Part, StoredIds, broken
 from tokfmt.formats.flat import FlatReader
 from tokfmt.formats.modalities.anatomy import SHIFT, announces, examine

@@ -28,10 +28,12 @@ import numpy as np
 
 from tokfmt.core.axis import INT32_MAX, Damage, Separators, TokenReader
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
+from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import File
-from tokfmt.core.format import Confidence, Hints, Probe, Problem, Target, WriterTraits, fatal, noted
+from tokfmt.core.findings import Problem, fatal, noted
+from tokfmt.core.format import Confidence, Hints, Probe, Target, WriterTraits
 from tokfmt.core.options import Late, option
-from tokfmt.core.protocols import Field, Place, Section
+from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import LARGEST, kind_of, places
 from tokfmt.core.sections import Numbered, Part

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import WINDOW, windows
 from tokfmt.core.errors import FormatError
 from tokfmt.core.files import File
-from tokfmt.core.format import Finding
-from tokfmt.core.protocols import Audit, Code
+from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.formats.stage1 import FORMAT, GPT2_EOS, ReadOptions, numbering, problems_of, short_blocks, suspicions
 
 LOOK = 1 << 14

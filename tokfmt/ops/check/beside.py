@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import Layout, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.errors import FormatError, OptionError, TokfmtError
-from tokfmt.core.format import Finding
+from tokfmt.core.findings import Finding
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable

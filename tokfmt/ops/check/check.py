@@ -29,9 +29,10 @@ from tokfmt.core.errors import (
     VerificationError,
 )
 from tokfmt.core.files import writing
-from tokfmt.core.format import REGION, Finding, Format, files_of, look
+from tokfmt.core.findings import Audit, Code, Finding, Repair
+from tokfmt.core.format import REGION, Format, files_of, look
 from tokfmt.core.output import readable_by
-from tokfmt.core.protocols import Audit, Audited, Code, Patchable, Repair, Repairable
+from tokfmt.core.protocols import Audited, Patchable, Repairable
 from tokfmt.core.publish import Staging
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable

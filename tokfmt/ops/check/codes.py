@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from tokfmt import registry
 from tokfmt.core.errors import OptionError
+from tokfmt.core.findings import Code
 from tokfmt.core.format import Format
 from tokfmt.core.options import nearest
-from tokfmt.core.protocols import Code, Explained
+from tokfmt.core.protocols import Explained
 
 _OPENING = {
     "TF900": Code(
@@ -152,7 +153,7 @@ class Explanation:
     Attributes:
         code: `TF107`.
         owner: The format it is of, or "any format".
-        title: In a few words. text: A paragraph. unsafe: As in `protocols.Code`.
+        title: In a few words. text: A paragraph. unsafe: As in `core.findings.Code`.
     """
 
     code: str

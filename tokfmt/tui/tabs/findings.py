@@ -18,8 +18,8 @@ from textual.content import Content
 from textual.widgets import DataTable, Static
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.format import Finding
-from tokfmt.core.protocols import Pointer
+from tokfmt.core.fields import Pointer
+from tokfmt.core.findings import Finding
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.check import CheckRequest, Verdict, check, explain
 from tokfmt.tui.dialogs import Page

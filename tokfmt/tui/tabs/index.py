@@ -21,8 +21,8 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from tokfmt.core.errors import OptionError, TokfmtError
+from tokfmt.core.fields import Field, Pointer
 from tokfmt.core.options import parse_count
-from tokfmt.core.protocols import Field, Pointer
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.look.parts import ROW, HexRow, Raw, sections
 from tokfmt.ops.source.request import given_to

@@ -18,8 +18,9 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
 from tokfmt.core.errors import TokfmtError
+from tokfmt.core.fields import Pointer
 from tokfmt.core.options import parse_count
-from tokfmt.core.protocols import Place, Pointer
+from tokfmt.core.protocols import Place
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.tui.layout import Mode, TokenStyle

@@ -18,7 +18,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.protocols import Field, Pointer, Section
+from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.sections import broken
 from tokfmt.core.text_format import counted, printable
 from tokfmt.tui.rows import Lru
