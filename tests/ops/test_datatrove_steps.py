@@ -334,7 +334,7 @@ def test_documents_that_do_not_say_where_they_are_from(tmp_path):
 
 
 def test_the_example_of_the_documentation(tmp_path):
-    section = (ROOT / "docs" / "prepare.md").read_text().partition("## With datatrove")[2]
+    section = (ROOT / "docs" / "prepare.md").read_text().partition("## Use datatrove")[2]
     code = re.search(r"```python\n(.*?)```", section, re.DOTALL)[1]
     (tmp_path / "fixtures").symlink_to(FIXTURES)
     (tmp_path / "example.py").write_text(code)
