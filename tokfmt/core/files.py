@@ -17,13 +17,14 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core import listing
 from tokfmt.core.axis import Passed
 from tokfmt.core.errors import CorruptError, FormatError, OptionError, OutageError, SourceChangedError, TruncatedError
 from tokfmt.core.resources import keep_freed_memory
@@ -462,23 +463,36 @@ def names_in(directory: str | os.PathLike[str]) -> list[str]:
         FormatError: It cannot be listed.
     """
     try:
-        return os.listdir(directory)
+        return listing.names(directory)
     except OSError as error:
         raise reading_error(directory, error) from error
 
 
 def walk(directory: str | os.PathLike[str]) -> Iterator[tuple[Path, list[str]]]:
-    """Every directory below a directory, and itself last, with the names of its files.
+    """Every directory below a directory, and itself last, with the names of what is no directory. Follows no link.
 
     Raises:
         OSError: One cannot be listed. os.walk by itself would leave it out silently.
     """
+    left = list[tuple[Path, list[str] | None]]([(Path(directory), None)])
+    while left:
+        base, names = left.pop()
+        if names is not None:
+            yield base, names
+            continue
+        held = listing.entries(base)
+        names = [name for name, kind in held.items() if not _is_directory(base, name, kind)]
+        left.append((base, names))
+        inner = [name for name, kind in held.items() if kind is listing.Kind.DIRECTORY]
+        left += [(base / name, None) for name in reversed(inner)]
 
-    def refuse(error: OSError) -> None:
-        raise error
 
-    for base, _, names in os.walk(directory, topdown=False, onerror=refuse):
-        yield Path(base), names
+def _is_directory(base: Path, name: str, kind: listing.Kind) -> bool:
+    if kind is listing.Kind.LINK:
+        with suppress(OSError):
+            return listing.is_dir(base / name)
+        return False
+    return kind is listing.Kind.DIRECTORY
 
 
 def natural_key(name: str) -> tuple[object, ...]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core import listing
 from tokfmt.core.axis import Separators, TokenReader
 from tokfmt.core.errors import Loss
 from tokfmt.core.files import File, names_in, natural_key, reading_error, walk
@@ -71,7 +72,7 @@ class Probe(NamedTuple):
 
     def entry(self, name: str) -> Probe | None:
         """A look at a file of the directory, or None when it is not a regular file that can be read."""
-        return look(self.path / name) if self.is_directory and (self.path / name).is_file() else None
+        return look(self.path / name) if self.is_directory and listing.is_file(self.path / name) else None
 
 
 def look(path: str | os.PathLike[str]) -> Probe:
@@ -81,7 +82,7 @@ def look(path: str | os.PathLike[str]) -> Probe:
         FormatError: It does not exist, cannot be read, or is neither a regular file nor a directory.
     """
     path = Path(path)
-    if path.is_dir():
+    if listing.is_dir(path):
         names = names_in(path)
         return Probe(path, is_directory=True, entries=tuple(sorted(names, key=_order_of(names))))
     file = File(path)
@@ -367,13 +368,13 @@ def files_of(format_: Format, path: Path) -> list[Path]:
     named = getattr(format_, "files", None)
     if named is not None:
         return list(named(path))
-    return everything_in(path) if path.is_dir() else [path]
+    return everything_in(path) if listing.is_dir(path) else [path]
 
 
 def canonical(format_: Format, path: Path) -> Path:
     """The path under which a format knows a dataset; see `Format.canonical`."""
     named = getattr(format_, "canonical", None)
-    return path if named is None or path.is_dir() else Path(named(path))
+    return path if named is None or listing.is_dir(path) else Path(named(path))
 
 
 def destination_of(format_: Format, path: Path, options: Any) -> Path:
@@ -400,7 +401,7 @@ def strangers(format_: Format, path: Path) -> list[Path]:
     Raises:
         FormatError: A directory cannot be listed.
     """
-    if not path.is_dir():
+    if not listing.is_dir(path):
         return []
     own = set(files_of(format_, path))
     return [entry for entry in everything_in(path) if entry not in own]
@@ -416,7 +417,7 @@ def everything_in(directory: Path) -> list[Path]:
     try:
         for base, names in walk(directory):
             inside, files = names_in(base), set(names)
-            linked = [name for name in inside if name not in files and (base / name).is_symlink()]
+            linked = [name for name in inside if name not in files and listing.is_link(base / name)]
             found += [base / name for name in (*names, *linked)]
             if not inside and base != directory:
                 found.append(base)

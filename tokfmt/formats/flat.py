@@ -25,6 +25,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core import listing
 from tokfmt.core.axis import (
     U16,
     Damage,
@@ -719,7 +720,7 @@ class FlatFormat(ABC):
 
     def members(self, path: Path) -> list[Path]:
         """The file at a path, or those of a folder in the order of reading; of several of a prefix, that of tokens."""
-        if not path.is_dir():
+        if not listing.is_dir(path):
             return [self.canonical(path)]
         found = [match for name in names_in(path) if (match := re.fullmatch(self.pattern, name))]
         found.sort(key=lambda match: (natural_key(match[match.re.groups and 1]), match[0]))
@@ -728,11 +729,11 @@ class FlatFormat(ABC):
     def files(self, path: Path) -> list[Path]:
         """See `Format.files`."""
         if self.below:
-            there = everything_in(path) if path.is_dir() else [path]
+            there = everything_in(path) if listing.is_dir(path) else [path]
             return sorted(file for file in there if re.fullmatch(self.below, file.name))
         if not self.suffixes:
             return self.members(path)
-        return [file for member in self.members(path) for file in self.names(member) if file.is_file()]
+        return [file for member in self.members(path) for file in self.names(member) if listing.is_file(file)]
 
     def all_files(self, paths: Sequence[Path]) -> list[Path]:
         """The members of all paths that were given.

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tokfmt.core import listing
 from tokfmt.core.axis import windows
 from tokfmt.core.errors import (
     CorruptError,
@@ -62,7 +63,7 @@ def inside(folder: Path, name: object, home: str = "folder") -> Path:
     path = folder
     for part in parts:
         path /= part
-        if not os.path.islink(path):
+        if not listing.is_link(path):
             continue
         real, own = os.path.realpath(path), os.path.realpath(folder)
         if os.path.commonpath([real, own]) != own:

@@ -33,6 +33,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core import listing
 from tokfmt.core.axis import INT32_MAX, Damage, Separators, TokenReader, windows
 from tokfmt.core.errors import ConversionError, CorruptError, FormatError, OptionError, TruncatedError, UnsupportedError
 from tokfmt.core.fields import Section
@@ -168,7 +169,9 @@ class Megatron(FlatFormat):
         path = probe.path
         if path.suffix in self.suffixes:
             index = self.names(path)[1]
-            lost = _NAMED.fullmatch(path.stem) and (not index.is_file() or index.stat().st_size < HEADER.size)
+            lost = _NAMED.fullmatch(path.stem) and (
+                not listing.is_file(index) or listing.status(index).st_size < HEADER.size
+            )
             return Confidence.CERTAIN if _is_index(index) else Confidence.NAME if lost else None
         words = likely_prefixes(probe.head)
         prefixes = [word for word in words if _number(word) is None and word not in (*SPLITS, "null")]
@@ -187,22 +190,24 @@ class Megatron(FlatFormat):
         return path
 
     def _is_list(self, path: Path) -> bool:
-        return path.suffix not in self.suffixes and path.is_file()
+        return path.suffix not in self.suffixes and listing.is_file(path)
 
     def members(self, path: Path) -> list[Path]:
         found = super().members(path)  # of a folder without the indexes of text, which have the same name
-        return [one for one in found if one.is_file() or not path.is_dir() or _is_index(self.names(one)[1])]
+        return [
+            one for one in found if listing.is_file(one) or not listing.is_dir(path) or _is_index(self.names(one)[1])
+        ]
 
     def files(self, path: Path) -> list[Path]:
         if not self._is_list(path):
             own = super().files(path)
-            beside = [path / name for name in (LISTED, SIZES) if path.is_dir() and (path / name).is_file()]
+            beside = [path / name for name in (LISTED, SIZES) if listing.is_dir(path) and listing.is_file(path / name)]
             return [*own, *(one for one in beside if one.name == SIZES or _lists_only(one, own))]
         try:
             prefixes = {located(path, one.prefix): None for split in SPLITS for one in read_blend(path, split)}
         except FormatError:
             return [path]  # `open` and `audit` say what is wrong with it
-        return [path, *(file for prefix in prefixes for file in self.names(prefix) if file.is_file())]
+        return [path, *(file for prefix in prefixes for file in self.names(prefix) if listing.is_file(file))]
 
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
         if not self._is_list(paths[0]):
@@ -219,7 +224,7 @@ class Megatron(FlatFormat):
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:
         path = self.names(file.path)[1]
-        if not path.exists():
+        if not listing.exists(path):
             raise FormatError(path, "no such file", remedy=_KILLED)
         index, by_document = File(path), options.unit == "documents"
         if hints.few and index.size > _LONG and (laid := laid_where_needed(file, index, by_document=by_document)):

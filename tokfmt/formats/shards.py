@@ -25,6 +25,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core import listing
 from tokfmt.core.axis import Damage, Separators, TokenReader, check_ids, sequence_at, windows
 from tokfmt.core.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsupportedError
 from tokfmt.core.fields import Section
@@ -303,8 +304,8 @@ class ShardFormat(FlatFormat):
         try:
             forms = [(inside(folder, form.name), form) for form in one.forms]
             code = self.missing
-            path, form = next((each for each in forms if each[0].exists()), forms[-1])
-            if not path.exists():
+            path, form = next((each for each in forms if listing.exists(each[0])), forms[-1])
+            if not listing.exists(path):
                 raise CorruptError(path, "is missing", remedy="Copy the folder again")
             file = File(path)
             code = self.wrong_size

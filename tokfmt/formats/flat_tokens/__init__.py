@@ -30,6 +30,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tokfmt.core import listing
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Confidence, Probe, everything_in, look, titled
 from tokfmt.core.options import Late
@@ -94,7 +95,7 @@ class FlatTokens:
         return Confidence.NAME if named else None
 
     def files(self, path: Path) -> list[Path]:
-        if not path.is_dir():
+        if not listing.is_dir(path):
             return [path]
         return [file for file in everything_in(path) if _KEY.fullmatch(file.relative_to(path).as_posix())]
 
@@ -102,7 +103,7 @@ class FlatTokens:
 def _entries(path: Path) -> set[str]:
     """Names in a directory; nothing when it is none, or cannot be read."""
     try:
-        return set(look(path).entries) if path.is_dir() else set()
+        return set(look(path).entries) if listing.is_dir(path) else set()
     except (TokfmtError, OSError):
         return set()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import struct
 import zipfile
 import zlib
@@ -15,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, Stream, names_in
 from tokfmt.formats.folders import inside, parsed_object
@@ -105,7 +105,7 @@ class Store(Protocol):
 
 def open_store(path: Path) -> Store:
     """The store at a path: a directory, or a zip file."""
-    return Directory(path) if path.is_dir() else Zipped(path)
+    return Directory(path) if listing.is_dir(path) else Zipped(path)
 
 
 class Directory:
@@ -116,11 +116,11 @@ class Directory:
 
     def names(self, key: str) -> frozenset[str]:
         path = self._inside(key)
-        return frozenset(names_in(path)) if path.is_dir() else frozenset()
+        return frozenset(names_in(path)) if listing.is_dir(path) else frozenset()
 
     def blob(self, key: str) -> Blob | None:
         path = self._inside(key)
-        if not os.path.lexists(path):
+        if not listing.is_there(path):
             return None
         file = File(path)
         return Blob(path, file, 0, file.size)

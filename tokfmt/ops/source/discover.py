@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tokfmt import registry
+from tokfmt.core import listing
 from tokfmt.core.errors import DetectionError, FormatError, SourceChangedError, UnknownFormatError
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.format import Format, canonical, files_of, strangers
@@ -52,6 +53,7 @@ def format_of(path: Path_, name: str | None = None) -> Format:
         return registry.get(told)
 
 
+@listing.kept()
 def find_sources(request: SourceRequest, known: Found | None = None) -> list[SourceFiles]:
     """The datasets that a request names: patterns and, with `recursive`, directories below directories resolved.
 
@@ -111,9 +113,9 @@ def found_at(path: Path, format_: Format, request: SourceRequest) -> SourceFiles
     """
     path = canonical(format_, registry.of_prefix(path))
     files = tuple(files_of(format_, path))
-    if not path.is_dir() or not files:
+    if not listing.is_dir(path) or not files:
         return SourceFiles(path, format_, files)
-    behind = {os.path.realpath(file) for file in files if file.is_symlink()}
+    behind = {os.path.realpath(file) for file in files if listing.is_link(file)}
     others = [entry for entry in strangers(format_, path) if _counts(entry, path)]
     if behind:
         others = [entry for entry in others if os.path.realpath(entry) not in behind]
@@ -137,9 +139,9 @@ def _counts(entry: Path, directory: Path) -> bool:
     named = entry.relative_to(directory).parts
     if any(re.fullmatch(_HARMLESS, part) for part in named):
         return False
-    if entry.is_symlink():  # of what lies within the dataset itself
+    if listing.is_link(entry):  # of what lies within the dataset itself
         return not Path(os.path.realpath(entry)).is_relative_to(os.path.realpath(directory))
-    return not entry.is_dir()
+    return not listing.is_dir(entry)
 
 
 def snapshot(found: Iterable[SourceFiles]) -> dict[Path, tuple[int, int, int]]:

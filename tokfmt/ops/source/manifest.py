@@ -28,6 +28,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tokfmt.core import listing
 from tokfmt.core.axis import Damage
 from tokfmt.core.errors import CorruptError, FormatError, OptionError
 from tokfmt.core.files import File, reading_error
@@ -162,6 +163,10 @@ class Manifest(NamedTuple):
 
 def read_manifest(path: Path) -> Manifest:
     """The manifest beside a dataset; beside what it is a link to, when there is none beside the link."""
+    return listing.once(("manifest", path), functools.partial(_read_manifest, path))
+
+
+def _read_manifest(path: Path) -> Manifest:
     beside = manifest_path(Path(os.path.abspath(path)))
     if not os.path.lexists(beside):
         if not path.is_symlink():
@@ -445,7 +450,7 @@ def extent(files: Iterable[Path]) -> dict[str, Any]:
     total, count = 0, 0
     for file in files:
         try:
-            total, count = total + os.stat(file).st_size, count + 1
+            total, count = total + listing.status(file).st_size, count + 1
         except OSError as error:
             raise reading_error(file, error) from error
     return {"bytes": total, "files": count, "xxh3_128": None}

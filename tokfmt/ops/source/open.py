@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tokfmt.core import listing
 from tokfmt.core.axis import Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, SeparatorUnknownError, TokfmtError
 from tokfmt.core.format import Format, Hints
@@ -65,6 +66,7 @@ def _refuse_others(one: SourceFiles, drop: frozenset[str]) -> None:
         raise FormatError(one.path, what, remedy=f"{deeper}--drop other-files leaves out what is not read")
 
 
+@listing.kept()
 def open_sources(
     request: SourceRequest,
     tokenizer: TokenizerHandle | None = None,
@@ -117,6 +119,7 @@ def _stored_of(source: Source) -> Any:
     return reader
 
 
+@listing.kept()
 def open_one(
     request: SourceRequest,
     tokenizer: TokenizerHandle | None = None,
@@ -191,7 +194,7 @@ def _any_whole(reader: TokenReader) -> bool:
 
 def _datasets(found: Sequence[SourceFiles]) -> list[Sequence[SourceFiles]]:
     """Sources as datasets: files of one join; directories are datasets of their own, one after the other."""
-    same = all(one.format is found[0].format for one in found) and not any(one.path.is_dir() for one in found)
+    same = all(one.format is found[0].format for one in found) and not any(listing.is_dir(one.path) for one in found)
     together = len(found) > 1 and found[0].format.joins and same
     return [found] if together else [[one] for one in found]
 
@@ -215,6 +218,7 @@ def open_source(
     return open_found(find_sources(request), request, jobs=jobs, collect=collect)
 
 
+@listing.kept()
 def open_found(
     found: Sequence[SourceFiles],
     request: SourceRequest,
@@ -282,6 +286,7 @@ def _told_partial(source: Source, found: Sequence[SourceFiles], request: SourceR
     return source if partial is None else source._replace(partial=partial, notes=(*source.notes, partial.sentence()))
 
 
+@listing.kept()
 def open_stored(
     found: Sequence[SourceFiles],
     request: SourceRequest,
