@@ -244,7 +244,7 @@ def _small_file(path: Path, most: int) -> bytes | None:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or status.st_size > most:
             return None
-        data = file.read(most + 1)
+        data = file.read(status.st_size + 1)  # a byte more tells whether it grew; `most` would be allocated
         return data if len(data) <= most else None
 
 
