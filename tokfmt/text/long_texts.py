@@ -19,14 +19,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.ragged import Ragged, Tokens, offsets_of
 from tokfmt.core.text_format import printable
-from tokfmt.text.decoding import Content
+
+if TYPE_CHECKING:
+    from tokfmt.text.decoding import Content
 
 PIECE = 1 << 19
 """Characters that an engine is given at once where they can be cut: 100 MB at most."""
