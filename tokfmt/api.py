@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 
 from tokfmt.core.errors import OptionError
 from tokfmt.core.messages import python_words, reword
-from tokfmt.wording import READING, in_python, spoken
+from tokfmt.wording import READING, spoken
 
 if TYPE_CHECKING:
     from tokfmt.core.axis import TokenReader
@@ -199,12 +199,9 @@ def check(
     verdicts = list(look(request))
     words = python_words(READING)
 
-    def worded(text: str) -> str:
-        return in_python(reword(text, words), READING)
-
     for verdict in verdicts:
         verdict.findings = [
-            replace(finding, message=worded(finding.message), remedy=worded(finding.remedy))
+            replace(finding, message=reword(finding.message, words), remedy=reword(finding.remedy, words))
             for finding in verdict.findings
         ]
     return verdicts

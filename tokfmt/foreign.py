@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tokfmt.core.format import Probe
-from tokfmt.core.messages import Option, reading
+from tokfmt.core.messages import Option, from_option
 from tokfmt.core.raw_ids import kind_of, places
 from tokfmt.foreign_config import is_modalities, modalities_step
 
@@ -202,7 +202,7 @@ def _text(probe: Probe) -> Sign | None:
         counts = {line.count(separator) for line in lines}
         if len(lines) > 1 and len(counts) == 1 and counts != {0}:
             return Sign("a table (CSV)" if separator == "," else "a table (TSV)", _PANDAS.format(method), certain=False)
-    step = f"{Option('from', 'text')} reads it as one document, or split by {reading('separator', 'LINE')}; "
+    step = f"{Option('from', 'text')} reads it as one document, or split by {from_option('separator', 'LINE')}; "
     step += "jq -cR '{text: .}' PATH > x.jsonl makes a document of each line"
     return Sign("plain text", step, certain=False)
 
@@ -211,7 +211,7 @@ _RAW = {
     "int32": Sign(
         "a stream of int32 ids without the separator 50256: stage1 of another tokenizer, or bare uint32",
         f"{Option('from', 'stage1')} {Option('eos', 'ID')} reads the one, {Option('from', 'nanogpt')} "
-        f"{reading('width', '4')} {Option('eos', 'ID')} the other",
+        f"{from_option('width', '4')} {Option('eos', 'ID')} the other",
     ),
     "uint16": Sign("a bare stream of uint16 ids, as nanoGPT's train.bin", _BARE),
     "int64": Sign(
@@ -224,7 +224,8 @@ _RAW = {
     ),
     "big-endian int32": Sign(
         "a bare stream of big-endian int32 ids",
-        f"{Option('from', 'modalities')} {reading('layout', 'P0')} {Option('eos', 'ID')} reads that, split at that id",
+        f"{Option('from', 'modalities')} {from_option('layout', 'P0')} {Option('eos', 'ID')} reads that, "
+        "split at that id",
     ),
     "big-endian int64": Sign(
         "a bare stream of big-endian int64 ids",

@@ -12,7 +12,6 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt.core.errors import DestinationExistsError, OptionError, SeparatorUnknownError
-from tokfmt.wording import CONVERTING, READING, in_python
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 
@@ -96,27 +95,6 @@ def test_what_one_word_says(tmp_path):
     for wrong in ("", slice(0, 9, 2), range(9, 0, -1), True, 1.5, [1]):
         with pytest.raises(OptionError, match="select"):
             tokfmt.convert(PACK, tmp_path / "x.pbin", select=wrong)
-
-
-@pytest.mark.parametrize(
-    ("said", "meant"),
-    [
-        ("a: already exists. --overwrite replaces it", "a: already exists. overwrite=True replaces it"),
-        ("To accept that, add --drop fields --drop tail", 'To accept that, add drop=["fields", "tail"]'),
-        ("--drop empty-sequences", 'drop="empty-sequences"'),
-        ("Say which with --from jsonl or --from stage1", 'Say which with from_format="jsonl" or from_format="stage1"'),
-        ("Name its id with --eos ID, or give --tokenizer", "Name its id with eos=ID, or give tokenizer="),
-        ("separator 9 inferred. --eos none overrides it", 'separator 9 inferred. eos="none" overrides it'),
-        ("--tokenizer makes them alike", "tokenizer= makes them alike"),
-        ("--from-opt gaps=accept reads it", 'from_options={"gaps": "accept"} reads it'),
-        ("tokfmt check --explain TF107 says more", "tokfmt check --explain TF107 says more"),
-        ("as --split train=0.9,test=0.1", 'as split="train=0.9,test=0.1"'),
-        ("--seed: nothing is dealt out", "seed: nothing is dealt out"),
-        ("three -- dashes --", "three -- dashes --"),
-    ],
-)
-def test_messages_are_in_pythons_words(said, meant):
-    assert in_python(said, CONVERTING) == meant
 
 
 def test_the_verbs_return_data(tmp_path):
@@ -206,7 +184,6 @@ def test_what_is_no_path_says_so(verb):
 
 
 def test_a_negative_number_is_a_keywords_value():
-    assert in_python("--sample -1: expected more", READING) == "sample=-1: expected more"
 
 
 def test_a_source_of_a_recipe_takes_a_slice():

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from tokfmt.core.errors import DestinationExistsError, FormatError, Loss, LossyConversionError, OptionError
-from tokfmt.core.messages import Message, Option, allowing, python_words, reading, recipe_words, reword, writing
+from tokfmt.core.messages import Message, Option, allow_loss, from_option, python_words, recipe_words, reword, to_option
 
 CONVERT = python_words({"from": "from_format", "from-opt": "from_options", "to": "to_format", "to-opt": "to_options"})
 
@@ -21,12 +21,12 @@ CONVERT = python_words({"from": "from_format", "from-opt": "from_options", "to":
         (Option("eos", "none"), "--eos none", 'eos="none"'),
         (Option("split", "train=0.9,test=0.1"), "--split train=0.9,test=0.1", 'split="train=0.9,test=0.1"'),
         (Option("from", "jsonl"), "--from jsonl", 'from_format="jsonl"'),
-        (reading("gaps", "accept"), "--from-opt gaps=accept", 'from_options={"gaps": "accept"}'),
-        (reading("width", 4), "--from-opt width=4", 'from_options={"width": 4}'),
-        (reading("stride"), "--from-opt stride=", 'from_options={"stride": ...}'),
-        (writing("samples", "N"), "--to-opt samples=N", 'to_options={"samples": N}'),
-        (allowing("fields"), "--drop fields", 'drop="fields"'),
-        (allowing("fields", "tail"), "--drop fields --drop tail", 'drop=["fields", "tail"]'),
+        (from_option("gaps", "accept"), "--from-opt gaps=accept", 'from_options={"gaps": "accept"}'),
+        (from_option("width", 4), "--from-opt width=4", 'from_options={"width": 4}'),
+        (from_option("stride"), "--from-opt stride=", 'from_options={"stride": ...}'),
+        (to_option("samples", "N"), "--to-opt samples=N", 'to_options={"samples": N}'),
+        (allow_loss("fields"), "--drop fields", 'drop="fields"'),
+        (allow_loss("fields", "tail"), "--drop fields --drop tail", 'drop=["fields", "tail"]'),
     ],
 )
 def test_an_option_in_the_words_of_each_interface(option, command_line, python):
@@ -37,7 +37,7 @@ def test_an_option_in_the_words_of_each_interface(option, command_line, python):
 
 
 def test_recipes_word_the_options_of_their_sources_only():
-    message = Message(f"{Option('eos', 'none')}; {reading('view', 'rows')}; {Option('overwrite')}")
+    message = Message(f"{Option('eos', 'none')}; {from_option('view', 'rows')}; {Option('overwrite')}")
     inside = message.reworded(recipe_words)
     assert inside == 'eos = "none" in the recipe; options = { view = "rows" } in the recipe; --overwrite'
     assert inside.reworded(CONVERT).endswith("; overwrite=True")
@@ -66,7 +66,7 @@ def test_a_message_about_an_option():
 
 
 def test_errors_are_worded_again():
-    error = FormatError("x.bin", "is cut", expected=4, found=3, remedy=f"{allowing('tail')} reads the rest")
+    error = FormatError("x.bin", "is cut", expected=4, found=3, remedy=f"{allow_loss('tail')} reads the rest")
     error.advise(f"{Option('eos', 'ID')} names the separator")
     assert str(error).endswith("found 3. --drop tail reads the rest. --eos ID names the separator")
     error.reword(CONVERT)

@@ -35,7 +35,7 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, NamedTuple
 
-from tokfmt.core.messages import Message, Option, Words, allowing, marked
+from tokfmt.core.messages import Message, Option, Words, allow_loss, marked
 from tokfmt.core.text_format import printable
 
 Path = str | PathLike[str]
@@ -71,16 +71,22 @@ class TokfmtError(Exception):
             if not key.startswith("_")
         }
 
+    def add_note(self, note: str) -> None:
+        """Add a sentence to the error."""
+        super().add_note(Message(note))
+
     def reword(self, words: Words) -> None:
-        """Name options in the words of another interface, in the message and in its attributes."""
+        """Name options in the words of another interface, in the message, its notes and its attributes."""
         self.change(lambda text: text.reworded(words) if isinstance(text, Message) else text)
 
     def change(self, change: Callable[[str], str]) -> None:
-        """Change each text of the error: its message and its attributes."""
+        """Change each text of the error: its message, its notes and its attributes."""
         self.args = tuple(change(value) if isinstance(value, str) else value for value in self.args)
         for key, value in list(vars(self).items()):
             if isinstance(value, str):
                 setattr(self, key, change(value))
+        notes = getattr(self, "__notes__", [])
+        notes[:] = map(change, notes)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, dict(vars(self)))
@@ -235,8 +241,8 @@ class LossyConversionError(ConversionError):
 
     def __init__(self, target: str, losses: Sequence[Loss]) -> None:
         self.target, self.losses = target, [loss.name for loss in losses]
-        what = "; ".join(loss.what for loss in losses)
-        super().__init__(f"{printable(target)}: cannot carry {what}. To accept that, add {allowing(*self.losses)}")
+        what = "; ".join(marked(loss.what) for loss in losses)
+        super().__init__(f"{printable(target)}: cannot carry {what}. To accept that, add {allow_loss(*self.losses)}")
 
 
 class TokenRangeError(ConversionError):
@@ -275,7 +281,7 @@ class TokenizerMismatchError(ConversionError):
     def __init__(self, path: Path, what: str, expected: str, found: str) -> None:
         self.path, self.what, self.expected, self.found = str(path), what, expected, found
         wrong = f"{printable(path)}: {what}{_contrast(expected, found)}"
-        super().__init__(f"{wrong}. To accept that, add {allowing('tokenizers')}")
+        super().__init__(f"{wrong}. To accept that, add {allow_loss('tokenizers')}")
 
 
 class DestinationExistsError(ConversionError):

@@ -2,7 +2,7 @@
 
 A message is written once, where its fact is known, and names each option by a value:
 
-    FormatError(path, "ends inside a token", remedy=f"{allowing('tail')} leaves the last bytes out")
+    FormatError(path, "ends inside a token", remedy=f"{allow_loss('tail')} leaves the last bytes out")
 
     on the command line     --drop tail leaves the last bytes out
     of `tokfmt.open`        drop="tail" leaves the last bytes out
@@ -51,17 +51,17 @@ class Option:
         return f"{_BEGIN}{self.name}{''.join(f'{_BETWEEN}{value}' for value in self.values)}{_END}"
 
 
-def reading(name: str, value: object = "") -> Option:
+def from_option(name: str, value: object = "") -> Option:
     """Return an option of the format that is read: `--from-opt width=4`."""
     return Option("from-opt", f"{name}={value}")
 
 
-def writing(name: str, value: object = "") -> Option:
+def to_option(name: str, value: object = "") -> Option:
     """Return an option of the format that is written: `--to-opt width=4`."""
     return Option("to-opt", f"{name}={value}")
 
 
-def allowing(*losses: str) -> Option:
+def allow_loss(*losses: str) -> Option:
     """Return the option that accepts losses by their names: `--drop fields --drop tail`."""
     return Option("drop", *losses)
 
@@ -115,6 +115,10 @@ class Message(str):
             if part == " " and k > 0 and isinstance(self.parts[k - 1], Option) and isinstance(after, Option):
                 parts[k] = ", "  # options that are used together
         return Message._of(parts)
+
+    def has_option(self, name: str) -> bool:
+        """Whether the message names an option."""
+        return any(isinstance(part, Option) and part.name == name for part in self.parts)
 
     def without(self, name: str) -> Message:
         """Return the message without an option that is used together with others."""

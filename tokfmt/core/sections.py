@@ -20,7 +20,7 @@ from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, Truncated
 from tokfmt.core.fields import Field, Fields, Section
 from tokfmt.core.files import File
 from tokfmt.core.findings import Problem, fatal
-from tokfmt.core.messages import allowing
+from tokfmt.core.messages import allow_loss
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.text_format import counted, printable, shortened
 
@@ -371,7 +371,7 @@ def whole_tokens(file: File, dtype: np.dtype[Any], code: str, what: str = "a str
         what = f"{what} is whole {dtype} tokens, but the file ends inside one"
         size, remedy = (
             f"a size that is a multiple of {dtype.itemsize}",
-            f"{allowing('tail')} reads up to the last whole token",
+            f"{allow_loss('tail')} reads up to the last whole token",
         )
         error = TruncatedError(file.path, what, offset=file.size - rest, expected=size, found=file.size, remedy=remedy)
         problems.append(fatal(code, error, "tail", cut=True))
@@ -388,9 +388,9 @@ def told_tokens(
     size, stored, problems = told * dtype.itemsize, file.size - begin, list[Problem]()
     if size != stored:
         accepted = "tail" if short or stored > size else ""
-        remedy = f"{allowing('tail')} reads the tokens that are there" if accepted else "Copy or write it again"
+        remedy = f"{allow_loss('tail')} reads the tokens that are there" if accepted else "Copy or write it again"
         if stored > size:
-            remedy = f"{allowing('tail')} leaves out the last {counted(stored - size, 'byte')}"
+            remedy = f"{allow_loss('tail')} leaves out the last {counted(stored - size, 'byte')}"
         error = CorruptError(file.path, "bytes of tokens", expected=size, found=stored, remedy=remedy)
         problems.append(fatal(code, error, accepted, cut=stored < size))
     return Extent(file, begin, max(0, min(told, stored // dtype.itemsize)), dtype), problems
@@ -411,7 +411,9 @@ def written_tokens(extent: Extent, code: str) -> tuple[Extent, list[Problem]]:
     at = extent.begin + kept.tokens * width
     seen = zeros < looked or looked == extent.tokens
     remedy = (
-        f"{allowing('tail')} leaves them out" if seen else "Write it again, or cut them all off: truncate -s BYTES PATH"
+        f"{allow_loss('tail')} leaves them out"
+        if seen
+        else "Write it again, or cut them all off: truncate -s BYTES PATH"
     )
     return kept, [fatal(code, TruncatedError(extent.file.path, what, offset=at, remedy=remedy), "tail" if seen else "")]
 

@@ -31,6 +31,7 @@ from tokfmt.core.errors import CorruptError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.findings import Code, Problem, fatal, noted
 from tokfmt.core.format import Confidence, Hints, Probe
+from tokfmt.core.messages import Option, from_option
 from tokfmt.core.options import option
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.sections import Column, all_or_none, bounded_entries, shown
@@ -137,7 +138,7 @@ class Datatrove(FlatFormat):
             extent, problems = whole_tokens(*args, "TF723") if count is None else told_tokens(*args, count, "TF723")
             laid = Laid(extents=[extent], separators=Separators.AFTER, problems=problems)
         else:
-            remedy = "--from-opt width=2 (or 4) reads it as one stream"
+            remedy = f"{from_option('width', '2')} (or 4) reads it as one stream"
             raise UnsupportedError(file.path, "has neither .index nor .metadata to tell its width", remedy=remedy)
         if os.path.lexists(mask := beside(file.path, ".loss")):
             whole, wrong = loss_mask(mask, laid.extents[0].tokens, "TF725")
@@ -186,8 +187,8 @@ def _still_told(file: File, width: int | None, said: int | None, laid: Laid, eos
         problems.append(fatal("TF723", error, cut=True))
     extent = Extent(file, 0, min(there, int(starts[-1])), dtype)
     if width is None and not ends_alike(extent, starts, eos_id):
-        if "--from-opt width" not in (error.remedy or ""):
-            error.advise("--from-opt width=N says the bytes of a token")
+        if error.remedy is None or not error.remedy.has_option("from-opt"):
+            error.advise(f"{from_option('width', 'N')} says the bytes of a token")
         raise error
     return replace(
         laid, extents=[extent], starts=starts, problems=problems, damage=damage, separators=Separators.TRAILING
@@ -232,9 +233,12 @@ def _indexed(file: File, width: int | None, said: int | None, ends_file: Path, m
 def _contradicted(file: File, width: int | None, said: int, fitting: int, metadata: Path, end: int) -> Problem:
     """The width that the metadata state does not fit the size, and another does: a note if `width` was given."""
     expected = f"{end * said:,}, as {metadata.name} states {said}-byte tokens"
-    remedy = f"--from-opt width={fitting} reads {fitting}-byte tokens, which fit the index"
+    remedy = f"{from_option('width', fitting)} reads {fitting}-byte tokens, which fit the index"
     if said > fitting:
-        remedy = f"--from-opt width={said} with --allow-partial saves the complete documents of a cut file; {remedy}"
+        remedy = (
+            f"{from_option('width', said)} with {Option('allow-partial')} saves the complete documents of a cut "
+            f"file; {remedy}"
+        )
     error = CorruptError(file.path, "bytes of tokens", expected=expected, found=f"{file.size:,}", remedy=remedy)
     if not width:
         return fatal("TF724", error, cut=said > fitting)

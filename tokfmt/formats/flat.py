@@ -57,6 +57,7 @@ from tokfmt.core.format import (
     lost_nothing,
     titled,
 )
+from tokfmt.core.messages import Option
 from tokfmt.core.output import Output, copy_region, preallocate
 from tokfmt.core.protocols import Piece, Place, checked, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
@@ -533,7 +534,9 @@ class FlatWriter:
         widest = np.dtype(self.dtypes[-1])
         most, words = min(self.limit, int(np.iinfo(widest).max)), {"width": widest.itemsize, "dtype": widest.name}
         asked = next((f"{name}={word}" for name, word in words.items() if getattr(self.options, name, None)), "")
-        return f"--to-opt {asked} has room for ids up to {most:,}" if asked and np.iinfo(dtype).max < most else ""
+        return (
+            f"{Option('to-opt', asked)} has room for ids up to {most:,}" if asked and np.iinfo(dtype).max < most else ""
+        )
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:  # noqa: ARG002 - nothing in them
         stored, dtype = self.stored(source), self._dtype(source)

@@ -29,6 +29,7 @@ from tokfmt.core.fields import Field
 from tokfmt.core.files import File, names_in
 from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
+from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Offsets
@@ -229,7 +230,7 @@ def _dtype(folder: Path, store: Directory, leaf: str) -> np.dtype[Any]:
         raise CorruptError(folder, "is missing: the ledger says that it is finished", remedy="Copy it again")
     if not {"offsets", "data"} <= (names := store.names(leaf)) or "shapes" in names:
         what, listed = f"has no array {leaf} of one dimension", ", ".join(_others(folder, leaf)) or "nothing"
-        raise UnsupportedError(folder, what, found=listed, remedy="--from-opt leaf=NAME reads another")
+        raise UnsupportedError(folder, what, found=listed, remedy=f"{from_option('leaf', 'NAME')} reads another")
     kind = str((json_of(store, f"{leaf}/data/zarr.json") or {}).get("data_type"))
     if not re.fullmatch(r"u?int(8|16|32|64)", kind):
         raise UnsupportedError(folder / leaf, "holds no token ids", expected="integers", found=kind[:60])

@@ -31,6 +31,7 @@ from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.findings import Code, Problem
 from tokfmt.core.format import Confidence, Probe
+from tokfmt.core.messages import to_option
 from tokfmt.core.options import option
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.sections import shown
@@ -80,7 +81,7 @@ class Writer(ShardWriter):
         yield from _dropped([cut.stop - cut.start for cut in self.cuts(self.stored(source))], self.options.seq_len)
 
     def remedy(self, dtype: np.dtype[Any]) -> str:
-        return "--to-opt codes=numpy has room for ids up to 4,294,967,295" if dtype.kind == "i" else ""
+        return f"{to_option('codes', 'numpy')} has room for ids up to 4,294,967,295" if dtype.kind == "i" else ""
 
     def name(self, number: int, codec: str) -> str:
         return f"chunk-0-{number}{f'.{codec}' if codec else ''}.bin"

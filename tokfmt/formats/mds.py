@@ -36,6 +36,7 @@ from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, Unsupport
 from tokfmt.core.files import File
 from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Probe
+from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.sections import shown
@@ -221,7 +222,7 @@ def _column(path: Path, names: list[Any], kinds: list[Any], wanted: str | None) 
     name = wanted or next(iter(usual or (arrays if len(arrays) == 1 else ())), None)
     listed = ", ".join(f"{name} ({kind})"[:80] for name, kind in zip(names, kinds, strict=True))[:400]
     if name not in names:
-        what, remedy = "which column holds token ids is not known", "--from-opt column=NAME says it"
+        what, remedy = "which column holds token ids is not known", f"{from_option('column', 'NAME')} says it"
         raise UnsupportedError(path, what, found=listed, remedy=remedy)
     kind, *told = split[at := names.index(name)]
     if kind not in ("ndarray", "bytes", "pkl") or (told and told[0] not in KINDS):
@@ -279,7 +280,7 @@ def _ids(file: File, places: Offsets, lengths: Offsets, column: Column) -> Ids:
         some = min(int(lengths[:1].sum()), 1 << 12) // 8 * 8
         odd = np.frombuffer(file.read(int(places[:1].sum()), some), "<u4")[1::2]
         wide = not odd.any() and not (lengths % 8).any()
-        remedy = f"--from-opt dtype=NAME does ({'int64' if wide else 'uint16'}, it seems)"
+        remedy = f"{from_option('dtype', 'NAME')} does ({('int64' if wide else 'uint16')}, it seems)"
         raise UnsupportedError(file.path, f"nothing tells the dtype of column {column.name}, of bytes", remedy=remedy)
     if column.shaped:
         shape = _front(file, places, lengths, 1)[:, 0]

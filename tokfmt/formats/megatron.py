@@ -40,6 +40,7 @@ from tokfmt.core.fields import Section
 from tokfmt.core.files import File
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal, noted, raise_fatal
 from tokfmt.core.format import Confidence, Hints, Probe, canonical
+from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.resources import Recent
@@ -450,7 +451,9 @@ def _still_told(
         marks = columns.read(index, "document_indices", 0, _entries(index, columns, "document_indices"))
         marks = marks[marks <= count]
         if not len(marks) or marks[0] != 0 or (np.diff(marks) < 0).any():
-            cut.advise("It ends before its documents; --from-opt unit=sequences reads each sequence by itself")
+            cut.advise(
+                f"It ends before its documents; {from_option('unit', 'sequences')} reads each sequence by itself"
+            )
             raise cut
         starts, total = begins[marks], columns.count("document_indices") - 1
     extent = Extent(data, 0, int(starts[-1]), dtype)
@@ -511,7 +514,7 @@ def _marked(index: File, columns: Columns, begins: Offsets, *, by_document: bool
         for a, b in cuts:
             marks[a:b] = begins[marks[a:b]]
         return marks, []
-    remedy = "--from-opt unit=sequences reads each sequence by itself"
+    remedy = f"{from_option('unit', 'sequences')} reads each sequence by itself"
     what, k, expected, found = "document indices", 0, f"0 up to {count:,}", f"{marks[:1]} to {marks[-1:]}"
     if len(falls := np.flatnonzero(np.diff(marks) < 0)):
         k = int(falls[0]) + 1

@@ -25,6 +25,7 @@ from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
+from tokfmt.core.messages import from_option, to_option
 from tokfmt.core.options import option
 from tokfmt.formats.flat import FlatFormat, FlatWriter, Laid, whole_tokens, written_tokens
 
@@ -54,7 +55,7 @@ class Writer(FlatWriter):
     separators, names = Separators.AFTER, "{options.split}.bin"
 
     def remedy(self, dtype: np.dtype[Any]) -> str:
-        wider = "--to-opt width=4 has room, and nanoGPT's get_batch must then read np.uint32"
+        wider = f"{to_option('width', '4')} has room, and nanoGPT's get_batch must then read np.uint32"
         return wider if dtype.itemsize == 2 else ""
 
 
@@ -119,14 +120,14 @@ class NanoGpt(FlatFormat):
         gpt2_turned = beyond_turned < 0.01 and beyond > 0.1 and len(np.unique(pairs)) >= 256
         if options.width is None and not wide and (wide_turned or gpt2_turned):
             remedy = f"numpy.fromfile(PATH, '>u{width}').astype('<u{width}').tofile(PATH) turns them; "
-            remedy += f"--from-opt width={width} reads them as they stand"
+            remedy += f"{from_option('width', width)} reads them as they stand"
             found = f"ids such as {', '.join(map(str, extent.file.array(0, 3, extent.dtype)))}"
             what, expected = "seems to hold big-endian ids", "little-endian ones"
             error = UnsupportedError(file.path, what, expected=expected, found=found, remedy=remedy)
             problems.append(fatal("TF644", error))
         head = file.array(0, min(extent.tokens, _LOOKED_AT), extent.dtype)
         extent, unwritten = written_tokens(extent, "TF643")
-        guessed = f"{width}-byte ids, which nothing stores; --from-opt width=N overrides"
+        guessed = f"{width}-byte ids, which nothing stores; {from_option('width', 'N')} overrides"
         gpt2 = not hints.no_eos and bool((head == GPT2_EOS).any())
         ends = hints.eos_id if hints.eos_id is not None else GPT2_EOS if gpt2 else None
         last = file.array((extent.tokens - 1) * width, 1, extent.dtype)[0] if extent.tokens else ends

@@ -37,7 +37,7 @@ from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, Unsafe
 from tokfmt.core.files import File
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
-from tokfmt.core.messages import Option, reading
+from tokfmt.core.messages import Option, allow_loss, from_option
 from tokfmt.core.options import option
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.sections import all_or_none, first_tokens
@@ -206,7 +206,7 @@ def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> La
     if width is None and spans is None:
         odd = file.array(0, min(file.size // 2, _LOOKED_AT), "<u2")[1::2]
         likely = 4 if len(odd) and float(np.mean(odd < 4)) > 0.95 else 2
-        remedy = f"--from-opt width=N gives the bytes of one ({likely}, it seems)"
+        remedy = f"{from_option('width', 'N')} gives the bytes of one ({likely}, it seems)"
         raise UnsupportedError(file.path, "raw tokens, and no .csv.gz beside them tells their width", remedy=remedy)
     given = width is not None
     width, inferred, problems = _width(file, width, end, spans)
@@ -228,14 +228,14 @@ def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> La
     gaps = np.flatnonzero(spans[:, 0] > before)
     for k in gaps[:1].tolist():
         error = CorruptError(path, f"row {k + 1:,} begins", expected=int(before[k]), found=int(spans[k, 0]),
-                             remedy="--drop gaps leaves out tokens that are of no document")  # fmt: skip
+                             remedy=f"{allow_loss('gaps')} leaves out tokens that are of no document")  # fmt: skip
         problems.append(fatal("TF703", error, "gaps"))
     if left := file.size - end * width if rows else 0:
         zeros = _zeros(file, end * width)
         what = "zeros behind the last row" if zeros else "tokens behind the last row"
         word, code = ("tail", "TF704") if zeros else ("gaps", "TF703")
         error = CorruptError(file.path, what, offset=end * width, found=f"{left:,} bytes",
-                               remedy=f"--drop {word} leaves them out")  # fmt: skip
+                               remedy=f"{allow_loss(word)} leaves them out")  # fmt: skip
         problems.append(fatal(code, error, word))
     runs = np.split(spans, gaps[gaps > 0])
     covered = [(int(run[0, 0]), int(run[-1, 1] - run[0, 0])) for run in runs if len(run)]
@@ -257,7 +257,7 @@ def _too_few(file: File, count: int, end: int, rows: str, *, width_given: bool) 
     """Tokens that end before the last row does."""
     remedy = f"Copy it and {rows} again"
     if not width_given:
-        how = f"{reading('width', 'N')} (bytes per token) with {Option('allow-partial')}"
+        how = f"{from_option('width', 'N')} (bytes per token) with {Option('allow-partial')}"
         remedy += f". {how} saves the complete documents of a cut file"
     expected = f"{end:,} or more, as {rows} states"
     return CorruptError(file.path, "tokens", expected=expected, found=f"{count:,}", remedy=remedy)
@@ -273,7 +273,9 @@ def _width(
             return given, (), []
         what, expected, remedy = "bytes of a token", f"{exact[0]}, as the rows tell", f"Leave width={given} away"
         if given > exact[0]:
-            remedy = f"If it was cut, --allow-partial saves the complete documents; else leave width={given} away"
+            remedy = (
+                f"If it was cut, {Option('allow-partial')} saves the complete documents; else leave width={given} away"
+            )
         error = CorruptError(file.path, what, expected=expected, found=f"{given}, as given", remedy=remedy)
         return given, (), [fatal("TF702", error)]
     width = [*exact, *(w for w in (1, 2, 4, 8) if not exact and _zeros(file, end * w)), 2][0]
@@ -299,7 +301,7 @@ def _look_partly(file: File, mask: Path | None, width: int | None, eos_id: int |
     ]
     extent = next((one for one in tried if width or ends_alike(one, ends, eos_id)), None)
     if extent is None:
-        remedy = "--from-opt width=N says the bytes of a token"
+        remedy = f"{from_option('width', 'N')} says the bytes of a token"
         raise CorruptError(path, "does not tell the width of tokens of which some may be missing", remedy=remedy)
     count, short = extent.tokens, extent.tokens < int(ends[-1])
     if not short and not lost:
@@ -344,7 +346,9 @@ def _rows_there(path: Path, most: int) -> tuple[Offsets, str]:
             raise error from None
     ends = np.concatenate([np.zeros(1, np.int64), rows[:, 1]])
     if not np.array_equal(rows[:, 0], ends[:-1]) or (np.diff(ends) < 0).any():
-        raise CorruptError(path, "rows overlap, or leave tokens out", remedy="--drop gaps reads a file that is whole")
+        raise CorruptError(
+            path, "rows overlap, or leave tokens out", remedy=f"{allow_loss('gaps')} reads a file that is whole"
+        )
     return ends, lost
 
 
@@ -459,7 +463,10 @@ def _scanned(reader: FlatReader, path: Path, eos_id: int | None) -> Iterator[Fin
         return
     eos_id = _common_end([reader]) if eos_id is None else eos_id
     if eos_id is None:
-        what, remedy = "no id ends most rows, which a scan would compare", "--eos ID says what to scan for"
+        what, remedy = (
+            "no id ends most rows, which a scan would compare",
+            f"{Option('eos', 'ID')} says what to scan for",
+        )
         yield Finding.of("TF705", CorruptError(path, what, remedy=remedy), "info")
         return
     ends = reader.offsets(0, info.sequences)[1:]

@@ -32,7 +32,7 @@ from tokfmt.core.fields import Section
 from tokfmt.core.files import File
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits
-from tokfmt.core.messages import reading
+from tokfmt.core.messages import from_option
 from tokfmt.core.output import Output
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.sections import shown
@@ -179,7 +179,7 @@ class Values(File):
         for kind, said in self.hashes.items():
             found = digest(File(self.path), kind)
             if found and found != said:
-                remedy = f"Copy it again; {reading('hashes', 'ignore')} reads it as it is"
+                remedy = f"Copy it again; {from_option('hashes', 'ignore')} reads it as it is"
                 raise CorruptError(self.path, f"does not fit its {kind}", expected=said, found=found, remedy=remedy)
         self.hashes = {}
 

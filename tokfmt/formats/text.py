@@ -41,6 +41,7 @@ from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.findings import Code, Finding
 from tokfmt.core.format import Confidence, Hints, Probe, titled
+from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Line, Place
 from tokfmt.core.ragged import offsets_of
@@ -118,10 +119,10 @@ class TextReader(TextRecords):
         """What nobody said."""
         if self._mark or not self.files:
             return
-        yield "each text file is read as one document; --from-opt separator=LINE splits at a line"
+        yield f"each text file is read as one document; {from_option('separator', 'LINE')} splits at a line"
         if found := _USUAL.search(next(TextFile(self.files[0]).pieces(), b"")):
             line = printable(found[1].decode())
-            splits = f"--from-opt separator='{line}' splits there"
+            splits = f"{from_option('separator', repr(line))} splits there"
             yield f"{self.files[0].name} has lines {line}, which stay in its text; {splits}"
 
     # where documents are
@@ -262,7 +263,7 @@ class TextReader(TextRecords):
             base, at, looked = base + at, 0, max(0, len(held) - len(self._mark) - 2)
             if len(held) > self._most:
                 what = f"a document is longer than {self._most:,} bytes"
-                remedy = "--from-opt max_document=BYTES accepts longer ones; they are held in memory whole"
+                remedy = f"{from_option('max_document', 'BYTES')} accepts longer ones; they are held in memory whole"
                 raise UnsafeError(text.path, what, offset=base, remedy=remedy)
         if text.limit is not None:
             return

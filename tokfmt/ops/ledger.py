@@ -30,6 +30,7 @@ from tokfmt.core.axis import TokenReader, windows
 from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Format, canonical, files_of
+from tokfmt.core.messages import Option, allow_loss
 from tokfmt.core.options import given_options
 from tokfmt.core.output import whole
 from tokfmt.core.protocols import LocatedRecords
@@ -58,7 +59,7 @@ _HEAD = 256  # bytes before the rows: the header of numpy's format, padded, so t
 _AT_ONCE = 1 << 16  # sequences, or positions of samples
 _OPEN = 16  # files that are kept open while rows are followed
 _LIMIT = 1 << 28
-_AGAIN = "Convert the recipe again with --ledger, or remove the ledger"
+_AGAIN = f"Convert the recipe again with {Option('ledger')}, or remove the ledger"
 
 
 def _head(rows: int) -> bytes:
@@ -208,7 +209,10 @@ def write_rows(
     """
     recipe, drop = opened if isinstance(opened, (Documents, Samples)) else axis, frozenset(dropped)
     if not isinstance(recipe, (Documents, Samples)) or "embedded-separators" in drop:
-        raise OptionError("--drop embedded-separators does not go with --ledger: it splits sequences that rows are of")
+        raise OptionError(
+            f"{allow_loss('embedded-separators')} does not go with {Option('ledger')}: it splits sequences that "
+            "rows are of"
+        )
     listed = list[dict[str, Any]]()
     tracer = Tracer(recipe, drop, listed)
     count, sequences, rows = axis.info.sequences, 0, 0

@@ -34,6 +34,7 @@ from tokfmt.core.axis import (
 from tokfmt.core.draws import DRAWN, draws
 from tokfmt.core.errors import ShortfallError, TokenRangeError
 from tokfmt.core.files import File, Identity
+from tokfmt.core.messages import marked
 from tokfmt.core.protocols import pieces_of, read_scattered, restored
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.text_format import printable
@@ -502,7 +503,7 @@ class Documents:
         self.info = replace(
             info, layout=Layout.DOCUMENTS, sequences=count, tokens=tokens, separators=Separators.NONE, eos_id=eos_id,
             eos_from="recipe" if eos_id is not None else "", sample_length=None, extras={}, inferred=(),
-            notes=(*notes, *(f"{source.name}: {note}" for source in self.sources for note in source.notes)),
+            notes=(*notes, *(f"{source.name}: {marked(note)}" for source in self.sources for note in source.notes)),
         )  # fmt: skip
 
     def _walk(self) -> Iterator[tuple[Numbers, Numbers, Numbers]]:

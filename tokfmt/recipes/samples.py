@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import Info, Layout, TokenReader, check_interval, check_position, smallest, windows
 from tokfmt.core.errors import ConversionError, FormatError, OptionError, ShortfallError, TokenizerMismatchError
 from tokfmt.core.marks import BEGINS, IGNORED, TARGET, beside_samples, other_label
+from tokfmt.core.messages import allow_loss, marked
 from tokfmt.core.protocols import Sampled, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.text_format import counted, printable
@@ -213,8 +214,10 @@ class Samples:
         for turn in self._turns[: 1 if not file.weighted else None]:
             if truncated := turn.packing.left_out().get("truncated"):
                 notes.append(f'{truncated:,} tokens beyond seq_len are left out of each pass (long = "truncate")')
-        notes += [f"{source.name}: {note}" for source in self.sources for note in source.notes]
-        notes += [f"{printable(source.name)}: {note}" for source in self.sources for note in self._as_stored(source)]
+        notes += [f"{source.name}: {marked(note)}" for source in self.sources for note in source.notes]
+        notes += [
+            f"{printable(source.name)}: {marked(note)}" for source in self.sources for note in self._as_stored(source)
+        ]
         stored = [source.info for source in self.sources if file.pack == "stored"]
         return Info(
             layout=Layout.SAMPLES, dtype=dtype, sequences=self.count, tokens=self.count * self.seq_len,
@@ -655,7 +658,7 @@ def _check_rows(source: Source, width: int, labels: str | None) -> None:
         what, found = "its samples have another length", info.sample_length
         raise FormatError(path, what, expected=width, found=found, remedy=remedy)
     if not own and (info.loss_masks or info.nonstandard_masks or marks_of(source.reader) is not None):
-        what, remedy = 'pack = "stored" takes masks of HDF5 alone', "--drop loss-mask does without"
+        what, remedy = 'pack = "stored" takes masks of HDF5 alone', f"{allow_loss('loss-mask')} does without"
         raise FormatError(path, f"has masks beside its sequences, and {what}", remedy=remedy)
     for a, b in () if info.sample_length == width else windows(0, info.sequences, _WINDOW):
         lengths = np.diff(source.reader.offsets(a, b))

@@ -25,6 +25,7 @@ from tokfmt.core.errors import CorruptError
 from tokfmt.core.findings import Problem, fatal, raise_fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.marks import BEGINS, IGNORED, TARGET, other_label
+from tokfmt.core.messages import Option, allow_loss
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, TextRecords
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
 _OTHER = 8
 _AT_ONCE = 1 << 22  # characters of texts that are given at once
-_NULLS = "--drop null-rows reads NULL as empty"
+_NULLS = f"{allow_loss('null-rows')} reads NULL as empty"
 _HELD = 3 << 20  # tokens and rows that each thread keeps: those of the sequences that were looked up last
 _FEW = 16  # pieces of tiny files that are held: each look goes through them
 
@@ -164,7 +165,7 @@ class Rows:
             code: int, row: int, what: str, expected: object = None, found: object = None, word: str = ""
         ) -> None:
             where = f"row {base + row:,} of {container.unit} {group.number:,} {what}"
-            remedy = f"--drop {word} reads it as an empty row" if word else None
+            remedy = f"{allow_loss(word)} reads it as an empty row" if word else None
             error = CorruptError(container.path, where, expected=expected, found=found, remedy=remedy)
             problems.append(fatal(f"TF{self.hundred + code}", error, word))
 
@@ -322,7 +323,10 @@ class ColumnReader:
         stream = blocks and hints.eos_id is not None and not self.samples and not column.beside[1:]
         notes, count, total = list[str](), int(self._firsts[-1]), int(self._starts[-1])
         if blocks and not stream and not self.samples:
-            notes.append("rows are blocks of a stream, where documents begin is not known; --eos ID splits it there")
+            notes.append(
+                f"rows are blocks of a stream, where documents begin is not known; {Option('eos', 'ID')} splits "
+                "it there"
+            )
         notes += unread(containers, column, nulls="null-rows" in hints.drop)
         layout = Layout.STREAM if stream else Layout.SAMPLES if self.samples or blocks else Layout.DOCUMENTS
         return Info(

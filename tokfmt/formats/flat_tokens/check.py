@@ -16,6 +16,7 @@ import numpy as np
 from tokfmt.core.axis import INT32_MAX, WINDOW, largest_id, windows
 from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.core.findings import Audit, Code, Finding, Repair
+from tokfmt.core.messages import from_option
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.text_format import printable
 from tokfmt.formats.flat_tokens.options import Codec, ReadOptions
@@ -434,8 +435,11 @@ def _set_bits(tokens: Array, offsets: Offsets) -> None:
     codec = _CODECS.get(layout.codecs)
     if codec is None or layout.shard is not None or layout.delta:
         how = "in shards" if layout.shard is not None else f"with {' '.join(layout.codecs) or 'a delta filter'}"
-        raise UnsupportedError(tokens.path, f"is stored {how}, which is not repaired in place",
-                               remedy="--from-opt bound=ignore reads it, if seq_starts can be trusted")  # fmt: skip
+        raise UnsupportedError(
+            tokens.path,
+            f"is stored {how}, which is not repaired in place",
+            remedy=f"{from_option('bound', 'ignore')} reads it, if seq_starts can be trusted",
+        )
     for number in range(layout.chunks):
         start, stop = number * layout.chunk, min((number + 1) * layout.chunk, layout.length)
         if not any(_ids(tokens, offsets, a, b)[1] for a, b in windows(start, stop)):

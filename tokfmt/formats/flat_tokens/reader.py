@@ -32,6 +32,7 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.files import natural_key
 from tokfmt.core.format import Hints
+from tokfmt.core.messages import from_option
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.formats.flat_tokens.options import ReadOptions
@@ -147,7 +148,7 @@ def max_token_id(store: Store, group: Group) -> int:
         attributes_path(store, group), "has no usable max_token_id",
         expected=f"a whole number from 0 to {INT32_MAX:,}",
         found="nothing" if found is None else f"{type(found).__name__} {str(found)[:40]}",
-        remedy="Set it to the largest id, or read without it: --from-opt bound=ignore",
+        remedy=f"Set it to the largest id, or read without it: {from_option('bound', 'ignore')}",
     )  # fmt: skip
 
 
@@ -391,7 +392,7 @@ def above_bound(tokens: Array, ids: Items, start: int, bound: int) -> FormatErro
     return ContradictionError(
         tokens.path, f"holds an id above max_token_id at token {start + at:,}", expected=f"at most {bound:,}",
         found=int(ids[at]),
-        remedy="The chunk is damaged, or max_token_id is too low: --from-opt bound=ignore reads it as it is",
+        remedy=f"The chunk is damaged, or max_token_id is too low: {from_option('bound', 'ignore')} reads it as it is",
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from tokfmt.core.axis import windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
 from tokfmt.core.files import File, natural_key
 from tokfmt.core.findings import Audit, Code, Finding, Repair
+from tokfmt.core.messages import Option, to_option
 from tokfmt.formats.hdf5.container import Stored, library_errors, open_stored
 from tokfmt.formats.hdf5.options import PARAMS, ReadOptions
 from tokfmt.formats.hdf5.reader import Params, examples_problem, files_in, gaps, misfit, own_facts, params_beside
@@ -512,13 +513,15 @@ def _separators(stored: Stored, eos_id: int | None, seen: Seen, *, deep: bool) -
     name, where = str(stored.path), "" if deep else " where it was looked for"
     if not seen.separators:
         text = f"the separator {eos_id} is nowhere{where}"
-        yield Finding("TF341", "warning", name, text, "Documents cannot be told apart; see --eos")
+        yield Finding("TF341", "warning", name, text, f"Documents cannot be told apart; see {Option('eos')}")
     elif seen.full >= _FULL and not seen.inside and seen.at_end >= _AT_ENDS * seen.full:
         text = (
             f"the separator {eos_id} stands only at the ends of samples ({seen.at_end:,} of {seen.full:,}){where}: "
             "documents were packed without one between them"
         )
-        yield Finding("TF342", "warning", name, text, "Documents cannot be told apart; see --explain TF342")
+        yield Finding(
+            "TF342", "warning", name, text, "Documents cannot be told apart; see `tokfmt check --explain TF342`"
+        )
 
 
 _SOME = 1000  # samples: fewer are no dataset that several tasks share
@@ -631,7 +634,7 @@ def _together(path: Path, opened: Sequence[Stored]) -> Iterator[Finding]:
             "info",
             str(path),
             "is one file: iterable trainers deal out whole files, so only one task gets samples",
-            "Write at least as many files as tasks, with --to-opt samples=N",
+            f"Write at least as many files as tasks, with {to_option('samples', 'N')}",
         )
 
 

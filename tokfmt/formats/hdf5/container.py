@@ -45,6 +45,7 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.fields import Field
 from tokfmt.core.files import File
+from tokfmt.core.messages import Option
 from tokfmt.core.sections import shown
 from tokfmt.core.text_format import printable
 from tokfmt.formats.hdf5.chunk_tree import ChunkTree, root_of
@@ -189,7 +190,7 @@ def check_superblock(file: File) -> None:
                     remedy="h5repack OLD.h5 NEW.h5 takes them away",
                 )  # fmt: skip
         what = "is empty" if not file.size else "is not an HDF5 file"
-        remedy = "Copy it again" if file.path.suffix == ".h5" else "Name its format with --from"
+        remedy = "Copy it again" if file.path.suffix == ".h5" else f"Name its format with {Option('from')}"
         raise CorruptError(file.path, what, offset=0, expected="\\x89HDF", remedy=remedy)
     version = head[8] if len(head) > 8 else 0
     at, width = {0: (40, 13), 1: (44, 13), 2: (28, 9), 3: (28, 9)}.get(version, (0, 0))

@@ -38,6 +38,7 @@ from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, Unsupp
 from tokfmt.core.files import File, names_in
 from tokfmt.core.findings import Problem, fatal, noted, raise_fatal
 from tokfmt.core.format import Hints
+from tokfmt.core.messages import Option, allow_loss, from_option
 from tokfmt.core.rows import ROWS, Continuation, continuation
 from tokfmt.formats.hdf5.beginning import FIRST, LONG, Some, looked_at, row_bytes
 from tokfmt.formats.hdf5.container import Own, Stored, open_stored
@@ -130,7 +131,7 @@ def _key(path: Path) -> Key:
 
 # writers that number their files without a gap; upstream's output_chunk_<rank>_<n> leaves numbers out as it likes
 _NUMBERED = re.compile(r"(examples_|data-|dataset-partition-)(\d+)((?:_\d+)?)\.h5", re.ASCII)
-_REMEDY = "Find the missing file; --from-opt gaps=accept reads what is there, and cuts documents at the gap"
+_REMEDY = f"Find the missing file; {from_option('gaps', 'accept')} reads what is there, and cuts documents at the gap"
 _NOTE = "these files are only a part of what was written; documents are cut where others are missing"
 
 
@@ -256,7 +257,7 @@ def goes_on(before: tuple[Stored, Own], after: Own) -> bool:
 def _untrue(stored: Stored, name: str, expected: str, found: object) -> CorruptError:
     return CorruptError(
         stored.path, f"the attribute {name} of 'data' cannot be true", expected=expected, found=found,
-        remedy="Delete the attribute, or say --from-opt stride=overlap|disjoint",
+        remedy=f"Delete the attribute, or say {from_option('stride', 'overlap|disjoint')}",
     )  # fmt: skip
 
 
@@ -329,8 +330,8 @@ def _number_in(content: Any, name: str) -> int | None:
     return None
 
 
-AS_SAMPLES = "--from-opt view=samples reads the rows as they are"
-_STRIDES = "--from-opt stride=overlap|disjoint|bos|per-document says how they go on"
+AS_SAMPLES = f"{from_option('view', 'samples')} reads the rows as they are"
+_STRIDES = f"{from_option('stride', 'overlap|disjoint|bos|per-document')} says how they go on"
 _ENDS_NEEDED = 4
 
 
@@ -372,7 +373,7 @@ class Opening:
         if self.hints.no_eos:
             return None, ""
         if self.hints.eos_id is not None:
-            return self.hints.eos_id, "--eos or manifest"
+            return self.hints.eos_id, f"{Option('eos')} or manifest"
         if own is not None:
             return own.eos_id, "file attributes"
         if self.params.eos_id is not None:
@@ -447,7 +448,9 @@ def _unclosed(opening: Opening, reader: TokenReader) -> TokenReader:
     """
     if not isinstance(reader, Stream):
         what = f"nothing tells which document is the last that is whole: {opening.damage[0].what}"
-        raise TruncatedError(opening.place, what, remedy="--eos ID does; --from-opt view=samples reads rows")
+        raise TruncatedError(
+            opening.place, what, remedy=f"{Option('eos', 'ID')} does; {from_option('view', 'samples')} reads rows"
+        )
     return Leading(reader, max(0, reader.info.tokens - 1))
 
 
@@ -479,7 +482,7 @@ def _opening(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Openi
     arranged = [path for stream in streams for path in stream]
     inferred = []
     if len(paths) > 1 and arranged != files:
-        inferred.append("files are read in the order of their numbers (--from-opt order=given keeps yours)")
+        inferred.append(f"files are read in the order of their numbers ({from_option('order', 'given')} keeps yours)")
     params = params_beside(arranged)
     notes = [params.note] if params.note else []
     if hints.partial and len(streams) == 1:
@@ -515,8 +518,11 @@ def _split_later(runs: Runs | Corpus) -> TokenReader:
 
 def _corpus(opening: Opening, rows: Rows) -> TokenReader:
     if opening.options.view == "samples":
-        raise UnsupportedError(opening.place, "holds a corpus, one array of tokens without samples",
-                               remedy="It has documents only: leave view=samples (or --samples) away")  # fmt: skip
+        raise UnsupportedError(
+            opening.place,
+            "holds a corpus, one array of tokens without samples",
+            remedy=f"It has documents only: leave view=samples (or {Option('samples')}) away",
+        )
     own = opening.own()
     told = opening.told(Layout.STREAM, opening.separator(own[0]), variant="corpus")
     return _split_later(Corpus(rows, np.asarray(_opens(opening, own), np.bool_), told))
@@ -537,7 +543,9 @@ def _packed(opening: Opening, rows: Rows) -> TokenReader:
     segments = scan_segments(rows)
     separator = opening.separator(None)
     if separator[0] is None and not opening.hints.no_eos:
-        opening.notes.append("no separator known; segments are kept as stored (--eos ID strips it from their ends)")
+        opening.notes.append(
+            f"no separator known; segments are kept as stored ({Option('eos', 'ID')} strips it from their ends)"
+        )
     rule = "shifted over the whole pack" if segments.whole_pack else "shifted inside each segment"
     told = opening.told(Layout.DOCUMENTS, separator, odd=segments.odd, variant="vsl", labels=rule)
     ignored = separator[0] if separator[0] is not None else opening.params.pad_id
@@ -588,7 +596,9 @@ def _shown(opening: Opening, rows: Rows | Some, scan: Scan, groups: NDArray[np.i
         CorruptError: They hold nothing.
     """
     if inverted and opening.options.mask == "auto":
-        opening.inferred.append("1 in the mask row means padding: inverted_mask (--from-opt mask=loss overrides)")
+        opening.inferred.append(
+            f"1 in the mask row means padding: inverted_mask ({from_option('mask', 'loss')} overrides)"
+        )
     _check_labels(opening, rows, scan)
     stride = _stride(opening, rows, scan, groups)
     separator = opening.separator(None)
@@ -738,9 +748,11 @@ def _stride(opening: Opening, rows: Rows | Some, scan: Scan, groups: NDArray[np.
         return asked
     if found.how == "shuffled" and "order" not in opening.hints.drop:
         raise UnsupportedError(
-            opening.place, f"its samples were shuffled ({found.why}), so documents cannot be put together again",
-            remedy="--drop order reads each sample's tokens as they lie, --from-opt view=samples the rows",
-        )  # fmt: skip
+            opening.place,
+            f"its samples were shuffled ({found.why}), so documents cannot be put together again",
+            remedy=f"{allow_loss('order')} reads each sample's tokens as they lie, "
+            f"{from_option('view', 'samples')} the rows",
+        )
     if found.how in ("few", "mixed"):
         raise UnsupportedError(
             opening.place, f"cannot tell how its samples go on ({found.why})", remedy=f"{_STRIDES}; {AS_SAMPLES}"
@@ -752,9 +764,9 @@ def _stride(opening: Opening, rows: Rows | Some, scan: Scan, groups: NDArray[np.
 def _worded_stride(found: Continuation) -> str:
     """What was inferred, and the option that overrides it."""
     if found.how == ROWS:
-        joins = f"--from-opt stride={found.joins} joins them"
+        joins = f"{from_option('stride', found.joins)} joins them"
         return f"each sample is a sequence: nothing shows that samples continue each other ({found.why}); {joins}"
-    return f"samples are {_WORDS[found.how]}: {found.why} (--from-opt stride= overrides)"
+    return f"samples are {_WORDS[found.how]}: {found.why} ({from_option('stride')} overrides)"
 
 
 _WORDS = {
@@ -771,7 +783,9 @@ def _ends_alike(opening: Opening, scan: Scan, width: int) -> tuple[int | None, s
     ends = scan.last[(scan.valid < width) & (scan.valid > 0)]
     if len(ends) < _ENDS_NEEDED or int(ends[0]) < 0 or not (ends == ends[0]).all():
         return None, ""
-    opening.inferred.append(f"separator {int(ends[0])}: all {len(ends):,} padded samples end with it (--eos overrides)")
+    opening.inferred.append(
+        f"separator {int(ends[0])}: all {len(ends):,} padded samples end with it ({Option('eos')} overrides)"
+    )
     return int(ends[0]), "every padded sample ends with it"
 
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import Info, Separators, TokenReader, check_interval, check_position, smallest, windows
 from tokfmt.core.errors import CorruptError, UnsupportedError
+from tokfmt.core.messages import Option, from_option
 from tokfmt.core.protocols import Filled, Filling, Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.formats.hdf5.beginning import Some
@@ -349,7 +350,7 @@ class Runs:
             path, local, _ = self.rows.place(int(rows[wrong[0]]))
             raise UnsupportedError(
                 path, f"the last label of sample {local:,} is {IGNORED} (no loss there), so the token is not stored",
-                remedy="--eos ID says what such a label stands for",
+                remedy=f"{Option('eos', 'ID')} says what such a label stands for",
             )  # fmt: skip
         return np.where(labels == IGNORED, self.ignored, labels).astype(self.info.dtype)
 
@@ -367,7 +368,7 @@ class Runs:
             path, local, offset = self.rows.place(row + int(np.argmax(wrong)))
             raise CorruptError(
                 path, f"sample {local:,} is not what the file's attributes say: its mask or its labels differ",
-                offset=offset, remedy="--from-opt stride=overlap or stride=disjoint reads it without them",
+                offset=offset, remedy=f"{from_option('stride', 'overlap')} or stride=disjoint reads it without them",
             )  # fmt: skip
 
     def place(self, position: int) -> Place:
@@ -446,9 +447,11 @@ class MaskedRuns(Runs):
 def torn(before: Path, after: Path) -> UnsupportedError:
     """Samples that overlap, and may go on in those of another directory, or share a token by chance."""
     return UnsupportedError(
-        after, f"begins with the token that {before} ends with, as samples of one stream do that overlap",
-        remedy="Name the files themselves with --from-opt order=given to join them, or read the directories one by one",
-    )  # fmt: skip
+        after,
+        f"begins with the token that {before} ends with, as samples of one stream do that overlap",
+        remedy=f"Name the files themselves with {from_option('order', 'given')} to join them, or read the "
+        "directories one by one",
+    )
 
 
 def unsigned(values: Values) -> Tokens:

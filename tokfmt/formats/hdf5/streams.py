@@ -39,6 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError
+from tokfmt.core.messages import from_option
 from tokfmt.core.rows import ROWS, Continuation
 from tokfmt.formats.hdf5.beginning import Some
 from tokfmt.formats.hdf5.samples import Pieces, Scan, Tally, check_ids_of
@@ -351,6 +352,9 @@ def _check_fit(rows: Rows, base: int, begins: NDArray[np.int64], lengths: NDArra
 def _no_ramps(rows: Rows, row: int) -> CorruptError:
     path, local, offset = rows.place(row)
     return CorruptError(
-        path, f"sample {local:,}: position_ids and attention_span do not describe segments", offset=offset,
-        expected="positions from 0 up and spans down to 0", remedy="--from-opt view=samples reads the rows as they are",
-    )  # fmt: skip
+        path,
+        f"sample {local:,}: position_ids and attention_span do not describe segments",
+        offset=offset,
+        expected="positions from 0 up and spans down to 0",
+        remedy=f"{from_option('view', 'samples')} reads the rows as they are",
+    )

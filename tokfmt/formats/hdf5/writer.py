@@ -32,6 +32,7 @@ from tokfmt.core.errors import OptionError, TokenRangeError
 from tokfmt.core.files import write_error, writing
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits
 from tokfmt.core.marks import TARGET
+from tokfmt.core.messages import to_option
 from tokfmt.core.output import Output, copy_region, whole
 from tokfmt.core.protocols import Sampled, marks_of
 from tokfmt.core.ragged import Tokens
@@ -368,7 +369,9 @@ def make_row_writer(path: Path, options: WriteOptions, target: Target, shifted: 
             'labels = "same": hdf5 stores labels that are moved by one. Say labels = "next" in the recipe'
         )
     if options.layout == "corpus":
-        raise OptionError("--to-opt layout=corpus: samples of a recipe are no corpus. Leave seq_len out of the recipe")
+        raise OptionError(
+            f"{to_option('layout', 'corpus')}: samples of a recipe are no corpus. Leave seq_len out of the recipe"
+        )
     return RowWriter(path, options, target)
 
 

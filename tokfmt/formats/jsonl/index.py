@@ -25,6 +25,7 @@ from tokfmt.core.axis import Damage
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, writing
 from tokfmt.core.findings import Finding
+from tokfmt.core.messages import Option, from_option
 from tokfmt.core.output import followed, readable_by
 from tokfmt.core.publish import Staging
 from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, border, bounds, lines_of, walk
@@ -32,7 +33,7 @@ from tokfmt.formats.jsonl.options import MAX_LINE
 from tokfmt.formats.jsonl.parse import Fault, Validator, line_error
 from tokfmt.formats.pickled_index import read_entries, write_entries
 
-REMEDY = "tokfmt index makes a new one; --from-opt index=none reads every line without it"
+REMEDY = f"tokfmt index makes a new one; {from_option('index', 'none')} reads every line without it"
 _OTHER_FILE = "this is the index of another file or an older one"
 _LOOKED_AT = 64  # entries compared with the lines on opening; reading compares each
 _GAPS = 4096  # gaps between entries that are looked into, to count the lines left out
@@ -310,7 +311,7 @@ class _Gaps:
         elif count:
             lines_ = "lines" if count > 1 else "line"
             what = "" if trusted else f" that {'are' if count > 1 else 'is'} blank or no JSON"
-            yield f"{path.name} leaves out {count:,} {lines_}{what}; --from-opt index=none reads all"
+            yield f"{path.name} leaves out {count:,} {lines_}{what}; {from_option('index', 'none')} reads all"
 
 
 def _lines_between(text: TextFile, start: int, stop: int) -> Lines:
@@ -456,7 +457,7 @@ def _characters(lines: Lines) -> Positions:
 
 _ENTRIES = 1 << 16  # entries held at once
 _BARE = 4  # bytes of a line that may be nothing but a byte order mark and a carriage return
-_DROP = "--drop-invalid leaves such lines out of the index"
+_DROP = f"{Option('drop-invalid')} leaves such lines out of the index"
 
 Pairs = NDArray[np.int64]
 Faults = Callable[[Lines], list[tuple[int, Fault]]]
@@ -541,7 +542,7 @@ def _spill(
             before, end = end, int(pairs[-1].sum())
             advance(end - before)
     if not entries and not drop_invalid:
-        raise FormatError(text.path, "is empty", remedy="--drop-invalid writes an index without entries")
+        raise FormatError(text.path, "is empty", remedy=f"{Option('drop-invalid')} writes an index without entries")
     return entries, dropped
 
 

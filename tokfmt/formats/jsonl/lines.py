@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import Damage
 from tokfmt.core.errors import CorruptError, FormatError, MissingDependencyError, TruncatedError, UnsafeError
 from tokfmt.core.files import File, writing
+from tokfmt.core.messages import from_option
 from tokfmt.core.output import concatenate, whole
 from tokfmt.core.ragged import true_at
 from tokfmt.core.text_format import printable
@@ -473,7 +474,7 @@ def _bounded(lines: Lines, longest: int) -> Lines:
 def _too_long(text: TextFile, offset: int, longest: int) -> UnsafeError:
     return UnsafeError(
         text.path, f"line {line_number(text, offset):,} is longer than {longest:,} bytes",
-        offset=offset, remedy="--from-opt max_line=BYTES accepts longer ones; they are held in memory whole",
+        offset=offset, remedy=f"{from_option('max_line', 'BYTES')} accepts longer ones; they are held in memory whole",
     )  # fmt: skip
 
 

@@ -34,11 +34,12 @@ from tokfmt.core.errors import (
     TokfmtError,
     UnsafeError,
 )
+from tokfmt.core.messages import Option, allow_loss, from_option
 from tokfmt.core.records import CHATS, NAMED_FIELDS, are_chats
 from tokfmt.formats.jsonl.lines import BOM, Lines, line_number
 
 LARGEST_ID = (1 << 32) - 1
-DROP = "--drop invalid-lines leaves such lines out"
+DROP = f"{allow_loss('invalid-lines')} leaves such lines out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,9 +227,9 @@ class Parser:
                 return Fault(f"is no record: {where} is not a JSON object", found=kind_of(document))
             names = list(document) if isinstance(document, dict) else list(map(str, range(len(document))))
             if key not in names:
-                remedy = f"--text-field NAME reads another one; {DROP}"
+                remedy = f"{Option('text-field', 'NAME')} reads another one; {DROP}"
                 if self.kind == "ids":
-                    remedy = f"--from-opt ids_field=NAME reads another one; {DROP}"
+                    remedy = f"{from_option('ids_field', 'NAME')} reads another one; {DROP}"
                 elif of_ids := next((other for other in names if _are_ids(step(document, other))), ""):
                     remedy = _read_as_ids(shown_path((*self.path[:depth], of_ids)))
                 what = CHATS if self.kind == "text" and not depth and are_chats(names) else f'has no field "{name}"'
@@ -277,7 +278,7 @@ def _are_ids(value: object) -> bool:
 
 
 def _read_as_ids(name: str) -> str:
-    return f"--from-opt ids_field={name} reads its ids; {DROP}"
+    return f"{from_option('ids_field', name)} reads its ids; {DROP}"
 
 
 def _ids(value: object, name: str) -> Value | Problem:

@@ -15,6 +15,7 @@ from tokfmt.core.axis import Damage, check_interval
 from tokfmt.core.errors import NO_DAMAGE, FormatError, SourceChangedError, TokfmtError, TruncatedError
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Hints
+from tokfmt.core.messages import from_option
 from tokfmt.core.protocols import Line, Place
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.records import Aside, Block, RecordBatch, RecordInfo, Spot
@@ -207,7 +208,7 @@ class Part:
         return None
 
 
-_BOTH = 'records have both "{1}" and "{0}": read as ids; --from-opt kind=text reads "{0}"'
+_BOTH = 'records have both "{1}" and "{0}": read as ids; ' + f"{from_option('kind', 'text')} " + 'reads "{0}"'
 
 
 def _complete(line: bytes) -> bool:

@@ -21,6 +21,7 @@ from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, Unsafe
 from tokfmt.core.files import File
 from tokfmt.core.findings import Problem
 from tokfmt.core.format import Hints
+from tokfmt.core.messages import Option, allow_loss, from_option
 from tokfmt.formats.flat import Extent, FlatReader, Laid
 from tokfmt.formats.modalities.header import (
     LONGEST,
@@ -43,7 +44,7 @@ _SURPLUS = 4
 
 _WIDTHS = "a token width of 1 to 4 in four bytes"
 _AGAIN = "Copy the file again, or write it again"
-_RAW = "A raw stream of 4-byte big-endian ids is read with --from-opt layout=P0 and --eos ID"
+_RAW = f"A raw stream of 4-byte big-endian ids is read with {from_option('layout', 'P0')} and {Option('eos', 'ID')}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,7 +132,7 @@ def examine(file: File, options: ReadOptions) -> Anatomy:
     if head.startswith(MEGATRON):
         raise UnsupportedError(
             file.path, "is an index of Megatron-LM (MMIDIDX), not a Modalities pack",
-            remedy="Its tokens lie in the .bin file beside it; --from megatron reads both",
+            remedy=f"Its tokens lie in the .bin file beside it; {Option('from', 'megatron')} reads both",
         )  # fmt: skip
     header, index = _assembled(file, head, options.layout)
     surplus = _SURPLUS if index.start - index.total != header.size else 0
@@ -190,7 +191,7 @@ def _stream(file: File, options: ReadOptions) -> Anatomy:
     if rest := file.size % width:
         error = TruncatedError(
             file.path, f"a stream of {width}-byte tokens ends inside one", offset=file.size - rest,
-            remedy="--drop tail reads up to the last whole token",
+            remedy=f"{allow_loss('tail')} reads up to the last whole token",
         )  # fmt: skip
         problems.append(Problem("TF103", "error", error, fatal=True, accepted="tail"))
     return Anatomy(file, "P", header, width, None, file.size // width, problems=tuple(problems))
@@ -309,7 +310,7 @@ def _no_header(file: File, head: bytes, index: Index, layout: str) -> CorruptErr
             file.path, "the token width in the header", offset=8, expected=_WIDTHS, found=head[8:12].hex(" "),
             remedy="The header is damaged; write the file again",
         )  # fmt: skip
-    forced = "A layout that is known can be forced with --from-opt layout="
+    forced = f"A layout that is known can be forced with {from_option('layout')}"
     return CorruptError(
         file.path, "the index does not account for the bytes before it", offset=index.start,
         expected=f"a header and documents of {index.total:,} bytes", found=f"{index.start:,} bytes",
@@ -329,7 +330,7 @@ def _width(file: File, header: Header, index: Index, surplus: int, options: Read
     if options.width is not None:
         return options.width, ()
     width = surplus or infer_width(file, header.size, index)
-    return width, (f"{width}-byte tokens, which this layout does not store; --from-opt width=N overrides",)
+    return width, (f"{width}-byte tokens, which this layout does not store; {from_option('width', 'N')} overrides",)
 
 
 class Shape(NamedTuple):
@@ -385,7 +386,7 @@ def _of_lengths(file: File, header: Header, index: Index, shape: Shape) -> Itera
         yield _corrupt(
             "TF110", file, f"the length in index entry {place.entry:,}", offset=index.position(file, place.entry),
             expected=f"a multiple of {shape.width} bytes a token", found=place.found,
-            remedy=_DAMAGED if header.width else "Name the right width with --from-opt width=N",
+            remedy=_DAMAGED if header.width else f"Name the right width with {from_option('width', 'N')}",
         )  # fmt: skip
     if index.empty is not None:
         yield _corrupt(
@@ -458,7 +459,7 @@ def _of_age(file: File, header: Header, shape: Shape) -> Iterator[Problem]:
                        "reads documents 12 bytes late", remedy=_READ, severity="warning")  # fmt: skip
     if header.width is None:
         yield _corrupt("TF119", file, f"does not store its token width ({shape.width} inferred or named)",
-                       severity="info", remedy="--from-opt width=N says it")  # fmt: skip
+                       severity="info", remedy=f"{from_option('width', 'N')} says it")  # fmt: skip
 
 
 def never_released(file: File) -> Problem:

@@ -20,6 +20,7 @@ from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, Unsafe
 from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import File
 from tokfmt.core.findings import Audit, Code, Finding, Repair
+from tokfmt.core.messages import allow_loss
 from tokfmt.core.sections import Extent, Part, StoredIds, broken
 from tokfmt.formats.flat import FlatReader
 from tokfmt.formats.modalities.anatomy import SHIFT, announces, examine
@@ -294,7 +295,7 @@ def _insides(reader: FlatReader, name: str, inside: int, first: int) -> Iterator
         return
     document = int(np.searchsorted(reader.offsets(0, reader.info.sequences), first, side="right")) - 1
     what = f"{name} stands inside documents {inside:,}x (first: document {document:,})"
-    remedy = "Formats that split at it cannot hold these documents: --drop embedded-separators splits there"
+    remedy = f"Formats that split at it cannot hold these documents: {allow_loss('embedded-separators')} splits there"
     yield Finding("TF121", "info", str(reader.extents[0].file.path), what, remedy, reader.place(first).offset)
 
 

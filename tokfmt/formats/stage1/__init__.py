@@ -32,6 +32,7 @@ from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import File
 from tokfmt.core.findings import Problem, fatal, noted
 from tokfmt.core.format import Confidence, Hints, Probe, Target, WriterTraits
+from tokfmt.core.messages import Option, allow_loss, from_option
 from tokfmt.core.options import Late, option
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Tokens
@@ -111,7 +112,9 @@ class RowWriter(Writer):
 
     def notes(self, source: TokenReader) -> Iterator[str]:  # noqa: ARG002 - of any source
         """See `TokenWriter.notes`: a block has no place that says what its samples are."""
-        without = f"--from-opt view=samples --from-opt seq_len={self.options.seq_len} reads them without it"
+        without = (
+            f"{from_option('view', 'samples')} {from_option('seq_len', self.options.seq_len)} reads them without it"
+        )
         yield f"only the manifest says that each sample is a sequence, and how long it is; {without}"
 
 
@@ -170,7 +173,8 @@ class Stage1(FlatFormat):
         if options.view == "documents":
             return replace(laid, problems=problems)
         if rest := sum(extent.tokens for extent in laid.extents) % options.seq_len:
-            remedy = "--from-opt seq_len=N names the length of its samples; --drop tail leaves out the rest"
+            remedy = f"{from_option('seq_len', 'N')} names the length of its samples; "
+            remedy += f"{allow_loss('tail')} leaves out the rest"
             what = f"the last sample has {rest:,} tokens"
             error = TruncatedError(blocks[-1], what, expected=options.seq_len, remedy=remedy)
             problems.append(fatal("TF207", error, "tail", cut=True))
@@ -213,14 +217,15 @@ def problems_of(file: File, seq_len: int) -> Iterator[Problem]:
         yield from whole_tokens(file, TOKEN, "TF206", "a block")[1]
     elif rest := file.size // 4 % seq_len:
         what, at = f"ends with a partial sample of {rest:,} of {seq_len:,} tokens", file.size - 4 * rest
-        remedy = "Copy it again, or name its sample length with --from-opt seq_len=N"
+        remedy = f"Copy it again, or name its sample length with {from_option('seq_len', 'N')}"
         yield noted("TF207", TruncatedError(file.path, what, offset=at, remedy=remedy), f"{file.path.name} {what}")
 
 
 _SAID = {
     "zeros": "holds nothing but zeros: a sparse or unfinished copy?",
     "big-endian int32": "looks big-endian: its ids are far too large as they stand",
-    "uint16": "looks like uint16 ids read as int32: most of its ids are 65,536 or more (--from nanogpt reads uint16)",
+    "uint16": f"looks like uint16 ids read as int32: most of its ids are 65,536 or more ({Option('from', 'nanogpt')} "
+    "reads uint16)",
     "big-endian uint16": "looks like big-endian uint16 ids read as int32: most of its ids are 65,536 or more",
     "int64": "looks like int64 ids read as int32: every second id is 0",
     "big-endian int64": "looks like big-endian int64 ids read as int32: every second id is 0",
@@ -253,7 +258,7 @@ def numbering(home: Path, blocks: Sequence[Path], *, gaps_accepted: bool) -> Ite
     if numbers[:1] > [0] and not gaps_accepted:
         fragment = "without those before it, its first document may be a fragment"
         what = f"begins with block {numbers[0]}: {fragment}" if home.is_dir() else f"is block {numbers[0]}: {fragment}"
-        remedy = "Find them, or say --from-opt gaps=accept"
+        remedy = f"Find them, or say {from_option('gaps', 'accept')}"
         yield Problem("TF204", "warning", CorruptError(home, what, remedy=remedy), note=what)
     for before, after in zip(numbers, numbers[1:], strict=False):
         if after == before:
@@ -263,7 +268,7 @@ def numbering(home: Path, blocks: Sequence[Path], *, gaps_accepted: bool) -> Ite
             one = after == before + 2
             missing = f"block {before + 1} is" if one else f"blocks {before + 1} to {after - 1} are"
             what = f"{missing} missing between {before} and {after}"
-            remedy = "Find what is missing; --from-opt gaps=accept reads on without it"
+            remedy = f"Find what is missing; {from_option('gaps', 'accept')} reads on without it"
             severity = "warning" if gaps_accepted else "error"
             yield Problem("TF204", severity, CorruptError(home, what, remedy=remedy), not gaps_accepted, what)
 
@@ -291,7 +296,7 @@ def short_blocks(files: Sequence[File], *, gaps_accepted: bool) -> Iterator[Prob
     for file in files[:-1]:
         if file.size < full:
             what = f"is not the last block, yet shorter than the others ({file.size:,} of {full:,} bytes)"
-            remedy = "Copy it again; --from-opt gaps=accept reads on without what is missing"
+            remedy = f"Copy it again; {from_option('gaps', 'accept')} reads on without what is missing"
             error = TruncatedError(file.path, what, remedy=remedy)
             severity = "warning" if gaps_accepted else "error"
             yield Problem("TF208", severity, error, not gaps_accepted, f"{file.path.name} {what}")

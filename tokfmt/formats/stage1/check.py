@@ -17,6 +17,7 @@ from tokfmt.core.axis import WINDOW, windows
 from tokfmt.core.errors import FormatError
 from tokfmt.core.files import File
 from tokfmt.core.findings import Audit, Code, Finding
+from tokfmt.core.messages import Option
 from tokfmt.formats.stage1 import FORMAT, GPT2_EOS, ReadOptions, numbering, problems_of, short_blocks, suspicions
 
 LOOK = 1 << 14
@@ -245,7 +246,7 @@ def stream_findings(path: Path, found: Sequence[Content], eos_id: int) -> Iterat
     where = "" if looked == sum(c.tokens for c in sound) else " where it was looked for"
     if not separators:
         yield Finding("TF215", "warning", str(path), f"the separator {eos_id:,} is nowhere{where}",
-                      "If another id ends documents, name it with --eos ID")  # fmt: skip
+                      f"If another id ends documents, name it with {Option('eos', 'ID')}")  # fmt: skip
     elif separators > _ABSURD * looked:
         yield Finding("TF216", "warning", str(path), f"{separators / looked:.0%} of the tokens are the separator "
                       f"{eos_id:,}", "Most of it is padding, or empty documents")  # fmt: skip
@@ -256,7 +257,7 @@ def stream_findings(path: Path, found: Sequence[Content], eos_id: int) -> Iterat
             f"{count:,} ids are beyond GPT-2's vocabulary, which ends with its separator {eos_id:,} "
             f"(first: token {beyond.first_beyond:,})"
         )
-        remedy = "Name the tokenizer with --tokenizer to compare with its vocabulary"
+        remedy = f"Name the tokenizer with {Option('tokenizer')} to compare with its vocabulary"
         yield Finding("TF214", "warning", str(beyond.path), what, remedy, beyond.first_beyond * 4)
 
 

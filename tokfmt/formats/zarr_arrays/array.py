@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, SourceChangedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
+from tokfmt.core.messages import from_option
 from tokfmt.core.protocols import Place
 from tokfmt.core.resources import Recent
 from tokfmt.formats.zarr_arrays import codecs
@@ -428,8 +429,8 @@ class Array:
             shard or self._store.root / self._chunk_key(first),
             f"{what}: {count:,} of {of:,} chunks of {self.key} {'are' if count > 1 else 'is'} not there",
             remedy="Copy the store again; if its writer left out chunks that hold nothing but the fill value, "
-            f"--from-opt holes=fill reads them as {fill}",
-        )  # fmt: skip
+            f"{from_option('holes', 'fill')} reads them as {fill}",
+        )
 
     def _bounded(self, path: Path, absent: int, present: int) -> None:
         """Raise when far more items lie in absent chunks than in those that are there."""

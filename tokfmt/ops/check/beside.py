@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import Layout, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.errors import FormatError, OptionError, TokfmtError
 from tokfmt.core.findings import Finding
+from tokfmt.core.messages import Option
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
@@ -116,7 +117,9 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
     if not about.exists() and not one.path.is_symlink():
         if said:
             what = f"has no ledger {printable(about.name)} beside it; its manifest says that one was written"
-            yield Finding("TF916", "warning", str(one.path), what, "Copy it again, or convert again with --ledger")
+            yield Finding(
+                "TF916", "warning", str(one.path), what, f"Copy it again, or convert again with {Option('ledger')}"
+            )
         return
     from tokfmt.ops.ledger import compare, read_ledger  # with all of recipes
 
@@ -127,7 +130,9 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
         return
     if ledger is not None and said and said.get("rows") != len(ledger.rows):
         what = f"has {len(ledger.rows):,} rows, the manifest of {one.path.name} says {_number(said.get('rows'))}"
-        yield Finding("TF916", "error", str(ledger.path), what, "Copy both again, or convert again with --ledger")
+        yield Finding(
+            "TF916", "error", str(ledger.path), what, f"Copy both again, or convert again with {Option('ledger')}"
+        )
         return
     if not deep:
         return
@@ -150,7 +155,9 @@ def other_findings(one: SourceFiles) -> Iterator[Finding]:
     """What lies in the directory of a dataset and is no file of it."""
     if one.left_out:
         what = f"is read as {one.format.name}, which leaves out {one.left_out}"
-        yield Finding("TF915", "warning", str(one.path), what, "Other commands refuse it; see --explain TF915")
+        yield Finding(
+            "TF915", "warning", str(one.path), what, "Other commands refuse it; see `tokfmt check --explain TF915`"
+        )
 
 
 def count_findings(
@@ -168,7 +175,7 @@ def count_findings(
                 "error",
                 str(path),
                 f"holds {found:,} {key}, the manifest says {expected:,}",
-                "The manifest belongs to another dataset, or --eos differs from what was converted",
+                f"The manifest belongs to another dataset, or {Option('eos')} differs from what was converted",
             )
 
 
@@ -279,8 +286,13 @@ def _beyond(name: str, reader: TokenReader, handle: TokenizerHandle, vocabulary:
         for value, severity, what in stated if not vocabulary.whole else ():
             if isinstance(value, int) and value >= size and value != reader.info.eos_id:
                 message = f"{what} {value:,}, beyond the {size:,} tokens of {handle.name}"
-                yield Finding("TF921", severity, name, message, "Name the tokenizer that it was made with; --deep "
-                              "finds the place")  # fmt: skip
+                yield Finding(
+                    "TF921",
+                    severity,
+                    name,
+                    message,
+                    f"Name the tokenizer that it was made with; {Option('deep')} finds the place",
+                )
                 return
         return
     _, position, token = found[0]
@@ -405,7 +417,8 @@ class Corpus:
         reader = self.source.reader
         if handle is None and isinstance(reader, RecordReader) and reader.info.kind == "text":
             raise OptionError(
-                "--against compares tokens with text: say how to encode it with --tokenizer NAME|DIR|FILE"
+                f"{Option('against')} compares tokens with text: say how to encode it with "
+                f"{Option('tokenizer', 'NAME|DIR|FILE')}"
             )
 
     @cached_property
@@ -545,7 +558,7 @@ def _worded(name: str, here: Side, corpus: Side, found: Differences) -> Iterator
         sequence, document = found.first("moved")
         place = f"sequence {sequence:,}, document {document + 1:,} of the corpus"
         what = f"{found.moved:,} documents are in another order (first: {place})"
-        yield Finding("TF935", "error", name, what, "If their order does not matter, --ignore-order")
+        yield Finding("TF935", "error", name, what, f"If their order does not matter, {Option('ignore-order')}")
     if found.changed:
         yield _changed(name, here, corpus, found)
 
@@ -567,7 +580,8 @@ def _changed(name: str, here: Side, corpus: Side, found: Differences) -> Finding
             "error",
             path,
             what,
-            "It was made from a merged pack by a program that used its shifted offsets: see --explain TF934",
+            "It was made from a merged pack by a program that used its shifted offsets: "
+            "see `tokfmt check --explain TF934`",
             offset,
         )
     if at == len(mine):

@@ -31,6 +31,7 @@ from tokfmt.core.errors import (
 from tokfmt.core.files import writing
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.format import REGION, Format, files_of, look
+from tokfmt.core.messages import marked
 from tokfmt.core.output import readable_by
 from tokfmt.core.protocols import Audited, Patchable, Repairable
 from tokfmt.core.publish import Staging
@@ -406,15 +407,17 @@ def _refusal(path: str, error: TokfmtError) -> Finding:
         return Finding.of("TF902", error)
     if isinstance(error, FormatError):
         return Finding.of("TF901", error, "warning" if isinstance(error, UnsupportedError) else "error")
-    return Finding("TF901", "warning", path, str(error).removeprefix(f"{path}: "))
+    return Finding("TF901", "warning", path, marked(error.args[0]).removeprefix(f"{path}: "))
 
 
 def _refusal_of_recipe(path: Path, error: TokfmtError) -> Finding:
     """Why a recipe that can be read itself cannot be opened: as its sources are, or as they go together."""
-    notes = "".join(f". {note}" for note in getattr(error, "__notes__", ()))
+    notes = "".join(f". {marked(note)}" for note in getattr(error, "__notes__", ()))
     if isinstance(error, FormatError):
         return Finding.of("TF902" if isinstance(error, UnsafeError) else "TF802", error, more=notes)
-    return Finding("TF802", "error", os.fspath(path), str(error).removeprefix(f"{printable(path)}: ") + notes)
+    return Finding(
+        "TF802", "error", os.fspath(path), marked(error.args[0]).removeprefix(f"{printable(path)}: ") + notes
+    )
 
 
 _INDEX_CODES = frozenset({"TF511", "TF512", "TF514", "TF515"})

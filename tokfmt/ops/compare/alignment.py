@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core import axis, resources
 from tokfmt.core.errors import OptionError
+from tokfmt.core.messages import Option
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Read, Side
 from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.plan import Workers
@@ -306,9 +307,9 @@ def check_room(count: int, first: int) -> None:
     """Raise OptionError when `count` sequences behind the first difference are more than memory should hold."""
     if count * HELD > resources.share():
         raise OptionError(
-            f"{count:,} sequences lie behind the first difference (sequence {first:,}); aligning them would hold "
-            f"{count * HELD:,} bytes of memory, half of this machine's is {resources.share():,}. "
-            "--ignore-order needs less"
+            f"{count:,} sequences lie behind the first difference (sequence {first:,}); aligning them "
+            f"would hold {count * HELD:,} bytes of memory, half of this machine's is {resources.share():,}. "
+            f"{Option('ignore-order')} needs less"
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from tokfmt.core.axis import Info, Layout, TokenReader
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Encoder, Format
+from tokfmt.core.messages import Option, allow_loss
 from tokfmt.core.private import Scratch
 from tokfmt.core.protocols import Marked, Sampled
 from tokfmt.core.records import RecordReader
@@ -189,10 +190,10 @@ def diff(
     """
     watched = progress or Silent()
     if ignore_order and samples:
-        raise OptionError("--samples compares rows as they lie, so not with --ignore-order")
+        raise OptionError(f"{Option('samples')} compares rows as they lie, so not with {Option('ignore-order')}")
     if unread := sorted((a.drop | b.drop) & WRITTEN):
-        what = f"--drop {unread[0]}: every sequence is compared as it is, and what a conversion gave up is a difference"
-        raise OptionError(f"{what}. Leave the option out", name=unread[0])
+        why = "every sequence is compared as it is, and what a conversion gave up is a difference"
+        raise OptionError(f"{allow_loss(unread[0])}: {why}. Leave the option out", name=unread[0])
     jobs = worker_count(jobs)
     both = open_both(a, b, watched, tokenizer=tokenizer, samples=samples, jobs=jobs, executor=executor)
     try:
@@ -240,7 +241,9 @@ def open_both(
     for source in sources if samples else ():
         if isinstance(source.reader, RecordReader) or source.reader.info.layout is not Layout.SAMPLES:
             name = source.format.name
-            raise OptionError(f"{printable(source.paths[0])}: {name} stores no samples here; leave --samples out")
+            raise OptionError(
+                f"{printable(source.paths[0])}: {name} stores no samples here; leave {Option('samples')} out"
+            )
     texts = [isinstance(source.reader, RecordReader) and source.reader.info.kind == "text" for source in sources]
     decoder: TextDecoder | None = handle.decoder(lenient=True) if handle else None
     encoder: Encoder | None = handle.encoder() if handle else None
@@ -254,7 +257,7 @@ def open_both(
         if isinstance(reader, RecordReader):
             if reader.info.kind == "text" and encoder is None:
                 place = printable(source.paths[0])
-                raise OptionError(f"{place}: holds text, the other token ids: --tokenizer makes them alike")
+                raise OptionError(f"{place}: holds text, the other token ids: {Option('tokenizer')} makes them alike")
             return read_records(reader, encoder, jobs, progress, processes=executor == "auto")
         return AxisSide(reader, _beside(reader, masked=masked, packed=packed))
 

@@ -16,6 +16,7 @@ from tokfmt import registry
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import write_error
 from tokfmt.core.format import files_of
+from tokfmt.core.messages import Option
 from tokfmt.core.options import given_options
 from tokfmt.core.private import Scratch
 from tokfmt.core.text_format import printable
@@ -131,7 +132,9 @@ def convert(
 def _convert(request: Request, progress: Progress) -> Conversion:
     if os.fspath(request.destination) == STREAM:
         if request.ledger:
-            raise OptionError("--ledger is written beside DST, and standard output has nothing beside it. Name a file")
+            raise OptionError(
+                f"{Option('ledger')} is written beside DST, and standard output has nothing beside it. Name a file"
+            )
         return _to_stdout(request, progress)
     given = expanded(request.source.paths)
     if not given:
@@ -231,9 +234,10 @@ def _to_stdout(request: Request, progress: Progress) -> Conversion:
         raise OptionError(
             f"-: {format_.name} is no stream that could be piped; jsonl is, and the raw blocks of stage1. Name a file"
         )
-    kept = "--resume" if request.resume else "--shard" if request.shard else ""
+    kept = f"{Option('resume')}" if request.resume else f"{Option('shard')}" if request.shard else ""
     if kept or request.arrangement.shares is not None:
-        raise OptionError(f"-: {kept or 'shares in --split'} needs a place to write to. Name a file")
+        kept = kept or f"shares in {Option('split')}"
+        raise OptionError(f"-: {kept} needs a place to write to. Name a file")
     with Scratch() as home:
         place = home / "piped"
         with renamed({str(place): STREAM}):

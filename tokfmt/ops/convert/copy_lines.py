@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from tokfmt.core.axis import TokenReader, windows
 from tokfmt.core.errors import ConversionError, OptionError
+from tokfmt.core.messages import Option
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.convert.arrangement import Portion, arranged
 from tokfmt.ops.convert.lines import LineReader, LineWriter, copied_text, copies_in, copy_records, dealt_text
@@ -65,7 +66,9 @@ def _refuse_fields(resolved: Resolved, readers: Sequence[RecordReader]) -> None:
     """
     kinds = {reader.info.kind for reader in readers}
     if len(kinds) > 1:
-        raise ConversionError("some sources hold text and some ids; give --tokenizer to make ids of the text")
+        raise ConversionError(
+            f"some sources hold text and some ids; give {Option('tokenizer')} to make ids of the text"
+        )
     name, given = f"{min(kinds)}_field", resolved.destination.given
     wanted = given.get(name, given.get(name.replace("_", "-")))
     fields = {reader.info.field if reader.info.json_lines else "text" for reader in readers}

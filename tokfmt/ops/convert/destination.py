@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tokfmt import registry
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits, destination_of
+from tokfmt.core.messages import Option
 from tokfmt.core.options import parse_options
 from tokfmt.core.protocols import Rowed, Sampled
 from tokfmt.core.records import RecordReader
@@ -118,7 +119,11 @@ class Destination:
             return None
         if request.select is not None or not request.arrangement.plain:
             what = (
-                "--select" if request.select is not None else "--shuffle" if request.arrangement.shuffle else "--split"
+                f"{Option('select')}"
+                if request.select is not None
+                else f"{Option('shuffle')}"
+                if request.arrangement.shuffle
+                else f"{Option('split')}"
             )
             raise OptionError(
                 f"{what}: samples of a recipe are stored in its order: say tokens or shuffle in the recipe"

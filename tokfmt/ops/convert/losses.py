@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import Info, Layout, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.errors import FormatError, Loss, LossyConversionError, TokenRangeError, TokfmtError
 from tokfmt.core.format import Format, TokenWriter, WriterTraits
+from tokfmt.core.messages import Message, Option, from_option, to_option
 from tokfmt.core.protocols import Collecting, Sampled, marks_of, restored
 from tokfmt.core.records import Aside, RecordInfo, RecordReader, Spot
 from tokfmt.core.text_format import counted, printable
@@ -145,14 +146,14 @@ def left_out(sources: Sequence[Source], traits: WriterTraits) -> list[str]:
     if traits.keeps_labels:
         return []
     what = "each sample is a sequence of ids, padding among them: its mask, and where documents begin, are not stored"
-    way = "; --to-opt pack_size={} stores both, without padding" if traits.keeps_boundaries else ""
     found = []
     for source in sources:
         info, path = source.reader.info, source.paths[0]
         if not isinstance(info, Info) or not isinstance(source.reader, Sampled):
             continue
         if marks_of(source.reader) is None:
-            found.append(f"{path}: {what}{way.format(info.sample_length)}")
+            way = f"; {to_option('pack_size', info.sample_length)} stores both, without padding"
+            found.append(f"{path}: {what}{way if traits.keeps_boundaries else ''}")
         elif source.made_labels and not traits.keeps_masks:
             found.append(f"{path}: {what}")
     return found
@@ -314,8 +315,8 @@ def _of_sources(sources: Sequence[Source], *, masks: bool, split_chosen: bool) -
             losses += _masks(info)
         if info.other_splits and not split_chosen:
             others = ", ".join(info.other_splits)
-            what = f"the other splits ({others}; --split NAME or --from-opt split=NAME reads one)"
-            losses.append(Loss("splits", what))
+            what = f"the other splits ({others}; {Option('split', 'NAME')} or {from_option('split', 'NAME')} reads one)"
+            losses.append(Loss("splits", Message(what)))
     return losses
 
 

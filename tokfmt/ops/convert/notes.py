@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tokfmt.core.messages import Message
 from tokfmt.core.text_format import printable
 from tokfmt.run.execute import Progress
 
@@ -23,12 +24,15 @@ class Notes:
 
     def add(self, text: str) -> None:
         """Report a note, and keep it for the result."""
-        self.kept.append(self.named(printable(text)))
+        self.kept.append(self._readable(text))
         self.report(text)
 
     def report(self, text: str) -> None:
         """Report something that depends on how often the run was interrupted, so that the result has no part in it."""
-        self.progress.note(self.named(printable(text)))
+        self.progress.note(self._readable(text))
+
+    def _readable(self, text: str) -> Message:
+        return Message(text).with_texts(lambda part: self.named(printable(part)))
 
     def named(self, text: str) -> str:
         """Replace copies of what was piped by the names that the user gave."""

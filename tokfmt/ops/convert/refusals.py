@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tokfmt.core.errors import DestinationExistsError, OptionError
 from tokfmt.core.format import Format, WriterTraits
+from tokfmt.core.messages import Option
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.convert.arrangement import Portion
@@ -26,12 +27,18 @@ def refuse_shards(request: Request) -> None:
     if not request.shard or arrangement.plain:
         return
     if arrangement.shuffle is not None:
-        what, why = "--shuffle", "in a shuffled order a part may need any sequence, so each shard would read all"
+        what, why = (
+            f"{Option('shuffle')}",
+            "in a shuffled order a part may need any sequence, so each shard would read all",
+        )
     else:
-        what, why = "shares in --split", "--finish publishes one destination, and splits are several"
+        what, why = (
+            f"shares in {Option('split')}",
+            f"{Option('finish')} publishes one destination, and splits are several",
+        )
     raise OptionError(
-        f"--shard does not go with {what}: {why}. --executor dask spreads one run over machines, and --resume "
-        "continues it"
+        f"{Option('shard')} does not go with {what}: {why}. {Option('executor', 'dask')} spreads one "
+        f"run over machines, and {Option('resume')} continues it"
     )
 
 
@@ -45,8 +52,8 @@ def refuse_splits_of_one_file(portions: Sequence[Portion], traits: WriterTraits)
     is_file = first.destination.suffix in traits.file_suffixes
     if is_file and any(one.destination == first.destination for one in others):
         raise OptionError(
-            f"--split: {printable(first.destination)} is one file (expected a folder, which holds a file for each "
-            "split). Name a folder"
+            f"{Option('split')}: {printable(first.destination)} is one file (expected a folder, which holds "
+            "a file for each split). Name a folder"
         )
 
 
@@ -59,8 +66,8 @@ def refuse_text(sources: Sequence[Source], format_: Format) -> None:
     for source in sources:
         if isinstance(source.reader, RecordReader) and source.reader.info.kind == "text":
             raise OptionError(
-                f"{printable(source.paths[0])}: holds text, and {format_.name} holds token ids. "
-                "Say how to encode it with --tokenizer NAME|DIR|FILE"
+                f"{printable(source.paths[0])}: holds text, and {format_.name} holds token ids. Say how to "
+                f"encode it with {Option('tokenizer', 'NAME|DIR|FILE')}"
             )
 
 
@@ -78,7 +85,9 @@ def refuse_undealt(request: Request, sources: Sequence[Source], *, copies: bool)
         if source.format.name == "recipe" and isinstance(records, RecordReader) and records.info.kind == "ids":
             why = "equal sequences of ids are looked for"
     if why:
-        raise OptionError(f"--shard: {why}, which is done in one go. Leave it out; --resume continues such a run")
+        raise OptionError(
+            f"{Option('shard')}: {why}, which is done in one go. Leave it out; {Option('resume')} continues such a run"
+        )
 
 
 def refuse_selection_of_none(selection: str, sources: Sequence[Source]) -> None:
@@ -92,7 +101,7 @@ def refuse_selection_of_none(selection: str, sources: Sequence[Source]) -> None:
     first, last = parse_selection(selection, count, [path for source in sources for path in source.paths])
     if first == last:
         there = counted(count, "sequence")
-        raise OptionError(f"--select {printable(selection)}: nothing is selected: the sources have {there}")
+        raise OptionError(f"{Option('select', printable(selection))}: nothing is selected: the sources have {there}")
 
 
 def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
@@ -104,11 +113,19 @@ def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
     if not request.ledger:
         return
     if len(sources) > 1 or sources[0].format.name != "recipe":
-        raise OptionError("--ledger tells what a recipe took from where: name one recipe as SRC, and nothing else")
+        raise OptionError(
+            f"{Option('ledger')} tells what a recipe took from where: name one recipe as SRC, and nothing else"
+        )
     if request.select is not None or not request.arrangement.plain:
         shuffled = request.arrangement.shuffle is not None
-        what = "--select" if request.select is not None else "--shuffle" if shuffled else "--split"
-        raise OptionError(f"{what} does not go with --ledger: say it in the recipe")
+        what = (
+            f"{Option('select')}"
+            if request.select is not None
+            else f"{Option('shuffle')}"
+            if shuffled
+            else f"{Option('split')}"
+        )
+        raise OptionError(f"{what} does not go with {Option('ledger')}: say it in the recipe")
 
 
 def refuse_rejects(request: Request, sources: Sequence[Source], read: Sequence[SourceFiles]) -> None:
@@ -121,7 +138,7 @@ def refuse_rejects(request: Request, sources: Sequence[Source], read: Sequence[S
     if path is None:
         return
     if not any(source.format.name == "recipe" and isinstance(source.reader, RecordReader) for source in sources):
-        raise OptionError("--rejects is for what filters of a recipe of text leave out, and there is none")
+        raise OptionError(f"{Option('rejects')} is for what filters of a recipe of text leave out, and there is none")
     guard(path, (*request.source.paths, request.destination), read)
     if os.path.lexists(path) and not (request.overwrite and path.is_file()):
         raise DestinationExistsError(path)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import REGION, Format
+from tokfmt.core.messages import Option
 from tokfmt.ops.convert.arrangement import AS_IT_IS, Arrangement
 from tokfmt.ops.source.request import SourceRequest, option_names
 from tokfmt.run.plan import Shard
@@ -67,7 +68,7 @@ class Request:
         known, given = option_names(format_.write_options), dict(self.to_options)
         if self.seq_len is not None:
             if "seq_len" not in known:
-                raise OptionError(f"--seq-len: {format_.name} has no samples", name="seq-len")
+                raise OptionError(f"{Option('seq-len')}: {format_.name} has no samples", name="seq-len")
             given["seq_len"] = self.seq_len
         if self.source.split and "split" in known:
             given.setdefault("split", self.source.split)
@@ -142,5 +143,7 @@ def shard_of(shard: tuple[int, int] | None) -> Shard | None:
     except (TypeError, ValueError) as error:
         raise OptionError(f"shard is {shard!r}: is a pair of whole numbers, (index, count)") from error
     if not 0 <= index < count:
-        raise OptionError(f"--shard {index}/{count}: shards of {count} are 0/{count} to {count - 1}/{count}")
+        raise OptionError(
+            f"{Option('shard', f'{index}/{count}')}: shards of {count} are 0/{count} to {count - 1}/{count}"
+        )
     return Shard(index, count)

@@ -13,6 +13,7 @@ from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import Loss, OptionError, SeparatorUnknownError, TokfmtError
 from tokfmt.core.files import writing
 from tokfmt.core.format import companions_of
+from tokfmt.core.messages import Option, marked, to_option
 from tokfmt.core.options import choices
 from tokfmt.core.output import followed, readable_by
 from tokfmt.core.publish import Staging
@@ -111,8 +112,8 @@ class Resolved:
     def facts(self) -> dict[str, object]:
         """Return what the output depends on besides the request; see `resume.facts_of`."""
         return {
-            "--to": self.destination.format.name,
-            "--to-opt": asdict(self.destination.options),
+            "to": self.destination.format.name,
+            "to-opt": asdict(self.destination.options),
             "the formats of the sources": [source.format.name for source in self.sources],
             "the separator": self.separator.eos_id,
             "the tokenizer": self.tokenizer.describe() if self.tokenizer else None,
@@ -257,7 +258,7 @@ def _named_tokenizer(sources: Sequence[Source], tokenizer: TokenizerHandle | Non
         if named is None:  # it holds ids
             continue
         if tokenizer is not None and tokenizer.describe()["digest"] != named.describe()["digest"]:
-            raise OptionError(f"--tokenizer: {printable(source.paths[0])} says another one, {named.name}")
+            raise OptionError(f"{Option('tokenizer')}: {printable(source.paths[0])} says another one, {named.name}")
         tokenizer = named
     return tokenizer
 
@@ -272,7 +273,8 @@ def _pass_on(sources: Sequence[Source], notes: Notes) -> None:
     ]
     for path, note in found[:_NOTES]:
         own = path.name if note.startswith((f"{path.name}: ", f"{path.name} ")) else ""
-        notes.add(f"{path}{note.removeprefix(own)}" if own else f"{path}: {note}")
+        said = marked(note)
+        notes.add(f"{path}{said.removeprefix(own)}" if own else f"{path}: {said}")
     if len(found) > _NOTES:
         notes.add(f"{len(found) - _NOTES:,} more notes of this kind on the other sources")
 
@@ -304,14 +306,16 @@ def _need_separator(resolved: Resolved) -> None:
 
 def _name_separator(request: Request, destination: Destination, tokenizer: TokenizerHandle | None) -> str:
     """Return what the user can do when a separator is not known."""
-    ways = ["Name its id with --eos ID"]
+    ways = [f"Name its id with {Option('eos', 'ID')}"]
     if tokenizer is None:
-        ways.append("give --tokenizer")
+        ways.append(f"give {Option('tokenizer')}")
     elif tokenizer.ends:
-        tokens = " or ".join(f"{printable(name)} = {token}: --eos {token}" for name, token in tokenizer.ends[:3])
+        tokens = " or ".join(
+            f"{printable(name)} = {token}: {Option('eos', token)}" for name, token in tokenizer.ends[:3]
+        )
         ways = [f"The tokenizer has {tokens}"]
     if "none" in choices(destination.format.write_options, "eod") and request.source.eos in (None, "none"):
-        ways.append("store none with --to-opt eod=none")
+        ways.append(f"store none with {to_option('eod', 'none')}")
     return ", or ".join(ways)
 
 

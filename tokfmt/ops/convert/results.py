@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tokfmt.core.errors import TokenizerMismatchError
+from tokfmt.core.messages import Option
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.request import Conversion
 from tokfmt.ops.convert.resolve import Resolved
@@ -27,7 +28,7 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
     if counts and request.shard is None and sequences == 0:
         why = "the sources contain no sequences"
         if request.select is not None:
-            why = f"--select {request.select} takes none of the sequences of the sources"
+            why = f"{Option('select', request.select)} takes none of the sequences of the sources"
         notes.add(f"{request.destination}: the dataset is empty: {why}")
     dropped = dict(written.dropped)
     if mixed:
@@ -35,7 +36,7 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
     if others := [note for source in resolved.sources for note in source.left_out]:
         dropped["other-files"] = "; ".join(others)
     if arrangement.shares is not None and not arrangement.shares.seeded:
-        notes.add(f"sequences were dealt out by seed {arrangement.shares.seed}; --seed N deals otherwise")
+        notes.add(f"sequences were dealt out by seed {arrangement.shares.seed}; {Option('seed', 'N')} deals otherwise")
     splits: dict[str, dict[str, object]] = {
         one.portion.split: {
             "destination": str(one.portion.destination), "sequences": one.sequences, "tokens": one.tokens,

@@ -34,6 +34,7 @@ from tokfmt.core.errors import (
     VerificationError,
 )
 from tokfmt.core.format import Format, canonical, files_of
+from tokfmt.core.messages import Message, Option
 from tokfmt.core.options import given_options
 from tokfmt.core.output import followed
 from tokfmt.core.private import check_private, make_private, own_file
@@ -66,10 +67,13 @@ _FREE = {
     "piped",
 }
 _RESOLVED = {"to", "to_options", "seq_len", "tokenizer"}  # the caller says what became of them
-_WORDS = {
-    "source.options": "--from-opt", "source.format": "--from", "source.paths": "the list of sources",
-    "shares": "what --split deals out",
-}  # fmt: skip
+_NAMES = {
+    "source.options": "from-opt",
+    "source.format": "from",
+    "source.paths": "the list of sources",
+    "shares": "the shares of the splits",
+}
+"""Names of facts that differ from the names of their fields: an option, or a phrase with spaces."""
 
 
 def plain(value: Any) -> Any:
@@ -88,7 +92,7 @@ def plain(value: Any) -> Any:
 
 
 def facts_of(request: Request, resolved: Facts, before: Snapshot) -> dict[str, object]:
-    """All that the output depends on, in words that a message can use.
+    """Return all that the output depends on, by the name of the option or by a phrase.
 
     Args:
         resolved: What became of it: formats, separator, tokenizer.
@@ -99,7 +103,7 @@ def facts_of(request: Request, resolved: Facts, before: Snapshot) -> dict[str, o
     asked |= asked.pop("arrangement")
     if asked["shares"]:
         del asked["shares"]["seeded"]
-    facts = {_WORDS.get(key, f"--{key.partition('.')[2] or key}".replace("_", "-")): v for key, v in asked.items()}
+    facts = {_NAMES.get(key, (key.partition(".")[2] or key).replace("_", "-")): v for key, v in asked.items()}
     shards = request.shard.count if request.shard else request.finish
     facts |= {"the version of tokfmt": __version__, "the number of shards": shards, **resolved}
     facts |= {f"the source {os.path.abspath(path)}": list(status) for path, status in before.items()}
@@ -111,7 +115,7 @@ def digest_of(facts: Facts) -> str:
     from xxhash import xxh3_128_hexdigest
 
     asked = {key: _nameless(value) for key, value in facts.items() if not key.startswith("the source ")}
-    asked.pop(_WORDS["source.paths"], None)
+    asked.pop(_NAMES["source.paths"], None)
     return xxh3_128_hexdigest(json.dumps(asked, sort_keys=True).encode())
 
 
@@ -217,7 +221,7 @@ def resumed(
                     sharded and not isinstance(error, VerificationError)
                 )
                 if staging.keep and not hopeless:
-                    again = "again with --resume and these words" if words else "again with --resume"
+                    again = f"again with {Option('resume')}{' and these words' if words else ''}"
                     _say_kept(error, staging.sibling.name, "the same again" if sharded else again)
                 raise
         staging.keep = not staging.published
@@ -228,7 +232,7 @@ def _say_kept(error: BaseException, home: str, again: str) -> None:
     notes = getattr(error, "__notes__", [])
     homes = [note.removeprefix(_IS_KEPT).partition(": run ")[0] for note in notes if note.startswith(_IS_KEPT)]
     notes[:] = [note for note in notes if not note.startswith(_IS_KEPT)]
-    error.add_note(f"{_IS_KEPT}{', '.join([home, *homes])}: run {again} to continue")
+    error.add_note(Message(f"{_IS_KEPT}{', '.join([home, *homes])}: run {again} to continue"))
 
 
 def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None, note: Callable[[str], None]) -> bool:
@@ -254,23 +258,22 @@ def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None,
         write_whole(path, written)
         note(f"{change}{more}: what is tokenized stays, the rest is done again")
         return False
-    over = f"delete {staging.sibling.name}" if request.kept == "shards" else "run once without --resume"
+    again = f"run once without {Option('resume')}"
+    over = f"delete {staging.sibling.name}" if request.kept == "shards" else again
     raise ConversionError(
         f"{printable(staging.given)}: an unfinished conversion is kept here, and {change}{more}. "
         f"Ask for the same to continue it; to start over, {over}"
     )
 
 
-_LATER = {
-    "--eos", "--drop", "the separator", "--to", "--to-opt", "--shuffle", "what --split deals out", "--region",
-}  # fmt: skip
+_LATER = {"eos", "drop", "the separator", "to", "to-opt", "shuffle", "the shares of the splits", "region"}
 """Facts that tokenised text does not depend on."""
 
 
 def _renumbers(was: Facts, now: Facts) -> bool:
     """Whether records are counted otherwise, for a selection: those left out have no number."""
-    left_out = ["invalid-lines" in str(facts.get("--drop")) for facts in (was, now)]
-    return now.get("--select") is not None and left_out[0] != left_out[1]
+    left_out = ["invalid-lines" in str(facts.get("drop")) for facts in (was, now)]
+    return now.get("select") is not None and left_out[0] != left_out[1]
 
 
 def _text_kinds(staging: Staging) -> list[str]:
@@ -300,7 +303,8 @@ def _change(what: str, was: object, now: object) -> str:
     if what.startswith("the source "):
         name = printable(f"the source {what.removeprefix('the source ').removeprefix(_here() + os.sep)}")
         return f"{name} {'is new' if was is None else 'is gone' if now is None else 'has changed since'}"
-    return printable(f"{what} was {_short(was)} and is {_short(now)} now")
+    name = what if " " in what else f"{Option(what)}"
+    return f"{name} was {printable(_short(was))} and is {printable(_short(now))} now"
 
 
 def _short(value: object) -> str:
@@ -336,7 +340,7 @@ def request_of_shards(destination: str | os.PathLike[str]) -> Request:
     kept = read_conversion(home / "conversion.json")
     if kept is None:
         raise ConversionError(
-            f"{printable(destination)}: there are no shards of it. Write them first, with --shard I/N"
+            f"{printable(destination)}: there are no shards of it. Write them first, with {Option('shard', 'I/N')}"
         )
     version = kept["facts"].get("the version of tokfmt")
     if version != __version__:
@@ -377,7 +381,8 @@ def _need_all(home: Path, destination: Path, count: int) -> None:
     which = f"shard {missing[0]} is missing" if len(missing) == 1 else f"shards {listed} of {count} are missing"
     why = f" (begun, not finished: {_listed(begun)})" if begun else ""
     raise ConversionError(
-        f"{printable(destination)}: {which}{why}. Run it with the same words and --shard {missing[0].index}/{count}"
+        f"{printable(destination)}: {which}{why}. Run it with the same words and "
+        f"{Option('shard', f'{missing[0].index}/{count}')}"
     )
 
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tokfmt.core.messages import Option
 from tokfmt.core.publish import Staging
 from tokfmt.ops.convert.arrangement import Portion
 from tokfmt.ops.convert.notes import Notes
@@ -62,7 +63,9 @@ def _entered(staging: Staging, request: Request, facts: Facts, notes: Notes) -> 
         return
     with staging:
         for name in staging.removed:
-            notes.report(f"removed {name}, which an unfinished conversion had left; --resume would have continued it")
+            notes.report(
+                f"removed {name}, which an unfinished conversion had left; {Option('resume')} would have continued it"
+            )
         yield Forgetful()
 
 

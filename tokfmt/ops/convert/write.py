@@ -167,7 +167,7 @@ def _write_portion(
         if request.verify and request.shard is None:
             compared.update(_verify(request, prepared, carried, path, portion, workers, notes.progress))
         for note in getattr(writer, "notes", lambda source: ())(carried.reader):
-            notes.add(f"{printable(portion.destination.name)}: {note}")
+            notes.add(f"{printable(portion.destination.name)}: {marked(note)}")
     if counts.merged:
         ended = f"{counted(counts.merged, 'sequence')} with the separator {prepared.target.eos_id} at the end"
         notes.add(f"{ended} got no second one; it is read as the mark of the end, and no token")

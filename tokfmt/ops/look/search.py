@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from tokfmt.core import axis
 from tokfmt.core.axis import TokenReader, check_interval, sequence_at
 from tokfmt.core.errors import OptionError
+from tokfmt.core.messages import Option
 from tokfmt.core.protocols import Restorable
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import RecordReader
@@ -119,7 +120,9 @@ def _in_part(part: Part, query: Query, decoder: object, search: Search) -> Itera
     if isinstance(query, TokenQuery):
         return find_ids(part, query.ids, search)
     if not isinstance(decoder, (ByteLevelDecoder, VocabularyDecoder)) and not hasattr(decoder, "pieces"):
-        raise OptionError("text: searches the text of a sequence, and there are ids only: it needs --tokenizer")
+        raise OptionError(
+            f"text: searches the text of a sequence, and there are ids only: it needs {Option('tokenizer')}"
+        )
     return (Hits.of((hit,)) for hit in find_text(part, query, decoder, search))
 
 
@@ -279,7 +282,7 @@ def find_records(
         FormatError: A line that is not valid.
     """
     if not isinstance(query, (TextQuery, LengthQuery)):
-        raise OptionError("token: searches ids, and this is text: give --tokenizer, or search text:'...'")
+        raise OptionError(f"token: searches ids, and this is text: give {Option('tokenizer')}, or search text:'...'")
     if not search.backwards:
         yield from _forwards(records, query, search, first, last)
         return

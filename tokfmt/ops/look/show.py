@@ -23,6 +23,7 @@ from tokfmt.core.draws import SHOW, check_seed, random_order
 from tokfmt.core.errors import CorruptError, FormatError, OptionError
 from tokfmt.core.format import Encoder, canonical
 from tokfmt.core.marks import padding_of
+from tokfmt.core.messages import Option
 from tokfmt.core.options import given_options, nearest, parse_count
 from tokfmt.core.protocols import Reaching, Sampled, Segmented
 from tokfmt.core.ragged import Offsets, Tokens
@@ -166,7 +167,9 @@ def show_origins(path: str | os.PathLike[str], selection: Selection = None, **gi
     place, ledgers, options = canonical(format_, Path(path)), Ledgers(), dict(given_options(given["from_options"]))
     ledger = ledgers.of(place, format_.name)
     if ledger is None:
-        raise FormatError(place, "has no ledger beside it", remedy="A recipe that is converted with --ledger gets one")
+        raise FormatError(
+            place, "has no ledger beside it", remedy=f"A recipe that is converted with {Option('ledger')} gets one"
+        )
     if ledger.unit == "samples":
         options = dict(viewed(SourceRequest((path,), options=options), format_, "samples").options)
     preview = show(path, selection, **{**given, "from_format": format_.name, "from_options": options})
@@ -232,7 +235,7 @@ def _numbers(path: Path, selection: str | None, count: int, seed: int) -> Iterat
     wanted = min(parse_count(match[1]), count)
     if wanted < 0:
         raise OptionError(f"{selection}: expected how many, such as random:5", name="random")
-    return iter(sorted(islice(random_order(count, check_seed(seed, "--seed"), SHOW), wanted)))
+    return iter(sorted(islice(random_order(count, check_seed(seed, f"{Option('seed')}"), SHOW), wanted)))
 
 
 def _sequences(reader: TokenReader, chosen: _Kept, look: Look) -> Iterator[Shown]:
@@ -479,7 +482,7 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     found = open_one(viewed(replace(source, format=chosen.name), chosen, "samples"), handle)
     reader, decoder = found.reader, handle.decoder(lenient=True) if handle else None
     if isinstance(reader, RecordReader) or reader.info.layout is not Layout.SAMPLES:
-        raise OptionError(f"{printable(path)}: {chosen.name} stores no samples here. Leave --samples away")
+        raise OptionError(f"{printable(path)}: {chosen.name} stores no samples here. Leave {Option('samples')} away")
     first, last = _range(found.paths[0], selection, reader.info.sequences, SAMPLES)
     look = _Rows(reader, found.separator.eos_id, reader.info.pad_id, decoder)
     return SampleView(

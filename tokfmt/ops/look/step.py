@@ -14,6 +14,7 @@ import numpy as np
 
 from tokfmt.core.axis import TokenReader, sequence_at
 from tokfmt.core.errors import OptionError
+from tokfmt.core.messages import Option
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.text_format import printable
 from tokfmt.ops.ledger import Ledgers, Origin
@@ -134,7 +135,9 @@ def show_step(
         TokfmtError: The recipe, or a source, cannot be read.
     """
     if (sample is None) == (step is None) or (step is None) != (batch_size is None):
-        raise OptionError("say which samples: --sample K, or --step S with --batch-size B")
+        raise OptionError(
+            f"say which samples: {Option('sample', 'K')}, or {Option('step', 'S')} with {Option('batch-size', 'B')}"
+        )
     handle = tokenizer_of(tokenizer)
     decoder = handle.decoder() if handle is not None else None
     source = open_one(SourceRequest.of(path, from_format, eos, from_options, drop=drop))
@@ -143,7 +146,7 @@ def show_step(
         raise reader.unprepared()
     if not isinstance(reader, Samples):
         raise OptionError(
-            f"{printable(path)}: is no recipe of samples, and has no steps. tokfmt recipe writes one (--seq-len N)"
+            f"{printable(path)}: is no recipe of samples, and has no steps. `tokfmt recipe --seq-len N` writes one"
         )
     if step is not None and batch_size is not None:
         found: Sequence[Where] = reader.where_at(step, batch_size, rank, world)
@@ -151,7 +154,7 @@ def show_step(
     else:
         number = sample or 0
         if not -len(reader) <= number < len(reader):
-            raise OptionError(f"--sample {number}: {printable(path)} has samples 0 to {len(reader) - 1:,}")
+            raise OptionError(f"{Option('sample', number)}: {printable(path)} has samples 0 to {len(reader) - 1:,}")
         found = [reader.where(number)]
         taken = range(found[0].sample, found[0].sample + 1)
     look, ledgers = Look(None, decoder, Spelling(decoder) if decoder is not None else None), Ledgers()

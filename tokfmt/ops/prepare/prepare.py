@@ -27,6 +27,7 @@ from tokfmt.core.axis import TokenReader, batches, windows
 from tokfmt.core.draws import DRAWN, draws
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Encoder
+from tokfmt.core.messages import Message, marked
 from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.records import Aside, Block, RecordBatch, RecordInfo, RecordReader, json_lines
@@ -233,7 +234,7 @@ class Preparation:
         return done
 
     def _note(self, name: str, notes: Iterable[str]) -> None:
-        self.notes += [f"{printable(name)}: {note}" for note in notes]
+        self.notes += [Message(f"{printable(name)}: {marked(note)}") for note in notes]
 
     def _draw(self, number: int, read: Read) -> tuple[Read, Drawing]:
         file = self.draft.file

@@ -33,6 +33,7 @@ from tokfmt.core.axis import Damage
 from tokfmt.core.errors import CorruptError, FormatError, OptionError
 from tokfmt.core.files import File, reading_error
 from tokfmt.core.format import Format, companions_of, files_of
+from tokfmt.core.messages import Message, Option, from_option
 from tokfmt.core.options import parse_options
 from tokfmt.core.protocols import Rowed
 from tokfmt.core.text_format import counted, printable
@@ -324,13 +325,15 @@ def as_written(
     told = [word for word in words_of(found) if word.partition("=")[0] in given]
     one = printable(said[0].path.name.removesuffix(_SUFFIX))
     notes = [
-        f"read with {word}, by the manifest of {one}; --from-opt {word} or another value overrides it" for word in told
+        Message(f"read with {word}, by the manifest of {one}; {Option('from-opt', word)} or another value overrides it")
+        for word in told
     ]
     if any(manifest.rows for manifest in said) and isinstance(format_, Rowed) and not asked & _JOINING:
         _check_all_rows(said)
         found["view"] = "samples"
         joins = "stride=overlap" if "stride" in usual else "view=documents"
-        notes.append(f"each sample is a sequence, by the manifest of {one}; --from-opt {joins} joins them")
+        joined = f"{Option('from-opt', joins)} joins them"
+        notes.append(Message(f"each sample is a sequence, by the manifest of {one}; {joined}"))
     return replace(request, options={**request.options, **found}), tuple(notes)
 
 
@@ -338,7 +341,7 @@ def _check_all_rows(said: Sequence[Manifest]) -> None:
     rows, others = ([one.path for one in said if one.rows is stated] for stated in (True, False))
     if others:
         what = f"says that each sample is a sequence, and {printable(others[0].name)} does not"
-        remedy = "Read them one by one, or join the samples with --from-opt view=documents"
+        remedy = f"Read them one by one, or join the samples with {from_option('view', 'documents')}"
         raise FormatError(rows[0], what, remedy=remedy)
 
 
@@ -429,9 +432,13 @@ def count_contradiction(
 
 def _contradiction(path: Path, manifest: Manifest, what: str, expected: object, found: object) -> CorruptError:
     return CorruptError(
-        path, f"contradicts its manifest {printable(manifest.path.name)} in {what}", expected=expected, found=found,
-        remedy="Copy it again, or remove the manifest if the change was meant; --ignore-manifest goes on without it",
-    )  # fmt: skip
+        path,
+        f"contradicts its manifest {printable(manifest.path.name)} in {what}",
+        expected=expected,
+        found=found,
+        remedy=f"Copy it again, or remove the manifest if the change was meant; {Option('ignore-manifest')} goes "
+        "on without it",
+    )
 
 
 def written_files(format_: Format, path: Path, files: Sequence[Path] | None = None) -> list[Path]:

@@ -20,6 +20,7 @@ from tokfmt.core import listing
 from tokfmt.core.axis import Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, SeparatorUnknownError, TokfmtError
 from tokfmt.core.format import Format, Hints
+from tokfmt.core.messages import Option, allow_loss
 from tokfmt.core.options import given_options
 from tokfmt.core.protocols import Continuing, Screened, Underlying
 from tokfmt.core.records import RecordReader, has_records
@@ -61,9 +62,9 @@ def _refuse_others(one: SourceFiles, drop: frozenset[str]) -> None:
         FormatError: Nobody said what of that.
     """
     if one.left_out and "other-files" not in drop:
-        deeper = "--recursive reads the directories below as well; " if one.below else ""
+        deeper = f"{Option('recursive')} reads the directories below as well; " if one.below else ""
         what = f"is read as {one.format.name}, and holds {one.left_out}"
-        raise FormatError(one.path, what, remedy=f"{deeper}--drop other-files leaves out what is not read")
+        raise FormatError(one.path, what, remedy=f"{deeper}{allow_loss('other-files')} leaves out what is not read")
 
 
 @listing.kept()
@@ -149,14 +150,18 @@ def open_one(
 
 def with_remedy(error: FormatError, request: SourceRequest) -> FormatError:
     """An error of a damaged source; its remedy names --allow-partial where that may save something."""
-    if request.allow_partial or isinstance(error, NO_DAMAGE) or "--allow-partial" in (error.remedy or ""):
+    if (
+        request.allow_partial
+        or isinstance(error, NO_DAMAGE)
+        or (error.remedy and error.remedy.has_option("allow-partial"))
+    ):
         return error
     with suppress(TokfmtError, OSError):
         for group in _datasets(find_sources(request)):
             if not any(_is_of(one, Path(error.path)) for one in group):
                 continue
             if _saves(open_stored(group, replace(request, allow_partial=True), checked=False)):
-                error.advise("--allow-partial saves the sequences that are whole")
+                error.advise(f"{Option('allow-partial')} saves the sequences that are whole")
     return error
 
 

@@ -22,6 +22,7 @@ from tokfmt.core.errors import (
     TokfmtError,
 )
 from tokfmt.core.format import Format, files_of
+from tokfmt.core.messages import Message, Option
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
@@ -40,7 +41,11 @@ if TYPE_CHECKING:
 
 _NAMED = 5
 _OTHERWISE = "was made with another tokenizer, by its manifest"
-_KEPT = "no separator known; sequences are kept as stored. --eos ID takes one away from their ends"
+_KEPT = Message(
+    f"no separator known; sequences are kept as stored. {Option('eos', 'ID')} takes one away from their ends"
+)
+GIVEN, NO_SEPARATOR = Message(f"{Option('eos')}"), Message(f"{Option('eos', 'none')}")
+"""How the separator is known if the user gives it, and if the user states that there is none."""
 
 
 class Separator(NamedTuple):
@@ -63,7 +68,8 @@ class Separator(NamedTuple):
         """A sentence that says what was guessed, if it was, or why nothing was."""
         if self.doubt:
             return (self.doubt,)
-        return (f"separator {self.eos_id} inferred: {self.source}. --eos ID overrides it",) if self.inferred else ()
+        guess = Message(f"separator {self.eos_id} inferred: {self.source}. {Option('eos', 'ID')} overrides it")
+        return (guess,) if self.inferred else ()
 
 
 class Source(NamedTuple):
@@ -206,20 +212,22 @@ def agreed_separator(sources: Sequence[Source], choice: EosChoice) -> Separator:
         if source.separator.eos_id is not None:
             known.setdefault(source.separator.eos_id, source)
     if choice is not None and choice != "none":
-        return Separator(choice, "--eos")
+        return Separator(choice, GIVEN)
     if len(known) > 1:
         told = [f"{eos_id} in {printable(source.paths[0].name)}" for eos_id, source in known.items()]
         listed = ", ".join(told[:_NAMED]) + (f" and {len(told) - _NAMED:,} more" if len(told) > _NAMED else "")
-        raise ConversionError(f"the sources have different separators ({listed}). Choose the target's with --eos ID")
+        raise ConversionError(
+            f"the sources have different separators ({listed}). Choose the target's with {Option('eos', 'ID')}"
+        )
     return next(iter(known.values()), sources[0]).separator
 
 
 def told(choice: EosChoice, paths: Sequence[Path], manifests: Sequence[Manifest]) -> Separator | None:
     """What is known for certain before a source is opened: --eos, or the manifest beside the source; else None."""
     if choice == "none":
-        return Separator(None, "--eos none")
+        return Separator(None, NO_SEPARATOR)
     if choice is not None:
-        return Separator(choice, "--eos")
+        return Separator(choice, GIVEN)
     for path, manifest in zip(paths, manifests, strict=True):
         if manifest.eos_id is not None:
             return Separator(manifest.eos_id, f"manifest of {path.name}")
@@ -250,20 +258,20 @@ def resolve(known: Separator | None, tokenizer_eos: int | None, stored: TokenRea
 
 def _undivided(info: Info, separator: Separator) -> list[str]:
     """What is said of a stream that is read as one sequence because nothing says what separates its documents."""
-    known = separator.eos_id is not None or separator.source == "--eos none"
+    known = separator.eos_id is not None or separator.source == NO_SEPARATOR
     if known or not info.tokens or info.separators not in (Separators.AFTER, Separators.BEFORE):
         return []
-    why = "nothing says which id separates documents; --eos ID does"
-    return [f"read as one sequence of {info.tokens:,} tokens: {why}"]
+    why = f"nothing says which id separates documents; {Option('eos', 'ID')} does"
+    return [Message(f"read as one sequence of {info.tokens:,} tokens: {why}")]
 
 
-def _swapped(eos_id: int, dtype: np.dtype[np.unsignedinteger]) -> str:
+def _swapped(eos_id: int, dtype: np.dtype[np.unsignedinteger]) -> Message:
     """What is said of sequences that all end with an id whose bytes stand in the wrong order."""
     other = dtype.type(eos_id).byteswap()
-    return (
-        f"token IDs seem to be big-endian, where little-endian ones are expected: all sequences end with {eos_id}, "
-        f"which is {other} with its bytes swapped. Nothing is changed; write the tokens again, with bytes swapped. "
-        f"--eos {eos_id} takes them as they are"
+    return Message(
+        "token IDs seem to be big-endian, where little-endian ones are expected: all sequences end with "
+        f"{eos_id}, which is {other} with its bytes swapped. Nothing is changed; write the tokens "
+        f"again, with bytes swapped. {Option('eos', eos_id)} takes them as they are"
     )
 
 
@@ -291,22 +299,24 @@ def without_separators(
             watched = progress or Silent()
             watched.phase("finding separators", info.tokens, "tokens")
             return SplitAt(stored, eos_id, jobs=jobs, scanned=watched.advance), []
-        if separator.source == "--eos none":
-            return stored, [f"read as one sequence of {info.tokens:,} tokens (--eos none)"]
+        if separator.source == NO_SEPARATOR:
+            return stored, [Message(f"read as one sequence of {info.tokens:,} tokens ({NO_SEPARATOR.marked})")]
         if note := _undivided(info, separator):
             return stored, note
         raise SeparatorUnknownError(path, "a stream of tokens, and nothing says which id ends a document")
     if eos_id is None:
-        if endings is not None and len(endings) == 1 and not separator.doubt and separator.source != "--eos none":
+        if endings is not None and len(endings) == 1 and not separator.doubt and separator.source != NO_SEPARATOR:
             alike = int(endings[0])
             why = f"all end with {alike}, which may be a separator and may be content"
-            return stored, [f"sequences are kept as stored: {why}. --eos {alike} takes it away, --eos none keeps it"]
-        return stored, [] if separator.doubt or separator.source == "--eos none" else [_KEPT]
+            either = f"{Option('eos', alike)} takes it away, {Option('eos', 'none')} keeps it"
+            return stored, [Message(f"sequences are kept as stored: {why}. {either}")]
+        return stored, [] if separator.doubt or separator.source == NO_SEPARATOR else [_KEPT]
     if endings is None or len(endings) != 1 or int(endings[0]) != eos_id:
         if eos_id != info.eos_id:
             return stored, [f"not every sequence ends with {eos_id}; sequences are kept as stored"]
         raise CorruptError(
-            path, f"sequences do not end with the separator {eos_id} that the dataset states",
-            remedy="--eos none reads the sequences as they are stored, with whatever ends them",
-        )  # fmt: skip
+            path,
+            f"sequences do not end with the separator {eos_id} that the dataset states",
+            remedy=f"{Option('eos', 'none')} reads the sequences as they are stored, with whatever ends them",
+        )
     return WithoutTrailing(stored, eos_id, str(path)), []

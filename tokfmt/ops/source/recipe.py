@@ -8,7 +8,6 @@ it. What is remembered holds as long as each file, and each manifest beside one,
 from __future__ import annotations
 
 import os
-import re
 import threading
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +23,7 @@ from tokfmt import registry
 from tokfmt.core.axis import Info, Layout, Separators, TokenReader
 from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, TokenizerMismatchError, TokfmtError
 from tokfmt.core.format import Hints
-from tokfmt.core.messages import Message, marked, recipe_words
+from tokfmt.core.messages import Message, Option, allow_loss, marked, recipe_words, reword
 from tokfmt.core.options import given_options
 from tokfmt.core.protocols import Piece, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
@@ -110,7 +109,7 @@ def _laid(
             except _NestingError:
                 raise
             except TokfmtError as error:
-                error.change(_in_recipe)
+                error.reword(recipe_words)
                 if isinstance(error, OptionError):  # which names no file
                     where = f'{printable(file.where)}: source "{printable(entry.name)}": '
                     error.args = (Message(f"{where}{marked(error.args[0])}"),)
@@ -369,7 +368,7 @@ def _notes(
     handle: TokenizerHandle | None,
 ) -> tuple[str, ...]:
     """What a person should be told of a source, such as that it gives no sequence."""
-    notes = dict.fromkeys(_in_recipe(note) for part in parts for note in part.notes)
+    notes = dict.fromkeys(reword(note, recipe_words) for part in parts for note in part.notes)
     stored = [made for part in parts for made in part.tokenizers]
     if handle is not None and None in stored:
         given = f'tokenizer = "{printable(handle.name)}"'
@@ -403,7 +402,7 @@ def _text_source(
         raise OptionError('it holds text, and pack = "stored" takes rows as they are')
     if handle is None:
         raise OptionError(
-            'it holds text. Say how to tokenize it: tokenizer = "NAME" in the recipe, or --tokenizer NAME'
+            f'it holds text. Say how to tokenize it: tokenizer = "NAME" in the recipe, or {Option("tokenizer", "NAME")}'
         )
     filters = filters_of(file, entry)
     read = [entry.format, entry.options, entry.text, entry.select, repr(filters), file.dedup, file.seed, entry.tokens]
@@ -432,34 +431,17 @@ def _refuse_samples(file: RecipeFile, readers: Sequence[TokenReader], parts: Seq
             )  # fmt: skip
 
 
-_WORDS = (
-    (r"--eos ID", r"eos = ID in the recipe"),
-    (r"--eos none", r'eos = "none"'),
-    (r"--text-field NAME", r'text = "NAME" in the recipe'),
-    (r"--from-opt (\w+)=(\w+)", r'options = { \1 = "\2" } in the recipe'),
-    (r"(?<!tokfmt check )--from ([a-z][\w-]*)", r'from = "\1"'),
-)
-"""What a command line says of a source, and a recipe in its stead."""
-
-
-def _in_recipe(note: str) -> str:
-    """A note, or a part of an error, in the words of recipes: options of a command line change none."""
-    if isinstance(note, Message):
-        return note.reworded(recipe_words)
-    for said, of_recipe in _WORDS:
-        note = re.sub(said, of_recipe, note)
-    return note
-
-
 def _refuse_masks(readers: Sequence[TokenReader], parts: Sequence[Opened], drop: frozenset[str]) -> None:
     """Refuse masks that are not plain, and borders inside of rows, where sequences are cut: they would be lost."""
     for reader, part in zip(readers, parts, strict=True):
         info = reader.info
         if info.segmented and info.sample_length is None and "inner-boundaries" not in drop:
             raise FormatError(
-                part.paths[0], "its rows are documents that were packed, and a recipe has no place for their borders",
-                remedy='Without options = { view = "samples" } each is a sequence; --drop inner-boundaries joins them',
-            )  # fmt: skip
+                part.paths[0],
+                "its rows are documents that were packed, and a recipe has no place for their borders",
+                remedy='Without options = { view = "samples" } each is a sequence; '
+                f"{allow_loss('inner-boundaries')} joins them",
+            )
         if "loss-mask" in drop:
             continue
         what = info.loss_masks
@@ -467,7 +449,9 @@ def _refuse_masks(readers: Sequence[TokenReader], parts: Sequence[Opened], drop:
             what = f"loss masks or labels that are not plain in {counted(info.nonstandard_masks, 'sequence')}"
         if what:
             raise FormatError(
-                part.paths[0], f"has {what}", remedy='Only pack = "stored" keeps them; --drop loss-mask does without'
+                part.paths[0],
+                f"has {what}",
+                remedy=f'Only pack = "stored" keeps them; {allow_loss("loss-mask")} does without',
             )
 
 

@@ -18,6 +18,7 @@ from tokfmt import registry
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import natural_key, refuse_address
 from tokfmt.core.format import Format
+from tokfmt.core.messages import allow_loss
 from tokfmt.core.options import choices, given_options, nearest, parse_count, parse_options
 from tokfmt.core.text_format import printable
 
@@ -291,7 +292,9 @@ def check_drops(names: Iterable[str]) -> frozenset[str]:
     if not words <= set(_DROPS):  # only then are all formats asked, which imports them
         known = drop_words()
         for name in sorted(words - set(known)):
-            raise OptionError(f"--drop {name}: is none of {', '.join(known)}", name=name, nearest=nearest(name, known))
+            raise OptionError(
+                f"{allow_loss(name)}: is none of {', '.join(known)}", name=name, nearest=nearest(name, known)
+            )
     return words
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from tokfmt.core.errors import CorruptError, OptionError, TokfmtError, UnsafeError
 from tokfmt.core.files import File
+from tokfmt.core.messages import Message, Option
 from tokfmt.core.options import nearest, parse_count
 from tokfmt.recipes.tree import Row
 
@@ -488,7 +489,7 @@ def parse_expectation(text: str) -> Expectation:
     """
     match = _SHAPE.fullmatch(text)
     if match is None:
-        raise OptionError(f"--expect {text!r} is not an expectation. {_GRAMMAR}", name=text)
+        raise OptionError(f"{Option('expect', f'{text!r}')} is not an expectation. {_GRAMMAR}", name=text)
     name, sign, value = match.groups()
     total = name.startswith(_TOTAL)
     key = checked_key(name.removeprefix(_TOTAL).replace("-", "_"))
@@ -497,7 +498,7 @@ def parse_expectation(text: str) -> Expectation:
     if not problem and sign not in ("==", "!=") and (isinstance(parsed, (str, bool)) or parsed is None):
         problem = f"{sign} compares numbers (found {worded(parsed) if parsed is not None else 'null'})"
     if problem:
-        raise OptionError(f"--expect {text!r}: {problem}. {_GRAMMAR}", name=text)
+        raise OptionError(f"{Option('expect', f'{text!r}')}: {problem}. {_GRAMMAR}", name=text)
     return Expectation(key, sign, parsed, total, " ".join(text.split()))
 
 
@@ -546,7 +547,7 @@ def _why(document: Mapping[str, Any], expected: Expectation) -> str:
         parent = expected.key.partition(".")[0]
         hints = {
             "duplicates": "not looked for, or not in a sample",
-            "packing": "--seq-len asks for it",
+            "packing": Message(f"{Option('seq-len')} asks for it"),
             "text": "there is no text",
         }
         return f" ({hints[parent]})" if parent in hints else ""
@@ -578,7 +579,7 @@ def parse_tolerance(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise OptionError(f"--tolerance {text!r}: write it like 1% or 0.01", name="tolerance")
+        raise OptionError(f"{Option('tolerance', f'{text!r}')}: write it like 1% or 0.01", name="tolerance")
     return value / 100 if percent else value
 
 

@@ -15,6 +15,7 @@ from tokfmt.core.axis import Separators, TokenReader, windows
 from tokfmt.core.draws import check_seed
 from tokfmt.core.errors import DetectionError, FormatError, OptionError
 from tokfmt.core.format import Decoder, files_of
+from tokfmt.core.messages import Message, Option
 from tokfmt.core.private import Scratch
 from tokfmt.core.protocols import Filled, Filling
 from tokfmt.core.protocols import Sampled as WithMasks
@@ -25,7 +26,7 @@ from tokfmt.ops.source.discover import check_unchanged, dataset_paths, format_of
 from tokfmt.ops.source.ingest import encoder_for, ingest
 from tokfmt.ops.source.manifest import extent
 from tokfmt.ops.source.open import contradicted, open_stored
-from tokfmt.ops.source.opened import Source, manifest_tokenizer, tokenizer_of, without_separators
+from tokfmt.ops.source.opened import NO_SEPARATOR, Source, manifest_tokenizer, tokenizer_of, without_separators
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.stats.duplicates import TOO_MANY, Group, duplicates_of
 from tokfmt.ops.stats.report import Failure, RepeatedSequence, Report, Sampled, Share, Statistics
@@ -159,7 +160,8 @@ class _Run:
         texts = [source for source in sources if self._is_text(source)]
         if texts and not all(map(self._is_text_or_empty, sources)):
             raise OptionError(
-                f"{printable(texts[0].paths[0])}: holds text, other paths hold token ids. --tokenizer makes them alike"
+                f"{printable(texts[0].paths[0])}: holds text, other paths hold token ids. {Option('tokenizer')} "
+                "makes them alike"
             )
         each, total = self._of_texts(sources, sizes) if texts else self._of_tokens(sources, sizes)
         return Report(each, total() if self.several and not self.failures else None, self.failures)
@@ -297,11 +299,12 @@ def _estimated(found: Statistics, sampled: Sampled) -> Statistics:
 
 def _check(request: StatsRequest) -> None:
     if request.sample is not None and request.sample < 1:
-        raise OptionError(f"--sample {request.sample}: expected how many sequences to look at, at least 1")
-    check_seed(request.seed, "--seed")
+        raise OptionError(f"{Option('sample', request.sample)}: expected how many sequences to look at, at least 1")
+    check_seed(request.seed, f"{Option('seed')}")
     if request.executor.startswith("dask:"):  # scratch is a directory of this machine, and paths stay as they are given
         raise OptionError(
-            f"--executor {printable(request.executor)}: statistics are counted on one machine; dask is its own workers"
+            f"{Option('executor')} {printable(request.executor)}: statistics are counted on one machine; "
+            "dask is its own workers"
         )
 
 
@@ -315,8 +318,9 @@ def stored_axis(source: Source, stored: TokenReader) -> tuple[StatsAxis, list[st
     if info.separators.alone and info.tokens and eos_id is not None:
         return Streamed(stored, eos_id), []
     if info.separators is Separators.BETWEEN and info.tokens:
-        why = "--eos none" if separator.source == "--eos none" else "no separator known; --eos ID splits it"
-        return Indexed(stored, None, str(path)), [f"read as one sequence ({why})"]
+        splits = f"no separator known; {Option('eos', 'ID')} splits it"
+        why = NO_SEPARATOR.marked if separator.source == NO_SEPARATOR else splits
+        return Indexed(stored, None, str(path)), [Message(f"read as one sequence ({why})")]
     reader, notes = without_separators(stored, separator, source.endings, path)
     return axis_of(reader, str(path)), notes
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from tokfmt.core.axis import WINDOW, Info, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.errors import CorruptError, FormatError, TokfmtError
+from tokfmt.core.messages import Option
 from tokfmt.core.protocols import Sampled
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.ops.compare.fingerprint import Fingerprints, fingerprint_of, fingerprints_between
@@ -286,7 +287,7 @@ class Indexed:
             f"sequence {self._begun_before(base + int(starts[k])) + before:,} does not end with the separator "
             f"{self.eos_id}",
             found=int(tokens[stops[k]]) if stops[k] >= starts[k] else "nothing",
-            remedy="--eos none reads the sequences as they are stored, with whatever ends them",
+            remedy=f"{Option('eos', 'none')} reads the sequences as they are stored, with whatever ends them",
         )
 
     def _mask(self, start: int, stop: int, tally: Tally) -> None:
