@@ -183,9 +183,6 @@ def test_what_is_no_path_says_so(verb):
                 verb(wrong)
 
 
-def test_a_negative_number_is_a_keywords_value():
-
-
 def test_a_source_of_a_recipe_takes_a_slice():
     chosen = [tokfmt.recipe([{"path": PACK, "select": some}], seq_len=64) for some in ("2:9", slice(2, 9), range(2, 9))]
     assert len({len(one) for one in chosen}) == 1

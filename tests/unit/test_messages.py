@@ -1,9 +1,13 @@
 """Messages name options by value; each interface words them."""
 
+import ast
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
+import tokfmt
 from tokfmt.core.errors import DestinationExistsError, FormatError, Loss, LossyConversionError, OptionError
 from tokfmt.core.messages import Message, Option, allow_loss, from_option, python_words, recipe_words, reword, to_option
 
@@ -78,3 +82,34 @@ def test_errors_are_worded_again():
     there = pickle.loads(pickle.dumps(DestinationExistsError("o.h5")))
     there.reword(CONVERT)
     assert str(there) == "o.h5: already exists. overwrite=True replaces it"
+
+
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+_COMMAND = re.compile(r"`?tokfmt [a-z]+ [^.;:]*|h5repack .*|, as --append-eod, or none")
+_OF_THE_COMMAND_LINE = ("cli", "tui", "foreign_config.py")  # the last one prints a whole command
+
+
+def _constants(path):
+    """The texts of a module besides docstrings, descriptions of options, and explanations for `check --explain`."""
+    tree = ast.parse(path.read_text())
+    left_out = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            left_out.add(id(node.value))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Code", "option"):
+            left_out |= {id(inner) for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in left_out:
+            yield node.lineno, node.value
+
+
+def test_the_library_writes_no_syntax_of_the_command_line():
+    root = Path(tokfmt.__file__).parent
+    found = [
+        f"{path}:{line}: {text}"
+        for path in sorted(root.rglob("*.py"))
+        if path.relative_to(root).parts[0] not in _OF_THE_COMMAND_LINE
+        for line, text in _constants(path)
+        if _OPTION.search(_COMMAND.sub("", text))
+    ]
+    assert not found, "name options by values, as tokfmt.core.messages describes:\n" + "\n".join(found)

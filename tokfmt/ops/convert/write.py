@@ -11,6 +11,7 @@ from typing import Any
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import TokenRangeError
 from tokfmt.core.format import TokenWriter
+from tokfmt.core.messages import marked
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.convert.arrangement import Portion, arranged
 from tokfmt.ops.convert.destination import Destination
@@ -153,8 +154,8 @@ def _write_portion(
     """Write one portion, and count in `compared` what is read back of it."""
     request, arrangement, traits = resolved.request, resolved.request.arrangement, prepared.destination.traits
     path, workers = place.of(portion, workers)
-    marked = traits.keeps_masks and "loss-mask" not in content.dropped
-    with arranged(content.reader, arrangement, portion, workers, notes.progress, marked=marked) as view:
+    with_masks = traits.keeps_masks and "loss-mask" not in content.dropped
+    with arranged(content.reader, arrangement, portion, workers, notes.progress, marked=with_masks) as view:
         carried = content.carried(view)
         if arrangement.shares is not None:
             need_room(portion.destination, path, least_bytes(writer, carried.reader))
