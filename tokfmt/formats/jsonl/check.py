@@ -19,7 +19,7 @@ from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import File
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.format import Hints
-from tokfmt.core.messages import Option, allow_loss
+from tokfmt.core.messages import Message, Option, allow_loss
 from tokfmt.core.sections import Part, broken, shown
 from tokfmt.core.text_format import counted
 from tokfmt.formats.jsonl.index import IndexAudit, has_index, index_path, misplaced, out_of_order, unreadable
@@ -29,7 +29,7 @@ from tokfmt.formats.jsonl.parse import Fault, IdTooLarge, Parsed, Parser, Proble
 from tokfmt.formats.jsonl.reader import JsonlReader, files_of
 from tokfmt.formats.pickled_index import EntryTable, start_fields
 
-_OMIT = f"{allow_loss('invalid-lines')} leaves such lines out of a conversion and counts them."
+_OMIT = Message(f"{allow_loss('invalid-lines')} leaves such lines out of a conversion and counts them.")
 
 CODES: Mapping[str, Code] = {
     "TF501": Code(

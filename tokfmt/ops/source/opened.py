@@ -22,7 +22,7 @@ from tokfmt.core.errors import (
     TokfmtError,
 )
 from tokfmt.core.format import Format, files_of
-from tokfmt.core.messages import Message, Option
+from tokfmt.core.messages import Message, Option, marked
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
@@ -68,7 +68,7 @@ class Separator(NamedTuple):
         """A sentence that says what was guessed, if it was, or why nothing was."""
         if self.doubt:
             return (self.doubt,)
-        guess = Message(f"separator {self.eos_id} inferred: {self.source}. {Option('eos', 'ID')} overrides it")
+        guess = Message(f"separator {self.eos_id} inferred: {marked(self.source)}. {Option('eos', 'ID')} overrides it")
         return (guess,) if self.inferred else ()
 
 
