@@ -34,6 +34,7 @@ from typing import TypeVar
 from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageError, TokfmtError, retell
 from tokfmt.core.files import walk, write_error, write_reason, writing
 from tokfmt.core.format import everything_in
+from tokfmt.core.messages import Message
 from tokfmt.core.output import ANYBODY, Objection, followed, inherit, no_directory, obstacle, remove, restrict
 from tokfmt.core.private import (
     distrusted,
@@ -215,6 +216,7 @@ class Staging:
 
     def _occupy(self) -> None:
         """Make the sibling, or take it over, and lock it."""
+        absent: FileNotFoundError | None = None
         for _ in range(_TRIES):
             try:
                 made = make_private(self.sibling, taken_over=bool(self._kept))
@@ -222,16 +224,20 @@ class Staging:
             except FileExistsError:  # of another run, by a rare chance
                 self._settle()
                 continue
-            except FileNotFoundError:  # another run took it for a leftover
+            except FileNotFoundError as error:  # another run took it for a leftover, or nothing can be made there
                 if not os.path.lexists(self.sibling.parent):
                     raise
+                absent = error
                 continue
+            absent = None
             self._lock = take_lock(self.home / "lock", shared=self._shared)
             if self._lock >= 0:
                 self._began = os.fstat(self._lock).st_ctime_ns
                 return
             time.sleep(_PAUSE)  # somebody is removing it, or works in it
             self._settle()
+        if absent is not None:
+            raise absent
         raise ConversionError(
             f"{printable(self.destination)}: another tokfmt is writing it now ({self.sibling.name} is locked by "
             f"{holder(self.home / 'lock')}). Wait for it, or stop it"
@@ -253,8 +259,14 @@ class Staging:
             for name in self.companions:
                 retell(error, self._built().with_name(name), Path(self.given).with_name(name))
             scratch = rf"{re.escape(printable(self.scratch))}/[^\s:]+"  # what is under way there is nobody's business
-            told = [re.sub(scratch, lambda _: printable(self.given), str(said)) for said in error.args]
-            error.args = tuple(one.replace(printable(self.home), printable(self.sibling)) for one in told)
+
+            def shown(text: str) -> str:
+                text = re.sub(scratch, lambda _: printable(self.given), text)
+                return text.replace(printable(self.home), printable(self.sibling))
+
+            error.args = tuple(
+                Message(said if isinstance(said, str) else str(said)).with_texts(shown) for said in error.args
+            )
         if error is not None:
             self._say_what_stays(error)
 
