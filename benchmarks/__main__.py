@@ -22,12 +22,15 @@ from benchmarks.run import RowFailed, side
 RUNS = 3
 LONG = 40  # seconds after which a row is not run again
 RESULTS = Path(__file__).parent / "RESULTS.md"
-COLUMNS = ("work", "measure", "CPU s", "wall s", "peak MB", "peer", "tokfmt", "ratio", "goal", "met", "others")
+COLUMNS = ("work", "measure", "CPU s", "wall s", "peak MB", "peer", "tokfmt", "ratio", "goal", "reached", "others")
 EXPLAINED = """\
-CPU s, wall s and peak MB are `peer / tokfmt`, of one process each (its children included; peak MB is the largest process).
-The two sides do not always do the same amount of work; `peer` and `tokfmt` are rates, or seconds for one of what is measured.
-Conversions write manifests, as is the default. Modules of both sides are compiled beforehand, as pip does.
-`others` is the share of the machine that other programs used during the row: ratios by wall time need it to be near 0.
+- A `ratio` above 1 means that tokfmt is faster than the peer.
+- `CPU s`, `wall s` and `peak MB` are `peer / tokfmt`, of one process each, its children included. `peak MB` is the largest process.
+- `peer` and `tokfmt` are rates, or the seconds for one item. The two sides do not always do the same amount of work.
+- `others` is the share of the machine that other programs used during the row. Ratios by wall time need it to be near 0.
+- Conversions write manifests, which is the default.
+- Modules of both sides are compiled beforehand, as pip does.
+
 """
 
 
@@ -65,7 +68,7 @@ def without_peer(case, ours, others):
     figures = [f"– / {statistics.median(one[key] for one in ours) * scale:,.{digits}f}"
                for key, scale, digits in (("cpu", 1, 2), ("wall", 1, 2), ("rss", 1e-6, 0))]  # fmt: skip
     met = case.met(math.inf, math.inf, worth, [0, max(one["rss"] for one in ours)])
-    return (case.name, case.measure, *figures, "not to be installed", case.worded(worth), "–", case.goal,
+    return (case.name, case.measure, *figures, "cannot be installed", case.worded(worth), "–", case.goal,
             "yes" if met else "no", f"{others:.0%}")  # fmt: skip
 
 
@@ -84,8 +87,15 @@ def main():
     head = [
         "# Results of the last run of `make bench`",
         "",
+        "With this table you can compare tokfmt with the method of a peer, one kind of work per row.",
+        "",
+        "```",
+        "make bench",
+        "make bench ONLY=hdf5",
+        "```",
+        "",
         *machine.described(),
-        f"Medians of up to {RUNS} alternate runs; a row that takes long has fewer.",
+        f"Each value is the median of up to {RUNS} alternate runs; a row that takes long has fewer.",
         "",
     ]
     print("\n".join(head))
