@@ -1,4 +1,4 @@
-"""How many of tokfmt's files run code for one thing: what somebody has to follow who follows it.
+"""Which of tokfmt's functions run for one thing, and in which files: what a reader has to follow.
 
 Counted with `sys.setprofile`, in this thread and in all that start meanwhile. What is counted is done for the second time
 in a process, so that nothing is imported. Detection asks every format that is installed, a file each and more with each
@@ -27,9 +27,13 @@ _ASKS = "registry.py", "candidates"  # where detection begins and ends
 
 @dataclass
 class Ran:
-    """Files of tokfmt, relative to the package, that ran code, and those that did so to detect a format."""
+    """Files of tokfmt, relative to the package, that ran code, and those that did so to detect a format.
+
+    `functions` are the named ones that ran, but to detect a format.
+    """
 
     files: set[str] = field(default_factory=set)
+    functions: set[tuple[str, str]] = field(default_factory=set)
     asked: set[str] = field(default_factory=set)
 
     def of(self, folder: str) -> list[str]:
@@ -64,6 +68,8 @@ class Tracer:
         if self._now is not None:
             detecting = getattr(self._thread, "detecting", False)
             (self._now.asked if detecting else self._now.files).add(name)
+            if not detecting and not code.co_name.startswith("<"):
+                self._now.functions.add((name, code.co_qualname))
 
 
 @contextmanager

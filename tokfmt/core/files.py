@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from tokfmt.core import listing
 from tokfmt.core.axis import Passed
 from tokfmt.core.errors import CorruptError, FormatError, OptionError, OutageError, SourceChangedError, TruncatedError
+from tokfmt.core.once import open_to_read
 from tokfmt.core.resources import keep_freed_memory
 from tokfmt.core.text_format import printable
 
@@ -361,7 +362,7 @@ class Stream(io.RawIOBase):
 
 def _open_regular(path: Path) -> int:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = open_to_read(path)
     except OSError as error:
         refuse_address(path, "read")
         raise reading_error(path, error) from error

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tokfmt.core import listing
 from tokfmt.core.axis import Separators, TokenReader
 from tokfmt.core.errors import Loss
-from tokfmt.core.files import File, names_in, natural_key, reading_error, walk
+from tokfmt.core.files import File, names_in, natural_key, reading_error
 from tokfmt.core.findings import Finding
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordReader
@@ -413,14 +413,18 @@ def everything_in(directory: Path) -> list[Path]:
     Raises:
         FormatError: One cannot be listed.
     """
-    found = []
-    try:
-        for base, names in walk(directory):
-            inside, files = names_in(base), set(names)
-            linked = [name for name in inside if name not in files and listing.is_link(base / name)]
-            found += [base / name for name in (*names, *linked)]
-            if not inside and base != directory:
-                found.append(base)
-    except OSError as error:
-        raise reading_error(error.filename or directory, error) from error
-    return sorted(found, key=lambda path: natural_key(path.relative_to(directory).as_posix()))
+    found, left = list[str](), [""]
+    while left:
+        inside = left.pop()
+        try:
+            entries = listing.entries(directory / inside)
+        except OSError as error:
+            raise reading_error(error.filename or directory, error) from error
+        for name, kind in entries.items():
+            if kind is listing.Kind.DIRECTORY:
+                left.append(f"{inside}{name}/")
+            else:
+                found.append(f"{inside}{name}")
+        if inside and not entries:
+            found.append(inside.removesuffix("/"))
+    return [directory / name for name in sorted(found, key=natural_key)]

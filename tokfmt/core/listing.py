@@ -39,7 +39,7 @@ class Kind(Enum):
     OTHER = "other"
 
 
-class _Kept:
+class Answers:
     """What was asked; of a directory that is too large to be kept, None."""
 
     def __init__(self) -> None:
@@ -48,18 +48,24 @@ class _Kept:
         self.found: dict[Hashable, object] = {}
 
 
-_KEPT: ContextVar[_Kept | None] = ContextVar("what was asked of the file system", default=None)
+_KEPT: ContextVar[Answers | None] = ContextVar("what was asked of the file system", default=None)
 
 
 @contextmanager
-def kept() -> Iterator[None]:
-    """Keep answers in here, and in what is called from here by this thread; within another one, until that ends."""
-    if _KEPT.get() is not None:
-        yield
+def kept(answers: Answers | None = None) -> Iterator[Answers]:
+    """Keep answers in here, and in what is called from here by this thread; within another one, until that ends.
+
+    Args:
+        answers: Those of an earlier one: its sources were found there, and are opened here.
+    """
+    outer = _KEPT.get()
+    if outer is not None:
+        yield outer
         return
-    token = _KEPT.set(_Kept())
+    answers = Answers() if answers is None else answers
+    token = _KEPT.set(answers)
     try:
-        yield
+        yield answers
     finally:
         _KEPT.reset(token)
 
@@ -99,7 +105,7 @@ def entries(directory: Path_) -> dict[str, Kind]:
 
 def _listed(directory: str) -> dict[str, Kind] | None:
     """The listing of a directory, which is kept; None of one that is too large for that."""
-    kept_now = _KEPT.get() or _Kept()
+    kept_now = _KEPT.get() or Answers()
     if directory not in kept_now.directories:
         found: dict[str, Kind] | None = {}
         with os.scandir(directory) as held:

@@ -180,7 +180,7 @@ def run_tasks(
     """
     local = isinstance(executor, (SerialExecutor, ThreadPoolExecutor))
     ahead = 1 if isinstance(executor, SerialExecutor) else 2 * jobs
-    call = _Local(function, shared) if local else _Remote(function, Parcel.pack(shared, scratch), scratch)
+    call = functools.partial(function, shared) if local else _Remote(function, Parcel.pack(shared, scratch), scratch)
     pending: list[Future[R]] = []  # in order of items
     # not `wait(..., FIRST_COMPLETED)`: a signal in the middle of it leaves futures locked, and workers stuck on them
     ended: queue.SimpleQueue[Future[R]] = queue.SimpleQueue()
@@ -222,14 +222,6 @@ def _finished(pending: list[Future[R]], queued: queue.SimpleQueue[Future[R]]) ->
     yield from (future.result() for future in ended if future.exception() is None)
     if failed is not None:
         raise failed
-
-
-class _Local:
-    def __init__(self, function: Callable[[Any, Any], Any], shared: object) -> None:
-        self.function, self.shared = function, shared
-
-    def __call__(self, item: object) -> Any:
-        return self.function(self.shared, item)
 
 
 class _Remote:

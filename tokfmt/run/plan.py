@@ -404,10 +404,13 @@ def run(job: Plan, workers: Workers, shard: Shard | None = None, part: str = "")
     receipts: list[Receipt] = []
     regions = job.regions if shard is None else shard.of(job.regions)
     kind = replace(RECEIPTS, name=of_part(RECEIPTS.name, part))
-    ready = _Ready(job, off=journal.keeps)  # a commit that may be cut off and done again is done in one go
+    ready = None
+    if isinstance(job.writer, Gatherer) and not journal.keeps:  # what is kept is committed in one go
+        ready = _Ready(job.writer, job)
     for receipt in journaled(kind, _write, job, regions, workers):
         receipts.append(receipt)
-        ready.add(receipt)
+        if ready is not None:
+            ready.add(receipt)
         yield receipt
     journal.sync()
     if shard is None:
@@ -417,16 +420,15 @@ def run(job: Plan, workers: Workers, shard: Shard | None = None, part: str = "")
 
 
 class _Ready:
-    """Has regions gathered as soon as they and all before them are written, by a writer that can."""
+    """Have regions gathered as soon as they and all before them are written."""
 
-    def __init__(self, job: Plan, *, off: bool) -> None:
-        self._gatherer = job.writer if isinstance(job.writer, Gatherer) and not off else None
+    def __init__(self, gatherer: Gatherer, job: Plan) -> None:
+        self._gatherer = gatherer
         self._source, self._order = job.source, deque(region.index for region in job.regions)
         self._waiting: dict[int, Receipt] = {}
 
     def add(self, receipt: Receipt) -> None:
-        if self._gatherer is None:
-            return
+        """Take up a receipt, and have all regions gathered whose turn has come."""
         self._waiting[receipt.region] = receipt
         while self._order and self._order[0] in self._waiting:
             self._gatherer.gather(self._source, self._waiting.pop(self._order.popleft()))

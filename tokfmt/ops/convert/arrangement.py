@@ -160,21 +160,24 @@ def portions(
     Raises:
         OptionError: The format has no such option, or its option `split` contradicts --split.
     """
-
-    def portion(number: int, name: str | None, path: Path, also: Mapping[str, object] = given) -> Portion:
-        return Portion(number, name, path, parse_options(format_.write_options, also, format_.name))
-
     shares = arrangement.shares
     if shares is None:
-        return [portion(0, None, destination)]
+        return [Portion(0, None, destination, parse_options(format_.write_options, given, format_.name))]
     if "split" not in option_names(format_.write_options):
-        return [portion(k, name, split_path(destination, format_, name)) for k, name in enumerate(shares.names)]
+        options: Any = parse_options(format_.write_options, given, format_.name)
+        return [
+            Portion(k, name, split_path(destination, format_, name), options) for k, name in enumerate(shares.names)
+        ]
     if "split" in given:
         raise OptionError(
             f"{to_option('split')} names one split, {Option('split', 'NAME=SHARE,...')} several. Leave one out",
             name="split",
         )
-    return [portion(k, name, destination, {**given, "split": name}) for k, name in enumerate(shares.names)]
+    each = [{**given, "split": name} for name in shares.names]
+    return [
+        Portion(k, name, destination, parse_options(format_.write_options, also, format_.name))
+        for k, (name, also) in enumerate(zip(shares.names, each, strict=True))
+    ]
 
 
 def split_path(destination: Path, format_: Format, split: str) -> Path:
@@ -202,7 +205,7 @@ def arranged(
 
     With `marked`, what stands beside tokens (`protocols.Marked`) goes through the shuffle with them.
     """
-    chosen = portion_of(axis, arrangement, portion)
+    chosen = axis if arrangement.shares is None else portion_of(axis, arrangement, portion)
     if arrangement.shuffle is None:
         yield chosen
         return

@@ -116,7 +116,8 @@ def token_axis(
         chosen = parse_selection(selection, axis.info.sequences, paths_of(sources))
         axis = Slice(axis, *chosen)
     kept = encoded or workers.journal.keeps
-    report, padded = _report(sources, readers, rows, chosen) if kept and workers.share is None else ([], 0)
+    told = kept and workers.share is None and any(source.format.name == "recipe" for source in sources)
+    report, padded = _report(sources, readers, rows, chosen) if told else ([], 0)
     return Reading(axis, asides, kept, tuple(notes), report, counts, made, padded)
 
 

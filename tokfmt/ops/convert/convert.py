@@ -17,6 +17,7 @@ from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import write_error
 from tokfmt.core.format import files_of
 from tokfmt.core.messages import Option
+from tokfmt.core.once import OpenedOnce
 from tokfmt.core.options import given_options
 from tokfmt.core.private import Scratch
 from tokfmt.core.text_format import printable
@@ -25,7 +26,7 @@ from tokfmt.ops.convert.dry_run import dry_run
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.pipes import piped, print_files, renamed
 from tokfmt.ops.convert.prepare import prepare
-from tokfmt.ops.convert.publish import Proof, no_proof, publish
+from tokfmt.ops.convert.publish import Proof, publish
 from tokfmt.ops.convert.request import Conversion, Request, shard_of
 from tokfmt.ops.convert.resolve import Given, resolve
 from tokfmt.ops.convert.results import finished_before
@@ -123,8 +124,8 @@ def convert(
         source=source, destination=Path(destination), to=to_format, to_options=given_options(to_options),
         tokenizer=tokenizer, special_tokens=special_tokens, engine=engine, seq_len=seq_len, arrangement=arrangement,
         select=selection_words(select), jobs=worker_count(jobs), executor=executor, overwrite=overwrite, verify=verify,
-        dry_run=dry_run, manifest=manifest, checksums=checksums, resume=resume, shard=shard_of(shard), ledger=ledger,
-        rejects=None if rejects is None else Path(rejects),
+        dry_run=dry_run, manifest=manifest, checksums=checksums, resume=resume, ledger=ledger,
+        shard=None if shard is None else shard_of(shard), rejects=None if rejects is None else Path(rejects),
     )  # fmt: skip
     return _convert(request, progress or Silent())
 
@@ -152,7 +153,7 @@ def _convert(request: Request, progress: Progress) -> Conversion:
 
 
 def carry_out(
-    request: Request, progress: Progress, *, prove: Proof = no_proof, given: Given | None = None
+    request: Request, progress: Progress, *, prove: Proof | None = None, given: Given | None = None
 ) -> Conversion:
     """Convert what a request asks for, stage by stage.
 
@@ -164,33 +165,32 @@ def carry_out(
         TokfmtError: One of its kinds; the destination is then as it was before.
     """
     try:
-        return _staged(request, Notes(progress, request.piped), prove, given)
+        with OpenedOnce(request.source.paths) as opened:
+            notes = Notes(progress, request.piped)
+            resolved = resolve(request, notes, given)
+            opened.settled()
+            if request.dry_run:
+                return dry_run(resolved, notes)
+            facts = facts_of(resolved.request, resolved.facts(), resolved.before) if request.kept else {}
+            again = request.resume and request.shard is None
+            if again and (done := finished_before(resolved, facts, notes)):
+                return done
+            with workplace(resolved, facts, notes) as place:
+                with workers_of(resolved, place) as workers:
+                    if resolved.copies:
+                        from tokfmt.ops.convert.copy_lines import copy_lines  # with jsonl
+
+                        written = copy_lines(resolved, place, workers, notes)
+                    else:
+                        prepared = prepare(resolved, place, workers, notes)
+                        written = write(resolved, prepared, place, workers, notes)
+                return publish(resolved, written, place, notes, prove)
     except BrokenPipeError:
         raise
     except FormatError as error:
         raise with_remedy(error, request.source) from error
     except OSError as error:  # readers word their own; what is left is writing
         raise write_error(request.destination, error) from error
-
-
-def _staged(request: Request, notes: Notes, prove: Proof, given: Given | None) -> Conversion:
-    """Take a request through the stages of a conversion."""
-    resolved = resolve(request, notes, given)
-    if request.dry_run:
-        return dry_run(resolved, notes)
-    facts = facts_of(resolved.request, resolved.facts(), resolved.before) if request.kept else {}
-    if done := finished_before(resolved, facts, notes):
-        return done
-    with workplace(resolved, facts, notes) as place:
-        with workers_of(resolved, place) as workers:
-            if resolved.copies:
-                from tokfmt.ops.convert.copy_lines import copy_lines  # with jsonl
-
-                written = copy_lines(resolved, place, workers, notes)
-            else:
-                prepared = prepare(resolved, place, workers, notes)
-                written = write(resolved, prepared, place, workers, notes)
-        return publish(resolved, written, place, notes, prove)
 
 
 def finish(

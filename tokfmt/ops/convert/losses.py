@@ -98,6 +98,8 @@ class Losses:
             LossyConversionError: With every loss that is not in `drop`.
             FormatError: Of the first invalid line, if such lines are not to be left out; its notes tell all the rest.
         """
+        if not self.found:
+            return {}
         refused = [loss for loss in self.found if loss.name not in drop]
         if self.fault is not None and any(loss.name == "invalid-lines" for loss in refused):
             raise self._with_rest(self.fault, refused, target)
@@ -157,11 +159,6 @@ def left_out(sources: Sequence[Source], traits: WriterTraits) -> list[str]:
         elif source.made_labels and not traits.keeps_masks:
             found.append(f"{path}: {what}")
     return found
-
-
-def _remade(source: Source) -> bool:
-    """Whether a source stores samples with labels and masks that a recipe makes again."""
-    return source.made_labels and isinstance(source.reader, Sampled)
 
 
 @dataclass(slots=True)
@@ -311,7 +308,8 @@ def _of_sources(sources: Sequence[Source], *, masks: bool, split_chosen: bool) -
     losses = []
     for source in sources:
         info = source.reader.info
-        if not isinstance(info, RecordInfo) and (masks or not _remade(source)):
+        remade = source.made_labels and isinstance(source.reader, Sampled)  # by a recipe
+        if not isinstance(info, RecordInfo) and (masks or not remade):
             losses += _masks(info)
         if info.other_splits and not split_chosen:
             others = ", ".join(info.other_splits)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokfmt import registry
-from tokfmt.core.format import files_of
 from tokfmt.core.version import __version__
 from tokfmt.ops.convert.request import Conversion
 from tokfmt.ops.source.manifest import LITTLE, SCHEMA, extent, fingerprint, written_files
@@ -49,7 +48,7 @@ def manifests(
         path: fingerprint(staging.path, written_files(format_, staging.path), jobs)
         for path, staging in stagings.items()
     }
-    read = checksums or sum(extent(files_of(one.format, one.path))["bytes"] for one in sources) <= LITTLE
+    read = checksums or sum(extent(one.files)["bytes"] for one in sources) <= LITTLE
     described = _described(sources, progress, jobs if read else 0)
     found = {}
     for path in stagings:
@@ -70,8 +69,7 @@ def _described(sources: Sequence[SourceFiles], progress: Progress, jobs: int) ->
 
     listed, more, total, count = list[dict[str, Any]](), xxhash.xxh3_128(), 0, 0
     for number, one in enumerate(sources):
-        files = files_of(one.format, one.path)
-        facts = fingerprint(one.path, files, jobs) if jobs else extent(files)
+        facts = fingerprint(one.path, one.files, jobs) if jobs else extent(one.files)
         progress.advance(1)
         if number < _LISTED:
             listed.append({"path": str(one.path), "format": one.format.name, **facts})

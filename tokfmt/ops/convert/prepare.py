@@ -14,7 +14,7 @@ from tokfmt.ops.convert.axis import token_axis
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import Content, known_losses, left_out, names_lost, record_losses, scanned
 from tokfmt.ops.convert.notes import Notes
-from tokfmt.ops.convert.resolve import Resolved
+from tokfmt.ops.convert.resolve import Resolved, with_rows
 from tokfmt.ops.convert.space import least_bytes, need_room
 from tokfmt.ops.convert.workplace import Workplace
 from tokfmt.ops.source.request import option_names
@@ -53,7 +53,8 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
         TokfmtError: Nothing was published.
     """
     request, destination, drop = resolved.request, resolved.destination, resolved.request.source.drop
-    target = _target(resolved)
+    eos_id = resolved.separator.eos_id
+    target = Target(eos_id, _decoder(resolved), drop, keep_parts=bool(request.kept), jobs=request.jobs)
     writers = _writers(destination, place, target)  # before text is tokenized: options may contradict each other
     reading = token_axis(
         resolved.read,
@@ -62,14 +63,15 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
         workers,
         notes.progress,
         lambda source, aside: not names_lost(source, aside, destination.format) <= drop,
-        stored_eos=resolved.separator.eos_id if destination.traits.needs_eos else None,
-        rejects=None if request.shard else _rejects(resolved, workers),
+        stored_eos=eos_id if destination.traits.needs_eos else None,
+        rejects=None if request.shard or request.rejects is None else _rejects(workers),
     )
     losses = record_losses(reading.asides, destination.format, drop)
     if request.shard is not None and resolved.holds_records:
         return Prepared(destination, target, (), reading.axis, None, resolved.accepted(losses))
-    if destination.rows is None and (of_text := destination.with_rows_of(reading.axis, request)) is not destination:
-        destination, writers = of_text, _writers(of_text, place, target)
+    if reading.made and len(resolved.read) == 1:  # of a recipe of text, which has samples only now
+        destination = with_rows(destination, reading.made[0], request)
+        writers = _writers(destination, place, target) if destination.rows is not None else writers
     axis, traits, embedded = destination.packed or reading.axis, destination.traits, None
     if request.arrangement.shares is None:  # before tokens are read, and before a shuffle takes space
         need_room(destination.path, place.first.path, least_bytes(writers[0], axis))
@@ -91,12 +93,6 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
     return Prepared(destination, target, writers, reading.axis, content, dropped, reading.report, padded)
 
 
-def _target(resolved: Resolved) -> Target:
-    """Return what the writers need to know."""
-    request = resolved.request
-    return Target(resolved.separator.eos_id, _decoder(resolved), request.source.drop, bool(request.kept), request.jobs)
-
-
 def _decoder(resolved: Resolved) -> Any:
     """Return what decodes IDs to text: the user's tokenizer, if the format holds text and no source did."""
     destination, tokenizer = resolved.destination, resolved.tokenizer
@@ -116,10 +112,8 @@ def _writers(destination: Destination, place: Workplace, target: Target) -> list
     ]
 
 
-def _rejects(resolved: Resolved, workers: Workers) -> Path | None:
-    """Create the file that collects filtered documents; None without --rejects."""
-    if resolved.request.rejects is None:
-        return None
+def _rejects(workers: Workers) -> Path:
+    """Create the file that collects filtered documents."""
     path = workers.scratch / "rejects"
     path.write_bytes(b"")
     return path

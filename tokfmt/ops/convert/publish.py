@@ -24,12 +24,7 @@ Proof = Callable[[Staging], Mapping[str, Path]]
 """Raises what forbids publication; else gives files, built already, that appear beside the destination, by name."""
 
 
-def no_proof(staging: Staging) -> Mapping[str, Path]:  # noqa: ARG001
-    """Publish whatever was built, and nothing beside it."""
-    return {}
-
-
-def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes, prove: Proof) -> Conversion:
+def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes, prove: Proof | None) -> Conversion:
     """Publish what was written, unless it is a share that --finish puts together with others.
 
     Raises:
@@ -51,7 +46,8 @@ def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes
     for path, staging in place.stagings.items():
         manifest = texts.get(path)
         named = {manifest_path(staging.destination).name: manifest}
-        beside[staging] = {**named, **_ledger(written, staging, manifest), **prove(staging)}
+        proven = {} if prove is None else prove(staging)
+        beside[staging] = {**named, **_ledger(written, staging, manifest), **proven}
     publish_together(beside)
     for path in place.stagings:
         remove_manifest_of_link(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from tokfmt.core.errors import DestinationExistsError, OptionError
 from tokfmt.core.format import Format, WriterTraits
@@ -24,7 +25,7 @@ def refuse_shards(request: Request) -> None:
         OptionError.
     """
     arrangement = request.arrangement
-    if not request.shard or arrangement.plain:
+    if arrangement.plain:
         return
     if arrangement.shuffle is not None:
         what, why = (
@@ -71,14 +72,12 @@ def refuse_text(sources: Sequence[Source], format_: Format) -> None:
             )
 
 
-def refuse_undealt(request: Request, sources: Sequence[Source], *, copies: bool) -> None:
+def refuse_undealt(sources: Sequence[Source], *, copies: bool) -> None:
     """Refuse shards of a conversion that has nothing to deal out.
 
     Raises:
         OptionError: Its lines are copied, or it compares ids, both in one go.
     """
-    if request.shard is None:
-        return
     why = "lines are copied as they stand" if copies else ""
     for source in sources:
         records = source.reader
@@ -110,8 +109,6 @@ def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
     Raises:
         OptionError.
     """
-    if not request.ledger:
-        return
     if len(sources) > 1 or sources[0].format.name != "recipe":
         raise OptionError(
             f"{Option('ledger')} tells what a recipe took from where: name one recipe as SRC, and nothing else"
@@ -128,15 +125,12 @@ def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
         raise OptionError(f"{what} does not go with {Option('ledger')}: say it in the recipe")
 
 
-def refuse_rejects(request: Request, sources: Sequence[Source], read: Sequence[SourceFiles]) -> None:
+def refuse_rejects(request: Request, path: Path, sources: Sequence[Source], read: Sequence[SourceFiles]) -> None:
     """Refuse a file of rejects that nothing would be written to, or that is there.
 
     Raises:
         OptionError, ConversionError, DestinationExistsError.
     """
-    path = request.rejects
-    if path is None:
-        return
     if not any(source.format.name == "recipe" and isinstance(source.reader, RecordReader) for source in sources):
         raise OptionError(f"{Option('rejects')} is for what filters of a recipe of text leave out, and there is none")
     guard(path, (*request.source.paths, request.destination), read)

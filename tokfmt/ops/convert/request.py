@@ -130,14 +130,12 @@ class Conversion:
     partial: list[Mapping[str, Any]] = field(default_factory=list)
 
 
-def shard_of(shard: tuple[int, int] | None) -> Shard | None:
+def shard_of(shard: tuple[int, int]) -> Shard:
     """The value of --shard.
 
     Raises:
         OptionError: There is no such share.
     """
-    if shard is None:
-        return None
     try:
         index, count = map(operator.index, shard)
     except (TypeError, ValueError) as error:

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from tokfmt.core import listing
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import Loss, OptionError, SeparatorUnknownError, TokfmtError
 from tokfmt.core.files import writing
@@ -16,6 +17,7 @@ from tokfmt.core.format import companions_of
 from tokfmt.core.messages import Option, marked, to_option
 from tokfmt.core.options import choices
 from tokfmt.core.output import followed, readable_by
+from tokfmt.core.protocols import Sampled
 from tokfmt.core.publish import Staging
 from tokfmt.core.records import Aside, RecordInfo, RecordReader
 from tokfmt.core.text_format import printable
@@ -51,6 +53,7 @@ from tokfmt.run.execute import is_cluster, may_spawn
 from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
+    from tokfmt.ops.source.draft import Draft
     from tokfmt.text.tokenizer import TokenizerHandle
 
 _NOTES = 20  # notes on sources that are reported one by one
@@ -126,27 +129,35 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
     Raises:
         TokfmtError: Nothing was written.
     """
-    refuse_shards(request)
+    if request.shard:
+        refuse_shards(request)
     destination = Destination.of(request)
     request = replace(request, destination=destination.path)
-    refuse_splits_of_one_file(destination.portions, destination.traits)
+    if len(destination.portions) > 1:
+        refuse_splits_of_one_file(destination.portions, destination.traits)
     tokenizer = tokenizer_of(request.tokenizer, special_tokens=request.special_tokens, engine=request.engine)
-    found = [with_named(one) for one in (files_of_sources(given[0]) if given else find_sources(request.source))]
+    with listing.kept() as answers:
+        found = files_of_sources(given[0]) if given else find_sources(request.source)
+        found = [with_named(one) if one.format.name == "recipe" else one for one in found]
     files = tuple(one for source in found for one in source.all())
     for path in destination.paths:
         guard(path, request.source.paths, files)
     before = snapshot(files)
     freed = _foreseen(request, destination, notes)
     stagings = _stagings(request, destination, before, freed)
-    sources = given[0] if given else _opened(request, destination, tokenizer, found, notes)
+    with listing.kept(answers):
+        sources = given[0] if given else _opened(request, destination, tokenizer, found, notes)
     read = [sources[0]._replace(reader=given[1])] if given else sources
+    if any(source.format.name == "recipe" for source in sources):
+        tokenizer = _named_tokenizer(sources, tokenizer)
     if len(sources) == 1:
-        destination = destination.with_rows_of(read[0].reader, request).with_rows_foreseen(sources[0], request)
+        destination = with_rows(destination, read[0], request)
         if destination.packed is not None:
             sources = read = [sources[0]._replace(reader=destination.packed)]
-    tokenizer = _named_tokenizer(sources, tokenizer)
-    refuse_rejects(request, sources, files)
-    refuse_ledger(request, sources)
+    if request.rejects is not None:
+        refuse_rejects(request, request.rejects, sources, files)
+    if request.ledger:
+        refuse_ledger(request, sources)
     _pass_on(sources, notes)
     made_by = agreed_tokenizer(sources, tokenizer, request.source.drop)
     copies = tokenizer is None and destination.format.name == "jsonl" and _are_lines(sources)
@@ -165,7 +176,8 @@ def _checked(resolved: Resolved, notes: Notes) -> Resolved:
     request, sources = resolved.request, resolved.sources
     if not resolved.copies:
         _need_separator(resolved)
-    refuse_undealt(request, sources, copies=resolved.copies)
+    if request.shard:
+        refuse_undealt(sources, copies=resolved.copies)
     looked = [first_look(source) for source in sources]
     if not resolved.copies:
         resolved = replace(resolved, losses=tuple(_known_losses(resolved)))
@@ -245,6 +257,18 @@ def _opened(
     except SeparatorUnknownError as error:
         remedy = _name_separator(request, destination, tokenizer)
         raise SeparatorUnknownError(error.path, error.why, remedy) from error
+
+
+def with_rows(destination: Destination, source: Source, request: Request) -> Destination:
+    """Store the samples of a recipe as they are, where the format can; of a recipe of text they do not exist yet."""
+    if isinstance(source.reader, Sampled):
+        from tokfmt.recipes.samples import Samples  # only recipes need what it imports
+
+        return destination.with_rows_of(source.reader, request) if isinstance(source.reader, Samples) else destination
+    if source.format.name == "recipe" and isinstance(source.reader, RecordReader):
+        seq_len = cast("Draft", source.reader).file.seq_len
+        return destination if seq_len is None else destination.with_rows_of_length(seq_len, request) or destination
+    return destination
 
 
 def _named_tokenizer(sources: Sequence[Source], tokenizer: TokenizerHandle | None) -> TokenizerHandle | None:

@@ -114,8 +114,6 @@ def _sample_length(written: Written) -> int | None:
 def finished_before(resolved: Resolved, facts: Facts, notes: Notes) -> Conversion | None:
     """Return what an earlier run with --resume of the same request has published; None if there is something to do."""
     request, destination = resolved.request, resolved.destination
-    if not request.resume or request.shard is not None:
-        return None
     told = finished(destination.paths, destination.format, digest_of(facts), resolved.files, verified=request.verify)
     if not told:
         return None

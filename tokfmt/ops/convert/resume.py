@@ -139,10 +139,10 @@ def finished(
             return []
         listed = manifest.content.get("sources")
         sources = [[one.get("path"), one.get("bytes")] for one in listed if isinstance(one, dict)] if listed else []
-        if sources != [[str(one.path), extent(files_of(one.format, one.path))["bytes"]] for one in read]:
+        if sources != [[str(one.path), extent(one.files)["bytes"]] for one in read]:
             return []
         written = os.stat(manifest.path).st_mtime_ns
-        if any(os.stat(file).st_ctime_ns > written for one in read for file in files_of(one.format, one.path)):
+        if any(os.stat(file).st_ctime_ns > written for one in read for file in one.files):
             return []
         here = SourceFiles(destination, format_, tuple(files_of(format_, destination)))
         if not os.path.lexists(destination) or any(file_differences(here, manifest)):

@@ -25,17 +25,14 @@ class Workplace:
     Attributes:
         stagings: By destination: where it is built.
         journals: By destination: what is done of it.
+        first: The place of the first destination, where text of all portions is tokenized.
         facts: What a run that continues this one must ask for again; empty if none can.
     """
 
     stagings: Mapping[Path, Staging]
     journals: Mapping[Path, Forgetful]
+    first: Staging
     facts: Facts
-
-    @property
-    def first(self) -> Staging:
-        """The place of the first destination, where text of all portions is tokenized."""
-        return next(iter(self.stagings.values()))
 
     def of(self, portion: Portion, workers: Workers) -> tuple[Path, Workers]:
         """Return where a portion is written, and the workers with the scratch and the journal of its destination."""
@@ -51,7 +48,7 @@ def workplace(resolved: Resolved, facts: Facts, notes: Notes) -> Iterator[Workpl
             path: stack.enter_context(_entered(staging, resolved.request, facts, notes))
             for path, staging in resolved.stagings.items()
         }
-        yield Workplace(resolved.stagings, journals, facts)
+        yield Workplace(resolved.stagings, journals, next(iter(resolved.stagings.values())), facts)
 
 
 @contextmanager

@@ -414,9 +414,7 @@ def counted(source: Source, request: SourceRequest) -> Source:
 
 
 def with_named(one: SourceFiles) -> SourceFiles:
-    """A dataset, with those that it names if it is a recipe."""
-    if one.format.name != "recipe":
-        return one
+    """A recipe, with the datasets that it names."""
     from tokfmt.ops.source.recipe import named_by
 
     return one._replace(named=named_by(one.path))

@@ -1,0 +1,109 @@
+"""What one `tokfmt convert` runs and touches: functions, files opened, directories listed, manifests read, writers."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from paths import CORPUS, TOKENIZER
+
+import tokfmt
+
+MOST = 400
+"""Named functions of tokfmt that `convert in.bin out.zarr` may run, detection and the command line among them."""
+
+COUNTED = """
+import json, os, sys, threading
+from pathlib import Path
+from tokfmt.cli.main import run
+from tokfmt.formats import flat, flat_tokens
+from tokfmt.formats.flat_tokens import writer
+from tokfmt.ops.source import manifest
+
+home, *words = sys.argv[1:]
+HOME = os.path.dirname(sys.modules["tokfmt"].__file__) + os.sep
+ran, opened, listed, read, made = set(), [], [], [], []
+
+def profiled(frame, event, _):
+    code = frame.f_code
+    if event == "call" and code.co_filename.startswith(HOME) and not code.co_name.startswith("<"):
+        ran.add((code.co_filename, code.co_qualname))
+
+def audited(event, args):
+    if event == "open" and isinstance(args[0], (str, os.PathLike)):
+        opened.append(os.fspath(args[0]))
+    elif event in ("os.listdir", "os.scandir") and isinstance(args[0], (str, os.PathLike)):
+        listed.append(os.fspath(args[0]))
+
+def counting(function, into):
+    def counted(*given, **more):
+        into.append(str(given[0]))
+        return function(*given, **more)
+    return counted
+
+def call():
+    try:
+        run(words)
+    except SystemExit as ended:
+        assert not ended.code, ended.code
+
+call()  # imports everything
+destination = Path(words[2])
+import shutil
+shutil.rmtree(destination) if destination.is_dir() else destination.unlink()
+destination.with_name(destination.name + ".tokfmt.json").unlink()
+destination.with_suffix(".idx").unlink(missing_ok=True)
+manifest._small_file = counting(manifest._small_file, read)
+for kind in (writer.FlatTokensWriter, flat.FlatWriter):
+    kind.__init__ = (lambda made_by: lambda self, path, *more: (made.append(str(path)), made_by(self, path, *more))[1])(
+        kind.__init__
+    )
+sys.addaudithook(audited)
+threading.setprofile(profiled)
+sys.setprofile(profiled)
+call()
+sys.setprofile(None)
+threading.setprofile(None)
+mine = lambda paths: sorted(os.path.relpath(path, home) for path in paths if path.startswith(home))
+print(json.dumps({
+    "functions": len(ran), "opened": mine(opened), "listed": mine(listed), "read": mine(read), "made": len(made),
+}))
+"""
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """A Megatron pair and a manifest, made by tokfmt."""
+    tokfmt.convert(CORPUS, tmp_path / "in.bin", to_format="megatron", tokenizer=str(TOKENIZER), executor="serial")
+    return tmp_path / "in.bin"
+
+
+def counted(home, *words):
+    """What the second of two equal commands in a process runs and touches below `home`."""
+    made = [sys.executable, "-c", COUNTED, str(home), "convert", *map(str, words), "--executor", "serial", "-q"]
+    done = subprocess.run(made, capture_output=True, text=True, check=False, cwd=home)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_a_conversion_looks_at_everything_once(pair):
+    """Functions are counted in the whole command, second in its process, so that nothing is imported."""
+    found = counted(pair.parent, pair, pair.with_name("out.zarr"))
+    print(f"{found['functions']} functions (at most {MOST})")
+    assert found["functions"] <= MOST
+    assert [path for path in found["opened"] if path.startswith("in.")] == ["in.bin", "in.bin.tokfmt.json", "in.idx"]
+    assert found["read"] == ["in.bin.tokfmt.json"]
+    assert found["made"] == 1, "a writer is made to write, not to be asked"
+
+
+def test_a_directory_is_listed_once_to_open_it_and_once_to_see_that_it_is_the_same(pair):
+    store = pair.with_name("store.zarr")
+    tokfmt.convert(pair, store, executor="serial")
+    found = counted(pair.parent, store, pair.with_name("back.bin"), "--to", "megatron")
+    listed = [path for path in found["listed"] if path.startswith("store.zarr")]
+    inside = ["", "/train", "/train/encoded_tokens", "/train/seq_starts"]
+    assert listed == sorted(2 * [f"store.zarr{name}" for name in inside])
+    assert found["read"] == ["store.zarr.tokfmt.json"]
+    metadata = [path for path in found["opened"] if path.startswith("store.zarr/") and path.rpartition("/.")[1]]
+    assert len(metadata) == len(set(metadata)) > 0
+    assert found["made"] == 1
