@@ -19,12 +19,14 @@ class Asked:
         reads: Name of the file, first byte and number of bytes of each read.
         statuses: The path of each `stat`, `lstat` and `access`.
         listings: The path of each directory that was listed.
+        opened: The path of each file that was opened.
     """
 
     home: str
     reads: list[tuple[str, int, int]] = field(default_factory=list)
     statuses: list[str] = field(default_factory=list)
     listings: list[str] = field(default_factory=list)
+    opened: list[str] = field(default_factory=list)
 
     def bytes_of(self, suffix: str = "") -> int:
         """How many bytes were read of files with such a name."""
@@ -43,6 +45,7 @@ def asked_of(home: Path) -> Iterator[Asked]:
     def open_(path: Any, *how: Any, **more: Any) -> int:
         fd = opened(path, *how, **more)
         paths[fd] = os.fspath(path) if asked.within(path) else ""
+        asked.opened += [paths[fd]] if paths[fd] else []
         return fd
 
     def note(path: str, offset: int, length: int) -> None:

@@ -113,6 +113,7 @@ def everything_below_once(tree, kept=[]):  # noqa: B006 - listed before anything
 
 def test_nothing_of_a_large_directory_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(listing, "_MOST", 100)
+    monkeypatch.setattr(listing, "_STATUSES", 100)
     for k in range(150):
         (tmp_path / str(k)).touch()
     with listing.kept():

@@ -8,8 +8,8 @@ the listing. The rule that keeps answers true:
     kept ends with it: a command that opens again, a browser that stays open and a Loader ask anew. Whether a file has
     changed since it was opened is never answered from here (`files.File.check_unchanged`).
 
-Of a directory of more than 65,536 names nothing is kept, so that memory does not grow with it; these are asked one by
-one, as everything is outside of `kept()`.
+Of a directory of more than 65,536 names nothing is kept, and of all statuses the first 4,096, so that memory does not
+grow with what is opened; the others are asked one by one, as everything is outside of `kept()`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import TypeVar, cast
 Path_ = str | os.PathLike[str]
 T = TypeVar("T")
 
-_MOST = 1 << 16
+_MOST, _STATUSES = 1 << 16, 1 << 12  # names of a directory; statuses, of 500 bytes each
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 
 
@@ -151,7 +151,7 @@ def status(path: Path_) -> os.stat_result:
             found = os.stat(path)
         except OSError as error:
             found = error
-        if len(kept_now.statuses) < _MOST:
+        if len(kept_now.statuses) < _STATUSES:
             kept_now.statuses[name] = found
     if isinstance(found, OSError):
         raise found.with_traceback(None)

@@ -15,6 +15,7 @@
   (fairseq, GPT-NeoX `cached`), see `_legacy`.
 - Several prefixes are written with a blend list of them, data_args.txt, and their counts, sequences.json, by names
   within the folder; both leave out those without tokens, which upstream cannot map.
+- Of an index above 64 MiB `show` reads the entries that it needs, see `laid_where_needed`.
 - Not stored: checksum, tokenizer, masks.
 Source: NVIDIA/Megatron-LM d98e8a64 and megatron-core 0.16.1, EleutherAI/gpt-neox, huggingface/datatrove, run.
 """

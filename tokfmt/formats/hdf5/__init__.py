@@ -15,6 +15,8 @@
 - A sample is a window T of width + 1 tokens of a stream: input_ids = T[:-1], labels = T[1:]. Windows overlap by one
   token, lie side by side, or stand behind a BOS; upstream's files do not say which. Samples are joined to documents
   where the tokens show which (see `streams`); else each T is a sequence. The rule is that of `core.rows`.
+- Of more than 64 MiB of samples `show` looks at some and reads the first, see `beginning`; of their chunks it looks up
+  those that it reads, see `chunk_tree`.
 - stride = rows (samples of a recipe, stored as they are): each row's input_ids, padding included, are a sequence.
 - Padding is on the right: one id in input_ids and labels, mask 0. Other zeros of the mask (a prompt) are counted in
   `Info.nonstandard_masks`, and are carried by rows as they lie; in files that tokfmt wrote of documents with masks, by
