@@ -255,3 +255,24 @@ def test_a_long_index_that_does_not_add_up_is_read_whole(long_index, column, num
             assert "expected" in str(error)  # as of an index that is not long
         else:
             assert not any("only the entries" in note for note in notes)
+
+
+@pytest.mark.parametrize("odd", [0, 3])
+def test_several_long_indexes(monkeypatch, tmp_path, odd):
+    """A folder of prefixes, of which the index of one does not add up and is read whole: the same sequences."""
+    everything, at = documents_of(3_000, 9), 0
+    for number, count in enumerate((1_000, 1, 999, 1_000)):
+        path = megatron_pair(tmp_path / f"{number}_document", everything[at : at + count])
+        at += count
+    with path.with_name(f"{odd}_document.idx").open("r+b") as index:
+        index.seek(34 + 4 * 1_000)
+        index.write(b"\1")  # the first pointer
+    selections = ("0", "999:1002", "1999:2001", "2999", "-3:", ":")
+    whole = [[one.ids for one in show(tmp_path, selection).shown] for selection in selections]
+    monkeypatch.setattr(megatron, "_LONG", 1 << 10)
+    monkeypatch.setattr(megatron, "_BLOCK", 16)
+    assert [[one.ids for one in show(tmp_path, selection).shown] for selection in selections] == whole
+    preview = show(tmp_path, 1500)
+    assert preview.sequences == 3_000
+    assert sum("only the entries that were needed" in note for note in preview.notes) == 3
+    assert any("pointers contradict the lengths" in note for note in preview.notes)

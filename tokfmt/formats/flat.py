@@ -65,6 +65,7 @@ from tokfmt.core.sections import (
     NATIVE,
     Column,
     Columns,
+    Entries,
     Extent,
     Laid,
     Part,
@@ -136,6 +137,10 @@ def joined(parts: Sequence[Laid]) -> Laid:
     if len(parts) == 1:
         return parts[0]
     begins = offsets_of([sum(extent.tokens for extent in part.extents) for part in parts])
+    if any(part.entries is not None for part in parts):
+        entries = JoinedEntries([part.entries or _Held(part.starts) for part in parts], begins)
+        parts = [replace(part, starts=None) for part in parts]
+        parts[0] = replace(parts[0], entries=entries)
     told = [(part.starts[:-1], begin) for part, begin in zip(parts, begins, strict=False) if part.starts is not None]
     starts, at = np.concatenate([*(inner for inner, _ in told), begins[-1:]]), 0
     for inner, begin in told:  # in place: the sums of all parts beside it would be another 8 bytes a sequence
@@ -153,6 +158,45 @@ def joined(parts: Sequence[Laid]) -> Laid:
         extras={key: value for key, value in parts[0].extras.items() if all(p.extras.get(key) == value for p in parts)},
         damage=tuple(lost for part in parts for lost in part.damage),
     )
+
+
+class JoinedEntries:
+    """Where the sequences of several files begin, one file after the other; see `sections.Entries`. Picklable."""
+
+    def __init__(self, parts: Sequence[Entries], begins: Offsets) -> None:
+        """`begins`: int64[parts + 1], where the tokens of each begin, and the end of the last."""
+        self._parts, self._begins = parts, begins
+        self._firsts = offsets_of([part.sequences for part in parts])
+        self.sequences = int(self._firsts[-1])
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        """See `sections.Entries`."""
+        found = list[Offsets]()
+        for part, begin, (base, end) in zip(self._parts, self._begins, itertools.pairwise(self._firsts), strict=False):
+            a, b = max(first, base) - base, min(last + 1, end) - base
+            if a < b:
+                found.append(part.offsets(int(a), int(b) - 1) + begin)
+        end = self._begins[-1:] if last == self.sequences else np.empty(0, np.int64)
+        return np.concatenate([*found, end])
+
+    def close(self) -> None:
+        """Close all indexes."""
+        for part in self._parts:
+            part.close()
+
+
+class _Held:
+    """Where sequences begin, in memory, as entries that are read."""
+
+    def __init__(self, starts: Offsets | None) -> None:
+        self._starts = offsets_of([]) if starts is None else starts
+        self.sequences = len(self._starts) - 1
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        return self._starts[first : last + 1]
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class FlatReader:
@@ -655,7 +699,6 @@ class FlatFormat(ABC):
     def examine(self, paths: Sequence[Path], options: Any, hints: Hints) -> Laid:
         """What the files of a dataset hold, one after the other; see `examine_file`."""
         files = self.all_files(paths)
-        hints = hints if len(files) == 1 else hints._replace(few=False)  # their indexes are joined
         if hints.partial:
             parts = self.certain_parts(files, lambda path: self.examine_file(File(path), options, hints), hints.drop)
         else:

@@ -213,23 +213,30 @@ class Megatron(FlatFormat):
 
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
         if not self._is_list(paths[0]):
-            return super().examine(paths, options, hints)
+            return super().examine(paths, options, self._as_long(paths, hints))
         if not (blend := read_blend(paths[0], options.split)):
             raise FormatError(paths[0], "is a blend list that names no prefix", found=f"split {options.split}")
         prefixes = [located(paths[0], one.prefix) for one in blend]
         for one, prefix in zip(blend, prefixes, strict=True):
             if not os.path.isfile(f"{prefix}.idx"):
                 raise _no_index(paths[0], one.prefix)
-        laid = super().examine(prefixes, options, hints)
+        laid = super().examine(prefixes, options, self._as_long(prefixes, hints))
         note = f"weights are not applied: each of {len(blend):,} prefixes is read once; tokfmt recipe mixes by weight"
         return replace(laid, notes=(*laid.notes, note)) if blend[0].weight is not None else laid
+
+    def _as_long(self, paths: Sequence[Path], hints: Hints) -> Hints:
+        """Hints by which indexes are read where they are needed only if together they are long."""
+        if not hints.few:
+            return hints
+        indexes = [self.names(file)[1] for path in paths for file in self.members(path)]
+        return hints._replace(few=sum(listing.status(one).st_size for one in indexes if listing.is_file(one)) > _LONG)
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:
         path = self.names(file.path)[1]
         if not listing.exists(path):
             raise FormatError(path, "no such file", remedy=_KILLED)
         index, by_document = File(path), options.unit == "documents"
-        if hints.few and index.size > _LONG and (laid := laid_where_needed(file, index, by_document=by_document)):
+        if hints.few and (laid := laid_where_needed(file, index, by_document=by_document)):
             return laid
         try:
             return laid_out(file, index, by_document=by_document, partial=hints.partial)
@@ -357,9 +364,10 @@ def laid_where_needed(data: File, index: File, *, by_document: bool) -> Laid | N
     if head["magic"] != MAGIC or head["version"] != 1 or kind is None or index.size != columns.end or not count:
         return None
     dtype, last = np.dtype(kind), count - 1
-    ends = [columns.read(index, name, k, k + 1).item() for name in ("pointers", "lengths") for k in (0, last)]
+    first, end = (columns.read(index, "pointers", k, k + 1).item() for k in (0, last))
+    end += columns.read(index, "lengths", last, count).item() * dtype.itemsize
     documents = [columns.read(index, "document_indices", k, k + 1).item() for k in (0, marks - 1)] if marks > 1 else []
-    if ends[0] or ends[1] + ends[3] * dtype.itemsize != data.size or documents != [0, count]:
+    if first or end != data.size or documents != [0, count]:
         return None
     note = f"{index.path.name}: only the entries that were needed were read; tokfmt check compares all {count:,}"
     laid = _documents(Extent(data, 0, data.size // dtype.itemsize, dtype), offsets_of([]), [], *columns.sections(index))
