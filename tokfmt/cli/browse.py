@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from tokfmt.cli.parameters import PLACE, THEME, Command, examples, output, reading, requested, tokenizer
+from tokfmt.cli.parameters import PLACE, THEME, Command, Count, examples, output, reading, requested, tokenizer
 
 _EPILOG = examples(
     "tokfmt browse fixtures/modalities/D_2byte_gpt2.pbin",
@@ -40,23 +40,24 @@ class Size(click.ParamType[Any]):
 
 @click.command("browse", cls=Command, epilog=_EPILOG, no_args_is_help=True)
 @click.argument("paths", nargs=-1, required=True, type=PLACE, metavar="PATH...")
-@tokenizer("Shows text. Remembered for the dataset.")
+@tokenizer("Tokenizer that shows text; remembered for the dataset.")
 @click.option(
-    "--diff", "compare", is_flag=True, help="Two datasets side by side, in step, from one difference to the next."
+    "--diff", "compare", is_flag=True, help="Show two datasets side by side, and go from difference to difference."
 )
-@click.option("--theme", type=THEME, metavar="NAME", help="Colours: tokyo-night, catppuccin-latte, nord, gruvbox ...")
-@click.option("--web", is_flag=True, help="Draw in a page of a web browser, at the address that is printed.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), help="With --web: listen there; 0 is any that is free. Default: 8000."
-)
-@click.option("--host", metavar="NAME", help="With --web: listen there. Default: 127.0.0.1, this machine only.")
-@click.option("--screenshot", type=click.Path(dir_okay=False), metavar="OUT.svg", help="Draw the screen to a file.")
-@click.option("--keys", default="", metavar="'KEY KEY'", help="With --screenshot: press these first.")
-@click.option("--size", type=Size(), default="120x36", help="With --screenshot: of the screen.", show_default=True)
-@output("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option("--theme", type=THEME, metavar="NAME", help="Colors: tokyo-night, catppuccin-latte, nord, gruvbox ...")
+@click.option("--web", is_flag=True, help="Serve the browser as a web page, at the address that is printed.")
+@click.option("--port", type=Count(0, 65535), help="Port of --web; 0 is any free port (default: 8000).")
+@click.option("--host", metavar="NAME", help="Host of --web (default: 127.0.0.1, this machine only).")
+@click.option("--screenshot", type=click.Path(dir_okay=False), metavar="OUT.svg", help="Write a picture of the screen.")
+@click.option("--keys", default="", metavar="'KEY KEY'", help="Keys to press before --screenshot.")
+@click.option("--size", type=Size(), default="120x36", help="Size of the --screenshot (default: 120x36).")
 @reading
+@output("--debug", is_flag=True, help="Show the traceback of an error.")
 def command(paths: tuple[str, ...], **given: Any) -> None:
-    """Look into datasets of any size in the terminal: ? shows the keys, q quits."""
+    """Browse datasets of any size in the terminal.
+
+    ? shows the keys, q quits.
+    """
     from tokfmt.ops.source.discover import dataset_paths
 
     given.pop("debug")

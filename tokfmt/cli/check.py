@@ -42,27 +42,23 @@ _WIDTH = 100
 
 @click.command("check", cls=Command, epilog=_EPILOG, no_args_is_help=True)
 @click.argument("paths", nargs=-1, type=PLACE, metavar="PATH...")
-@click.option("--deep", is_flag=True, help="Decode everything; else headers, indexes, sizes, and some places.")
-@tokenizer("Compare ids, end of text and decoding with this tokenizer.")
+@click.option("--deep", is_flag=True, help="Read everything (default: headers, indexes, sizes, and some places).")
+@tokenizer("Tokenizer to compare IDs, end of text and decoding with.")
 @click.option(
-    "--against", type=PLACE, metavar="CORPUS", help="The dataset must hold the documents of this corpus, in order."
+    "--against", type=PLACE, metavar="CORPUS", help="Corpus whose documents the dataset has to hold, in order."
 )
-@click.option("--ignore-order", is_flag=True, help="With --against: its documents, in whatever order.")
+@click.option("--ignore-order", is_flag=True, help="Accept the documents of --against in any order.")
 @click.option(
     "--fix",
     "fix_to",
     type=PLACE,
     metavar="OUT",
-    help="Write a repaired copy, or else a copy of what is whole.",
+    help="Write a repaired copy, or else a copy of the complete sequences.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace OUT.")
-@click.option(
-    "--explain", type=CODE, metavar="CODE", help="Say what a code means and what to do; `all` lists every code."
-)
-@output_format("Lines for people, one JSON document, or annotations for GitHub Actions.")
-@click.option(
-    "--most", type=Count(0), default=100, show_default=True, help="Findings of one code printed; the rest is counted."
-)
+@click.option("--overwrite", is_flag=True, help="Replace the OUT of --fix.")
+@click.option("--explain", type=CODE, metavar="CODE", help="Explain a code and its remedy; all lists every code.")
+@output_format("Lines, one JSON document, or annotations for GitHub Actions")
+@click.option("--most", type=Count(0), default=100, help="Findings to print per code; more are counted (default: 100).")
 @workers()
 @reading
 @common
@@ -87,10 +83,11 @@ def command(
     debug: bool,
     **reading: Any,
 ) -> int:
-    """Is a dataset valid? Every violation, with its byte offset and a remedy.
+    """Check datasets and report every problem.
 
-    One line a finding: severity, code, path, byte offset, message, remedy. Exit code 0: no error; 1: an error; 3: it
-    cannot be opened, or is unsafe to read.
+    A finding is one line: severity, code, path, byte offset, message, remedy.
+
+    The exit code is 0 without an error, 1 with an error, and 3 if a dataset cannot be opened or is unsafe to read.
     """
     output = "json" if as_json else output_format
     if explain is not None:

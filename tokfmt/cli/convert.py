@@ -44,50 +44,58 @@ _EPILOG = examples(
 @click.command("convert", cls=Command, epilog=_EPILOG, no_args_is_help=True)
 @click.argument("sources", nargs=-1, type=PLACE, metavar="SRC...")
 @click.argument("destination", type=PLACE, metavar="DST")
-@click.option("--to", "to_format", type=FORMAT, metavar="FORMAT", help="Format of DST. Default: by its name.")
 @click.option(
-    "--to-opt", "to_options", multiple=True, type=WRITE_OPTION, metavar="KEY=VALUE", help="An option of DST's format."
+    "--to", "to_format", type=FORMAT, metavar="FORMAT", help="Destination format (default: from the name of DST)."
+)
+@click.option(
+    "--to-opt",
+    "to_options",
+    multiple=True,
+    type=WRITE_OPTION,
+    metavar="KEY=VALUE",
+    help="Option of the destination format; tokfmt formats NAME lists them.",
 )
 @reading
-@tokenizer("Encodes text sources; decodes ids for jsonl.")
-@click.option("--special-tokens", type=Words(["text", "parse"]), default="text", show_default=True,
-              help="Literal special tokens in text: plain text, or the token.")  # fmt: skip
-@click.option("--engine", type=Words(["auto", "fastokens", "tokenizers"]), default="auto", show_default=True,
-              help="What encodes text; both give the same ids.")  # fmt: skip
+@tokenizer("Tokenizer that encodes text, and decodes IDs for jsonl.")
+@click.option("--special-tokens", type=Words(["text", "parse"]), default="text",
+              help="Read special tokens in text as plain text, or parse them (default: text).")  # fmt: skip
+@click.option("--engine", type=Words(["auto", "fastokens", "tokenizers"]), default="auto",
+              help="Library that encodes text; both give the same IDs (default: auto).")  # fmt: skip
 @click.option(
-    "--seq-len", type=Count(1), help="Tokens in a sample, for formats with samples: 2048 or 2Ki (2k is 2,000)."
+    "--seq-len", type=Count(1), help="Tokens per sample, for formats with samples: 2048 or 2Ki (2k is 2,000)."
 )
-@click.option("--select", metavar="A:B", help="Only these sequences.")
+@click.option("--select", metavar="A:B", help="Convert only sequences A to B - 1, such as 0:140.")
 @click.option(
-    "--shuffle", type=Count(most=None), metavar="SEED", help="Shuffle all sequences; the seed decides the order."
+    "--shuffle", type=Count(most=None), metavar="SEED", help="Shuffle all sequences, in an order that SEED decides."
 )
-@click.option("--seed", type=Count(most=None), help="Deals sequences out to --split NAME=SHARE,... Default: 0.")
-@workers(" The output does not depend on it.")
+@click.option("--seed", type=Count(most=None), help="Seed of --split NAME=SHARE,... (default: 0).")
+@workers(", which does not change the output")
 @running("--executor", type=ExecutorName(["auto", "threads", "processes", "serial", "dask"]), default="auto",
-              show_default=True, help="Where tasks run; auto: in processes for much text or many HDF5 samples, "
-              "else in threads; dask:ADDRESS is the scheduler of a cluster.")  # fmt: skip
-@running("--resume", is_flag=True, help="Continue what an interrupted run with --resume left; else begin anew.")
-@running("--shard", type=Part(), help="Write only share I of N (0 <= I < N), beside other invocations.")
-@running("--finish", is_flag=True, help="Publish DST when all its shards are written; takes no SRC.")
-@click.option(
-    "--rejects", type=PLACE, metavar="FILE.jsonl", help="Write what the filters of a recipe leave out, and why."
-)
-@click.option("--ledger", is_flag=True, help="Write DST.ledger: from which record of which file each sequence is.")
-@click.option("--overwrite", is_flag=True, help="Replace DST, once the new one is whole.")
-@click.option("--verify", is_flag=True, help="Read DST back and compare it with the source before it appears.")
+         help="Where tasks run; auto: processes for much text or many HDF5 samples, else threads; "
+         "dask:ADDRESS: a cluster (default: auto).")  # fmt: skip
+@running("--resume", is_flag=True, help="Continue what an interrupted --resume left, or start over.")
+@running("--shard", type=Part(), help="Run only task I of N (0 <= I < N); other runs do the rest.")
+@running("--finish", is_flag=True, help="Publish DST once all tasks are done; takes no SRC.")
+@click.option("--rejects", type=PLACE, metavar="FILE.jsonl", help="Write the texts that a recipe leaves out, and why.")
+@click.option("--ledger", is_flag=True, help="Write DST.ledger: the origin of each sequence.")
+@click.option("--overwrite", is_flag=True, help="Replace DST once the new one is complete.")
+@click.option("--verify", is_flag=True, help="Compare the result with the source before DST appears.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; write nothing.")
-@click.option("--allow-partial", is_flag=True, help="Of a damaged SRC, save the sequences that are whole.")
+@click.option("--allow-partial", is_flag=True, help="Save the complete sequences of a damaged SRC.")
 @click.option("--no-manifest", is_flag=True, help="Do not write DST.tokfmt.json.")
-@click.option("--checksums", is_flag=True, help="Read sources of more than 64 MiB again for theirs in the manifest.")
+@click.option("--checksums", is_flag=True, help="Add checksums of sources of more than 64 MiB to the manifest.")
 @common
 @click.pass_context
 def command(context: click.Context, /, sources: tuple[str, ...], destination: str, **given: Any) -> None:
-    """Convert SRC... to DST: any format to any format.
+    """Convert any format to any format.
 
-    Formats are told by content (sources) and by name (DST). Several sources are concatenated in order; a quoted pattern
-    ('part-*.jsonl') means what it matches, part-2 before part-10. DST appears whole or not at all; nothing is dropped,
-    repeated or changed unless --drop says so. A SRC of - is JSON lines from stdin, a DST of - stdout (jsonl, or the
-    blocks of --to stage1); both go by way of $TMPDIR.
+    tokfmt detects the format of a SRC from its content. The format of DST follows from its name. Several sources are
+    joined in order. A quoted pattern ('part-*.jsonl') stands for the files that it matches, part-2 before part-10.
+
+    DST is complete, or not written. Nothing is dropped, repeated or changed unless --drop accepts it.
+
+    A SRC of - is JSON Lines from stdin. A DST of - is stdout, as jsonl or as the blocks of --to stage1. Both go through
+    $TMPDIR.
     """
     quiet, as_json, finishing = given.pop("quiet"), given.pop("as_json"), given.pop("finish")
     given.pop("debug")

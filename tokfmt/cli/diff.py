@@ -36,13 +36,13 @@ _SIDES = {"changed": "ab", "only_in_a": "a", "only_in_b": "b"}
 @click.command("diff", cls=Command, epilog=_EPILOG, no_args_is_help=True)
 @click.argument("a", type=PLACE, metavar="A")
 @click.argument("b", type=PLACE, metavar="B")
-@tokenizer("Tokenizes text to compare it with ids; shows ids as text.")
-@click.option("--ignore-order", is_flag=True, help="Compare as multisets: which sequences, not where.")
-@click.option("--samples", is_flag=True, help="Compare rows as they are stored, with loss masks and labels.")
-@click.option("--limit", type=Count(0), default=10, show_default=True, help="Differences listed.")
+@tokenizer("Tokenizer that encodes text, and shows IDs as text.")
+@click.option("--ignore-order", is_flag=True, help="Compare which sequences there are, not their order.")
+@click.option("--samples", is_flag=True, help="Compare stored samples, with loss masks and labels.")
+@click.option("--limit", type=Count(0), default=10, help="Differences to print (default: 10).")
 @workers()
-@click.option("--from-a", "format_a", type=FORMAT, metavar="FORMAT", help="Format of A, when --from does not fit both.")
-@click.option("--from-b", "format_b", type=FORMAT, metavar="FORMAT", help="Format of B.")
+@click.option("--from-a", "format_a", type=FORMAT, metavar="FORMAT", help="Format of A, if --from does not fit both.")
+@click.option("--from-b", "format_b", type=FORMAT, metavar="FORMAT", help="Format of B, if --from does not fit both.")
 @reading
 @common
 def command(
@@ -61,9 +61,12 @@ def command(
     debug: bool,
     **reading: Any,
 ) -> int:
-    """Compare two datasets, of any formats: exit 0 when they hold the same sequences, 1 when they do not.
+    """Compare two datasets, sequence by sequence.
 
-    Where a sequence is missing on one side, what follows is still recognised. Two sources of text are compared as text.
+    The formats can differ. If a sequence is missing on one side, the sequences after it are still matched. Two sources
+    of text are compared as text.
+
+    The exit code is 0 if both hold the same sequences, and 1 if not.
     """
     from tokfmt.ops.compare.diff import diff
 

@@ -20,7 +20,7 @@ _MORE = "tokfmt formats NAME says what a format can carry, lists its options, an
 @click.argument("name", required=False, type=FORMAT)
 @common
 def command(name: str | None, *, as_json: bool, quiet: bool, debug: bool) -> None:
-    """List the formats, or one format's options with defaults and meaning, and its bytes."""
+    """List the formats, or the options and bytes of one."""
     from tokfmt import registry
 
     chosen = [registry.get(name)] if name else registry.formats()

@@ -16,9 +16,9 @@ from tokfmt.core.text_format import counted, printable
     "index", cls=Command, no_args_is_help=True, epilog=examples("tokfmt index fixtures/text/corpus.jsonl -o corpus.idx")
 )
 @click.argument("source", type=PLACE, metavar="FILE.jsonl")
-@click.option("-o", "--output", type=PLACE, metavar="FILE.idx", help="Where to write it. Default: beside the source.")
+@click.option("-o", "--output", type=PLACE, metavar="FILE.idx", help="Index to write (default: beside the source).")
 @click.option("--drop-invalid", is_flag=True, help="Leave lines that are not JSON out of the index.")
-@click.option("--no-validate", is_flag=True, help="Only find lines; do not parse them.")
+@click.option("--no-validate", is_flag=True, help="Find lines without parsing them.")
 @click.option("--overwrite", is_flag=True, help="Replace an index that exists.")
 @common
 def command(
@@ -32,7 +32,10 @@ def command(
     quiet: bool,
     debug: bool,
 ) -> None:
-    """Write the raw index (.idx) that Modalities reads: offset and length of each line."""
+    """Write the raw index of a JSON Lines file.
+
+    Modalities reads this index (.idx). It has the byte offset and the length of each line.
+    """
     from pathlib import Path
 
     from tokfmt.formats.jsonl.index import write_index

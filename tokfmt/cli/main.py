@@ -26,14 +26,14 @@ from tokfmt.core.version import __version__
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "convert": ("tokfmt.cli.convert", "Convert any format to any format."),
-    "browse": ("tokfmt.cli.browse", "Look into datasets of any size, in the terminal."),
-    "stats": ("tokfmt.cli.stats", "Counts, lengths, vocabulary, duplicates; thresholds for CI."),
-    "check": ("tokfmt.cli.check", "Is it valid? Every violation, with its byte offset and a remedy."),
-    "diff": ("tokfmt.cli.diff", "Do two datasets hold the same sequences?"),
-    "show": ("tokfmt.cli.show", "Print sequences, as text or as ids."),
-    "recipe": ("tokfmt.cli.recipe", "Mix datasets by weight; say what a mix gives."),
-    "index": ("tokfmt.cli.index", "Write the raw index of a JSONL file."),
-    "formats": ("tokfmt.cli.formats", "What is supported, and what each format can carry."),
+    "browse": ("tokfmt.cli.browse", "Browse datasets of any size in the terminal."),
+    "stats": ("tokfmt.cli.stats", "Count sequences, tokens, lengths, IDs and duplicates."),
+    "check": ("tokfmt.cli.check", "Check datasets and report every problem."),
+    "diff": ("tokfmt.cli.diff", "Compare two datasets, sequence by sequence."),
+    "show": ("tokfmt.cli.show", "Print sequences as text or token IDs."),
+    "recipe": ("tokfmt.cli.recipe", "Write a recipe that mixes datasets, or explain one."),
+    "index": ("tokfmt.cli.index", "Write the raw index of a JSON Lines file."),
+    "formats": ("tokfmt.cli.formats", "List the formats, or the options and bytes of one."),
     "completion": ("tokfmt.cli.completion", "Print the completion script of a shell."),
 }
 

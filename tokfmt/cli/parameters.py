@@ -179,7 +179,7 @@ output = partial(click.option, cls=Grouped, group="Output")
 
 def workers(text: str = "") -> Callable[[F], F]:
     """--jobs, -j."""
-    said = f"How many workers there are. Default: one for each core it may use.{text}"
+    said = f"Number of workers{text} (default: one per available core)."
     return running("-j", "--jobs", type=Count(1, 1024), metavar="N", help=said)
 
 
@@ -191,7 +191,7 @@ def tokenizer(text: str) -> Callable[[F], F]:
 def output_format(text: str) -> Callable[[F], F]:
     """--output-format; `text`: what the three are."""
     kinds = Words(["text", "json", "github"])
-    return click.option("--output-format", type=kinds, default="text", show_default=True, help=text)
+    return click.option("--output-format", type=kinds, default="text", help=f"{text} (default: text).")
 
 
 class Part(click.ParamType[Any]):
@@ -211,7 +211,7 @@ def common(function: F) -> F:
     for option in (
         output("--debug", is_flag=True, help="Show the traceback of an error."),
         output("-q", "--quiet", is_flag=True, help="Print no progress and no notes."),
-        output("--json", "as_json", is_flag=True, help="Print one JSON document on stdout, errors too."),
+        output("--json", "as_json", is_flag=True, help="Print one JSON document on stdout, also for an error."),
     ):
         function = option(function)
     return function
@@ -234,34 +234,40 @@ def requested(paths: Iterable[Any], given: Mapping[str, Any], **other: Any) -> S
 def reading(function: F) -> F:
     """How to read a source: which format and options, what of it, and what may be given up or left unheeded."""
     for option in (
-        source("--ignore-manifest", is_flag=True, help="Go on where a manifest contradicts its dataset, without it."),
-        source("--recursive", is_flag=True, help="Of a directory, read the directories below it as well."),
+        source("--ignore-manifest", is_flag=True, help="Ignore a manifest that contradicts its dataset."),
+        source("--recursive", is_flag=True, help="Read the directories below a directory too."),
         source(
-            "--drop", multiple=True, type=DROP, metavar="NAME", help="Accept a loss by its name; the refusal prints it."
+            "--drop",
+            multiple=True,
+            type=DROP,
+            metavar="NAME",
+            help="Loss to accept, as the error names it; repeatable.",
         ),
         source(
-            "--text-field", metavar="PATH", help="Where the text is in JSON records, as a dotted path. Default: text."
+            "--text-field",
+            metavar="PATH",
+            help="Field of the text in a record, as a dotted path (default: text).",
         ),
         source(
             "--split",
             metavar="NAME",
-            help="Which split to read, where a format has splits. convert writes several: NAME=SHARE,...",
+            help="Split to read; with convert, NAME=SHARE,... are splits to write.",
         ),
-        source("--eos", type=Eos(0), help="Which id separates sequences, or none. Default: it is found out, and said."),
+        source("--eos", type=Eos(0), help="Separator ID, or none (default: from source or tokenizer, or inferred)."),
         source(
             "--from-opt",
             "from_options",
             multiple=True,
             type=READ_OPTION,
             metavar="KEY=VALUE",
-            help="Set an option of the sources' format; tokfmt formats NAME lists them.",
+            help="Option of the source format; tokfmt formats NAME lists them.",
         ),
         source(
             "--from",
             "from_format",
             type=FORMAT,
             metavar="FORMAT",
-            help="Which format the sources are of. Default: it is told by content.",
+            help="Source format (default: detected from content).",
         ),
     ):
         function = option(function)

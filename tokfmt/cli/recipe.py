@@ -33,7 +33,7 @@ _WRITTEN = (
     ),
 )  # fmt: skip
 @click.argument("words", nargs=-1, required=True, metavar="NAME=PATH:WEIGHT...|FILE")
-@click.option("-o", "--output", type=PLACE, metavar="FILE.toml", help="Output file (default: standard output).")
+@click.option("-o", "--output", type=PLACE, metavar="FILE.toml", help="Recipe to write (default: standard output).")
 @click.option("--explain", is_flag=True, help="Print what each source gives: tokens, share, passes, cut, padded.")
 @click.option("--overwrite", is_flag=True, help="Replace a recipe that exists.")
 @click.option("--seq-len", type=Count(1), help="Tokens per sample (default: a recipe of documents).")
@@ -47,23 +47,23 @@ _WRITTEN = (
     type=Words(["next", "disjoint", "starts", "same"]),
     help="How labels follow from tokens (default: next).",
 )
-@click.option("--tail", type=Words(["pad", "drop"]), help="Last sample of a stream (default: pad).")
+@click.option("--tail", type=Words(["pad", "drop"]), help="What becomes of the last sample of a stream (default: pad).")
 @click.option(
     "--long",
     type=Words(["split", "truncate"]),
-    help="Documents longer than a sample, with --pack document (default: split).",
+    help="What becomes of documents longer than a sample, with --pack document (default: split).",
 )
 @click.option("--shuffle", type=Words(["none", "samples", "documents"]), help="What to shuffle (default: none).")
 @click.option("--seed", type=Count(0, None), help="Shuffle seed (default: 0).")
 @click.option("--tokens", type=Count(1), help="Token budget of the whole recipe.")
 @click.option("--epochs", type=Count(1), help="Passes over each source; with weights the most passes (default: 1).")
-@click.option("--eos", type=Eos(), help="EOS token ID, or none (default: that of the sources).")
+@click.option("--eos", type=Eos(), help="Separator ID, or none (default: that of the sources).")
 @click.option("--pad", type=Count(0), help="Padding ID (default: the separator).")
 @click.option("--bos", type=Count(0), help="ID before each document, with --labels starts (default: 0).")
-@click.option("--tokenizer", metavar="NAME|PATH", help="Tokenizer of texts and IDs, compared with manifests.")
+@click.option("--tokenizer", metavar="NAME|DIR|FILE", help="Tokenizer of texts and IDs, compared with manifests.")
 @click.option(
     "--drop", multiple=True, type=DROP, metavar="NAME",
-    help="With --explain: accept a loss by its name; the refusal prints it.",
+    help="Loss to accept with --explain, as the error names it; repeatable.",
 )  # fmt: skip
 @common
 def command(
@@ -78,7 +78,10 @@ def command(
     debug: bool,
     **said: Any,
 ) -> None:
-    """Write a recipe, which every command reads as one dataset, or --explain one."""
+    """Write a recipe that mixes datasets, or explain one.
+
+    Every command reads a recipe as one dataset.
+    """
     from tokfmt.core.errors import OptionError
     from tokfmt.core.publish import publish_text
     from tokfmt.recipes.language import written

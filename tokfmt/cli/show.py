@@ -58,35 +58,36 @@ class _Selecting(Command):
 @click.command("show", cls=_Selecting, epilog=_EPILOG, no_args_is_help=True)
 @click.argument("path", type=PLACE)
 @click.argument("selection", required=False, metavar="[SEL]")
-@tokenizer("Shows text beside ids; tokenizes text sources.")
-@click.option("--ids", "only_ids", is_flag=True, help="Ids only.")
-@click.option("--text", "only_text", is_flag=True, help="Text only.")
-@click.option("--full", is_flag=True, help="Do not shorten on a terminal.")
-@click.option("--samples", "rows", is_flag=True, help="Rows as stored: input_ids, mask and labels.")
-@click.option("--raw", is_flag=True, help="Header, index and bytes, annotated; damaged files too.")
-@click.option("--origin", is_flag=True, help="From which record of which file, by the ledger beside PATH.")
-@click.option("--seed", type=Count(), default=0, show_default=True, help="What random:N draws by.")
+@tokenizer("Tokenizer that encodes text, and shows IDs as text.")
+@click.option("--ids", "only_ids", is_flag=True, help="Print IDs only.")
+@click.option("--text", "only_text", is_flag=True, help="Print text only.")
+@click.option("--full", is_flag=True, help="Print all of each sequence on a terminal.")
+@click.option("--samples", "rows", is_flag=True, help="Print stored samples: input_ids, mask and labels.")
+@click.option("--raw", is_flag=True, help="Print header, index and bytes with notes, also of damaged files.")
+@click.option("--origin", is_flag=True, help="Print the origin of each sequence, from the ledger of PATH.")
+@click.option("--seed", type=Count(), default=0, help="Seed of random:N (default: 0).")
 @click.option(
     "--limit",
     type=Count(0),
     metavar="N",
-    help="At most so many sequences; 0: all. Default: 10 of a search, else all. With --raw: fields of a part (12).",
+    help="Sequences to print; 0: all (default: 10 of a search, else all). With --raw: fields per part (default: 12).",
 )
-@_of_recipe("--step", Count(0), "S", "The samples of a step, from 0.")
-@_of_recipe("--batch-size", Count(1), "B", "Samples of a step, over all ranks.")
-@_of_recipe("--rank", Count(0), "R", "Of a step, what this rank takes.")
-@_of_recipe("--world", Count(1), "W", "Ranks there are.")
-@_of_recipe("--sample", Count(), "K", "One sample, and what it is made of.")
+@_of_recipe("--step", Count(0), "S", "Step whose samples to print, from 0.")
+@_of_recipe("--batch-size", Count(1), "B", "Samples per step, over all ranks.")
+@_of_recipe("--rank", Count(0), "R", "Rank whose samples to print (default: all).")
+@_of_recipe("--world", Count(1), "W", "Number of ranks.")
+@_of_recipe("--sample", Count(), "K", "Sample to print, with its sources.")
 @reading
 @common
 def command(path: str, selection: str | None, **given: Any) -> None:
-    """Print sequences; the first five, or those that SEL selects.
+    """Print sequences as text or token IDs.
 
-    SEL is a number (5, -1), a range (0:10, -3:), random:5, or a search: token:464, token:464,3290 (a run of ids),
-    text:'regex' (of the decoded text), len>4096, len==0, 10<len<20.
-    A search that finds nothing says so, and exits with 0.
+    SEL selects sequences (default: the first five). It is a number (5, -1), a range (0:10, -3:), random:5, or a search:
+    token:464, token:464,3290 (consecutive IDs), text:'regex' (in the decoded text), len>4096, len==0, 10<len<20.
 
-    Of a recipe, --step and --sample show which parts of which sequences the model sees.
+    A search that finds nothing reports that, and exits with 0.
+
+    Of a recipe, --step and --sample print which parts of which sequences the model sees.
     """
     from tokfmt.ops.look.show import show, show_origins
 

@@ -45,51 +45,46 @@ _EPILOG = examples(
 
 @click.command("stats", cls=Command, epilog=_EPILOG, no_args_is_help=True)
 @click.argument("paths", nargs=-1, required=True, type=PLACE, metavar="PATH...")
-@tokenizer("Spells ids, knows the vocabulary, tokenizes text sources.")
+@tokenizer("Tokenizer that encodes text, shows IDs as text, and gives the vocabulary.")
+@click.option("--vocab-size", type=Count(1), help="Vocabulary size, to report its share in use and the IDs beyond it.")
+@click.option("--seq-len", type=Count(1), help="Tokens per sample, to estimate the cost of packing.")
+@click.option("--no-duplicates", is_flag=True, help="Do not look for duplicates, which take 24 bytes per sequence.")
 @click.option(
-    "--vocab-size", type=Count(1), help="To tell how much of a vocabulary occurs, and which ids are beyond it."
-)
-@click.option("--seq-len", type=Count(1), help="Tokens in a sample: what packing to that length would cost.")
-@click.option("--no-duplicates", is_flag=True, help="Do not look for equal sequences (24 bytes of memory a sequence).")
-@click.option(
-    "--sample", type=Count(1), metavar="N", help="Look at about N sequences of each PATH only: figures are estimates."
+    "--sample", type=Count(1), metavar="N", help="Read about N sequences of each PATH, and estimate the figures."
 )
 @click.option(
     "--seed",
     type=Count(0),
     default=0,
-    show_default=True,
-    help="Which sample --sample draws: the same seed, the same one.",
+    help="Seed of --sample (default: 0).",
 )
 @click.option(
     "--expect",
     "expected",
     multiple=True,
     metavar="'KEY OP VALUE'",
-    help="What must hold, such as 'max_id < 50257'; else the exit code is 1. Repeatable.",
+    help="Condition that has to hold, else the exit code is 1: 'max_id < 50257'; repeatable.",
 )
-@click.option("--baseline", type=PLACE, metavar="OLD.json", help="An earlier document of --json to compare with.")
+@click.option("--baseline", type=PLACE, metavar="OLD.json", help="Earlier output of --json to compare with.")
 @click.option(
     "--tolerance",
     default="0",
     metavar="PERCENT",
-    show_default=True,
-    help="How far from --baseline a value may be, such as 1%.",
+    help="Largest difference from --baseline, such as 1% (default: 0).",
 )
-@output_format("A table, one JSON document, or the table and annotations for GitHub Actions.")
+@output_format("Table, one JSON document, or table with annotations for GitHub Actions")
 @click.option(
     "--html",
     type=PLACE,
     metavar="PAGE.html",
-    help="Write one self-contained page with plots; an older one is replaced, and nothing else.",
+    help="Write one page with plots; replaces only an older page.",
 )
 @workers()
 @running(
     "--executor",
     type=Words(("serial", "threads", "processes", "dask")),
     default="threads",
-    show_default=True,
-    help="Where tasks run; dask is worker processes of this machine.",
+    help="Where tasks run; dask: worker processes of this machine (default: threads).",
 )
 @reading
 @common
@@ -114,11 +109,12 @@ def command(
     debug: bool,
     **reading: Any,
 ) -> int:
-    """Counts, lengths, vocabulary and duplicates of datasets of any format.
+    """Count sequences, tokens, lengths, IDs and duplicates.
 
-    Each PATH is a dataset. --expect names the keys of --json, dotted, such as tokens, max_id, lengths.p50,
-    duplicates.share; total.tokens is that of all datasets together. Values are written like 1e6, 10M or 1%. A PATH that
-    cannot be read is named (exit code 3), the others are told.
+    Each PATH is a dataset. If a PATH cannot be read, it is named, the others are reported, and the exit code is 3.
+
+    --expect takes the keys of --json, dotted, such as tokens, max_id, lengths.p50 or duplicates.share. total.tokens is
+    the number of tokens of all datasets. Write values like 1e6, 10M or 1%.
     """
     from tokfmt.ops.stats import StatsRequest, stats
     from tokfmt.ops.stats.report import deviations, parse_expectation, parse_tolerance, read_baseline, unmet
