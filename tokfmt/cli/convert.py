@@ -89,8 +89,8 @@ _EPILOG = examples(
 def command(context: click.Context, /, sources: tuple[str, ...], destination: str, **given: Any) -> None:
     """Convert any format to any format.
 
-    tokfmt detects the format of a SRC from its content. The format of DST follows from its name. Several sources are
-    joined in order. A quoted pattern ('part-*.jsonl') stands for the files that it matches, part-2 before part-10.
+    The format of a SRC is detected from its content. That of DST follows from its name. Several sources are joined in
+    order. A quoted pattern ('part-*.jsonl') stands for the files that it matches, part-2 before part-10.
 
     DST is complete, or not written. Nothing is dropped, repeated or changed unless --drop accepts it.
 
