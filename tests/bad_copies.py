@@ -45,5 +45,5 @@ class BadCopies:
         assert "\n" not in str(caught.value)
         assert peak < MEMORY
         format_ = registry.get(home)
-        findings = format_.audit(path, format_.read_options(**options), Audit(deep=True))  # type: ignore[attr-defined]
+        findings = format_.audit(path, format_.read_options(**options), Audit(deep=True))
         assert [finding for finding in findings if finding.severity == "error"]

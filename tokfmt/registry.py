@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import functools
-import inspect
 import os
 import re
 import sys
@@ -23,7 +22,7 @@ from typing import NamedTuple
 
 from tokfmt.core.errors import AmbiguousFormatError, FormatError, OptionError, PluginWarning, UnknownFormatError
 from tokfmt.core.files import reading_error
-from tokfmt.core.format import Confidence, Format, Probe, canonical, files_of, look
+from tokfmt.core.format import Confidence, Format, Probe, look
 from tokfmt.core.messages import Option
 from tokfmt.core.options import nearest
 from tokfmt.core.text_format import printable
@@ -86,10 +85,6 @@ _CLUES = {
 """Of tokfmt's own formats those that can be ruled out before they are imported, which takes longer than to convert a
 small file. Directories are shown to all.
 """
-_NEEDED = (
-    "name", "title", "extensions", "joins", "carries", "cannot", "read_options", "write_options",
-    "sniff", "open", "writer", "writer_traits", "check",
-)  # fmt: skip
 
 
 @functools.cache
@@ -137,19 +132,15 @@ def get(name: str) -> Format:
         return own
     try:
         loaded: Format = point.load()
-        missing = [word for word in _NEEDED if _lacks(loaded, word)]
-        if missing:
-            raise TypeError(f"it has no {', '.join(missing)}")  # noqa: TRY301 - one way out for all that is wrong
+        if not isinstance(loaded, Format):
+            raise TypeError(f"{point.value} is not a tokfmt.plugin.Format")  # noqa: TRY301 - one way out for all
+        if missing := [word for word in ("name", "title") if not hasattr(loaded, word)]:
+            raise TypeError(f"it states no {' and no '.join(missing)}")  # noqa: TRY301
     except (Exception, SystemExit) as error:  # whatever a package does when it is imported
         raise OptionError(
             f"the format {name} of {_package(point)} cannot be used: {_said(error)}", name=name
         ) from error
     return loaded
-
-
-def _lacks(format_: object, word: str) -> bool:
-    """Whether an attribute is missing; options that are imported late are not imported for that."""
-    return inspect.getattr_static(format_, word, None) is None
 
 
 def _said(error: BaseException) -> str:
@@ -238,7 +229,7 @@ def dataset_of(path: Path) -> Path:
         return store
     with contextlib.suppress(FormatError):  # whoever reads it will say why it cannot be read
         probe = look(path)
-        return path.parent if _whole(probe, candidates(probe)) else canonical(detect(path), path)
+        return path.parent if _whole(probe, candidates(probe)) else detect(path).canonical(path)
     return path
 
 
@@ -284,7 +275,7 @@ def _around(path: Path) -> str:
     with contextlib.suppress(FormatError):  # the directory may be closed to us
         claims = candidates(look(path.parent))
         sure = [name for name, confidence in claims.items() if confidence >= Confidence.CERTAIN]
-        if len(sure) == 1 and path in files_of(get(sure[0]), path.parent):
+        if len(sure) == 1 and path in get(sure[0]).files(path.parent):
             return sure[0]
     return ""
 
@@ -307,10 +298,10 @@ def of_prefix(path: Path) -> Path:
         raise FormatError(path, "is no name that a file can have") from error  # with a zero byte
     else:
         return path
-    prefixed = [format_ for format_ in formats() if getattr(format_, "prefix", "")]
-    found = [path.with_name(path.name + getattr(format_, "prefix", "")) for format_ in prefixed]
+    prefixed = [format_ for format_ in formats() if format_.prefix]
+    found = [path.with_name(path.name + format_.prefix) for format_ in prefixed]
     for format_ in prefixed:  # by a name that means the format, it will say which file is missing
-        named = (path.with_name(path.name + suffix) for suffix in getattr(format_, "suffixes", ()))
+        named = (path.with_name(path.name + suffix) for suffix in format_.suffixes)
         found += [place for place in named if any(fnmatch.fnmatch(place.name, one) for one in format_.extensions)]
     return next((place for place in found if place.is_file()), path)
 

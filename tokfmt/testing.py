@@ -46,13 +46,11 @@ from tokfmt.core.format import (
     Hints,
     Target,
     TokenWriter,
-    companions_of,
-    files_of,
     look,
     strangers,
 )
 from tokfmt.core.options import parse_options
-from tokfmt.core.protocols import Audited, Explained, pieces_of
+from tokfmt.core.protocols import pieces_of
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.records import RecordInfo, RecordReader, json_lines
 from tokfmt.ops.convert.convert import carry_out
@@ -137,7 +135,7 @@ def tree(path: Path, format_: Format | None = None) -> dict[str, bytes]:
     """
     if path.is_file():
         if format_ is not None:
-            beside = [file for file in (*companions_of(format_, path), *files_of(format_, path)) if file != path]
+            beside = [file for file in (*format_.companions(path), *format_.files(path)) if file != path]
         else:
             beside = [path.with_suffix(suffix) for suffix in (".idx", ".csv.gz")]
             beside += [path.with_name(path.name + suffix) for suffix in (".index", ".metadata", ".loss")]
@@ -441,7 +439,7 @@ class FormatContract:
             path = self._write(home / self.filename, Ragged.of([[1, 2, 3], [4]]), options)
             written = self._look_at_files(home, path)
             if not path.is_dir():
-                unnamed = written - {path, *companions_of(self.format, path)}
+                unnamed = written - {path, *self.format.companions(path)}
                 assert not unnamed, f"companions() leaves out {unnamed}"
             assert strangers(self.format, path) == []
             if path.is_dir():
@@ -449,11 +447,11 @@ class FormatContract:
                     (path / name).parent.mkdir(exist_ok=True)
                     (path / name).write_text("not of the dataset")
                 assert {p.name for p in strangers(self.format, path)} == {"thesis.tex", "train.py", "HEAD"}
-                assert set(files_of(self.format, path)) == written
+                assert set(self.format.files(path)) == written
 
     def _look_at_files(self, home: Path, path: Path) -> set[Path]:
         """All files below a directory, which are those of the dataset there."""
-        there, named = set(_files_in(home)), set(files_of(self.format, path))
+        there, named = set(_files_in(home)), set(self.format.files(path))
         assert there == named, f"written and not named: {there - named}; named and not written: {named - there}"
         return there
 
@@ -529,10 +527,10 @@ class FormatContract:
                 self._look_at_pieces(stored)
             again.close()
             stored.close()
-            codes = self.format.codes() if isinstance(self.format, Explained) else None
+            codes = self.format.codes()
             findings = list(self.format.check(path, parsed))
             assert [f for f in findings if f.severity == "error"] == []
-            assert codes is None or {f.code for f in findings} <= codes.keys()
+            assert {f.code for f in findings} <= codes.keys()
 
     def _look_at_pieces(self, stored: TokenReader) -> None:
         """Where a reader says that its tokens lie as they are, those bytes are the tokens."""
@@ -619,14 +617,13 @@ class FormatContract:
                 for _ in _read_all(stored):
                     pass
         except FormatError as error:
-            if isinstance(self.format, Audited):
-                found = self._findings(path, options, deep=True)
-                assert found, f"{what} is refused when it is read ({error}), and a deep check finds nothing"
+            found = self._findings(path, options, deep=True)
+            assert found, f"{what} is refused when it is read ({error}), and a deep check finds nothing"
 
     def _findings(self, path: Path, options: Mapping[str, object], *, deep: bool) -> list[Finding]:
         parsed = self._parsed(options)
         try:
-            if deep and isinstance(self.format, Audited):
+            if deep:
                 return list(self.format.audit(path, parsed, Audit(deep=True, eos_id=self._separator)))
             return list(self.format.check(path, parsed))
         except FormatError as error:
@@ -716,7 +713,7 @@ class FormatContract:
         for number, options in enumerate(self.write_variants):
             (tmp_path / f"{number}").mkdir()
             path = self._write(tmp_path / f"{number}" / self.filename, Ragged.of(expected), options)
-            for file in [file for file in files_of(self.format, path) if file != path]:
+            for file in [file for file in self.format.files(path) if file != path]:
                 content = file.read_bytes()
                 file.unlink()
                 found = self._found(path, options)

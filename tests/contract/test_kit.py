@@ -48,8 +48,6 @@ class Unchecked(tokfmt_tape.Tape):
     def audit(self, path, options, how):
         return iter(())
 
-    check = lambda self, path, options: iter(())  # noqa: E731
-
 
 def test_a_checksum_that_is_ignored():
     """A tape has none: what is flipped in its ids is read as other ids."""

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tokfmt.core.errors import OptionError
-from tokfmt.core.format import Hints, Target, files_of, look, strangers
+from tokfmt.core.format import Hints, Target, look, strangers
 from tokfmt.formats.levanter import FORMAT
 from tokfmt.testing import datasets, read, sequences
 from tokfmt.views.view import place_of, position_of
@@ -56,7 +56,7 @@ def test_a_reader_travels_and_knows_chunks(tmp_path):
     assert FORMAT.sniff(look(folder)) == 4
     (folder / "thesis.tex").write_text("not of the cache")
     assert [path.name for path in strangers(FORMAT, folder)] == ["thesis.tex"]
-    assert not {path.name for path in files_of(FORMAT, folder)} & {"thesis.tex"}
+    assert not {path.name for path in FORMAT.files(folder)} & {"thesis.tex"}
 
 
 def test_items_behind_the_last_row_do_not_count(tmp_path):

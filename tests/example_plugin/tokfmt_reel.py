@@ -18,10 +18,9 @@ from tokfmt.core.axis import batches, check_ids, check_interval, sequence_at
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
 from tokfmt.core.files import File, Stream, names_in
 from tokfmt.core.findings import Code, Finding
-from tokfmt.core.format import Confidence, Receipt, Region, WriterTraits, titled
+from tokfmt.core.format import Confidence, Format, Receipt, Region, WriterTraits
 from tokfmt.core.options import option
 from tokfmt.core.output import whole
-from tokfmt.core.protocols import checked
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.records import Block, RecordBatch, RecordInfo
 from tokfmt.formats.folders import json_object, whole_number
@@ -156,9 +155,8 @@ class Writer:
             shutil.rmtree(self.drafts)
 
 
-class Reel:
-    __repr__, check = titled, checked
-    name, title, extensions, joins = "reel", "reels, made up", (".reels",), False
+class Reel(Format):
+    name, title, extensions = "reel", "reels, made up", (".reels",)
     carries, cannot = "sequences in order, empty ones too", "loss masks"
     read_options, write_options, open, writer = ReadOptions, WriteOptions, Reader, Writer
 

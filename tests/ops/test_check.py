@@ -12,7 +12,7 @@ import tokfmt
 from tokfmt import registry
 from tokfmt.core.errors import OptionError, UnsafeError
 from tokfmt.core.findings import Finding
-from tokfmt.core.format import Confidence
+from tokfmt.core.format import Confidence, Format
 from tokfmt.ops.check import check, explain
 from tokfmt.ops.check.codes import all_codes
 
@@ -99,11 +99,11 @@ def test_nothing_to_open(tmp_path):
     assert look(tmp_path / "absent.pbin", format="modalities").exit_code == 3
 
 
-class Plain:
+class Plain(Format):
     """A plug-in that knows nothing of deep looks: only what the contract asks for."""
 
     packs = registry.get("modalities")
-    name, joins, read_options = "plain", False, packs.read_options
+    name, read_options = "plain", packs.read_options
     error = None
 
     def sniff(self, probe):
@@ -114,7 +114,7 @@ class Plain:
             raise self.error
         return self.packs.open(paths, options, hints)
 
-    def check(self, path, options):
+    def audit(self, path, options, how):
         yield Finding("XY1", "warning", str(path), "is plain")
 
 

@@ -24,7 +24,6 @@ from tokfmt.core.errors import (
     TokenizerMismatchError,
     TokfmtError,
 )
-from tokfmt.core.format import files_of
 from tokfmt.ops.source.discover import check_unchanged, find_sources, snapshot
 from tokfmt.ops.source.open import open_source
 from tokfmt.ops.source.request import SourceRequest, expanded, parse_selection
@@ -70,7 +69,7 @@ def copied(made, name, tmp):
     """A copy, manifest and all, and all its files."""
     shutil.copytree(made[name].parent, tmp / "copy")
     path = tmp / "copy" / made[name].name
-    return path, list(files_of(registry.get(name), path))
+    return path, list(registry.get(name).files(path))
 
 
 def said(words, path):

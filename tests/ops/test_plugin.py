@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from tokfmt.core.axis import batches
 from tokfmt.core.errors import CorruptError
-from tokfmt.core.format import Confidence, Receipt, Region, WriterTraits
+from tokfmt.core.format import Confidence, Format, Receipt, Region, WriterTraits
 from tokfmt.views.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 
@@ -39,8 +39,8 @@ class Writer:
         return Receipt(0, -1, 0)
     def commit(self, source, receipts): pass
 
-class Lines:
-    name, title, extensions, joins = "lines", "Ids as decimal lines", (".lines",), False
+class Lines(Format):
+    name, title, extensions = "lines", "Ids as decimal lines", (".lines",)
     carries, cannot = "everything", "nothing"
     read_options = write_options = Options
     def sniff(self, probe): return Confidence.CERTAIN if probe.head.startswith(b"#lines\\n") else None
@@ -48,7 +48,7 @@ class Lines:
         return MemoryReader(Ragged.of([list(map(int, l.split())) for l in open(paths[0]).readlines()[1:]]))
     def writer(self, path, options, target): return Writer(path)
     def writer_traits(self, options): return WriterTraits()
-    def check(self, path, options): return iter(())
+    def audit(self, path, options, how): return iter(())
 
 FORMAT = Lines()
 '''
@@ -86,7 +86,10 @@ PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
         (None, "the format lines of tokfmt-lines cannot be used: ModuleNotFoundError"),
         ("raise RuntimeError('no\\nGPU')", "the format lines of tokfmt-lines cannot be used: RuntimeError: no GPU"),
         ("import sys\nsys.exit(0)", "the format lines of tokfmt-lines cannot be used: SystemExit"),
-        ("FORMAT = object()", "the format lines of tokfmt-lines cannot be used: TypeError: it has no name, title"),
+        (
+            "FORMAT = object()",
+            "the format lines of tokfmt-lines cannot be used: TypeError: tokfmt_lines:FORMAT is not a tokfmt.plugin.Format",
+        ),
         (
             MODULE.replace("return Confidence.CERTAIN if", "return 1 // 0 if probe.size or"),
             "the format lines of tokfmt-lines fails",

@@ -13,6 +13,7 @@ from browsing import browse, line
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 from tokfmt.core.fields import Field, Pointer
+from tokfmt.core.format import Format
 from tokfmt.core.sections import Listed, Part
 from tokfmt.core.text_format import bar
 from tokfmt.ops.look.parts import Raw
@@ -208,7 +209,8 @@ def test_a_hundred_million_entries(monkeypatch):
 
 def test_a_format_that_does_not_name_its_parts(monkeypatch):
     opened = open_session(SourceRequest((str(PACK),)))
-    plain = type("Plain", (), {"name": "plain", "read_options": opened.opened.format.read_options})()
+    stated = {"name": "plain", "read_options": opened.opened.format.read_options}
+    plain = type("Plain", (Format,), {**stated, **dict.fromkeys(("sniff", "open", "audit"))})()
     monkeypatch.setattr("tokfmt.registry.get", lambda name: plain)
     opened.opened = Opened(plain, opened.opened.views, opened.opened.separator)
 

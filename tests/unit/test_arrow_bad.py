@@ -82,10 +82,10 @@ def refused(path, words, kind=FormatError, code=None, **options):
         everything(path, **options)
     assert "\n" not in str(caught.value)
     format_ = registry.get(named(path))
-    found = [finding.code for finding in format_.audit(path, format_.read_options(**options), _deep())]  # type: ignore[attr-defined]
+    found = [finding.code for finding in format_.audit(path, format_.read_options(**options), _deep())]
     assert found, "the check finds nothing"
     assert code is None or code in found
-    for section in format_.sections(path, format_.read_options(**options)):  # type: ignore[attr-defined]
+    for section in format_.sections(path, format_.read_options(**options)):
         section.fields(0, section.count)
 
 

@@ -140,7 +140,7 @@ def test_nothing_is_found_in_good_ones(name):
     format_ = registry.detect(path)
     found = list(format_.check(path, format_.read_options(**options_of(case))))
     assert [finding.code for finding in found] in ([], ["TF663"] if case.get("null_rows") or case.get("n_null") else [])
-    for section in format_.sections(path, format_.read_options()):  # type: ignore[attr-defined]
+    for section in format_.sections(path, format_.read_options()):
         assert not any(field.wrong for field in section.fields(0, section.count))
 
 

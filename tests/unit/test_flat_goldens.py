@@ -122,9 +122,9 @@ def test_nothing_is_found_in_what_is_right(key):
     path, format_ = FIXTURES / home / case["entry"], registry.get(home)
     assert format_.sniff(look(path)) == (Confidence.CERTAIN if key != ("olmo", "nometa-00000") else Confidence.NAME)
     options = format_.read_options(**SCANNED.get(key, TOLD.get(key, {})))
-    codes = [finding.code for finding in format_.audit(path, options, Audit(deep=True))]  # type: ignore[attr-defined]
+    codes = [finding.code for finding in format_.audit(path, options, Audit(deep=True))]
     assert codes == UPSTREAM_FAILS.get(key[1], [])
-    for section in format_.sections(path, options):  # type: ignore[attr-defined]
+    for section in format_.sections(path, options):
         assert not any(field.wrong for field in section.fields(0, min(section.count, 99)))
 
 
@@ -221,7 +221,7 @@ def test_shards_of_every_compression(codec, tmp_path):
     with tokfmt.open(folder) as packed, tokfmt.open(own) as plain:
         assert [one.tolist() for one in packed] == [one.tolist() for one in plain]
     format_ = registry.get("mds")
-    assert list(format_.audit(folder, format_.read_options(), Audit(deep=True))) == []  # type: ignore[attr-defined]
+    assert list(format_.audit(folder, format_.read_options(), Audit(deep=True))) == []
 
 
 def test_an_evaluation_file_is_refused_by_name():

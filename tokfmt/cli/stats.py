@@ -162,7 +162,6 @@ def _write_page(report: Report, place: Staging, request: StatsRequest, watcher: 
     from tokfmt import registry
     from tokfmt.cli.page import page, prepared_of
     from tokfmt.core.files import writing
-    from tokfmt.core.format import files_of
     from tokfmt.core.output import readable_by
     from tokfmt.ops.check import CheckRequest, check
     from tokfmt.ops.source.manifest import read_manifest
@@ -177,7 +176,7 @@ def _write_page(report: Report, place: Staging, request: StatsRequest, watcher: 
     prepared = {}
     if not source.ignore_manifest:
         prepared = {path: prepared_of(read_manifest(Path(path)).content.get("prepared")) for path in paths}
-    files = (file for one in report.datasets for file in files_of(registry.get(one.format), Path(one.path)))
+    files = (file for one in report.datasets for file in registry.get(one.format).files(Path(one.path)))
     place.readable = readable_by(files)  # the page tells what is in them
     with writing(place.destination):
         place.path.write_text(page(report, findings, prepared), "utf-8")

@@ -1,26 +1,28 @@
 """What a format is: the contracts that readers, writers and formats keep, and the small values they exchange.
 
-A format module ends in `FORMAT`, an object that satisfies `Format`; an entry point in the group `tokfmt.formats` names
-it. tokfmt's own formats are found the same way as anybody else's. `tokfmt.testing` holds the laws.
+A format module ends in `FORMAT`, an object of a subclass of `Format`; an entry point in the group `tokfmt.formats`
+names it. tokfmt's own formats are found the same way as anybody else's. `tokfmt.testing` holds the laws.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core import listing
 from tokfmt.core.axis import Separators, TokenReader
-from tokfmt.core.errors import Loss
+from tokfmt.core.errors import Loss, OptionError
+from tokfmt.core.fields import Section
 from tokfmt.core.files import File, names_in, natural_key, reading_error
-from tokfmt.core.findings import Finding
+from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordReader
 
@@ -279,43 +281,58 @@ class TokenWriter(Protocol):
         """
 
 
-def titled(format_: Format) -> str:
-    """How a format prints: what its class takes as `__repr__`."""
-    return f"<tokfmt format {format_.name}: {format_.title}>"
+@dataclass(frozen=True, slots=True)
+class NoOptions:
+    """Of a format that has none."""
 
 
-class Format(Protocol):
-    """One format. Immutable; the module-level `FORMAT`.
+class Format(ABC):
+    """One format: what its class states, what it must define, and what it may offer beyond that.
+
+    Subclass it, and make the module-level `FORMAT` of the subclass. A format is immutable. `sniff`, `open` and `audit`
+    must be defined, and `writer` with `writer_traits` unless it is `read_only`; every other method has a default.
 
     Attributes:
         name: What users type, e.g. `flat-tokens`.
         title: One line: what it is and who reads it.
         extensions: Suffixes (".pbin") or name patterns ("stage1_block_*.bin") of destinations that mean this format.
+        suffixes: Of a dataset that is several files of one PREFIX: that of its tokens first.
+        prefix: The suffix of which there is a file if PREFIX by itself means a dataset; "" if it means none.
         joins: Several files given together are one dataset whose sequences may run across them.
-        streams: Its files, one after the other, make sense as one stream: `-` is a destination. May be left out.
-        packages: What reading it needs beside numpy, as pip knows it. May be left out.
+        streams: Its files, one after the other, make sense as one stream: `-` is a destination.
+        computed: Its datasets are computed from other datasets, which their files name.
+        read_only: Nothing is written in this format.
+        stores_rows: Its samples can store the rows of a recipe as they are; see `row_writer`.
+        packages: What reading it needs beside numpy, as pip knows it.
         carries, cannot: What it keeps and what it cannot, for `tokfmt formats`.
+        drops: Words of `--drop` of its own.
         read_options, write_options: Frozen dataclasses; see `core.options`. A write option `split` says that one
             destination holds several splits: each is written by a writer of its own, one after the other, to one path.
     """
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def extensions(self) -> tuple[str, ...]: ...
-    @property
-    def joins(self) -> bool: ...
-    @property
-    def carries(self) -> str: ...
-    @property
-    def cannot(self) -> str: ...
-    @property
-    def read_options(self) -> type: ...
-    @property
-    def write_options(self) -> type: ...
+    name: ClassVar[str]
+    title: ClassVar[str]
+    extensions: ClassVar[tuple[str, ...]] = ()
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    prefix: ClassVar[str] = ""
+    joins: ClassVar[bool] = False
+    streams: ClassVar[bool] = False
+    computed: ClassVar[bool] = False
+    read_only: ClassVar[bool] = False
+    stores_rows: ClassVar[bool] = False
+    packages: ClassVar[tuple[str, ...]] = ()
+    carries: ClassVar[str] = ""
+    cannot: ClassVar[str] = ""
+    drops: ClassVar[tuple[str, ...]] = ()
+    read_options: ClassVar[type] = NoOptions
+    write_options: ClassVar[type] = NoOptions
 
+    def __repr__(self) -> str:
+        return f"<tokfmt format {self.name}: {self.title}>"
+
+    # what a dataset consists of
+
+    @abstractmethod
     def sniff(self, probe: Probe) -> Confidence | None:
         """How surely the probe is this format. Content first; a name alone is weak. Never raises."""
 
@@ -323,25 +340,34 @@ class Format(Protocol):
         """Every file of the dataset at `path` that exists, in natural order: data, metadata, indexes that are read.
 
         Of a directory only what belongs to the dataset: what else lies in it is a stranger's, which nothing replaces
-        or removes. May be left out by a format whose datasets are single files, or whole directories; `files_of` asks.
+        or removes. By default the file itself, or all that the directory holds.
 
         Raises:
             FormatError: A directory cannot be listed.
         """
+        return everything_in(path) if listing.is_dir(path) else [path]
 
     def canonical(self, path: Path) -> Path:
-        """The name of a dataset that has several: `x.bin`, where `x.idx` and the prefix `x` mean it too. Optional."""
+        """The name of a dataset that has several: `x.bin`, where `x.idx` and the prefix `x` mean it too."""
+        return path
 
     def destination(self, path: Path, options: Any) -> Path:
-        """The same of what is written with these options, where a folder may be meant; `canonical` else. Optional.
+        """The same of what is written with these options, where a folder may be meant.
 
         Raises:
             OptionError: The options want another kind of name, or nothing is written in this format.
         """
+        if self.read_only:
+            raise OptionError(f"{path}: {self.name} is read, not written. Name a destination of another format")
+        return self.canonical(path)
 
     def companions(self, path: Path) -> Sequence[Path]:
-        """Files beside the (canonical) path that belong to it and are written with it: the index. Optional."""
+        """Files beside the (canonical) path that belong to it and are written with it: the index."""
+        return ()
 
+    # reading and writing
+
+    @abstractmethod
     def open(self, paths: Sequence[Path], options: Any, hints: Hints) -> TokenReader | RecordReader:
         """A reader of the stored axis (or of records of text). One path unless `joins`.
 
@@ -349,48 +375,87 @@ class Format(Protocol):
             FormatError: It is not what it should be.
         """
 
+    def glimpse(self, paths: Sequence[Path], options: Any, hints: Hints) -> TokenReader | None:
+        """All tokens as one stream, after a look at the header alone; None when that does not tell where they are.
+
+        For a format whose index takes long to read: the browser shows tokens before. Never raises for damaged content:
+        `open` will say what is wrong.
+        """
+        return None
+
     def writer_traits(self, options: Any) -> WriterTraits:
         """What a writer with these options stores; a writer is only made to write."""
+        return WriterTraits()
 
     def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
-        """A writer of `path`, which does not exist yet."""
+        """A writer of `path`, which does not exist yet.
+
+        Raises:
+            OptionError: Nothing is written in this format.
+        """
+        self.destination(path, options)  # which refuses it in the words of the format
+        raise TypeError(f"the format {self.name} defines no writer, and does not state that it is read_only")
+
+    def row_traits(self, options: Any) -> WriterTraits:
+        """The same as `writer_traits`, of the writer that `row_writer` makes."""
+        raise TypeError(f"the format {self.name} stores_rows, and defines no row_traits")
+
+    def row_writer(self, path: Path, options: Any, target: Target, shifted: bool) -> TokenWriter:
+        """A writer of rows of `options.seq_len`; its sources are `Sampled`, and regions are whole rows.
+
+        Args:
+            path, options, target: As for `writer`.
+            shifted: Labels are the next tokens; else they are the row itself, as models of Hugging Face take them.
+
+        Raises:
+            OptionError: The format stores labels that are moved by one, and these are not.
+        """
+        raise TypeError(f"the format {self.name} stores_rows, and defines no row_writer")
+
+    # looking at it
+
+    @abstractmethod
+    def audit(self, path: Path, options: Any, how: Audit) -> Iterator[Finding]:
+        """Every violation, not the first. Bounded memory; never raises for damaged content.
+
+        Reads headers, indexes and sizes, and, if `how.deep`, all that only shows in the tokens.
+        """
 
     def check(self, path: Path, options: Any) -> Iterator[Finding]:
-        """Every violation, not the first. Reads headers, indexes and sizes; `options.deep` is not its business."""
+        """What `audit` finds without decoding everything."""
+        return self.audit(path, options, Audit())
 
+    def codes(self) -> Mapping[str, Code]:
+        """Every code that its findings have, with its meaning for `check --explain`."""
+        return {}
 
-def files_of(format_: Format, path: Path) -> list[Path]:
-    """Every file of a dataset: what its format names, else the file itself or all that a directory holds.
+    def repairs(self) -> Mapping[str, Repair]:
+        """The codes whose findings go away when a dataset is read with the repair's options and written again."""
+        return {}
 
-    Raises:
-        FormatError: A directory cannot be listed.
-    """
-    named = getattr(format_, "files", None)
-    if named is not None:
-        return list(named(path))
-    return everything_in(path) if listing.is_dir(path) else [path]
+    def repaired_with(self, path: Path, options: Any) -> Mapping[str, object]:
+        """Write options with which the sequences of a repaired dataset stay as they are stored."""
+        return {}
 
+    def patches(self) -> Mapping[str, Repair]:
+        """The codes that `patch` puts right: where writing again could change more than a few bytes do."""
+        return {}
 
-def canonical(format_: Format, path: Path) -> Path:
-    """The path under which a format knows a dataset; see `Format.canonical`."""
-    named = getattr(format_, "canonical", None)
-    return path if named is None or listing.is_dir(path) else Path(named(path))
+    def patch(self, copy: Path, options: Any) -> None:
+        """Put right what is wrong with a copy of a dataset, in place.
 
+        Raises:
+            TokfmtError: It is not certain what would be right.
+        """
+        raise TypeError(f"the format {self.name} names patches, and defines no patch")
 
-def destination_of(format_: Format, path: Path, options: Any) -> Path:
-    """The path under which a dataset that is written with these options will be known; see `Format.destination`.
+    def sections(self, path: Path, options: Any) -> Sequence[Section] | None:
+        """The parts of its files for `show --raw` and the browser, in their order; None if the format names none.
 
-    Raises:
-        OptionError: The options want another kind of name.
-    """
-    named = getattr(format_, "destination", None)
-    return canonical(format_, path) if named is None else Path(named(path, options))
-
-
-def companions_of(format_: Format, path: Path) -> list[Path]:
-    """What is written beside a destination and belongs to it; see `Format.companions`."""
-    named = getattr(format_, "companions", None)
-    return [] if named is None else list(named(path))
+        Opens at once: what is long is decoded when its fields are read. Never raises for damaged content: a part that
+        cannot be read has one field that says so, with `wrong`.
+        """
+        return None
 
 
 def strangers(format_: Format, path: Path) -> list[Path]:
@@ -403,7 +468,7 @@ def strangers(format_: Format, path: Path) -> list[Path]:
     """
     if not listing.is_dir(path):
         return []
-    own = set(files_of(format_, path))
+    own = set(format_.files(path))
     return [entry for entry in everything_in(path) if entry not in own]
 
 

@@ -2,14 +2,6 @@
 
 A plug-in that offers none is converted, counted, shown and browsed all the same.
 
-    Of a format
-        Audited           finds what only shows when everything is decoded        check --deep
-        Explained         explains the codes of its findings                      check --explain
-        Repairable        is right again when it is converted to itself           check --fix
-        Patchable         is right again when a few bytes of a copy are changed   check --fix
-        Annotated         names the parts of its files: header fields, chunks     show --raw, browse
-        Glimpsed          shows tokens before its index has been read             browse
-        Rowed             stores the samples of a recipe as they are              convert
     Of a reader
         Located           knows in which byte of which file a token lies          browse, diff, show
         Verbatim          knows where tokens lie as they are, to be copied        convert
@@ -35,7 +27,7 @@ A plug-in that offers none is converted, counted, shown and browsed all the same
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -45,103 +37,10 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import Damage, Structural, TokenReader
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.fields import Section
 from tokfmt.core.files import File
-from tokfmt.core.findings import Audit, Code, Finding, Repair
-from tokfmt.core.format import Hints, Receipt, Target, TokenWriter, WriterTraits
+from tokfmt.core.format import Receipt
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import Spot
-
-
-@runtime_checkable
-class Audited(Protocol):
-    """A format that can look at every token."""
-
-    def audit(self, path: Path, options: Any, how: Audit) -> Iterator[Finding]:
-        """What `check` finds, and, if `how.deep`, all that only shows in the tokens. Bounded memory.
-
-        Never raises for damaged content.
-        """
-
-
-def checked(format_: Audited, path: Path, options: Any) -> Iterator[Finding]:
-    """What a format that audits takes as its `check`: all that shows without decoding everything."""
-    return format_.audit(path, options, Audit())
-
-
-@runtime_checkable
-class Explained(Protocol):
-    """A format that explains its codes."""
-
-    def codes(self) -> Mapping[str, Code]:
-        """Every code that its findings have."""
-
-
-@runtime_checkable
-class Repairable(Protocol):
-    """A format whose reader makes good what is wrong, so that writing a dataset again repairs it."""
-
-    def repairs(self) -> Mapping[str, Repair]:
-        """The codes whose findings go away when a dataset is read with the repair's options and written again."""
-
-    def repaired_with(self, path: Path, options: Any) -> Mapping[str, object]:
-        """Write options with which the sequences stay as they are stored."""
-
-
-@runtime_checkable
-class Patchable(Protocol):
-    """A format that repairs by changing a few bytes of a copy, where writing again could change more than that."""
-
-    def patches(self) -> Mapping[str, Repair]:
-        """The codes that `patch` puts right."""
-
-    def patch(self, copy: Path, options: Any) -> None:
-        """Put right what is wrong with a copy of a dataset, in place.
-
-        Raises:
-            TokfmtError: It is not certain what would be right.
-        """
-
-
-@runtime_checkable
-class Annotated(Protocol):
-    """A format that names the parts of its files."""
-
-    def sections(self, path: Path, options: Any) -> Sequence[Section]:
-        """The parts, in the order of the file. Opens at once: what is long is decoded when its fields are read.
-
-        Never raises for damaged content: a part that cannot be read has one field that says so, with `wrong`.
-        """
-
-
-@runtime_checkable
-class Glimpsed(Protocol):
-    """A format whose index takes long to read, and whose tokens can be seen without it."""
-
-    def glimpse(self, paths: Sequence[Path], options: Any, hints: Hints) -> TokenReader | None:
-        """All tokens as one stream, after a look at the header alone; None when that does not tell where they are.
-
-        Never raises for damaged content: `Format.open` will say what is wrong.
-        """
-
-
-@runtime_checkable
-class Rowed(Protocol):
-    """A format of samples that can store rows as they are; its write options have `seq_len`."""
-
-    def row_writer(self, path: Path, options: Any, target: Target, shifted: bool) -> TokenWriter:
-        """A writer of rows of `options.seq_len`; its sources are `Sampled`, and regions are whole rows.
-
-        Args:
-            path, options, target: As for `Format.writer`.
-            shifted: Labels are the next tokens; else they are the row itself, as models of Hugging Face take them.
-
-        Raises:
-            OptionError: The format stores labels that are moved by one, and these are not.
-        """
-
-    def row_traits(self, options: Any) -> WriterTraits:
-        """The same of this writer as `Format.writer_traits` of the other."""
 
 
 class Place(NamedTuple):

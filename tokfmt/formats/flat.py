@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from abc import ABC
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -47,19 +46,20 @@ from tokfmt.core.files import File, names_in, natural_key
 from tokfmt.core.findings import Audit, Code, Finding, raise_fatal
 from tokfmt.core.format import (
     Confidence,
+    Format,
     Hints,
     Probe,
     Receipt,
     Region,
     Target,
+    TokenWriter,
     WriterTraits,
     everything_in,
     lost_nothing,
-    titled,
 )
 from tokfmt.core.messages import Option
 from tokfmt.core.output import Output, copy_region, preallocate
-from tokfmt.core.protocols import Piece, Place, checked, marks_of
+from tokfmt.core.protocols import Piece, Place, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.sections import (
     NATIVE,
@@ -629,19 +629,11 @@ def _size_of(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
 
 
-@dataclass(frozen=True, slots=True)
-class NoOptions:
-    """Of a format that has none."""
+class FlatFormat(Format):
+    """A format of flat files; subclass it, and make `FORMAT` of the subclass.
 
-
-class FlatFormat(ABC):
-    """A format of flat files; subclass it, and make `FORMAT` of the subclass. See `core.format.Format`.
-
-    Attributes a format states:
-        name, title, extensions, joins, carries, cannot, read_options, write_options: As in `Format`.
+    Attributes a format states beside those of `Format`:
         Writer: A subclass of FlatWriter.
-        suffixes: Of a dataset that is several files of one PREFIX: that of its tokens first.
-        prefix: The suffix of which there is a file if PREFIX by itself means a dataset; "" if it means none.
         pattern: Names of the files of a folder (one of each PREFIX), as a regular expression; they are read in natural
             order of its first group, of the whole name if it has none.
         member: Such a name in a message, as "block_NNNN.bin".
@@ -653,19 +645,7 @@ class FlatFormat(ABC):
         masked: The code of loss masks that are none.
     """
 
-    __repr__, check = titled, checked
-
-    name: ClassVar[str]
-    title: ClassVar[str]
-    extensions: ClassVar[tuple[str, ...]] = ()
-    joins: ClassVar[bool] = False
-    carries: ClassVar[str] = ""
-    cannot: ClassVar[str] = ""
-    read_options: ClassVar[type] = NoOptions
-    write_options: ClassVar[type] = NoOptions
     Writer: ClassVar[type[FlatWriter]]
-    suffixes: ClassVar[tuple[str, ...]] = ()
-    prefix: ClassVar[str] = ""
     pattern: ClassVar[str] = ""
     below: ClassVar[str] = ""
     member: ClassVar[str] = "file of the format"
@@ -758,7 +738,7 @@ class FlatFormat(ABC):
 
     def canonical(self, path: Path) -> Path:
         """See `Format.canonical`."""
-        return self.names(path)[0]
+        return path if listing.is_dir(path) else self.names(path)[0]
 
     def companions(self, path: Path) -> Sequence[Path]:
         """See `Format.companions`. A folder has none."""
@@ -801,16 +781,16 @@ class FlatFormat(ABC):
         laid = self.examine(paths, options, hints)
         return certain(laid) if hints.partial else laid
 
-    def writer(self, path: Path, options: Any, target: Target) -> FlatWriter:
+    def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
         """See `Format.writer`."""
-        return self.Writer(path, options, target)
+        return super().writer(path, options, target) if self.read_only else self.Writer(path, options, target)
 
     def writer_traits(self, options: Any) -> WriterTraits:
         """See `Format.writer_traits`."""
-        return self.Writer.traits(options)
+        return super().writer_traits(options) if self.read_only else self.Writer.traits(options)
 
     def audit(self, path: Path, options: Any, how: Audit) -> Iterator[Finding]:
-        """See `protocols.Audited`."""
+        """See `Format.audit`."""
         try:
             laid = self.examine_wholly(path, options, Hints(how.eos_id))
         except FormatError as error:
@@ -835,11 +815,11 @@ class FlatFormat(ABC):
                 yield Finding.of(code, error)
 
     def codes(self) -> Mapping[str, Code]:
-        """See `protocols.Explained`."""
+        """See `Format.codes`."""
         return self.meanings
 
     def sections(self, path: Path, options: Any) -> Sequence[Section]:
-        """See `protocols.Annotated`."""
+        """See `Format.sections`."""
         try:
             laid = self.examine([path], options, Hints())
         except FormatError as error:

@@ -35,7 +35,7 @@ from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.sections import Part, shown
 from tokfmt.core.text_format import printable
-from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, joined
+from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, Laid, joined
 from tokfmt.formats.folders import inside, json_object, whole_number
 from tokfmt.formats.zarr_arrays.array import Array
 from tokfmt.formats.zarr_arrays.store import Directory, json_of
@@ -109,9 +109,10 @@ class Levanter(FlatFormat):
 
     name = "levanter"
     title = "Levanter and Marin token caches"
+    read_only = True
     carries = "sequences in order, empty ones too; read only"
     cannot = "be written"
-    read_options, Writer = ReadOptions, FlatWriter
+    read_options = ReadOptions
     pattern, unreadable = re.escape(LEDGER), "TF781"
     below = r"shard_ledger\.json(\.bak)?|\.success|zarr\.json|\d+"
     member = LEDGER

@@ -40,7 +40,7 @@ from tokfmt.core.errors import ConversionError, CorruptError, FormatError, Optio
 from tokfmt.core.fields import Section
 from tokfmt.core.files import File
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal, noted, raise_fatal
-from tokfmt.core.format import Confidence, Hints, Probe, canonical
+from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
 from tokfmt.core.ragged import Offsets, offsets_of
@@ -185,7 +185,7 @@ class Megatron(FlatFormat):
 
     def destination(self, path: Path, options: WriteOptions) -> Path:
         if options.tokens_per_file is None or path.is_dir():
-            return canonical(self, path)
+            return self.canonical(path)
         if path.suffix in self.suffixes:
             what = f"tokens_per_file={options.tokens_per_file}: {printable(path.name)} is one file. Name a folder"
             raise OptionError(what, name="tokens_per_file")

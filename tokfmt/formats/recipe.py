@@ -17,8 +17,8 @@ from typing import Any
 
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import FormatError, OptionError
-from tokfmt.core.findings import Code, Finding
-from tokfmt.core.format import Confidence, Hints, Probe, titled
+from tokfmt.core.findings import Audit, Code, Finding
+from tokfmt.core.format import Confidence, Format, Hints, Probe
 from tokfmt.core.records import RecordReader
 from tokfmt.recipes.language import is_recipe, read_recipe
 
@@ -33,15 +33,12 @@ class WriteOptions:
     """Recipes are not written from data."""
 
 
-class RecipeFormat:
+class RecipeFormat(Format):
     """Recipes in TOML."""
-
-    __repr__ = titled
 
     name = "recipe"
     title = "recipes: mixes of other datasets, computed when they are read"
-    extensions = ()
-    joins = False
+    computed = read_only = True
     carries = "samples or documents of its sources, in the order it says; read only"
     cannot = "be written from data: tokfmt recipe writes one"
     read_options, write_options = ReadOptions, WriteOptions
@@ -64,15 +61,14 @@ class RecipeFormat:
             f"{path}: recipes are not written from data. tokfmt recipe NAME=PATH:WEIGHT ... -o {path.name} writes one"
         )
 
-    def check(self, path: Path, options: Any) -> Iterator[Finding]:
-        del options
+    def audit(self, path: Path, options: Any, how: Audit) -> Iterator[Finding]:
+        del options, how
         try:
             read_recipe(path)
         except FormatError as error:
             yield Finding.of("TF801", error)
 
     def codes(self) -> Mapping[str, Code]:
-        """See `protocols.Explained`."""
         text = (
             "It is no TOML, or has a key, a word or a number that the language does not have. The message says where."
         )

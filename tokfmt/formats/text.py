@@ -39,8 +39,8 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import names_in, natural_key, reading_error
-from tokfmt.core.findings import Code, Finding
-from tokfmt.core.format import Confidence, Hints, Probe, titled
+from tokfmt.core.findings import Audit, Code, Finding
+from tokfmt.core.format import Confidence, Format, Hints, Probe
 from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Line, Place
@@ -393,15 +393,12 @@ def _named(names: Sequence[str]) -> list[str]:
     return sorted((name for name in names if _NAME.fullmatch(name) and not _ABOUT.fullmatch(name)), key=natural_key)
 
 
-class TextFormat:
+class TextFormat(Format):
     """Text files."""
-
-    __repr__ = titled
 
     name = "text"
     title = "text files: a document a file, or split at a line"
-    extensions = ()
-    joins = True
+    joins = read_only = True
     carries = "documents of text, to the last byte; read only"
     cannot = "be written: tokfmt convert FILES x.jsonl writes documents as JSON lines"
     read_options, write_options = ReadOptions, WriteOptions
@@ -428,7 +425,7 @@ class TextFormat:
         del options
         raise OptionError(f"{path}: text files are not written; x.jsonl holds texts of any kind, one a line")
 
-    def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
+    def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:  # noqa: ARG002 - all is read
         """A finding for each file that cannot be read as text."""
         for file in _files(path):
             try:
@@ -449,7 +446,6 @@ class TextFormat:
         return found if path.is_dir() else [Part(f"start of {path.name}", path, lambda: file_start(path)), *found]
 
     def codes(self) -> Mapping[str, Code]:
-        """See `protocols.Explained`."""
         told = (
             "A text file is not UTF-8, or its compressed data is damaged, or a document in it is longer than is "
             "accepted. The message says where."

@@ -29,7 +29,7 @@ from tokfmt import registry
 from tokfmt.core.axis import TokenReader, windows
 from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TruncatedError
 from tokfmt.core.files import File
-from tokfmt.core.format import Format, canonical, files_of
+from tokfmt.core.format import Format
 from tokfmt.core.messages import Option, allow_loss
 from tokfmt.core.options import given_options
 from tokfmt.core.output import whole
@@ -118,11 +118,11 @@ class Tracer:
                 targets.append(Tracer(leaf, self.drop, listed, f"{outer}{source.name}/"))
                 continue
             format_ = format_of(named[0], name)
-            places = [canonical(format_, path) for path in named]  # beside these their manifests stand
+            places = [format_.canonical(path) for path in named]  # beside these their manifests stand
             request = SourceRequest(tuple(places), options=options)
             if file.pack == "stored":
                 request = viewed(request, format_, "samples")
-            held = extent(one for path in places for one in files_of(format_, path))
+            held = extent(one for path in places for one in format_.files(path))
             targets.append(len(listed))
             listed.append({
                 "name": f"{outer}{source.name}", "kind": "text" if source.files else "ids",
@@ -279,7 +279,7 @@ def built(
 
 def _digest_of(path: Path, format_: Format) -> Any:
     """The checksum of a dataset's files, which are read."""
-    return fingerprint(path, files_of(format_, path))["xxh3_128"]
+    return fingerprint(path, format_.files(path))["xxh3_128"]
 
 
 def _relative(path: str, home: str) -> str:
@@ -506,7 +506,7 @@ def _opened(ledger: Ledger, told: Mapping[str, Any]) -> Opened:
         expected, text = int(told["bytes"]), told["kind"] == "text"
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptError(ledger.path, "has a source that is described otherwise", remedy=_AGAIN) from error
-    size = extent(one for path in paths for one in files_of(format_, path))["bytes"]
+    size = extent(one for path in paths for one in format_.files(path))["bytes"]
     if size != expected:
         raise SourceChangedError(
             paths[0], "has changed since the ledger was written", expected=f"{expected:,} bytes", found=f"{size:,}",

@@ -21,7 +21,7 @@ from tokfmt.core.errors import SourceChangedError, TokfmtError, UnsupportedError
 from tokfmt.core.fields import Pointer
 from tokfmt.core.files import Identity, natural_key
 from tokfmt.core.format import Encoder, Format, Hints
-from tokfmt.core.protocols import Glimpsed, LocatedRecords
+from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.source.discover import format_of
@@ -136,8 +136,6 @@ def _samples(request: SourceRequest, format_: Format) -> Opened | None:
 
 def _glimpse(request: SourceRequest, format_: Format) -> Opened | None:
     """The tokens in rows, before the index is read."""
-    if not isinstance(format_, Glimpsed):
-        return None
     asked, _ = found_as_written(SourceFiles(Path(request.paths[0]), format_, ()), request)
     options = read_options(format_, asked)
     reader = format_.glimpse([Path(path) for path in request.paths], options, Hints(drop=request.drop | {"tail"}))

@@ -33,7 +33,7 @@ Source: pyarrow 26, datasets 5.2 and Megatron-Bridge 067f987d data/packing, run.
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -41,7 +41,7 @@ from typing import Any, ClassVar
 from tokfmt.core.errors import CorruptError, FormatError
 from tokfmt.core.files import File, names_in, natural_key
 from tokfmt.core.findings import Audit, Finding
-from tokfmt.core.format import Confidence, Hints, Probe, Target, WriterTraits, titled
+from tokfmt.core.format import Confidence, Format, Hints, Probe, Target, WriterTraits
 from tokfmt.core.options import Late
 from tokfmt.core.text_format import printable
 from tokfmt.formats.arrow.container import begins_old
@@ -52,12 +52,9 @@ _SHARD = re.compile(r"(.+?)-(\d{5})-of-(\d{5})(?:-\w+)?\.(?:parquet|pq)")
 _LARGEST_JSON = 1 << 24
 
 
-class Columnar(ABC):
+class Columnar(Format):
     """What Parquet and Arrow share."""
 
-    __repr__ = titled
-
-    name: ClassVar[str]
     hundred: ClassVar[int]
     joins = True
     drops = ("null-rows",)
@@ -99,17 +96,12 @@ class Columnar(ABC):
 
         return traits(options, (ParquetWriter if self.name == "parquet" else ArrowWriter).suffixes)
 
-    def check(self, path: Path, options: ReadOptions) -> Iterator[Finding]:
-        return self.audit(path, options, Audit())
-
     def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-        """See `core.protocols.Audited`."""
         from tokfmt.formats.arrow.check import findings
 
         return findings(self, path, options, how)
 
     def sections(self, path: Path, options: ReadOptions) -> Sequence[Any]:
-        """See `core.protocols.Annotated`."""
         from tokfmt.formats.arrow.check import sections
 
         return sections(self, path, options)

@@ -32,9 +32,8 @@ from pathlib import Path
 
 from tokfmt.core import listing
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.format import Confidence, Probe, everything_in, look, titled
+from tokfmt.core.format import Confidence, Format, Probe, everything_in, look
 from tokfmt.core.options import Late
-from tokfmt.core.protocols import checked
 from tokfmt.formats.flat_tokens.options import ReadOptions, WriteOptions
 
 _ARRAYS = {"encoded_tokens", "seq_starts"}
@@ -48,15 +47,12 @@ _KEY = re.compile(
 """Files of a store that are metadata of flat-tokens groups, or chunks of their two arrays."""
 
 
-class FlatTokens:
+class FlatTokens(Format):
     """Flat tokens in zarr."""
-
-    __repr__ = titled
 
     name = "flat-tokens"
     title = "seqax flat-tokens: a zarr store with splits"
     extensions = (".zarr",)
-    joins = False
     carries = "sequences in order, empty ones too; ids up to 2^31-1"
     cannot = "ids above 2^31-1"
 
@@ -66,7 +62,6 @@ class FlatTokens:
     glimpse = Late("tokfmt.formats.flat_tokens.reader", "glimpse")
     writer = Late("tokfmt.formats.flat_tokens.writer", "FlatTokensWriter")
     writer_traits = Late("tokfmt.formats.flat_tokens.writer", "traits")
-    check = checked
     audit = Late("tokfmt.formats.flat_tokens.check", "findings")
     codes = Late("tokfmt.formats.flat_tokens.check", "CODES")
     patches = Late("tokfmt.formats.flat_tokens.check", "PATCHES")

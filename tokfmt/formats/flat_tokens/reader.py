@@ -397,7 +397,7 @@ def above_bound(tokens: Array, ids: Items, start: int, bound: int) -> FormatErro
 
 
 def glimpse(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader | None:
-    """The ids of a split; None when opening it properly is what will say what is wrong. See `protocols.Glimpsed`."""
+    """The ids of a split; None when opening it properly is what will say what is wrong. See `Format.glimpse`."""
     try:
         return FlatTokensReader(paths, options, hints, glimpse=True)
     except TokfmtError:

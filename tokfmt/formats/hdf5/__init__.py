@@ -32,24 +32,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from tokfmt.core.files import names_in, natural_key
-from tokfmt.core.format import Confidence, Probe, titled
+from tokfmt.core.format import Confidence, Format, Probe
 from tokfmt.core.options import Late
-from tokfmt.core.protocols import checked
 from tokfmt.formats.hdf5.options import PARAMS, ReadOptions, WriteOptions
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _SIGNATURE_AT = (0, *(512 << k for k in range(7)))  # behind a user block
 
 
-class Hdf5:
+class Hdf5(Format):
     """Cerebras GPT HDF5."""
-
-    __repr__ = titled
 
     name = "hdf5"
     title = "Cerebras HDF5: samples, masks and labels"
     extensions = (".h5",)
-    joins = True
+    joins = stores_rows = True
     packages = ("h5py", "deflate", "isal")
     carries = "sequences in order; loss masks, where samples overlap; ids up to 2^31-1"
     cannot = "empty sequences; sequences that contain the separator"
@@ -61,7 +58,6 @@ class Hdf5:
     writer_traits = Late("tokfmt.formats.hdf5.writer", "traits")
     row_writer = Late("tokfmt.formats.hdf5.writer", "make_row_writer")
     row_traits = Late("tokfmt.formats.hdf5.writer", "row_traits")
-    check = checked
     audit = Late("tokfmt.formats.hdf5.check", "findings")
     codes = Late("tokfmt.formats.hdf5.check", "CODES")
     patches = Late("tokfmt.formats.hdf5.check", "PATCHES")

@@ -188,7 +188,7 @@ def traits(options: WriteOptions) -> WriterTraits:
 
 
 def row_traits(options: WriteOptions) -> WriterTraits:  # noqa: ARG001 - the same with all
-    """See `protocols.Rowed`."""
+    """See `Format.row_writer`."""
     return WriterTraits(keeps_masks=True, keeps_labels=True, gathers=True)
 
 
@@ -359,7 +359,7 @@ class SampleWriter:
 
 
 def make_row_writer(path: Path, options: WriteOptions, target: Target, shifted: bool) -> RowWriter:
-    """The writer of samples as they are; see `protocols.Rowed`.
+    """The writer of samples as they are; see `Format.row_writer`.
 
     Raises:
         OptionError: Labels that are not moved by one, or a corpus, which has no samples.

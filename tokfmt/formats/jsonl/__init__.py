@@ -31,14 +31,13 @@ An entry that does not begin a line belongs to another file. Source: the output 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.files import names_in, natural_key
-from tokfmt.core.format import Confidence, Probe, titled
+from tokfmt.core.format import Confidence, Format, Probe
 from tokfmt.core.options import Late
-from tokfmt.core.protocols import checked
 from tokfmt.formats.jsonl.lines import BOM, FILE_NAME, TextFile, compression_of
 from tokfmt.formats.jsonl.options import ReadOptions, WriteOptions
 
@@ -47,10 +46,8 @@ _JSON = re.compile(r".*\.json(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
 _BEGINS = re.compile(rb'\{\s*"')
 
 
-class Jsonl:
+class Jsonl(Format):
     """JSON lines."""
-
-    __repr__ = titled
 
     name = "jsonl"
     title = "JSON lines of text or of ids"
@@ -65,7 +62,6 @@ class Jsonl:
     open = Late("tokfmt.formats.jsonl.reader", "JsonlReader")
     writer = Late("tokfmt.formats.jsonl.writer", "JsonlWriter")
     writer_traits = Late("tokfmt.formats.jsonl.writer", "traits")
-    check = checked
     audit = Late("tokfmt.formats.jsonl.check", "findings")
     codes = Late("tokfmt.formats.jsonl.check", "CODES")
     repairs = Late("tokfmt.formats.jsonl.check", "REPAIRS")
@@ -96,9 +92,6 @@ class Jsonl:
             index = text.with_suffix(".idx")
             found += [text, index] if text.suffix.lower() not in (".gz", ".zst") and index.is_file() else [text]
         return found
-
-    def repaired_with(self, path: Path, options: ReadOptions) -> Mapping[str, object]:  # noqa: ARG002 - lines are copied
-        return {}
 
 
 def _first_line(probe: Probe) -> tuple[bytes, bool]:

@@ -101,7 +101,7 @@ def _facts(header: Header, width: int) -> dict[str, object]:
 def glimpse(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatReader | None:  # noqa: ARG001
     """The tokens of a pack as one stream before its index, of which 10^7 documents take seconds, has been decoded.
 
-    None when the header alone does not tell where they are and how wide. See `protocols.Glimpsed`.
+    None when the header alone does not tell where they are and how wide. See `Format.glimpse`.
     """
     file = File(paths[0])
     if options.layout != "P0":

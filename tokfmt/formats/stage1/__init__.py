@@ -124,8 +124,7 @@ class Stage1(FlatFormat):
     name = "stage1"
     title = "stage-1 blocks: raw int32 samples of 8,192"
     extensions = ("stage1_block_*.bin",)
-    joins = True
-    streams = True
+    joins = streams = stores_rows = True
     carries = "sequences in order; ids up to 2^31-1"
     cannot = "empty sequences; sequences that contain the separator"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
@@ -135,11 +134,11 @@ class Stage1(FlatFormat):
     codes = Late("tokfmt.formats.stage1.check", "CODES")
 
     def row_writer(self, path: Path, options: WriteOptions, target: Target, shifted: bool) -> RowWriter:  # noqa: ARG002
-        """See `protocols.Rowed`: labels are not stored, and follow from the rows."""
+        """See `Format.row_writer`: labels are not stored, and follow from the rows."""
         return RowWriter(path, options, target)
 
     def row_traits(self, options: WriteOptions) -> WriterTraits:
-        """See `protocols.Rowed`."""
+        """See `Format.row_writer`."""
         found: WriterTraits = RowWriter.traits(options)
         return found
 

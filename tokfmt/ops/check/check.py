@@ -30,10 +30,9 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.files import writing
 from tokfmt.core.findings import Audit, Code, Finding, Repair
-from tokfmt.core.format import REGION, Format, files_of, look
+from tokfmt.core.format import REGION, Format, look
 from tokfmt.core.messages import marked
 from tokfmt.core.output import readable_by
-from tokfmt.core.protocols import Audited, Patchable, Repairable
 from tokfmt.core.publish import Staging
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
@@ -272,9 +271,6 @@ class _Checking:
     def _own(self, one: SourceFiles, options: Any) -> Iterator[Finding]:
         """What the format itself finds."""
         path, format_ = one.path, one.format
-        if not isinstance(format_, Audited):
-            yield from _guarded(format_.check(path, options))
-            return
         if self.deep:
             self.progress.phase(f"checking {path.name}", 0, "tokens")
         known = told(self.request.eos, [path], [manifest_of(one)])
@@ -460,10 +456,10 @@ def fix(
     if verdict.format is None:
         raise ConversionError(f"{printable(verdict.path)}: not repaired: it cannot be opened")
     format_ = registry.get(verdict.format)
-    repairs = _repairs(format_)
+    repairs = format_.patches() or format_.repairs()
     hopeless = sorted({f.code for f in verdict.findings if f.severity == "error"} - repairs.keys())
     chosen = {code: repairs[code] for code in sorted(verdict.counts) if code in repairs and not hopeless}
-    if not hopeless and not (chosen and isinstance(format_, (Patchable, Repairable))):
+    if not hopeless and not chosen:
         return Fixed("", {})
     path = Path(verdict.path)
     source, _ = found_as_written(found_at(path, format_, request.source), request.source)  # the copy has no manifest
@@ -473,17 +469,11 @@ def fix(
     partial = ""
     if hopeless:
         after, partial = job.saved(hopeless)
-    elif isinstance(format_, Patchable):
+    elif format_.patches():
         after = job.patched(format_)
-    elif isinstance(format_, Repairable):
+    else:
         after = job.rewritten(format_)
     return Fixed(os.fspath(destination), {code: repair.how for code, repair in chosen.items()}, after, partial)
-
-
-def _repairs(format_: Format) -> Mapping[str, Repair]:
-    if isinstance(format_, Patchable):
-        return format_.patches()
-    return format_.repairs() if isinstance(format_, Repairable) else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,7 +496,7 @@ class _Job:
             given |= repair.options
         return SourceRequest((path,), self.format.name, eos, given, drop=drop)
 
-    def rewritten(self, format_: Repairable) -> Verdict:
+    def rewritten(self, format_: Format) -> Verdict:
         """Read, which makes good what is wrong, and written again by the normal conversion."""
         source = self._source(self.path, "none")
         options = read_options(self.format, source)
@@ -568,7 +558,7 @@ class _Job:
             f"{', '.join(codes)}{why}. tokfmt check --explain {codes[0]} says what to do"
         )
 
-    def patched(self, format_: Patchable) -> Verdict:
+    def patched(self, format_: Format) -> Verdict:
         """Copied byte by byte, changed in place, checked, published."""
         source = self._source(self.path, self.request.source.eos, frozenset({"other-files"}))
         found = find_sources(source)
@@ -647,7 +637,7 @@ def _copy(format_: Format, source: Path, destination: Path) -> None:
     if not source.is_dir():
         shutil.copyfile(source, destination)
         return
-    for file in files_of(format_, source):
+    for file in format_.files(source):
         copy = destination / file.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)

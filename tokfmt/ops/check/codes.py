@@ -10,7 +10,6 @@ from tokfmt.core.errors import OptionError
 from tokfmt.core.findings import Code
 from tokfmt.core.format import Format
 from tokfmt.core.options import nearest
-from tokfmt.core.protocols import Explained
 
 _OPENING = {
     "TF900": Code(
@@ -166,9 +165,7 @@ class Explanation:
 def all_codes() -> dict[str, Explanation]:
     """Every code there is, in order: those of all formats installed, and of checks across formats."""
     found: dict[str, Explanation] = {}
-    owned: list[tuple[str, Mapping[str, Code]]] = [
-        (format_.name, format_.codes()) for format_ in registry.formats() if isinstance(format_, Explained)
-    ]
+    owned: list[tuple[str, Mapping[str, Code]]] = [(format_.name, format_.codes()) for format_ in registry.formats()]
     for owner, codes in (*owned, ("any format", CODES)):
         for code, meaning in codes.items():
             found[code] = Explanation(code, owner, meaning.title, meaning.text, meaning.unsafe)
@@ -192,4 +189,4 @@ def explain(code: str) -> Explanation:
 
 def meanings(format_: Format | None) -> Mapping[str, Code]:
     """The codes that findings in a dataset of this format may have."""
-    return {**(format_.codes() if isinstance(format_, Explained) else {}), **CODES}
+    return {**(format_.codes() if format_ is not None else {}), **CODES}

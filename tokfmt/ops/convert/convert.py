@@ -15,7 +15,6 @@ from typing import Literal
 from tokfmt import registry
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import write_error
-from tokfmt.core.format import files_of
 from tokfmt.core.messages import Option
 from tokfmt.core.once import OpenedOnce
 from tokfmt.core.options import given_options
@@ -230,7 +229,7 @@ def _to_stdout(request: Request, progress: Progress) -> Conversion:
         BrokenPipeError: Whoever reads has had enough.
     """
     format_ = registry.get(request.to or "jsonl")
-    if not getattr(format_, "streams", False):
+    if not format_.streams:
         raise OptionError(
             f"-: {format_.name} is no stream that could be piped; jsonl is, and the raw blocks of stage1. Name a file"
         )
@@ -244,5 +243,5 @@ def _to_stdout(request: Request, progress: Progress) -> Conversion:
             filed = replace(request, destination=place, to=format_.name, manifest=False, overwrite=False)
             done = _convert(filed, progress)
             if not request.dry_run:
-                print_files(files_of(format_, place))
+                print_files(format_.files(place))
     return replace(done, destination=STREAM)

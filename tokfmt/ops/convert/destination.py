@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from tokfmt import registry
 from tokfmt.core.errors import OptionError
-from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits, destination_of
+from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
 from tokfmt.core.messages import Option
 from tokfmt.core.options import parse_options
-from tokfmt.core.protocols import Rowed
 from tokfmt.ops.convert.arrangement import Portion, portions
 from tokfmt.ops.convert.request import Request
 
@@ -54,7 +53,7 @@ class Destination:
         format_ = registry.get(request.to) if request.to else registry.for_destination(request.destination)
         given = request.given_to_writer(format_)
         options: Any = parse_options(format_.write_options, given, format_.name)
-        path = destination_of(format_, request.destination, options)
+        path = format_.destination(request.destination, options)
         found = tuple(portions(request.arrangement, path, format_, given))
         return Destination(path, format_, given, found, found[0].options, format_.writer_traits(found[0].options))
 
@@ -65,7 +64,7 @@ class Destination:
 
     def writer(self, path: Path, portion: Portion, target: Target) -> TokenWriter:
         """Make the writer of a portion, of rows as they are or of sequences, which builds it at `path`."""
-        if self.rows is None or not isinstance(self.format, Rowed):
+        if self.rows is None or not self.format.stores_rows:
             return self.format.writer(path, portion.options, target)
         return self.format.row_writer(path, portion.options, target, self.rows.shifted)
 
@@ -81,7 +80,7 @@ class Destination:
         from tokfmt.recipes.samples import PackedRows  # only recipes need what it imports
 
         packs = getattr(self.options, "pack_size", None)
-        traits = laid.format.row_traits(laid.options) if isinstance(laid.format, Rowed) else laid.traits
+        traits = laid.format.row_traits(laid.options) if laid.format.stores_rows else laid.traits
         return replace(laid, traits=traits, rows=samples, packed=PackedRows(samples, packs) if packs else None)
 
     def with_rows_of_length(self, seq_len: int, request: Request) -> Destination | None:
@@ -91,7 +90,7 @@ class Destination:
             OptionError: As of `with_rows_of`.
         """
         packs, given = getattr(self.options, "pack_size", None), dict(self.given)
-        if not packs and not isinstance(self.format, Rowed):
+        if not packs and not self.format.stores_rows:
             return None
         if not packs and str(given.setdefault("seq_len", seq_len)) != str(seq_len):
             return None

@@ -13,7 +13,6 @@ from tokfmt.core import listing
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import Loss, OptionError, SeparatorUnknownError, TokfmtError
 from tokfmt.core.files import writing
-from tokfmt.core.format import companions_of
 from tokfmt.core.messages import Option, marked, to_option
 from tokfmt.core.options import choices
 from tokfmt.core.output import followed, readable_by
@@ -233,7 +232,7 @@ def _stagings(
             readable=readable_by(before),
             kept=request.kept,
             shared=request.shard is not None,
-            companions=[companion.name for companion in companions_of(destination.format, path)],
+            companions=[companion.name for companion in destination.format.companions(path)],
             by_name=is_cluster(request.executor),
         )
         for path in destination.paths

@@ -33,7 +33,7 @@ from tokfmt.core.errors import (
     UnsupportedError,
     VerificationError,
 )
-from tokfmt.core.format import Format, canonical, files_of
+from tokfmt.core.format import Format
 from tokfmt.core.messages import Message, Option
 from tokfmt.core.options import given_options
 from tokfmt.core.output import followed
@@ -144,7 +144,7 @@ def finished(
         written = os.stat(manifest.path).st_mtime_ns
         if any(os.stat(file).st_ctime_ns > written for one in read for file in one.files):
             return []
-        here = SourceFiles(destination, format_, tuple(files_of(format_, destination)))
+        here = SourceFiles(destination, format_, tuple(format_.files(destination)))
         if not os.path.lexists(destination) or any(file_differences(here, manifest)):
             return []
         if any(os.stat(path).st_uid != os.geteuid() for path in (manifest.path, destination, *here.files)):
@@ -331,7 +331,7 @@ def request_of_shards(destination: str | os.PathLike[str]) -> Request:
     Raises:
         ConversionError: There are none, or of another version; or shards are missing (they are named).
     """
-    by_prefix = (canonical(one, Path(destination)) for one in registry.formats() if getattr(one, "prefix", ""))
+    by_prefix = (one.canonical(Path(destination)) for one in registry.formats() if one.prefix)
     for place in itertools.chain([Path(destination)], by_prefix):
         home = hidden_sibling(followed(place), "shards")
         if os.path.lexists(home):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tokfmt import registry
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.files import writing
-from tokfmt.core.format import Decoder, Format, Target, files_of
+from tokfmt.core.format import Decoder, Format, Target
 from tokfmt.core.options import parse_options
 from tokfmt.core.output import readable_by
 from tokfmt.core.publish import Staging
@@ -63,7 +63,7 @@ def export(
         TokfmtError: One of its kinds; the destination is then as it was before.
     """
     place = Path(destination)
-    found = [SourceFiles(path, format, tuple(files_of(format, path))) for path in map(Path, paths)] if format else []
+    found = [SourceFiles(path, format, tuple(format.files(path))) for path in map(Path, paths)] if format else []
     guard(place, paths, found)
     watched, before = progress or Silent(), snapshot(found)
     # readers word their own errors

@@ -13,7 +13,6 @@ from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import File
 from tokfmt.core.format import Probe, look
 from tokfmt.core.options import given_options
-from tokfmt.core.protocols import Annotated
 from tokfmt.core.sections import Listed, Part, shown
 from tokfmt.ops.source.discover import format_of, found_at
 from tokfmt.ops.source.manifest import found_as_written
@@ -112,9 +111,10 @@ def sections(path: str | os.PathLike[str], *, format: str | None = None, options
     asked = SourceRequest((path,), options=given_options(options))
     request, notes = found_as_written(found_at(path, chosen, asked), asked)
     parsed = read_options(chosen, request)
-    if not isinstance(chosen, Annotated):
+    sections = chosen.sections(path, parsed)
+    if sections is None:
         return Raw(path, chosen.name, (f"the format {chosen.name} does not name its parts",), [_facts(probe)])
-    return Raw(path, chosen.name, notes, chosen.sections(path, parsed))
+    return Raw(path, chosen.name, notes, sections)
 
 
 def _facts(probe: Probe) -> Section:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import Layout, TokenReader, windows
 from tokfmt.core.draws import SHOW, check_seed, random_order
 from tokfmt.core.errors import CorruptError, FormatError, OptionError
-from tokfmt.core.format import Encoder, canonical
+from tokfmt.core.format import Encoder
 from tokfmt.core.marks import padding_of
 from tokfmt.core.messages import Option
 from tokfmt.core.options import given_options, nearest, parse_count
@@ -164,7 +164,7 @@ def show_origins(path: str | os.PathLike[str], selection: Selection = None, **gi
     from tokfmt.ops.ledger import Ledgers  # with all of recipes
 
     format_ = format_of(path, given.get("from_format"))
-    place, ledgers, options = canonical(format_, Path(path)), Ledgers(), dict(given_options(given["from_options"]))
+    place, ledgers, options = format_.canonical(Path(path)), Ledgers(), dict(given_options(given["from_options"]))
     ledger = ledgers.of(place, format_.name)
     if ledger is None:
         raise FormatError(

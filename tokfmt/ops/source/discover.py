@@ -11,7 +11,7 @@ from tokfmt import registry
 from tokfmt.core import listing
 from tokfmt.core.errors import DetectionError, FormatError, SourceChangedError, UnknownFormatError
 from tokfmt.core.files import names_in, natural_key, reading_error
-from tokfmt.core.format import Format, canonical, files_of, strangers
+from tokfmt.core.format import Format, strangers
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import describes, read_manifest
 from tokfmt.ops.source.request import Found, Path_, SourceFiles, SourceRequest, expanded
@@ -92,7 +92,7 @@ def _datasets_below(directory: Path, name: str | None) -> list[Path]:
         format_: Format | None = format_of(directory, name)
     except DetectionError:
         format_ = None
-    files = () if format_ is None else files_of(format_, directory)
+    files = () if format_ is None else format_.files(directory)
     own = {parent for file in files for parent in (file, *file.parents)}
     found = [directory] if directory in own else []
     for entry in sorted(map(directory.joinpath, names_in(directory)), key=lambda entry: natural_key(entry.name)):
@@ -111,8 +111,8 @@ def found_at(path: Path, format_: Format, request: SourceRequest) -> SourceFiles
     Raises:
         FormatError: Its directory cannot be listed.
     """
-    path = canonical(format_, registry.of_prefix(path))
-    files = tuple(files_of(format_, path))
+    path = format_.canonical(registry.of_prefix(path))
+    files = tuple(format_.files(path))
     if not listing.is_dir(path) or not files:
         return SourceFiles(path, format_, files)
     behind = {os.path.realpath(file) for file in files if listing.is_link(file)}
@@ -164,7 +164,7 @@ def snapshot(found: Iterable[SourceFiles]) -> dict[Path, tuple[int, int, int]]:
 def check_unchanged(before: Mapping[Path, tuple[int, int, int]], found: Iterable[SourceFiles]) -> None:
     """Raise SourceChangedError if a file of the sources changed, went or came since the snapshot."""
     try:
-        now = snapshot(one._replace(files=tuple(files_of(one.format, one.path))) for one in found)
+        now = snapshot(one._replace(files=tuple(one.format.files(one.path))) for one in found)
     except FormatError as error:
         raise SourceChangedError(error.path, "disappeared while it was being read") from error
     for file in sorted(before.keys() | now.keys()):

@@ -32,10 +32,9 @@ from tokfmt.core import listing
 from tokfmt.core.axis import Damage
 from tokfmt.core.errors import CorruptError, FormatError, OptionError
 from tokfmt.core.files import File, reading_error
-from tokfmt.core.format import Format, companions_of, files_of
+from tokfmt.core.format import Format
 from tokfmt.core.messages import Message, Option, from_option
 from tokfmt.core.options import parse_options
-from tokfmt.core.protocols import Rowed
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, given_to, words_of
 
@@ -257,7 +256,7 @@ def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tu
     """
     said, notes, of_folder = [], [], functools.cache(_of_folder)
     for one in found:
-        manifest = manifest_of(one, of_folder)  # type: ignore[arg-type] # one object a format
+        manifest = manifest_of(one, of_folder)
         wrong = file_contradiction(one, manifest) if one.files else None
         if wrong is not None:
             kept = request.allow_partial and not request.ignore_manifest and shrunk(one, manifest) is not None
@@ -328,7 +327,7 @@ def as_written(
         Message(f"read with {word}, by the manifest of {one}; {Option('from-opt', word)} or another value overrides it")
         for word in told
     ]
-    if any(manifest.rows for manifest in said) and isinstance(format_, Rowed) and not asked & _JOINING:
+    if any(manifest.rows for manifest in said) and format_.stores_rows and not asked & _JOINING:
         _check_all_rows(said)
         found["view"] = "samples"
         joins = "stride=overlap" if "stride" in usual else "view=documents"
@@ -407,7 +406,7 @@ def describes(manifest: Manifest, format_: Format, path: Path) -> bool:
     """
     if not manifest.output or manifest.content.get("format") != format_.name:
         return False  # before a directory is listed
-    one = SourceFiles(path, format_, tuple(files_of(format_, path)))
+    one = SourceFiles(path, format_, tuple(format_.files(path)))
     return next(file_differences(one, manifest), None) is None
 
 
@@ -446,9 +445,9 @@ def written_files(format_: Format, path: Path, files: Sequence[Path] | None = No
 
     No index that was made beside it later.
     """
-    inside, own = f"{path}{os.sep}", {path, *companions_of(format_, path)}
+    inside, own = f"{path}{os.sep}", {path, *format_.companions(path)}
     inside = inside.removeprefix(f"{os.curdir}{os.sep}")  # which paths do not begin with
-    found = files_of(format_, path) if files is None else files
+    found = format_.files(path) if files is None else files
     return [file for file in found if file in own or str(file).startswith(inside)]
 
 

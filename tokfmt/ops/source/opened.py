@@ -21,7 +21,7 @@ from tokfmt.core.errors import (
     TokenizerMismatchError,
     TokfmtError,
 )
-from tokfmt.core.format import Format, files_of
+from tokfmt.core.format import Format
 from tokfmt.core.messages import Message, Option, marked
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
@@ -132,7 +132,7 @@ def tokenizer_of(name: str | None, **how: Any) -> TokenizerHandle | None:
 def files_of_sources(sources: Iterable[Source]) -> list[SourceFiles]:
     """The files of datasets that are open."""
     return [
-        SourceFiles(path, source.format, tuple(files_of(source.format, path)))
+        SourceFiles(path, source.format, tuple(source.format.files(path)))
         for source in sources
         for path in source.paths
     ]

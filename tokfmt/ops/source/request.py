@@ -278,7 +278,7 @@ def needed(selection: str | None, default: int) -> int | None:
 
 def drop_words() -> tuple[str, ...]:
     """All words of --drop, those of formats from elsewhere too."""
-    theirs = [word for format_ in registry.formats() for word in getattr(format_, "drops", ())]
+    theirs = [word for format_ in registry.formats() for word in format_.drops]
     return tuple(dict.fromkeys((*_DROPS, *theirs)))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from tokfmt.core.axis import Separators, TokenReader, windows
 from tokfmt.core.draws import check_seed
 from tokfmt.core.errors import DetectionError, FormatError, OptionError
-from tokfmt.core.format import Decoder, files_of
+from tokfmt.core.format import Decoder
 from tokfmt.core.messages import Message, Option
 from tokfmt.core.private import Scratch
 from tokfmt.core.protocols import Filled, Filling
@@ -347,7 +347,7 @@ def glance(source: Source) -> Statistics:
 
 def size_of(source: Source) -> int:
     """Bytes of all files of a dataset."""
-    size: int = sum(extent(files_of(source.format, path))["bytes"] for path in source.paths)
+    size: int = sum(extent(source.format.files(path))["bytes"] for path in source.paths)
     return size
 
 
