@@ -143,7 +143,7 @@ def test_a_shuffle_and_a_split_are_continued(home, executor):
     )
     assert "--shuffle was 3 and is 4 now" in convert(home, *DEALT[:3], "4", *DEALT[4:], check=4)
     says = convert(home, *DEALT[:5], "train=0.7,validation=0.3", "--resume", check=4)
-    assert 'what --split deals out was {"names": ["train", "validation"], "shares": ["4/5", "1/5"]' in says
+    assert 'the shares of the splits was {"names": ["train", "validation"], "shares": ["4/5", "1/5"]' in says
     spills = sorted(home.glob(".out.*/scratch/done-shuffle-*/spill-*"))
     assert spills
     keeper = home / "keeper"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import Info, Layout, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.errors import FormatError, Loss, LossyConversionError, TokenRangeError, TokfmtError
 from tokfmt.core.format import Format, TokenWriter, WriterTraits
-from tokfmt.core.messages import Message, Option, from_option, to_option
+from tokfmt.core.messages import Message, Option, from_option, marked, to_option
 from tokfmt.core.protocols import Collecting, Sampled, marks_of, restored
 from tokfmt.core.records import Aside, RecordInfo, RecordReader, Spot
 from tokfmt.core.text_format import counted, printable
@@ -72,7 +72,7 @@ class Content:
                 remedy = f"It is token {at - start:,} of sequence {number:,} of {origin}"
                 return TokenRangeError(
                     error.where, error.token, error.limit, error.position,
-                    f"{remedy}. {error.remedy}" if error.remedy else remedy,
+                    f"{remedy}. {marked(error.remedy)}" if error.remedy else remedy,
                 )  # fmt: skip
         return error
 
