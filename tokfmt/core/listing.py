@@ -44,7 +44,7 @@ class Answers:
 
     def __init__(self) -> None:
         self.directories: dict[str, dict[str, Kind] | None] = {}
-        self.statuses: dict[str, os.stat_result | OSError] = {}
+        self.statuses: dict[str, os.stat_result | tuple[int | None, str | None]] = {}
         self.found: dict[Hashable, object] = {}
 
 
@@ -149,13 +149,13 @@ def status(path: Path_) -> os.stat_result:
     if found is None:
         try:
             found = os.stat(path)
-        except OSError as error:
-            found = error
+        except OSError as error:  # whose traceback would keep what the callers hold, open files among it
+            found = error.errno, error.strerror
         if len(kept_now.statuses) < _STATUSES:
             kept_now.statuses[name] = found
-    if isinstance(found, OSError):
-        raise found.with_traceback(None)
-    return found
+    if isinstance(found, os.stat_result):
+        return found
+    raise OSError(*found, name)
 
 
 def is_file(path: Path_) -> bool:
