@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import stat
 import threading
 from collections.abc import Iterable
 from types import TracebackType
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-_MOST = 64
-"""Descriptors that one command keeps for others; a dataset of more files opens the others again."""
+_ALLOWED = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+_MOST = 64 if _ALLOWED == resource.RLIM_INFINITY else min(64, _ALLOWED // 8)
+"""Descriptors that one command keeps for others, beside those of `files`; of more files the others are opened again."""
 
 Path = str | os.PathLike[str]
 
