@@ -236,7 +236,7 @@ def main():
     if unknown := set(asked) - {*EXCHANGES, *PAGES}:
         parser.error(f"no upstream for {', '.join(sorted(unknown))}; there are {', '.join((*EXCHANGES, *PAGES))}")
     wrong = False
-    print("| format | upstream | reads ours | we read theirs |\n|---|---|---|---|")
+    print("| format | upstream | upstream reads | tokfmt reads |\n|---|---|---|---|")
     for name in asked or (*EXCHANGES, *PAGES):
         cells, failed = row(name, EXCHANGES[name]) if name in EXCHANGES else page_row(name, PAGES[name])
         wrong |= failed
