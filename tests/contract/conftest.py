@@ -5,7 +5,7 @@ from tokfmt.testing import FormatContract
 
 DAMAGE = "test_damage_never_crashes"
 """The law of `FormatContract` that cuts and flips a file at every place."""
-ONCE = (DAMAGE, "test_processes")
+ONCE = (DAMAGE, "test_processes", "test_large_datasets_in_little_memory")
 """Laws of one variant of each format; `make fuzz` tries the others."""
 
 

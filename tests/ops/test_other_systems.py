@@ -60,18 +60,27 @@ convert mix.toml mix.ds --to stage1
 """
 
 
+IN_TURN = """
+import sys
+from tokfmt.cli.main import cli
+
+if __name__ == "__main__":
+    for line in sys.stdin.read().splitlines():
+        print(line, flush=True)
+        assert not cli.main(line.split(), prog_name="tokfmt", standalone_mode=False)
+"""
+
+
 @pytest.mark.slow
 def test_commands(tmp_path):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(MISSING)
     names = {"text": FIXTURES / "text" / "corpus.jsonl", "tokenizer": FIXTURES / "tokenizer"}
-    for line in COMMANDS.splitlines():
-        command = [part.format(**names) for part in line.split()]
-        done = subprocess.run(
-            [sys.executable, "-m", "tokfmt", *command], cwd=tmp_path, capture_output=True, text=True,
-            env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
-        )  # fmt: skip
-        assert done.returncode == 0, (line, done.stdout, done.stderr)
+    done = subprocess.run(
+        [sys.executable, "-c", IN_TURN], cwd=tmp_path, capture_output=True, text=True, input=COMMANDS.format(**names),
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+    )  # fmt: skip
+    assert done.returncode == 0, (done.stdout[-2000:], done.stderr)
     lost = subprocess.run(
         [sys.executable, "-c", "import os; os.copy_file_range"], cwd=tmp_path, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
