@@ -1,5 +1,6 @@
 """Long texts: cut into pieces that change no id, in little memory; those that cannot be cut are refused by name."""
 
+import gzip
 import json
 import random
 
@@ -7,21 +8,23 @@ import numpy as np
 import pytest
 from made_tokenizers import TEXTS, llama3_like, sentencepiece_like
 from paths import TOKENIZER
-from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 import tokfmt
+from tokfmt.core import resources
 from tokfmt.core.errors import UnsafeError
 from tokfmt.text import long_texts
+from tokfmt.text.decoding import Content
 from tokfmt.text.long_texts import NOWHERE, UnbrokenTextError, cuts_of, in_pieces
 from tokfmt.text.tokenizer import load_tokenizer
 
-PIECE = 1 << 13
+PIECE, LONGEST = 1 << 13, 1 << 17
 
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     monkeypatch.setattr(long_texts, "PIECE", PIECE)
-    monkeypatch.setattr(long_texts, "LONGEST", 1 << 17)
+    monkeypatch.setattr(long_texts, "LONGEST", LONGEST)
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +109,7 @@ def added(**token):
         (added(content="the"), True, False),
         (added(content="of the"), False, False),
         (added(content="a "), False, False),
+        (added(content=",", single_word=True), False, False),
         (added(content="\nx"), False, False),
         (added(content="the", rstrip=True), False, False),
         (added(content="the", lstrip=True), False, False),
@@ -119,7 +123,7 @@ def added(**token):
     ],
 )
 def test_where_a_tokenizer_may_be_cut(part, borders, words):
-    content = long_texts.Content(np.frombuffer(json.dumps(changed(part)).encode(), np.uint8), str(id(part)))
+    content = Content(np.frombuffer(json.dumps(changed(part)).encode(), np.uint8), str(id(part)))
     found = cuts_of(content)
     assert (found.borders, bool(found.lengths)) == (borders, words)
 
@@ -138,19 +142,53 @@ def test_an_unknown_split_is_not_cut():
     tokenizer.add_tokens([AddedToken("a b")])
     for step in (pre_tokenizers.Split("x", "isolated"), pre_tokenizers.Metaspace(), pre_tokenizers.Digits()):
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([step])
-        content = long_texts.Content(np.frombuffer(tokenizer.to_str().encode(), np.uint8), repr(step))
+        content = Content(np.frombuffer(tokenizer.to_str().encode(), np.uint8), repr(step))
         assert cuts_of(content) is NOWHERE
 
 
 @pytest.mark.parametrize(
     ("name", "content", "where"),
     [
-        ("x.jsonl", '{"text": "one"}\n{"text": "%s"}\n', "x.jsonl: the text at byte 16 has more than"),
-        ("x.txt", "%s", "x.txt: record 0 has more than"),
+        ("x.jsonl.gz", '{"text": "one"}\n{"text": "%s"}\n', "x.jsonl.gz: the text at byte 16 has more than 131,072"),
+        ("x.txt.gz", "%s", "x.txt.gz: record 0 has more than 131,072"),
     ],
 )
-def test_the_refusal_names_the_record(tmp_path, name, content, where):
-    (tmp_path / name).write_text(content % (" " * (1 << 18)))
-    with pytest.raises(UnsafeError, match=where):
+def test_a_long_text_of_a_small_file_is_refused(tmp_path, name, content, where):
+    (tmp_path / name).write_bytes(gzip.compress((content % (" " * 2 * LONGEST)).encode()))
+    with pytest.raises(UnsafeError, match=where) as refused:
         tokfmt.convert(tmp_path / name, tmp_path / "o.pbin", tokenizer=TOKENIZER, eos=4095, jobs=1)
+    assert "may fill 0.1 GB of memory (a longer text is accepted of a file with a byte for each 8" in str(refused.value)
+    assert str(refused.value).endswith("Split the text, leave it out, or decompress its file")
     assert not (tmp_path / "o.pbin").exists()
+
+
+@pytest.mark.parametrize("record", ['{"text": "%s"}\n', "%s"])
+def test_a_long_text_of_a_large_file_is_encoded_if_the_memory_suffices(tmp_path, monkeypatch, record):
+    path = tmp_path / ("x.jsonl" if "text" in record else "x.txt")
+    path.write_text(record % (" " * 2 * LONGEST))
+    words = {"tokenizer": TOKENIZER, "eos": 4095, "jobs": 1}
+    tokfmt.convert(path, tmp_path / "o.pbin", **words)
+    expected = load_tokenizer(str(TOKENIZER), engine="tokenizers").encoder()._encode([" " * 2 * LONGEST]).tokens
+    assert tokfmt.open(tmp_path / "o.pbin")[0].tolist() == expected.tolist()
+    monkeypatch.setattr(resources, "share", lambda: long_texts.PER_CHARACTER * (2 * LONGEST - 1))
+    where = f"{path.name}: .* has more than 262,143 .* 0.1 GB of memory .a worker may use 0.1 GB.. Split the text, or"
+    with pytest.raises(UnsafeError, match=where):
+        tokfmt.convert(path, tmp_path / "p.pbin", **words)
+
+
+def bert_like():
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(vocab_size=200, special_tokens=["[UNK]", "[SEP]"], show_progress=False)
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    return tokenizer
+
+
+def test_bert_is_cut_between_words(tmp_path):
+    bert_like().save(str(tmp_path / "tokenizer.json"))
+    encoder, rng = load_tokenizer(str(tmp_path), engine="tokenizers").encoder(), random.Random(3)
+    found = cuts_of(encoder.content)
+    assert (found.borders, len(found.lengths)) == (True, 0)
+    for alphabet in ALPHABETS[5:]:
+        text = "".join(rng.choices(f"{alphabet}\u0301\u03a3", k=3 * PIECE)) + "a b, c [SEP] " * 3 * PIECE
+        assert np.array_equal(encoder.encode([text]).tokens, encoder._encode([text]).tokens), alphabet

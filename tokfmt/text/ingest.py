@@ -31,7 +31,7 @@ from tokfmt.core.output import whole
 from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
 from tokfmt.core.records import Aside, Block, RecordBatch, RecordReader
-from tokfmt.text.long_texts import REMEDY, UnbrokenTextError
+from tokfmt.text.long_texts import UnbrokenTextError, of_file
 
 if TYPE_CHECKING:
     from tokfmt.text.filters import Sieve
@@ -61,7 +61,8 @@ def encoded_batches(records: RecordReader, encoder: Encoder | None, block: Block
         before = 0
         for batch in records.texts(block):
             with _located(records, block, batch, before):
-                yield encoder.encode(list(batch.texts))
+                ragged = encoder.encode(list(batch.texts))
+            yield ragged
             before += len(batch.texts)
     else:
         yield from (batch.ragged for batch in records.ids(block) if batch.ragged is not None)
@@ -69,26 +70,34 @@ def encoded_batches(records: RecordReader, encoder: Encoder | None, block: Block
 
 @contextmanager
 def _located(records: RecordReader, block: Block, batch: RecordBatch, before: int) -> Iterator[None]:
-    """Name the file, and the place in it, of a text that is too long and cannot be cut.
+    """Encode a batch; name the file, and the place in it, of a text that is too long and cannot be cut.
 
     Args:
         records, block, batch: What is encoded.
         before: Records of the block before the batch, as far as it is of consecutive ones.
     """
-    try:
+    if not isinstance(records, LocatedRecords):
         yield
-    except UnbrokenTextError as error:
-        if not isinstance(records, LocatedRecords):
-            raise
-        number = next(k for k, text in enumerate(batch.texts) if len(text) == error.length)
+        return
+    located = records
+
+    def place(number: int) -> tuple[Path, str]:
         if block.first >= 0:
-            place = records.record_place(block.first + before + number)
-            path, record = place.path, f"record {block.first + before + number:,}"
-        else:
-            path, record = records.files[block.file], "a text"
-            if batch.begins is not None:
-                record = f"the text at byte {int(batch.begins[number]):,}"
-        raise UnsafeError(path, f"{record} {error.what}", remedy=REMEDY) from error
+            path = located.record_place(block.first + before + number).path
+            return path, f"record {block.first + before + number:,}"
+        path = located.files[block.file]
+        return path, "a text" if batch.begins is None else f"the text at byte {int(batch.begins[number]):,}"
+
+    def size() -> int:
+        lengths = list(map(len, batch.texts))
+        return place(lengths.index(max(lengths)))[0].stat().st_size
+
+    try:
+        with of_file(size):
+            yield
+    except UnbrokenTextError as error:
+        path, record = place(next(k for k, text in enumerate(batch.texts) if len(text) == error.length))
+        raise UnsafeError(path, f"{record} {error.what}", remedy=error.remedy) from error
 
 
 _ANY = (1 << 64) - 1  # the largest key there is

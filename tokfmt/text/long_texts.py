@@ -1,6 +1,6 @@
 """Long texts: cut into pieces whose ids, joined, are the ids of the text, so that an engine never holds a long one.
 
-An engine takes 50 to 200 bytes for each character of the text that it encodes. Two kinds of cuts are certain:
+An engine takes 50 to 500 bytes for each character of the text that it encodes. Two kinds of cuts are certain:
 
 - At a border: a place at which the pre-tokenizer ends a word whatever stands before and behind it. "the dog. It" has
   one before " dog" and none before ". It". Borders are known of pre-tokenizers that many tokenizers share (`_KNOWN`).
@@ -9,21 +9,28 @@ An engine takes 50 to 200 bytes for each character of the text that it encodes. 
   of the next piece are the ids of both: BPE merges across a place in a word if and only if it does so in the two tokens
   that meet there, encoded by themselves, and those two stand side by side in the first piece.
 
-Where there is neither, a text is encoded as it is, up to `LONGEST` characters.
+Where there is neither, a text is encoded as it is, up to `LONGEST` characters. A longer one is encoded if the memory
+suffices, and if its file is large enough to hold such a text: a few kilobytes, compressed, do not fill the memory.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tokfmt.core import resources
 from tokfmt.core.errors import TokfmtError
+from tokfmt.core.messages import Option
 from tokfmt.core.ragged import Ragged, Tokens, offsets_of
 from tokfmt.core.text_format import printable
 
@@ -31,9 +38,13 @@ if TYPE_CHECKING:
     from tokfmt.text.decoding import Content
 
 PIECE = 1 << 19
-"""Characters that an engine is given at once where they can be cut: 100 MB at most."""
-LONGEST = 1 << 23
-"""Characters without a place to cut that are encoded: 1.2 GB at most."""
+"""Characters that an engine is given at once where they can be cut: 256 MB at most."""
+LONGEST = 1 << 21
+"""Characters without a place to cut that are always encoded: 1 GB at most."""
+PER_CHARACTER = 1 << 9
+"""Bytes of memory for each: 417 were measured of punctuation under a BERT tokenizer, 346 of emoji as single bytes."""
+PER_BYTE = 8
+"""Characters for each byte of a file that a longer text may have: compressed text has 2 to 5."""
 LETTERS = 1 << 8
 """Characters of a token at most, where texts are cut within words."""
 _RUN = 1 << 10  # letters on either side of such a cut
@@ -64,24 +75,66 @@ _KNOWN = {
 Encode = Callable[[list[str]], Ragged]
 
 
-REMEDY = "Split the text, or leave it out"
-
-
 class UnbrokenTextError(TokfmtError):
     """A text that is too long to be encoded in one piece, with no place at which it may be cut.
 
     Attributes:
         length: Of the text, in characters.
         what: What is wrong, in words.
+        remedy: What to do.
     """
 
-    def __init__(self, text: str, at: int) -> None:
+    def __init__(self, text: str, at: int, most: Accepted) -> None:
         self.length = len(text)
+        memory = self.length * PER_CHARACTER
         self.what = (
-            f"has more than {LONGEST:,} characters from character {at:,} on between which this tokenizer cannot split "
-            "it, and would fill the memory"
+            f"has more than {most.characters:,} characters from character {at:,} on between which this tokenizer "
+            f"cannot split it, and may fill {memory / 1e9:,.1f} GB of memory ({most.why})"
         )
-        super().__init__(f"the text that begins {printable(repr(text[:60]))} {self.what}. {REMEDY}")
+        self.remedy = most.remedy
+        super().__init__(f"the text that begins {printable(repr(text[:60]))} {self.what}. {self.remedy}")
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """How many characters without a place to cut are encoded.
+
+    Attributes:
+        characters: At most.
+        why: What allows no more.
+        remedy: What to do about a longer text.
+    """
+
+    characters: int
+    why: str
+    remedy: str
+
+
+def accepted(file_bytes: int) -> Accepted:
+    """How many characters without a place to cut are encoded of a text in a file of `file_bytes` bytes."""
+    room, alone = resources.share(), ""
+    if multiprocessing.parent_process() is not None:  # one of several workers
+        room, alone = room // resources.cpus(), f"Use {Option('jobs', 1)}. Otherwise, split"
+    by_file, by_memory = PER_BYTE * file_bytes, room // PER_CHARACTER
+    if by_file <= max(LONGEST, by_memory):
+        why = f"a longer text is accepted of a file with a byte for each {PER_BYTE} of its characters"
+        return Accepted(max(LONGEST, by_file), why, "Split the text, leave it out, or decompress its file")
+    why = f"a worker may use {room / 1e9:,.1f} GB"
+    return Accepted(max(LONGEST, by_memory), why, f"{alone or 'Split'} the text, or leave it out")
+
+
+_file_bytes: ContextVar[Callable[[], int]] = ContextVar("_file_bytes", default=lambda: 0)
+_alone = threading.Lock()
+
+
+@contextmanager
+def of_file(size: Callable[[], int]) -> Iterator[None]:
+    """Encode texts of a file in this thread; `size`, its bytes, is asked for if one of them is long."""
+    token = _file_bytes.set(size)
+    try:
+        yield
+    finally:
+        _file_bytes.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +163,16 @@ def cuts_of(content: Content) -> Cuts:
     """Where texts may be cut for a tokenizer.json."""
     found = json.loads(content.json.tobytes())
     added = [token for token in found.get("added_tokens") or () if isinstance(token, dict)]
-    if not _splits(found.get("pre_tokenizer")) or _kind(found.get("normalizer")) not in (None, "NFC"):
+    bert = _kind(found.get("pre_tokenizer")) == "BertPreTokenizer"
+    if not bert and not _splits(found.get("pre_tokenizer")):
+        return NOWHERE
+    if _kind(found.get("normalizer")) not in (None, "NFC", *(["BertNormalizer"] if bert else [])):
         return NOWHERE
     if any(_crosses(token) for token in added):
         return NOWHERE
     model = found["model"]
     vocabulary: dict[str, int] = model["vocab"] if isinstance(model.get("vocab"), dict) else {}
-    affixes = model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")
+    affixes = bert or model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")
     alike = any(_ALIKE.fullmatch(token["content"]) for token in added)
     if _kind(model) != "BPE" or affixes or alike or max(map(len, vocabulary), default=0) > LETTERS:
         return Cuts(borders=True, lengths={})
@@ -152,7 +208,8 @@ def _crosses(token: Mapping[str, Any]) -> bool:
     """Whether an added token may lie on both sides of a border, or take white space from the other side."""
     content = token["content"]
     taken = (token.get("rstrip") and content[-1:].isalpha()) or (token.get("lstrip") and content[:1].isalpha())
-    return bool(taken or _ACROSS.search(content))
+    single = token.get("single_word") and not (content[:1].isalnum() and content[-1:].isalnum())
+    return bool(taken or single or _ACROSS.search(content))
 
 
 def in_pieces(texts: list[str], encode: Encode, cuts: Callable[[], Cuts]) -> Ragged:
@@ -201,11 +258,11 @@ def _pieces(text: str, encode: Encode, cuts: Cuts) -> Iterator[Tokens]:
         stop = _stop(text, at, cuts)
         tokens = encode([text[at : stop or at + PIECE]]).tokens
         if following is not None and int(tokens[0]) != following:
-            raise UnbrokenTextError(text, at)
+            raise UnbrokenTextError(text, at, accepted(_file_bytes.get()()))
         within = None if stop is not None else _within_word(text, at + PIECE, tokens, encode, cuts)
         if within is None:
             stop, following = stop or _far_stop(text, at, cuts), None
-            yield tokens if stop <= at + PIECE else encode([text[at:stop]]).tokens
+            yield tokens if stop <= at + PIECE else _at_once(text[at:stop], encode)
             at = stop
         else:
             kept, at = within
@@ -220,10 +277,21 @@ def _stop(text: str, at: int, cuts: Cuts) -> int | None:
 
 def _far_stop(text: str, at: int, cuts: Cuts) -> int:
     """The same farther away."""
-    stop = cuts.border(text, at + PIECE, at + LONGEST) or len(text)
-    if stop - at > LONGEST:
-        raise UnbrokenTextError(text, at)
-    return stop
+    stop = cuts.border(text, at + PIECE, at + LONGEST)
+    if stop is None and len(text) - at > LONGEST:
+        most = accepted(_file_bytes.get()())
+        stop = cuts.border(text, at + LONGEST, at + most.characters)
+        if stop is None and len(text) - at > most.characters:
+            raise UnbrokenTextError(text, at, most)
+    return stop or len(text)
+
+
+def _at_once(text: str, encode: Encode) -> Tokens:
+    """The ids of a text without a place to cut; of the threads of a process, one at a time encodes a long one."""
+    if len(text) <= LONGEST:
+        return encode([text]).tokens
+    with _alone:
+        return encode([text]).tokens
 
 
 def _within_word(text: str, stop: int, tokens: Tokens, encode: Encode, cuts: Cuts) -> tuple[int, int] | None:

@@ -21,6 +21,7 @@ from tokfmt.core.format import Encoder
 from tokfmt.core.records import Block, RecordReader
 from tokfmt.ops.look.query import Hits, LengthQuery, Query, Search, TextQuery, TokenQuery, parse_query
 from tokfmt.ops.look.search import find_many, find_records
+from tokfmt.text.ingest import encoded_batches
 from tokfmt.tui.layout import Pieces
 from tokfmt.tui.rows import Damage, Piece, RecordSource, RowSource, Span, fetched, fetched_span
 from tokfmt.tui.session import Session, Where
@@ -108,11 +109,7 @@ def _in_ids(scope: SearchScope, reader: RecordReader, query: Query, rows: range,
 
 
 def _batches(encoder: Encoder | None, reader: RecordReader, block: Block) -> Iterator[MemoryReader]:
-    if encoder is None:
-        yield from (MemoryReader(batch.ragged) for batch in reader.ids(block) if batch.ragged is not None)
-        return
-    for batch in reader.texts(block):
-        yield MemoryReader(encoder.encode(list(batch.texts)))
+    return map(MemoryReader, encoded_batches(reader, encoder, block))
 
 
 def parse_search(words: str, scope: SearchScope) -> Query:
