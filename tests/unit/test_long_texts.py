@@ -163,12 +163,12 @@ def test_a_long_text_of_a_small_file_is_refused(tmp_path, name, content, where):
 
 
 @pytest.mark.parametrize("record", ['{"text": "%s"}\n', "%s"])
-def test_a_long_text_of_a_large_file_is_encoded_if_the_memory_suffices(tmp_path, monkeypatch, record):
+def test_a_long_text_of_a_large_file_is_encoded_if_the_memory_suffices(tmp_path, monkeypatch, specs, record):
     path = tmp_path / ("x.jsonl" if "text" in record else "x.txt")
     path.write_text(record % (" " * 2 * LONGEST))
     words = {"tokenizer": TOKENIZER, "eos": 4095, "jobs": 1}
     tokfmt.convert(path, tmp_path / "o.pbin", **words)
-    expected = load_tokenizer(str(TOKENIZER), engine="tokenizers").encoder()._encode([" " * 2 * LONGEST]).tokens
+    expected = loaded(specs, "own", "tokenizers")._encode([" " * 2 * LONGEST]).tokens
     assert tokfmt.open(tmp_path / "o.pbin")[0].tolist() == expected.tolist()
     monkeypatch.setattr(resources, "share", lambda: long_texts.PER_CHARACTER * (2 * LONGEST - 1))
     where = f"{path.name}: .* has more than 262,143 .* 0.1 GB of memory .a worker may use 0.1 GB.. Split the text, or"
@@ -186,7 +186,7 @@ def bert_like():
 
 def test_bert_is_cut_between_words(tmp_path):
     bert_like().save(str(tmp_path / "tokenizer.json"))
-    encoder, rng = load_tokenizer(str(tmp_path), engine="tokenizers").encoder(), random.Random(3)
+    encoder, rng = loaded({"bert": str(tmp_path)}, "bert", "tokenizers"), random.Random(3)
     found = cuts_of(encoder.content)
     assert (found.borders, len(found.lengths)) == (True, 0)
     for alphabet in ALPHABETS[5:]:
