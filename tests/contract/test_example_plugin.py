@@ -1,7 +1,9 @@
 """The example of `formats/README.md` under the laws of every format, and installed as users install it."""
 
+import ast
 import json
 import os
+import re
 import shutil
 import struct
 import sys
@@ -12,6 +14,7 @@ import forkserver
 import numpy as np
 import tokfmt_tape
 
+from tokfmt import plugin
 from tokfmt.formats import flat
 from tokfmt.testing import FormatContract
 
@@ -106,6 +109,38 @@ def test_installed_records_go_everywhere(tmp_path):
     shard.write_bytes(shard.read_bytes()[:-1])
     findings = json.loads(tokfmt("check", "o.reels", "--deep", "--json", code=1))["datasets"][0]["findings"]
     assert "REEL2" in [finding["code"] for finding in findings]
+
+
+def imports_of(text):
+    """The modules of tokfmt that a program imports."""
+    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    modules = [getattr(node, "module", None) or node.names[0].name for node in found]
+    return {module for module in modules if module.partition(".")[0] == "tokfmt"}
+
+
+def test_plug_ins_need_one_module():
+    """The examples and the page import `tokfmt.plugin` and `tokfmt.testing` alone, and names that it lists."""
+    page = (Path(flat.__file__).parent / "README.md").read_text()
+    programs = [path.read_text() for path in HOME.glob("*.py")] + re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(programs) == 4
+    for program in programs:
+        assert imports_of(program) <= {"tokfmt.plugin", "tokfmt.testing"}
+        for node in ast.walk(ast.parse(program)):
+            if isinstance(node, ast.ImportFrom) and node.module == "tokfmt.plugin":
+                assert {name.name for name in node.names} <= set(plugin.__all__)
+    for named in re.findall(r"`(tokfmt\.[\w.]+)`", page):
+        assert named.split(".")[1] in ("plugin", "testing", "formats", "open"), named
+
+
+def test_the_module_for_plug_ins_has_all_that_it_lists():
+    """Every name is there, public, and documented where it is defined; the version is a number."""
+    assert type(plugin.VERSION) is int
+    assert len(set(plugin.__all__)) == len(plugin.__all__)
+    own = {name for name in vars(plugin) if not name.startswith("_")}
+    assert own == set(plugin.__all__)
+    for name in plugin.__all__:
+        named = getattr(plugin, name)
+        assert not callable(named) or named.__doc__, name
 
 
 def test_the_example_is_short_and_is_the_one_of_the_page():

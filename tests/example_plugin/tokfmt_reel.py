@@ -14,23 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tokfmt.core.axis import batches, check_ids, check_interval, sequence_at
-from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
-from tokfmt.core.files import File, Stream, names_in
-from tokfmt.core.findings import Code, Finding
-from tokfmt.core.format import Confidence, Format, Receipt, Region, WriterTraits
-from tokfmt.core.options import option
-from tokfmt.core.output import whole
-from tokfmt.core.ragged import Ragged, offsets_of
-from tokfmt.core.records import Block, RecordBatch, RecordInfo
-from tokfmt.formats.folders import json_object, whole_number
+from tokfmt.plugin import (
+    Block, Code, Confidence, CorruptError, File, Finding, Format, FormatError, NoOptions, Ragged, Receipt, RecordBatch,
+    RecordInfo, Region, Stream, TruncatedError, UnsafeError, WriterTraits, batches, check_ids, check_interval,
+    json_object, names_in, offsets_of, option, sequence_at, whole, whole_number,
+)  # fmt: skip
 
 INDEX, SHARD, MOST, BATCH = "reel.json", re.compile(r"\d{5}\.reel"), 1 << 26, 1 << 18
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """None."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +148,7 @@ class Writer:
 class Reel(Format):
     name, title, extensions = "reel", "reels, made up", (".reels",)
     carries, cannot = "sequences in order, empty ones too", "loss masks"
-    read_options, write_options, open, writer = ReadOptions, WriteOptions, Reader, Writer
+    read_options, write_options, open, writer = NoOptions, WriteOptions, Reader, Writer
 
     def writer_traits(self, options):
         return WriterTraits()  # it stores no separator, and loses nothing

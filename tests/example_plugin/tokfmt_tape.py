@@ -10,12 +10,10 @@ import json
 
 import numpy as np
 
-from tokfmt.core.axis import Separators
-from tokfmt.core.errors import CorruptError
-from tokfmt.core.findings import Code
-from tokfmt.core.format import Confidence
-from tokfmt.formats.flat import FlatFormat, FlatWriter, Laid, Struct, told_tokens
-from tokfmt.formats.folders import parsed_object, whole_number
+from tokfmt.plugin import (
+    Code, Confidence, CorruptError, FlatFormat, FlatWriter, Laid, Separators, Struct, parsed_object, told_tokens,
+    whole_number,
+)  # fmt: skip
 
 HEADER, LONGEST = Struct(magic="V4", length="<u4"), 4096
 
