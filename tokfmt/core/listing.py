@@ -56,13 +56,15 @@ def kept(answers: Answers | None = None) -> Iterator[Answers]:
     """Keep answers in here, and in what is called from here by this thread; within another one, until that ends.
 
     Args:
-        answers: Those of an earlier one: its sources were found there, and are opened here.
+        answers: Those of an earlier one: its sources were found there, and are opened here. Statuses are asked anew,
+            so that what changed in between is seen.
     """
     outer = _KEPT.get()
     if outer is not None:
         yield outer
         return
     answers = Answers() if answers is None else answers
+    answers.statuses.clear()
     token = _KEPT.set(answers)
     try:
         yield answers
