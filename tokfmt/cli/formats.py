@@ -13,7 +13,7 @@ from tokfmt.cli.console import document, terminal
 from tokfmt.cli.parameters import FORMAT, Command, common, examples
 
 _NARROW = 70  # columns, below which a table would break words
-_MORE = "tokfmt formats NAME says what a format can carry, lists its options, and shows its bytes."
+_MORE = "tokfmt formats NAME prints what a format can carry, its options, and its bytes."
 
 
 @click.command("formats", cls=Command, epilog=examples("tokfmt formats hdf5"))

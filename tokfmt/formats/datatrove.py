@@ -47,7 +47,7 @@ _METADATA = 1 << 12  # bytes
 class ReadOptions:
     """How to read .ds files."""
 
-    width: Literal[2, 4] | None = option(None, "bytes of a token, where neither index nor metadata tell it")
+    width: Literal[2, 4] | None = option(None, "bytes per token, if neither index nor metadata state it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class WriteOptions:
     """How to write .ds files."""
 
     eos: Literal["always", "none"] = option("always", "a separator after each document, or none")
-    width: Literal[2, 4] | None = option(None, "bytes of a token; 4 where the largest id is above 65,535")
+    width: Literal[2, 4] | None = option(None, "bytes per token; auto: 4 if the largest ID is above 65,535, else 2")
 
 
 class Writer(FlatWriter):
@@ -81,8 +81,8 @@ class Datatrove(FlatFormat):
     name = "datatrove"
     title = "datatrove and nanotron: .ds with .index and .metadata"
     extensions = (".ds",)
-    carries = "sequences in order, empty ones too; loss masks; ids up to 2^32-1"
-    cannot = "ids above 2^32-1"
+    carries = "sequences in order, empty ones too; loss masks; IDs up to 2^32-1"
+    cannot = "IDs above 2^32-1"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern = r"([^.].*\.ds)(?:\.index|\.loss)?"  # which tell that there were tokens; a total has metadata alone
     unreadable, masked, runs_on = "TF721", "TF725", False

@@ -49,8 +49,8 @@ _RATIO, _ROWS = 1100, 1 << 20  # rows for each stored byte of offsets, and so ma
 class ReadOptions:
     """How to read caches."""
 
-    leaf: str = option("input_ids", "which array of the cache")
-    holes: Literal["refuse", "fill"] = option("refuse", "chunks that are not there: an error, or zeros")
+    leaf: str = option("input_ids", "array of the cache to read")
+    holes: Literal["refuse", "fill"] = option("refuse", "missing chunks are an error, or zeros")
 
 
 class Cells(File):

@@ -50,7 +50,7 @@ _SPEC = '[1, {"type": null, "context": null, "children_spec": []}]'
 class ReadOptions:
     """How to read chunks."""
 
-    seq_len: int | None = option(None, "TokensLoader's block_size: what it drops is told", least=1)
+    seq_len: int | None = option(None, "block_size of TokensLoader; a note reports what it drops", least=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ class WriteOptions:
 
     eos: Literal["always", "none"] = option("always", "a separator after each document, or none")
     codes: Literal["numpy", "tensor"] = option(
-        "numpy", "what readers make of ids: numpy's u16, u32 or torch's u16, i32"
+        "numpy", "type of the IDs for readers: numpy's u16, u32 or torch's u16, i32"
     )
-    chunk_tokens: int = option(1 << 24, "tokens in a chunk; documents stay whole", least=1, most=1 << 29)
-    compression: str = option("none", "of each chunk: none, zstd, or with a level zstd:7")
-    seq_len: int | None = option(None, "TokensLoader's block_size: what it will drop is told", least=1)
+    chunk_tokens: int = option(1 << 24, "tokens per chunk; documents stay complete", least=1, most=1 << 29)
+    compression: str = option("none", "compression of each chunk: none, zstd, or with a level zstd:7")
+    seq_len: int | None = option(None, "block_size of TokensLoader; a note reports what it will drop", least=1)
 
 
 class Writer(ShardWriter):
@@ -111,8 +111,8 @@ class LitData(ShardFormat):
 
     name = "litdata"
     title = "LitData folders for TokensLoader: index.json and chunks"
-    carries = "sequences in order, empty ones too; ids up to 2^32-1"
-    cannot = "ids above 2^32-1, or 2^31-1 with codes=tensor"
+    carries = "sequences in order, empty ones too; IDs up to 2^32-1"
+    cannot = "IDs above 2^32-1, or 2^31-1 with codes=tensor"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, below, unreadable = _CHUNK, rf"index\.json|{_CHUNK}", "TF741"
     shard, item = "chunk", "item"

@@ -49,16 +49,20 @@ _MOST = 2**31 - 1  # the number of tokens is an int32
 class ReadOptions:
     """How to read shards."""
 
-    split: Literal["train", "val"] | None = option(None, "of a folder: the shards of this split; all, if left out")
+    split: Literal["train", "val"] | None = option(None, "split of a folder to read; auto: all shards")
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
     """How to write shards."""
 
-    variant: Literal["gpt2", "llama3", "automodel"] | None = option(None, "gpt2 where ids and separator allow it")
-    shard_tokens: int = option(100_000_000, "tokens in a file of a folder", least=1, most=(1 << 31) - 1)
-    split: Literal["train", "val"] = option("train", "of a folder: train in shards 1 and on, or val in shard 0, alone")
+    variant: Literal["gpt2", "llama3", "automodel"] | None = option(
+        None, "variant of the header; auto: gpt2 if IDs and separator allow it"
+    )
+    shard_tokens: int = option(100_000_000, "tokens per file of a folder", least=1, most=(1 << 31) - 1)
+    split: Literal["train", "val"] = option(
+        "train", "split of a folder to write: train in the shards from 1 on, or val in shard 0"
+    )
 
 
 class Writer(FlatWriter):
@@ -93,7 +97,7 @@ class Llmc(FlatFormat):
     title = "llm.c, modded-nanogpt and Automodel: a 1,024-byte header and tokens"
     extensions = ("*_train_*.bin", "*_val_*.bin")
     joins = True
-    carries = "sequences in order, empty ones too; ids up to 65,535, or 2^32-1 for llama3 and automodel"
+    carries = "sequences in order, empty ones too; IDs up to 65,535, or 2^32-1 for llama3 and automodel"
     cannot = "sequences that contain the separator"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable = _SHARD, "TF621"

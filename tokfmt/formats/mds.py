@@ -52,8 +52,8 @@ _SHARD = r"shard\.\d+\.mds(\.\w+)?"
 class ReadOptions:
     """How to read shards."""
 
-    column: str | None = option(None, "the column of token ids; input_ids or tokens if left out")
-    dtype: Literal["uint16", "int32", "uint32", "int64"] | None = option(None, "of ids in a column of bytes")
+    column: str | None = option(None, "column of token IDs; auto: input_ids or tokens")
+    dtype: Literal["uint16", "int32", "uint32", "int64"] | None = option(None, "dtype of IDs in a column of bytes")
     hashes: Literal["check", "ignore"] = option("check", "compare shards with the hashes in the index")
 
 
@@ -62,12 +62,14 @@ class WriteOptions:
     """How to write shards."""
 
     eos: Literal["always", "none"] = option("always", "a separator after each document, or none")
-    column: str = option("input_ids", "name of the column; llm-foundry calls it tokens")
-    dtype: Literal["uint16", "uint32", "int32"] | None = option(None, "of ids; uint16 where the largest allows it")
-    hashes: Literal["sha1", "none"] = option("sha1", "of each shard, in the index")
-    shard_tokens: int = option(1 << 24, "tokens in a shard; documents stay whole", least=1, most=1 << 29)
+    column: str = option("input_ids", "name of the column; llm-foundry reads tokens")
+    dtype: Literal["uint16", "uint32", "int32"] | None = option(
+        None, "dtype of IDs; auto: uint16 if the largest ID allows it"
+    )
+    hashes: Literal["sha1", "none"] = option("sha1", "hashes of each shard in the index")
+    shard_tokens: int = option(1 << 24, "tokens per shard; documents stay complete", least=1, most=1 << 29)
     compression: str = option(
-        "none", "of each shard: none, zstd, gz, bz2, snappy, br; with a level zstd:7, gz:9, bz2:5"
+        "none", "compression of each shard: none, zstd, gz, bz2, snappy, br; with a level zstd:7, gz:9, bz2:5"
     )
 
 
@@ -127,8 +129,8 @@ class Mds(ShardFormat):
 
     name = "mds"
     title = "MosaicML streaming (MDS): index.json and shards"
-    carries = "sequences in order, empty ones too (upstream reads them, and refuses to write them); ids up to 2^32-1"
-    cannot = "ids above 2^32-1; loss masks"
+    carries = "sequences in order, empty ones too (upstream reads them, and refuses to write them); IDs up to 2^32-1"
+    cannot = "IDs above 2^32-1; loss masks"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, below, unreadable = _SHARD, rf"index\.json|{_SHARD}", "TF761"
     shard, item = "shard", "sample"

@@ -74,8 +74,8 @@ _Indexed = Generator[tuple[Path, int, Any], None, int]  # pieces, and how many s
 class ReadOptions:
     """How to read indexed datasets."""
 
-    unit: Literal["documents", "sequences"] = option("documents", "what a sequence is: a document, or a part of one")
-    split: Literal["train", "valid", "test"] = option("train", "of a blend list with splits: which one to read")
+    unit: Literal["documents", "sequences"] = option("documents", "a sequence is a document, or a part of one")
+    split: Literal["train", "valid", "test"] = option("train", "split to read of a blend list with splits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,10 @@ class WriteOptions:
     """How to write indexed datasets."""
 
     eod: Literal["always", "none"] = option("always", "a separator after each document, as --append-eod, or none")
-    dtype: Literal["uint16", "int32"] | None = option(None, "of the tokens; uint16 where the largest id allows it")
-    tokens_per_file: int | None = option(None, "a folder of prefixes, each with so many tokens at most", least=1)
+    dtype: Literal["uint16", "int32"] | None = option(
+        None, "dtype of the tokens; auto: uint16 if the largest ID allows it"
+    )
+    tokens_per_file: int | None = option(None, "tokens per prefix of a folder of prefixes, at most", least=1)
 
 
 class Writer(FlatWriter):
@@ -143,8 +145,8 @@ class Megatron(FlatFormat):
     name = "megatron"
     title = "Megatron-LM: .bin and .idx"
     extensions = ("*_document.bin", "*_document.idx")
-    carries = "sequences in order, empty ones too; ids up to 2^31-1"
-    cannot = "ids above 2^31-1; documents of 2^31 tokens and more"
+    carries = "sequences in order, empty ones too; IDs up to 2^31-1"
+    cannot = "IDs above 2^31-1; documents of 2^31 tokens and more"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     suffixes, prefix, counted, runs_on = (".bin", ".idx"), ".idx", "prefixes", False
     pattern, unreadable, drops = r".+\.idx", "TF601", ("modes",)

@@ -37,15 +37,15 @@ _LOOKED_AT = 1 << 15  # tokens at the beginning that show width and separator
 class ReadOptions:
     """How to read raw tokens."""
 
-    width: Literal[1, 2, 4] | None = option(None, "bytes of a token; 2 unless the data shows 4")
-    split: str | None = option(None, "of a folder: the file to read, train unless it is the only one")
+    width: Literal[1, 2, 4] | None = option(None, "bytes per token; auto: 2 unless the data shows 4")
+    split: str | None = option(None, "file of a folder to read: train, or the only one")
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
     """How to write raw tokens."""
 
-    width: Literal[2, 4] = option(2, "bytes of a token; nanoGPT itself reads 2 only")
+    width: Literal[2, 4] = option(2, "bytes per token; nanoGPT itself reads only 2")
     split: str = option("train", "name of the file in a folder")
 
 
@@ -65,7 +65,7 @@ class NanoGpt(FlatFormat):
     name = "nanogpt"
     title = "nanoGPT train.bin and val.bin: raw uint16 tokens"
     extensions = ("train.bin", "val.bin")
-    carries = "sequences in order, empty ones too; ids up to 65,535 (2^32-1 with width=4)"
+    carries = "sequences in order, empty ones too; IDs up to 65,535 (2^32-1 with width=4)"
     cannot = "sequences that contain the separator"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable = r"\w+\.bin", "TF641"

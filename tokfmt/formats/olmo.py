@@ -57,7 +57,7 @@ _ROW_BYTES, _SLACK = 1 << 10, 1 << 20  # compressed bytes that the rows of a byt
 class ReadOptions:
     """How to read raw tokens."""
 
-    width: Literal[1, 2, 4, 8] | None = option(None, "bytes of a token, where no .csv.gz tells it")
+    width: Literal[1, 2, 4, 8] | None = option(None, "bytes per token, if no .csv.gz states it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ class WriteOptions:
     """How to write raw tokens."""
 
     width: Literal[1, 2, 4, 8] | None = option(
-        None, "bytes of a token; 2 unless ids need more. Must fit the vocabulary"
+        None, "bytes per token, to fit the vocabulary; auto: 2 unless IDs need more"
     )
-    file_tokens: int = option(1 << 29, "tokens in a file of a folder; documents stay whole", least=1, most=1 << 40)
+    file_tokens: int = option(1 << 29, "tokens per file of a folder; documents stay complete", least=1, most=1 << 40)
 
 
 class Writer(FlatWriter):
@@ -105,7 +105,7 @@ class Olmo(FlatFormat):
     title = "OLMo and dolma: raw tokens in .npy, documents in .csv.gz"
     extensions = ("part-*.npy", "token_ids_part_*.npy")
     joins = True
-    carries = "sequences in order, empty ones too; label masks; ids up to 2^63-1"
+    carries = "sequences in order, empty ones too; label masks; IDs up to 2^63-1"
     cannot = "sequences that contain the separator"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable, masked, drops = r"(?!labels_mask|[._]).+\.npy", "TF701", "TF706", ("gaps",)

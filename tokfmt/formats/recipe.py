@@ -39,7 +39,7 @@ class RecipeFormat(Format):
     name = "recipe"
     title = "recipes: mixes of other datasets, computed when they are read"
     computed = read_only = True
-    carries = "samples or documents of its sources, in the order it says; read only"
+    carries = "samples or documents of its sources, in its own order; read only"
     cannot = "be written from data: tokfmt recipe writes one"
     read_options, write_options = ReadOptions, WriteOptions
 

@@ -60,7 +60,7 @@ _BATCH = 1 << 20  # bytes of text
 class ReadOptions:
     """How to read text files."""
 
-    separator: str = option("", "the line between two documents, such as <|endoftext|>; else a file is a document")
+    separator: str = option("", "line between two documents, such as <|endoftext|> (else a file is a document)")
     max_document: int = option(1 << 28, "longest document accepted, in bytes", least=1)
 
 
@@ -397,10 +397,10 @@ class TextFormat(Format):
     """Text files."""
 
     name = "text"
-    title = "text files: a document a file, or split at a line"
+    title = "text files: one document per file, or split at a line"
     joins = read_only = True
     carries = "documents of text, to the last byte; read only"
-    cannot = "be written: tokfmt convert FILES x.jsonl writes documents as JSON lines"
+    cannot = "be written: tokfmt convert FILES x.jsonl writes documents as JSON Lines"
     read_options, write_options = ReadOptions, WriteOptions
 
     def sniff(self, probe: Probe) -> Confidence | None:

@@ -58,7 +58,7 @@ class Columnar(Format):
     hundred: ClassVar[int]
     joins = True
     drops = ("null-rows",)
-    carries = "sequences in order, empty ones too; ids up to 2^31-1 (2^32-1 with dtype=uint32)"
+    carries = "sequences in order, empty ones too; IDs up to 2^31-1 (2^32-1 with dtype=uint32)"
     cannot = "other columns; empty sequences and long ones in packed rows"
     read_options, write_options = ReadOptions, WriteOptions
     codes = Late("tokfmt.formats.arrow.check", "codes")
@@ -111,7 +111,7 @@ class Parquet(Columnar):
     """Parquet."""
 
     name = "parquet"
-    title = "Parquet: token ids, packed rows, or text"
+    title = "Parquet: token IDs, packed rows, or text"
     extensions = (".parquet", ".pq")
     hundred = 660
 

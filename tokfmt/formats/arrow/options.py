@@ -13,13 +13,13 @@ from tokfmt.core.options import option
 class ReadOptions:
     """How to read columns."""
 
-    column: str | None = option(None, "the column of ids or of text; a dotted path reaches into structs")
-    text_field: str | None = option(None, "the column of text, as --text-field names it")
+    column: str | None = option(None, "column of IDs or text; a dotted path reaches into structs")
+    text_field: str | None = option(None, "column of text, as --text-field names it")
     view: Literal["documents", "samples"] = option("documents", "documents, or rows with their masks and boundaries")
     rows: Literal["documents", "blocks"] | None = option(
-        None, "a row is a document, or a block of a stream that --eos splits; lists of fixed size are blocks"
+        None, "rows are documents, or blocks of a stream that --eos splits; lists of fixed size are blocks"
     )
-    split: str | None = option(None, "of a folder with several: the split to read, train unless it is the only one")
+    split: str | None = option(None, "split of a folder to read: train, or the only one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,16 @@ class WriteOptions:
     """How to write columns."""
 
     column: str = option("input_ids", "name of the column")
-    dtype: Literal["int32", "uint16", "uint32", "int64"] = option("int32", "of an id")
-    seq_len: int | None = option(None, "rows of so many tokens of the stream, separators in it", least=1, most=1 << 22)
+    dtype: Literal["int32", "uint16", "uint32", "int64"] = option("int32", "dtype of IDs")
+    seq_len: int | None = option(
+        None, "tokens per row, as blocks of the stream with its separators", least=1, most=1 << 22
+    )
     pack_size: int | None = option(
-        None, "packed rows of Megatron-Bridge: documents in order, up to so many predictions a row", least=1,
+        None, "predictions per packed row of Megatron-Bridge, at most; documents stay in order", least=1,
         most=1 << 22,
     )  # fmt: skip
-    tokens_per_file: int = option(1 << 28, "about how many tokens go to a file of a folder", least=1)
-    split: str | None = option(None, "of a folder: the split to write")
+    tokens_per_file: int = option(1 << 28, "tokens per file of a folder, about", least=1)
+    split: str | None = option(None, "split of a folder to write")
 
 
 class Found(NamedTuple):

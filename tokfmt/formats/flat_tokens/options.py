@@ -15,9 +15,9 @@ Codec = Literal["blosc", "zstd", "gzip", "none"]
 class ReadOptions:
     """How to read flat tokens."""
 
-    split: str | None = option(None, "which split to read: train, validation ...; a bare array has none")
-    holes: Literal["refuse", "fill"] = option("refuse", "chunks that are not there are an error, or the fill value")
-    bound: Literal["check", "ignore"] = option("check", "ids above max_token_id are an error, or accepted")
+    split: str | None = option(None, "split to read: train, validation ...; a bare array has no split")
+    holes: Literal["refuse", "fill"] = option("refuse", "missing chunks are an error, or the fill value")
+    bound: Literal["check", "ignore"] = option("check", "IDs above max_token_id are an error, or accepted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class WriteOptions:
 
     split: str | None = option("train", "split to write: train, validation ...; none writes a bare array")
     chunk: int = option(
-        1 << 20, "tokens in a chunk; the default is what seqax reads at once", least=1, most=_LARGEST // 4
+        1 << 20, "tokens per chunk; the default is what seqax reads at once", least=1, most=_LARGEST // 4
     )
-    starts_chunk: int = option(1 << 20, "entries of seq_starts in a chunk", least=1, most=_LARGEST // 8)
+    starts_chunk: int = option(1 << 20, "entries of seq_starts per chunk", least=1, most=_LARGEST // 8)
     codec: Codec = option("blosc", "blosc (lz4, bit shuffle), zstd, gzip or none")
-    zarr_format: Literal[2, 3] = option(2, "2 is what seqax writes; 3 is read by newer tools only")
+    zarr_format: Literal[2, 3] = option(2, "2, which seqax writes, or 3, which only newer tools read")

@@ -48,7 +48,7 @@ class Hdf5(Format):
     extensions = (".h5",)
     joins = stores_rows = True
     packages = ("h5py", "deflate", "isal")
-    carries = "sequences in order; loss masks, where samples overlap; ids up to 2^31-1"
+    carries = "sequences in order; loss masks, if samples overlap; IDs up to 2^31-1"
     cannot = "empty sequences; sequences that contain the separator"
 
     read_options = ReadOptions

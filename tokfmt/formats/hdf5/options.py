@@ -20,16 +20,16 @@ class ReadOptions:
     """How to read HDF5 samples."""
 
     view: Literal["documents", "samples"] = option(
-        "documents", "documents that samples were cut from, or input_ids of each"
+        "documents", "documents that samples were cut from, or the input_ids of each sample"
     )
-    order: Order = option("writer", "files in the order of writing, as trainers sort them, or as given")
+    order: Order = option("writer", "order of files: as written, as trainers sort them, or as given")
     stride: Stride = option(
-        "auto", "how samples continue each other; auto: as the file says or shows, else each is a sequence"
+        "auto", "how samples continue each other; auto: as the file states or shows, else each is a sequence"
     )
     gaps: Literal["refuse", "accept"] = option(
-        "refuse", "files that are missing from a directory are an error, or documents are cut there"
+        "refuse", "missing files of a directory are an error, or documents are cut there"
     )
-    mask: Literal["auto", "loss", "inverted"] = option("auto", "what 1 in the mask row means: counted, or padding")
+    mask: Literal["auto", "loss", "inverted"] = option("auto", "meaning of 1 in the mask row: counted, or padding")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,7 @@ class WriteOptions:
     stride: Literal["overlap", "disjoint"] = option(
         "overlap", "a sample starts with the last label of the one before it (overlap), or after it (disjoint)"
     )
-    samples: int = option(65_536, "most samples in a file of a directory", least=1)
-    pad: int | None = option(
-        None, "id that fills up the last sample; the separator when left out", least=0, most=INT32_MAX
-    )
+    samples: int = option(65_536, "samples per file of a directory, at most", least=1)
+    pad: int | None = option(None, "padding ID of the last sample; auto: the separator", least=0, most=INT32_MAX)
     layout: Literal["samples", "corpus"] = option("samples", "samples [n, 3, seq_len], or one plain array of tokens")
-    shuffle: bool | None = option(None, "byte-shuffle before compressing; when left out, above 4,096 tokens")
+    shuffle: bool | None = option(None, "byte-shuffle before compression; auto: above 4,096 tokens")

@@ -50,12 +50,12 @@ class Jsonl(Format):
     """JSON lines."""
 
     name = "jsonl"
-    title = "JSON lines of text or of ids"
+    title = "JSON Lines of text or of token IDs"
     extensions = (".jsonl", ".jsonl.gz", ".jsonl.zst")
     joins = True
     streams = True
-    carries = "sequences in order, empty ones too; ids up to 2^32-1; with a tokenizer, text"
-    cannot = "fields beside the text or the ids, except from jsonl to jsonl"
+    carries = "sequences in order, empty ones too; IDs up to 2^32-1; with a tokenizer, text"
+    cannot = "fields beside the text or the IDs, except from jsonl to jsonl"
 
     read_options = ReadOptions
     write_options = WriteOptions

@@ -15,11 +15,12 @@ MAX_LINE = 1 << 28
 class ReadOptions:
     """How to read JSON lines."""
 
-    text_field: str = option("text", "where the text is: a name, or a path such as .meta.text or messages.0.content")
-    ids_field: str = option("input_ids", "where the token ids are: a name, or a dotted path")
-    kind: Literal["auto", "text", "ids"] = option("auto", "what records hold; auto: the first record decides")
+    text_field: str = option("text", "field of the text: a name, or a path such as .meta.text or messages.0.content")
+    ids_field: str = option("input_ids", "field of the token IDs: a name, or a dotted path")
+    kind: Literal["auto", "text", "ids"] = option("auto", "content of records; auto: as in the first record")
     index: Literal["auto", "trust", "none"] = option(
-        "auto", "X.idx beside X.jsonl is read, and must name every line that is JSON; trust: it may leave some out"
+        "auto",
+        "X.idx beside X.jsonl; auto: it has to list every line; trust: it can leave lines out; none: ignored",
     )
     max_line: int = option(MAX_LINE, "longest line accepted, in bytes", least=1)
 
@@ -28,5 +29,5 @@ class ReadOptions:
 class WriteOptions:
     """How to write JSON lines."""
 
-    text_field: str = option("text", "where the text goes: a name, or a dotted path such as .meta.text")
-    ids_field: str = option("input_ids", "where the token ids go: a name, or a dotted path")
+    text_field: str = option("text", "field for the text: a name, or a dotted path such as .meta.text")
+    ids_field: str = option("input_ids", "field for the token IDs: a name, or a dotted path")

@@ -170,8 +170,8 @@ class Modalities(FlatFormat):
     name = "modalities"
     title = "Modalities packs: documents and their index"
     extensions = (".pbin",)
-    carries = "documents in order, empty ones as well; ids up to 2^32-1; separators inside documents"
-    cannot = "ids of 2^32 and more"
+    carries = "documents in order, empty ones too; IDs up to 2^32-1; separators inside documents"
+    cannot = "IDs of 2^32 and more"
     read_options, write_options, Writer, counted = ReadOptions, WriteOptions, Writer, ""
     glimpse = Late("tokfmt.formats.modalities.anatomy", "glimpse")
     audit = Late("tokfmt.formats.modalities.check", "findings")

@@ -13,9 +13,9 @@ class ReadOptions:
     """How to read a pack."""
 
     layout: Literal["auto", "A", "B", "C", "D", "P0", "P1", "P2", "P3"] = option(
-        "auto", "layout of the header; P0 is a stream of 4-byte big-endian ids without header and index"
+        "auto", "layout of the header; P0 is a stream of 4-byte big-endian IDs without header and index"
     )
-    width: Literal[1, 2, 3, 4] | None = option(None, "bytes a token, for layouts that do not store it (A, P0-P3)")
+    width: Literal[1, 2, 3, 4] | None = option(None, "bytes per token, for layouts that do not store it (A, P0-P3)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class WriteOptions:
     """How to write a pack."""
 
     layout: Literal["D", "A"] = option(
-        "D", "D is what Modalities reads since 2024-07; A is the older one that its documentation describes"
+        "D", "D, which Modalities reads since 2024-07, or A, the older one that its documentation describes"
     )
-    width: Literal[1, 2, 4] | None = option(None, "bytes a token; the fewest that hold the largest id (A: 4)")
+    width: Literal[1, 2, 4] | None = option(None, "bytes per token; auto: the fewest that hold the largest ID (A: 4)")
     eod: Literal["always", "if-missing", "none"] = option(
         "always",
         "end every document with the separator, or only those that do not end with it already "

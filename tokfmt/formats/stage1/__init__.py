@@ -59,7 +59,7 @@ class ReadOptions:
     view: Literal["documents", "samples"] = option("documents", "documents between separators, or rows as stored")
     seq_len: int = option(SAMPLE, "tokens in a sample", least=1, most=LARGEST_SAMPLE)
     gaps: Literal["refuse", "accept"] = option(
-        "refuse", "blocks that are missing from a directory are an error, or the stream goes on without them"
+        "refuse", "missing blocks of a directory are an error, or the stream continues without them"
     )
 
 
@@ -68,7 +68,7 @@ class WriteOptions:
     """How to write stage-1 blocks."""
 
     seq_len: int = option(SAMPLE, "tokens in a sample", least=1, most=LARGEST_SAMPLE)
-    samples: int = option(62_500, "samples in a block (file)", least=1, most=1 << 40)
+    samples: int = option(62_500, "samples per block (file)", least=1, most=1 << 40)
 
 
 class Stage1Reader(FlatReader):
@@ -125,7 +125,7 @@ class Stage1(FlatFormat):
     title = "stage-1 blocks: raw int32 samples of 8,192"
     extensions = ("stage1_block_*.bin",)
     joins = streams = stores_rows = True
-    carries = "sequences in order; ids up to 2^31-1"
+    carries = "sequences in order; IDs up to 2^31-1"
     cannot = "empty sequences; sequences that contain the separator"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable = BLOCK_NAME.pattern, "TF202"
