@@ -5,8 +5,9 @@ are. Within `kept()`, each is asked of the file system once, and a name of a dir
 the listing. The rule that keeps answers true:
 
     `kept()` surrounds one finding and opening of sources, and nothing that is opened, read or written later. What was
-    kept ends with it: a command that opens again, a browser that stays open and a Loader ask anew. Whether a file has
-    changed since it was opened is never answered from here (`files.File.check_unchanged`).
+    kept ends with it: a command that opens again, a browser that stays open and a Loader ask anew. Only a conversion
+    that opens later what it found passes the answers of finding on. Whether a file has changed since it was opened is
+    never answered from here (`files.File.check_unchanged`).
 
 Of a directory of more than 65,536 names nothing is kept, and of all statuses the first 4,096, so that memory does not
 grow with what is opened; the others are asked one by one, as everything is outside of `kept()`.
