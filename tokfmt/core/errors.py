@@ -33,12 +33,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from tokfmt.core.messages import Message, Option, Words, allow_loss, marked
 from tokfmt.core.text_format import printable
 
-Path = str | PathLike[str]
+
+class Address(Protocol):
+    """What an object has instead of a path; see `core.place.Url`."""
+
+    @property
+    def address(self) -> str: ...
+
+
+Path = str | PathLike[str] | Address
 
 
 class PluginWarning(UserWarning):

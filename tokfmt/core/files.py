@@ -17,17 +17,19 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core import listing
 from tokfmt.core.axis import Passed
-from tokfmt.core.errors import CorruptError, FormatError, OptionError, OutageError, SourceChangedError, TruncatedError
+from tokfmt.core.errors import CorruptError, FormatError, OutageError, SourceChangedError, TruncatedError, UnsafeError
+from tokfmt.core.listing import Path_
 from tokfmt.core.once import open_to_read
+from tokfmt.core.place import Identity, Kind, Url, refuse_address, status_of, store_of
 from tokfmt.core.resources import keep_freed_memory
 from tokfmt.core.text_format import printable
 
@@ -50,20 +52,12 @@ class _Open:
     lock = threading.RLock()  # a garbage collection inside may close another file
 
 
-class Identity(NamedTuple):
-    """What must not change while a file is read."""
-
-    size: int
-    mtime_ns: int
-    inode: int
-
-
 class File:
     """A regular file read by position. Picklable; opens lazily; threads may share it.
 
     Attributes:
         path: As given.
-        identity: Size in bytes, modification time and inode when it was first seen.
+        identity: What it was when it was first seen.
         plain: What is read lies in the file as it is; of a compressed one it does not.
     """
 
@@ -287,7 +281,7 @@ class File:
             now = os.stat(self.path)
         except OSError as error:
             raise SourceChangedError(self.path, "disappeared while it was being read") from error
-        if Identity(now.st_size, now.st_mtime_ns, now.st_ino) != self.identity:
+        if status_of(now).identity != self.identity:
             raise SourceChangedError(self.path, "changed while it was being read", remedy="Run again when it is still")
 
     def close(self) -> None:
@@ -324,6 +318,90 @@ class File:
     def __del__(self) -> None:
         if getattr(self, "_fd", None) is not None and _Open is not None:  # None while the interpreter ends
             self.close()
+
+
+class StoredFile(File):
+    """A file that a registered store holds. Picklable: another process opens its own store.
+
+    Attributes:
+        path, url: Its address.
+    """
+
+    plain = False  # nothing but `read_into` reaches it: it has no descriptor
+    url: Url
+
+    def __init__(self, path: Url) -> None:
+        try:
+            status = store_of(path).status(path.key)
+        except OSError as error:
+            raise reading_error(path, error) from error
+        if status.kind is not Kind.FILE:
+            raise FormatError(path, "is not a regular file", found=status.kind.value)
+        self.__setstate__({"path": path, "url": path, "identity": status.identity})
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**super().__getstate__(), "url": self.url}
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        """See `File.read_into`."""
+        view = buffer.cast("B")
+        try:
+            found, identity = store_of(self.url).read_range(self.url.key, offset, offset + len(view))
+        except OSError as error:
+            raise reading_error(self.path, error) from error
+        self._compare(identity)
+        if len(found) != len(view):
+            raise self._ends(offset + len(found), len(view) - len(found))
+        view[:] = found
+
+    def descriptor(self) -> AbstractContextManager[int]:
+        """There is none.
+
+        Raises:
+            io.UnsupportedOperation: Always.
+        """
+        raise io.UnsupportedOperation("an address has no descriptor")
+
+    def check_unchanged(self) -> None:
+        """See `File.check_unchanged`."""
+        try:
+            status = store_of(self.url).status(self.url.key)
+        except OSError as error:
+            raise SourceChangedError(self.path, "disappeared while it was being read") from error
+        self._compare(status.identity)
+
+    def _compare(self, now: Identity) -> None:
+        if now != self.identity:
+            raise SourceChangedError(self.path, "changed while it was being read", remedy="Run again when it is still")
+
+
+def open_file(place: Path_) -> File:
+    """Open a regular file at a place to read it by position.
+
+    Raises:
+        FormatError: It is not there, cannot be read, or is not a regular file.
+        OptionError: It is an address of a scheme that is not registered.
+    """
+    return StoredFile(place) if isinstance(place, Url) else File(place)
+
+
+def read_whole(place: Path_, most: int) -> bytes:
+    """Read a small file.
+
+    Args:
+        most: Bytes that it may have.
+
+    Raises:
+        FormatError: It is not there, cannot be read, or is not a regular file.
+        UnsafeError: It is larger.
+    """
+    file = open_file(place)
+    try:
+        if file.size > most:
+            raise UnsafeError(place, "is too large to be read whole", expected=f"at most {most:,}", found=file.size)
+        return file.read(0, file.size)
+    finally:
+        file.close()
 
 
 class Stream(io.RawIOBase):
@@ -374,18 +452,15 @@ def _open_regular(path: Path) -> int:
 
 
 def _identity(fd: int) -> Identity:
-    status = os.fstat(fd)
-    return Identity(status.st_size, status.st_mtime_ns, status.st_ino)
+    return status_of(os.fstat(fd)).identity
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
-    """What a path is, in one word or two: "file", "directory", "FIFO", "socket", "device"."""
-    mode = os.stat(path).st_mode
-    kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket"}
-    return kinds.get(stat.S_IFMT(mode), "device")
+    """What a path is, in one word: "file", "directory", "FIFO", "socket", "device"."""
+    return status_of(os.stat(path)).kind.value
 
 
-def reading_error(path: str | os.PathLike[str], error: OSError) -> FormatError:
+def reading_error(path: Path_, error: OSError) -> FormatError:
     """An operating system's error while reading, as a sentence."""
     reasons = {
         errno.ENOENT: "no such file",
@@ -395,30 +470,13 @@ def reading_error(path: str | os.PathLike[str], error: OSError) -> FormatError:
         errno.ENXIO: "is not a regular file: found a FIFO or socket",
         errno.EIO: "the disk reports a read error",
     }
+    if isinstance(path, Url):
+        return FormatError(path, reasons.get(error.errno or 0, (error.strerror or "cannot be read").lower()))
     if error.errno == errno.ENOTDIR and os.path.isfile(folder := os.path.dirname(path)):
         return FormatError(folder, "is a file", expected=f"a directory that holds {os.path.basename(path)}")
     what = reasons.get(error.errno or 0, (error.strerror or "cannot be read").lower())
     piped = error.errno == errno.ENXIO or (error.errno == errno.ENOENT and os.fspath(path) == "-")
     return FormatError(path, what, remedy=_SAVE if piped else None)
-
-
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:)/+")  # a slash of two is lost on the way through a Path
-
-
-def refuse_address(path: str | os.PathLike[str], done: Literal["read", "written"]) -> None:
-    """Refuse what is not a path but the address of an object or a page: s3://, gs://, hf://, https:// and others.
-
-    Args:
-        path: A source that is there is no address; a destination of such a name is given by its absolute path.
-        done: What is to be done with it.
-
-    Raises:
-        OptionError: It is an address.
-    """
-    if _ADDRESS.match(os.fspath(path)) and not (done == "read" and os.path.lexists(path)):
-        named = _ADDRESS.sub(r"\1//", printable(path), count=1)
-        remedy = "Download it, or mount it, first" if done == "read" else "Write a file and upload it, or mount it"
-        raise OptionError(f"{named}: only local paths are {done}. {remedy}")
 
 
 @contextmanager
@@ -457,7 +515,7 @@ def write_reason(error: OSError) -> str:
     return reasons.get(error.errno or 0, (error.strerror or str(error)).lower())
 
 
-def names_in(directory: str | os.PathLike[str]) -> list[str]:
+def names_in(directory: Path_) -> list[str]:
     """Names of what a directory holds, in no order.
 
     Raises:
@@ -484,16 +542,16 @@ def walk(directory: str | os.PathLike[str]) -> Iterator[tuple[Path, list[str]]]:
         held = listing.entries(base)
         names = [name for name, kind in held.items() if not _is_directory(base, name, kind)]
         left.append((base, names))
-        inner = [name for name, kind in held.items() if kind is listing.Kind.DIRECTORY]
+        inner = [name for name, kind in held.items() if kind is Kind.DIRECTORY]
         left += [(base / name, None) for name in reversed(inner)]
 
 
-def _is_directory(base: Path, name: str, kind: listing.Kind) -> bool:
-    if kind is listing.Kind.LINK:
+def _is_directory(base: Path, name: str, kind: Kind) -> bool:
+    if kind is Kind.LINK:
         with suppress(OSError):
             return listing.is_dir(base / name)
         return False
-    return kind is listing.Kind.DIRECTORY
+    return kind is Kind.DIRECTORY
 
 
 def natural_key(name: str) -> tuple[object, ...]:

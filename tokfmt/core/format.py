@@ -23,6 +23,7 @@ from tokfmt.core.errors import Loss, OptionError
 from tokfmt.core.fields import Section
 from tokfmt.core.files import File, names_in, natural_key, reading_error
 from tokfmt.core.findings import Audit, Code, Finding, Repair
+from tokfmt.core.place import Kind
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordReader
 
@@ -486,7 +487,7 @@ def everything_in(directory: Path) -> list[Path]:
         except OSError as error:
             raise reading_error(error.filename or directory, error) from error
         for name, kind in entries.items():
-            if kind is listing.Kind.DIRECTORY:
+            if kind is Kind.DIRECTORY:
                 left.append(f"{inside}{name}/")
             else:
                 found.append(f"{inside}{name}")

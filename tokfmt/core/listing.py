@@ -1,8 +1,8 @@
-"""One listing of each directory, and one status of each file, while sources are found and opened.
+"""What is at a place and below it, asked of its store; within `kept()`, each thing is asked once.
 
 Opening a dataset asks the same things several times: which names a directory holds, which are files, how large these
-are. Within `kept()`, each is asked of the file system once, and a name of a directory that was listed is answered from
-the listing. The rule that keeps answers true:
+are. Within `kept()`, each is asked of the store once, and a name of a directory that was listed is answered from the
+listing. The rule that keeps answers true:
 
     `kept()` surrounds one finding and opening of sources, and nothing that is opened, read or written later. What was
     kept ends with it: a command that opens again, a browser that stays open and a Loader ask anew. Only a conversion
@@ -17,39 +17,32 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from enum import Enum
 from typing import TypeVar, cast
 
-Path_ = str | os.PathLike[str]
+from tokfmt.core.place import Kind, Status, Url, local_entries, status_of, store_of
+
+Path_ = str | os.PathLike[str] | Url
+"""A place, or a local path as text."""
+
 T = TypeVar("T")
 
 _MOST, _STATUSES = 1 << 16, 1 << 12  # names of a directory; statuses, of 500 bytes each
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 
 
-class Kind(Enum):
-    """What an entry of a directory is; links are not followed."""
-
-    FILE = "file"
-    DIRECTORY = "directory"
-    LINK = "link"
-    OTHER = "other"
-
-
 class Answers:
     """What was asked; of a directory that is too large to be kept, None."""
 
     def __init__(self) -> None:
-        self.directories: dict[str, dict[str, Kind] | None] = {}
-        self.statuses: dict[str, os.stat_result | tuple[int | None, str | None]] = {}
+        self.directories: dict[str | Url, dict[str, Kind] | None] = {}
+        self.statuses: dict[str | Url, Status | tuple[int | None, str | None]] = {}
         self.found: dict[Hashable, object] = {}
 
 
-_KEPT: ContextVar[Answers | None] = ContextVar("what was asked of the file system", default=None)
+_KEPT: ContextVar[Answers | None] = ContextVar("what was asked of the stores", default=None)
 
 
 @contextmanager
@@ -89,8 +82,10 @@ def names(directory: Path_) -> list[str]:
     Raises:
         OSError: It cannot be listed.
     """
-    found = _listed(os.fspath(directory)) if _KEPT.get() is not None else None
-    return os.listdir(directory) if found is None else list(found)
+    found = _listed(_key(directory)) if _KEPT.get() is not None else None
+    if found is None:
+        return [name for name, _ in _asked(directory)] if isinstance(directory, Url) else os.listdir(directory)
+    return list(found)
 
 
 def entries(directory: Path_) -> dict[str, Kind]:
@@ -99,104 +94,120 @@ def entries(directory: Path_) -> dict[str, Kind]:
     Raises:
         OSError: It cannot be listed.
     """
-    found = _listed(os.fspath(directory)) if _KEPT.get() is not None else None
-    if found is None:
-        with os.scandir(directory) as held:
-            found = {entry.name: _kind(entry) for entry in held}
-    return found
+    key = _key(directory)
+    found = _listed(key) if _KEPT.get() is not None else None
+    return dict(_asked(key)) if found is None else found
 
 
-def _listed(directory: str) -> dict[str, Kind] | None:
+def _key(place: Path_) -> str | Url:
+    return place if isinstance(place, Url) else os.fspath(place)
+
+
+def _asked(directory: Path_) -> Iterable[tuple[str, Kind]]:
+    if isinstance(directory, Url):
+        return store_of(directory).entries(directory.key)
+    return local_entries(os.fspath(directory))
+
+
+def _listed(directory: str | Url) -> dict[str, Kind] | None:
     """The listing of a directory, which is kept; None of one that is too large for that."""
     kept_now = _KEPT.get() or Answers()
     if directory not in kept_now.directories:
         found: dict[str, Kind] | None = {}
-        with os.scandir(directory) as held:
-            for entry in held:
-                if found is None or len(found) == _MOST:
-                    found = None
-                    break
-                found[entry.name] = _kind(entry)
+        for name, kind in _asked(directory):
+            if found is None or len(found) == _MOST:
+                found = None
+                break
+            found[name] = kind
         kept_now.directories[directory] = found
     return kept_now.directories[directory]
 
 
-def _kind(entry: os.DirEntry[str]) -> Kind:
-    if entry.is_symlink():
-        return Kind.LINK
-    if entry.is_dir(follow_symlinks=False):
-        return Kind.DIRECTORY
-    return Kind.FILE if entry.is_file(follow_symlinks=False) else Kind.OTHER
-
-
-def _known(path: Path_) -> tuple[bool, Kind | None]:
-    """Whether a kept listing tells what is at a path, and what it is; None: nothing."""
+def _known(place: Path_) -> tuple[bool, Kind | None]:
+    """Whether a kept listing tells what is at a place, and what it is; None: nothing."""
     kept_now = _KEPT.get()
     if kept_now is None:
         return False, None
-    directory, name = os.path.split(os.fspath(path))
-    listing = kept_now.directories.get(directory or os.curdir) if name not in ("", ".", "..") else None
+    above: str | Url
+    if isinstance(place, Url):
+        above, name = place.parent, place.name
+    else:
+        above, name = os.path.split(os.fspath(place))
+    listing = kept_now.directories.get(above or os.curdir) if name not in ("", ".", "..") else None
     return listing is not None, listing.get(name) if listing is not None else None
 
 
-def status(path: Path_) -> os.stat_result:
-    """The status of what is at a path, links followed.
+def status(place: Path_) -> Status:
+    """The status of what is at a place, links followed.
 
     Raises:
         OSError: There is nothing, or it cannot be reached.
     """
-    kept_now, name = _KEPT.get(), os.fspath(path)
+    kept_now, key = _KEPT.get(), _key(place)
     if kept_now is None:
-        return os.stat(path)
-    found = kept_now.statuses.get(name)
+        return status_now(key)
+    found = kept_now.statuses.get(key)
     if found is None:
         try:
-            found = os.stat(path)
+            found = status_now(key)
         except OSError as error:  # whose traceback would keep what the callers hold, open files among it
             found = error.errno, error.strerror
         if len(kept_now.statuses) < _STATUSES:
-            kept_now.statuses[name] = found
-    if isinstance(found, os.stat_result):
+            kept_now.statuses[key] = found
+    if isinstance(found, Status):
         return found
-    raise OSError(*found, name)
+    raise OSError(*found, str(key))
 
 
-def is_file(path: Path_) -> bool:
-    """Whether a path is a regular file, or a link to one; see `pathlib.Path.is_file`."""
-    known, kind = _known(path)
-    return kind is Kind.FILE if known and kind is not Kind.LINK else _is(path, stat.S_ISREG)
+def status_now(place: Path_) -> Status:
+    """The same, asked again, also within `kept()`: for what must see a change.
+
+    Raises:
+        OSError: There is nothing, or it cannot be reached.
+    """
+    return store_of(place).status(place.key) if isinstance(place, Url) else status_of(os.stat(place))
 
 
-def is_dir(path: Path_) -> bool:
-    """Whether a path is a directory, or a link to one; see `pathlib.Path.is_dir`."""
-    known, kind = _known(path)
-    return kind is Kind.DIRECTORY if known and kind is not Kind.LINK else _is(path, stat.S_ISDIR)
+def is_file(place: Path_) -> bool:
+    """Whether there is a regular file, or a link to one; see `pathlib.Path.is_file`."""
+    known, kind = _known(place)
+    return kind is Kind.FILE if known and kind is not Kind.LINK else _is(place, Kind.FILE)
 
 
-def exists(path: Path_) -> bool:
-    """Whether there is something at a path, links followed; see `pathlib.Path.exists`."""
-    known, kind = _known(path)
-    return kind is not None if known and kind is not Kind.LINK else _is(path, lambda mode: True)
+def is_dir(place: Path_) -> bool:
+    """Whether there is a directory, or a link to one; see `pathlib.Path.is_dir`."""
+    known, kind = _known(place)
+    return kind is Kind.DIRECTORY if known and kind is not Kind.LINK else _is(place, Kind.DIRECTORY)
 
 
-def is_link(path: Path_) -> bool:
-    """Whether a path is a symbolic link."""
-    known, kind = _known(path)
-    return kind is Kind.LINK if known else os.path.islink(path)
+def exists(place: Path_) -> bool:
+    """Whether there is something at a place, links followed; see `pathlib.Path.exists`."""
+    known, kind = _known(place)
+    return kind is not None if known and kind is not Kind.LINK else _is(place, None)
 
 
-def is_there(path: Path_) -> bool:
-    """Whether there is something at a path, be it a link to nothing; see `os.path.lexists`."""
-    known, kind = _known(path)
-    return kind is not None if known else os.path.lexists(path)
+def is_link(place: Path_) -> bool:
+    """Whether a place is a symbolic link, which only local paths can be."""
+    known, kind = _known(place)
+    return kind is Kind.LINK if known else not isinstance(place, Url) and os.path.islink(place)
 
 
-def _is(path: Path_, test: Callable[[int], bool]) -> bool:
+def is_there(place: Path_) -> bool:
+    """Whether there is something at a place, be it a link to nothing; see `os.path.lexists`."""
+    known, kind = _known(place)
+    if known:
+        return kind is not None
+    return _is(place, None) if isinstance(place, Url) else os.path.lexists(place)
+
+
+def _is(place: Path_, wanted: Kind | None) -> bool:
+    """Whether there is something of a kind; of any kind if None."""
     try:
-        return test(status(path).st_mode)
+        kind = status(place).kind
     except ValueError:  # a zero byte
         return False
     except OSError as error:
         if error.errno not in _ABSENT:
             raise
         return False
+    return wanted is None or kind is wanted

@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import ConversionError
-from tokfmt.core.files import File, refuse_address, walk, writing
+from tokfmt.core.files import File, walk, writing
 from tokfmt.core.format import Receipt, Region
+from tokfmt.core.place import refuse_address
 from tokfmt.core.protocols import pieces_of
 from tokfmt.core.text_format import printable
 

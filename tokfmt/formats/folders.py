@@ -24,7 +24,8 @@ from tokfmt.core.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from tokfmt.core.files import File, Identity, Stream
+from tokfmt.core.files import File, Stream
+from tokfmt.core.place import Identity
 from tokfmt.core.resources import Recent
 
 JSON_BYTES = 1 << 26

@@ -174,7 +174,7 @@ class Megatron(FlatFormat):
         if path.suffix in self.suffixes:
             index = self.names(path)[1]
             lost = _NAMED.fullmatch(path.stem) and (
-                not listing.is_file(index) or listing.status(index).st_size < HEADER.size
+                not listing.is_file(index) or listing.status(index).size < HEADER.size
             )
             return Confidence.CERTAIN if _is_index(index) else Confidence.NAME if lost else None
         words = likely_prefixes(probe.head)
@@ -231,7 +231,7 @@ class Megatron(FlatFormat):
         if not hints.few:
             return hints
         indexes = [self.names(file)[1] for path in paths for file in self.members(path)]
-        return hints._replace(few=sum(listing.status(one).st_size for one in indexes if listing.is_file(one)) > _LONG)
+        return hints._replace(few=sum(listing.status(one).size for one in indexes if listing.is_file(one)) > _LONG)
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:
         path = self.names(file.path)[1]

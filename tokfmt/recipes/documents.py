@@ -33,8 +33,9 @@ from tokfmt.core.axis import (
 )
 from tokfmt.core.draws import DRAWN, draws
 from tokfmt.core.errors import ShortfallError, TokenRangeError
-from tokfmt.core.files import File, Identity
+from tokfmt.core.files import File
 from tokfmt.core.messages import marked
+from tokfmt.core.place import Identity
 from tokfmt.core.protocols import pieces_of, read_scattered, restored
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.text_format import printable

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,8 +18,9 @@ from tokfmt import registry
 from tokfmt.core.axis import Layout, Separators, TokenReader
 from tokfmt.core.errors import SourceChangedError, TokfmtError, UnsupportedError
 from tokfmt.core.fields import Pointer
-from tokfmt.core.files import Identity, natural_key
+from tokfmt.core.files import natural_key
 from tokfmt.core.format import Encoder, Format, Hints
+from tokfmt.core.place import Identity, Kind, status_of
 from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordReader
@@ -434,9 +434,8 @@ def _standing(path: str | os.PathLike[str]) -> Identity | None:
         found = os.stat(path)
     except OSError:
         return None
-    if stat.S_ISDIR(found.st_mode):
-        return Identity(0, 0, found.st_ino)
-    return Identity(found.st_size, found.st_mtime_ns, found.st_ino)
+    status = status_of(found)
+    return Identity(0, str(found.st_ino)) if status.kind is Kind.DIRECTORY else status.identity
 
 
 def open_session(request: SourceRequest, tokenizer: str | None = None) -> Session:

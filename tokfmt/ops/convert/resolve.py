@@ -16,6 +16,7 @@ from tokfmt.core.files import writing
 from tokfmt.core.messages import Option, marked, to_option
 from tokfmt.core.options import choices
 from tokfmt.core.output import followed, readable_by
+from tokfmt.core.place import Identity
 from tokfmt.core.protocols import Sampled
 from tokfmt.core.publish import Staging
 from tokfmt.core.records import Aside, RecordInfo, RecordReader
@@ -88,7 +89,7 @@ class Resolved:
     freed: frozenset[Path]
     tokenizer: TokenizerHandle | None
     files: tuple[SourceFiles, ...]
-    before: Mapping[Path, tuple[int, int, int]]
+    before: Mapping[Path, Identity]
     sources: tuple[Source, ...]
     read: tuple[Source, ...]
     separator: Separator
@@ -215,7 +216,7 @@ def _foreseen(request: Request, destination: Destination, notes: Notes) -> froze
 
 
 def _stagings(
-    request: Request, destination: Destination, before: Mapping[Path, tuple[int, int, int]], freed: frozenset[Path]
+    request: Request, destination: Destination, before: Mapping[Path, Identity], freed: frozenset[Path]
 ) -> dict[Path, Staging]:
     """Return where each destination is built, after refusing what is there and must stay.
 

@@ -37,6 +37,7 @@ from tokfmt.core.format import Format
 from tokfmt.core.messages import Message, Option
 from tokfmt.core.options import given_options
 from tokfmt.core.output import followed
+from tokfmt.core.place import Identity
 from tokfmt.core.private import check_private, make_private, own_file
 from tokfmt.core.publish import Staging, hidden_sibling, remove_leftovers, write_whole
 from tokfmt.core.text_format import printable
@@ -49,7 +50,7 @@ from tokfmt.run.plan import Forgetful, Journal, Shard, keep_only, read_journal
 
 SCHEMA = "tokfmt.conversion/1"
 Facts = Mapping[str, object]
-Snapshot = Mapping[Path, tuple[int, int, int]]
+Snapshot = Mapping[Path, Identity]
 
 _IS_KEPT = "What was done is kept in "
 _FREE = {

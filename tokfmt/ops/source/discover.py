@@ -12,6 +12,7 @@ from tokfmt.core import listing
 from tokfmt.core.errors import DetectionError, FormatError, SourceChangedError, UnknownFormatError
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.format import Format, strangers
+from tokfmt.core.place import Identity
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import describes, read_manifest
 from tokfmt.ops.source.request import Found, Path_, SourceFiles, SourceRequest, expanded
@@ -144,8 +145,8 @@ def _counts(entry: Path, directory: Path) -> bool:
     return not listing.is_dir(entry)
 
 
-def snapshot(found: Iterable[SourceFiles]) -> dict[Path, tuple[int, int, int]]:
-    """Size, modification time and inode of every file of the sources.
+def snapshot(found: Iterable[SourceFiles]) -> dict[Path, Identity]:
+    """The identity of every file of the sources.
 
     Raises:
         FormatError: A file cannot be looked at.
@@ -154,14 +155,13 @@ def snapshot(found: Iterable[SourceFiles]) -> dict[Path, tuple[int, int, int]]:
     for one in found:
         for file in one.files:
             try:
-                status = os.stat(file)
+                seen[file] = listing.status_now(file).identity
             except OSError as error:
                 raise reading_error(file, error) from error
-            seen[file] = (status.st_size, status.st_mtime_ns, status.st_ino)
     return seen
 
 
-def check_unchanged(before: Mapping[Path, tuple[int, int, int]], found: Iterable[SourceFiles]) -> None:
+def check_unchanged(before: Mapping[Path, Identity], found: Iterable[SourceFiles]) -> None:
     """Raise SourceChangedError if a file of the sources changed, went or came since the snapshot."""
     try:
         now = snapshot(one._replace(files=tuple(one.format.files(one.path))) for one in found)

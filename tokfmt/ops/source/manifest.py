@@ -456,7 +456,7 @@ def extent(files: Iterable[Path]) -> dict[str, Any]:
     total, count = 0, 0
     for file in files:
         try:
-            total, count = total + listing.status(file).st_size, count + 1
+            total, count = total + listing.status(file).size, count + 1
         except OSError as error:
             raise reading_error(file, error) from error
     return {"bytes": total, "files": count, "xxh3_128": None}

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from tokfmt import registry
+from tokfmt.core import listing
 from tokfmt.core.axis import Info, Layout, Separators, TokenReader
 from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, TokenizerMismatchError, TokfmtError
 from tokfmt.core.format import Hints
@@ -585,13 +586,11 @@ def _kept(key: str, source: Source, parts: Sequence[Opened], files: Iterable[Pat
 
 
 def _seen(paths: Iterable[Path | str]) -> list[list[Any]]:
-    """Each file, and its size, modification time and inode; None of one that is not there."""
+    """Each file, and its identity; None of one that is not there."""
     found = list[list[Any]]()
     for path in paths:
         try:
-            status = os.stat(path)
+            found.append([str(path), list(listing.status_now(path).identity)])
         except OSError:
             found.append([str(path), None])
-        else:
-            found.append([str(path), [status.st_size, status.st_mtime_ns, status.st_ino]])
     return found

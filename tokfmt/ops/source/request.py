@@ -16,10 +16,11 @@ from typing import Any, Literal, NamedTuple
 
 from tokfmt import registry
 from tokfmt.core.errors import FormatError, OptionError
-from tokfmt.core.files import natural_key, refuse_address
+from tokfmt.core.files import natural_key
 from tokfmt.core.format import Format
 from tokfmt.core.messages import allow_loss
 from tokfmt.core.options import choices, given_options, nearest, parse_count, parse_options
+from tokfmt.core.place import refuse_address
 from tokfmt.core.text_format import printable
 
 EosChoice = int | Literal["none"] | None
