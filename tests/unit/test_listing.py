@@ -12,6 +12,7 @@ from tokfmt.core import listing
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.files import names_in, walk
 from tokfmt.core.format import everything_in
+from tokfmt.core.place import status_of
 from tokfmt.ops.look.show import show
 from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.request import SourceRequest
@@ -43,14 +44,13 @@ QUESTIONS = {
     "exists": lambda path: Path(path).exists(),
     "is_link": os.path.islink,
     "is_there": os.path.lexists,
-    "status": os.stat,
+    "status": lambda path: status_of(os.stat(path)),
 }
 
 
 def answer(function, path):
     try:
-        found = function(path)
-        return found if isinstance(found, bool) else (found.st_size, found.st_ino, found.st_mode)
+        return function(path)
     except (OSError, ValueError) as error:
         return type(error), getattr(error, "errno", None)
 

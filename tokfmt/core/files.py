@@ -17,7 +17,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -354,12 +354,14 @@ class StoredFile(File):
             raise self._ends(offset + len(found), len(view) - len(found))
         view[:] = found
 
-    def descriptor(self) -> AbstractContextManager[int]:
+    @contextmanager
+    def descriptor(self) -> Iterator[int]:
         """There is none.
 
         Raises:
             io.UnsupportedOperation: Always.
         """
+        yield from ()
         raise io.UnsupportedOperation("an address has no descriptor")
 
     def check_unchanged(self) -> None:

@@ -23,7 +23,7 @@ from tokfmt.core.errors import Loss, OptionError
 from tokfmt.core.fields import Section
 from tokfmt.core.files import File, names_in, natural_key, reading_error
 from tokfmt.core.findings import Audit, Code, Finding, Repair
-from tokfmt.core.place import Kind
+from tokfmt.core.place import AnyPlace, Kind
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordReader
 
@@ -473,7 +473,7 @@ def strangers(format_: Format, path: Path) -> list[Path]:
     return [entry for entry in everything_in(path) if entry not in own]
 
 
-def everything_in(directory: Path) -> list[Path]:
+def everything_in(directory: AnyPlace) -> list[AnyPlace]:
     """All files below a directory, links and directories that hold nothing included, in natural order.
 
     Raises:

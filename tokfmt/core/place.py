@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path, PurePosixPath
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from tokfmt.core.errors import OptionError
 from tokfmt.core.text_format import printable
@@ -149,6 +149,7 @@ class Url:
 
 
 Place = Path | Url
+AnyPlace = TypeVar("AnyPlace", Path, Url)
 
 
 class Identity(NamedTuple):

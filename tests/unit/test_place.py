@@ -1,0 +1,247 @@
+"""Places: addresses as values, words of users as places, and files of a store that somebody registered."""
+
+import copy
+import errno
+import os
+import pickle
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokfmt.core import listing, place
+from tokfmt.core.errors import FormatError, OptionError, SourceChangedError, TruncatedError, UnsafeError
+from tokfmt.core.files import File, names_in, open_file, read_whole
+from tokfmt.core.format import everything_in
+from tokfmt.core.place import Identity, Kind, Status, Url, place_of, register, status_of
+
+NAMES = st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1, max_size=8).filter(
+    lambda name: name not in (".", "..")
+)
+KEYS = st.lists(NAMES, max_size=4).map("/".join)
+BUCKETS = st.text("abcdefghijklmnopqrstuvwxyz0123456789-.", min_size=1, max_size=12)
+URLS = st.builds(Url, st.sampled_from(["s3", "gs", "az", "hf"]), BUCKETS, KEYS)
+
+
+class Memory:
+    """A store of one bucket in memory; it counts what it is asked."""
+
+    def __init__(self, held):
+        self.held, self.asked = held, []
+
+    def status(self, key):
+        self.asked.append(("status", key))
+        if key in self.held:
+            return Status(Kind.FILE, self._identity(key))
+        if any(name.startswith(f"{key}/") for name in self.held) or not key:
+            return Status(Kind.DIRECTORY, Identity(0, ""))
+        raise FileNotFoundError(errno.ENOENT, "No such key")
+
+    def entries(self, key):
+        self.asked.append(("entries", key))
+        below = [
+            name.removeprefix(f"{key}/" if key else "") for name in self.held if name.startswith(f"{key}/") or not key
+        ]
+        if not below:
+            raise FileNotFoundError(errno.ENOENT, "No such key")
+        return iter({name.partition("/")[0]: Kind.DIRECTORY if "/" in name else Kind.FILE for name in below}.items())
+
+    def read_range(self, key, start, stop):
+        self.asked.append(("read", key, start, stop))
+        if key not in self.held:
+            raise FileNotFoundError(errno.ENOENT, "No such key")
+        return self.held[key][start:stop], self._identity(key)
+
+    def _identity(self, key):
+        return Identity(len(self.held[key]), str(hash(self.held[key])))
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    monkeypatch.setattr(place, "_OPENERS", {})
+    monkeypatch.setattr(place, "_OPEN", {})
+    held = Memory({"a/x.bin": np.arange(1000, dtype="<u2").tobytes(), "a/b/y": b"why", "z": b""})
+    register("mem", lambda url: {"bucket": held}[url.authority])
+    return held
+
+
+@given(URLS)
+def test_addresses_are_read_as_they_are_written(url):
+    assert Url.parse(str(url)) == url == Url.parse(f"{url}/")
+    assert str(url) == url.address == url.as_posix()
+    assert pickle.loads(pickle.dumps(url)) == copy.deepcopy(url) == url
+    assert {url: 1}[Url.parse(str(url))] == 1
+
+
+@given(URLS, NAMES)
+def test_addresses_answer_as_paths_do(url, name):
+    path = PurePosixPath("/", url.key)
+    assert (url.name, url.stem, url.suffix) == (path.name, path.stem, path.suffix)
+    assert url.parts[1:] == path.parts[1:]
+    assert url.parent.key == str(path.parent)[1:]
+    below = url / name
+    assert (below.name, below.parent) == (name, url)
+    assert below.is_relative_to(url)
+    assert not url.is_relative_to(below)
+    assert below.relative_to(url) == PurePosixPath(name)
+    assert url / below.relative_to(url) == below
+    assert below.with_name("new.idx").with_suffix(".bin") == url / "new.bin"
+    for change in (lambda one: one.with_name(name), lambda one: one.with_suffix(".idx")):
+        assert outcome(change, url) == outcome(change, path)
+
+
+def outcome(change, one):
+    try:
+        return change(one).parts[1:]
+    except ValueError as error:
+        return type(error)
+
+
+@given(URLS, URLS)
+def test_one_address_lies_below_another_as_its_names_do(one, other):
+    same = (one.scheme, one.authority) == (other.scheme, other.authority)
+    below = PurePosixPath("/", one.key).is_relative_to(PurePosixPath("/", other.key))
+    assert one.is_relative_to(other) == (same and below)
+    assert not one.is_relative_to(Path("/"))
+    if not one.is_relative_to(other):
+        with pytest.raises(ValueError, match="subpath"):
+            one.relative_to(other)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=12))
+def test_any_text_is_an_address_or_refused(text):
+    for said in (text, f"s3://{text}", f"https://{text}"):
+        try:
+            url = Url.parse(said)
+        except OptionError:
+            continue
+        assert Url.parse(url.address) == url
+
+
+def test_an_address_is_no_path():
+    url = Url.parse("s3://b/a/x.bin")
+    for function in (os.stat, os.path.exists, open, Path, os.fspath):
+        with pytest.raises(TypeError):
+            function(url)
+    with pytest.raises(AttributeError):
+        url.key = "other"
+    with pytest.raises(OptionError, match="is an absolute path"):
+        url / "/etc/passwd"
+    for below in ("..", "c/../../d", "c//d"):
+        with pytest.raises(OptionError, match="in a key cannot be addressed"):
+            url / below
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("s3://b//c", "s3://b//c: an empty part in a key cannot be addressed"),
+        ("s3://b/a//c", "s3://b/a//c: an empty part in a key cannot be addressed"),
+        ("s3://b/a/../c", "s3://b/a/../c: a part . or .. in a key cannot be addressed"),
+        ("s3:/b/c", "s3:/b/c: is not an address, such as s3://BUCKET/KEY"),
+        ("b/c", "b/c: is not an address, such as s3://BUCKET/KEY"),
+    ],
+)
+def test_what_would_be_another_key_is_refused(text, what):
+    """A Path of the first three would be of other names, silently."""
+    with pytest.raises(OptionError) as error:
+        Url.parse(text)
+    assert str(error.value) == what
+
+
+def test_a_question_mark_ends_the_key_of_a_page_only():
+    assert Url.parse("s3://b/part-?.bin").key == "part-?.bin"
+    page = Url.parse("HTTPS://user:word@host:8080/a/x.bin?key=secret&b=1")
+    assert (page.scheme, page.authority, page.key, page.query) == (
+        "https",
+        "user:word@host:8080",
+        "a/x.bin",
+        "key=secret&b=1",
+    )
+    assert page.with_suffix(".idx").address == "https://user:word@host:8080/a/x.idx"
+    for shown in (str(page), repr(page), f"{page}", page.as_posix(), str(FormatError(page, "is wrong"))):
+        assert "host:8080/a/x.bin" in shown
+        assert "secret" not in shown
+        assert "word" not in shown
+
+
+def test_words_of_users(bucket, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    url = Url("mem", "bucket", "a/x.bin")
+    assert place_of("mem://bucket/a/x.bin") == place_of("MEM://bucket/a/x.bin") == place_of(url) == url
+    for path in ("x.bin", "/a/x", "a b?", "C", "x:y", Path("x")):
+        assert place_of(path) == Path(path)
+    for text in ("s3://b/k", "s3:///k", "file:///etc", "mem:/bucket/x"):
+        with pytest.raises(OptionError, match=r"://.*: only local paths are read. Download it, or mount it, first"):
+            place_of(text)
+    with pytest.raises(OptionError, match="^s3://b/k: only local paths are read"):
+        place_of(Path("s3://b/k"))
+    (tmp_path / "s3:" / "b").mkdir(parents=True)
+    assert place_of("s3://b") == Path("s3:/b")
+    with pytest.raises(OptionError, match="^gs://b/k: only local paths are read"):
+        open_file(Url.parse("gs://b/k"))
+
+
+def test_local_identities(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"123")
+    found = path.stat()
+    assert status_of(found) == Status(Kind.FILE, Identity(3, f"{found.st_mtime_ns}:{found.st_ino}"))
+    assert open_file(path).identity == File(path).identity == listing.status(path).identity
+    for changed in (lambda: path.write_bytes(b"1234"), lambda: os.utime(path, ns=(5, 5)), lambda: replaced(path)):
+        before = listing.status_now(path)
+        changed()
+        assert listing.status_now(path) != before
+
+
+def replaced(path):
+    path.with_name("new").write_bytes(path.read_bytes())
+    os.utime(path.with_name("new"), ns=(5, 5))
+    path.with_name("new").replace(path)
+
+
+def test_files_of_a_store(bucket):
+    url = place_of("mem://bucket/a/x.bin")
+    file = pickle.loads(pickle.dumps(open_file(url)))
+    assert (file.path, file.size, file.read(4, 2)) == (url, 2000, b"\2\0")
+    assert file.ids(20, 3, np.dtype("<u2")).tolist() == [10, 11, 12]
+    assert [bytes(one) for one in file.read_ranges([(2, 4), (0, 2)])] == [b"\1\0", b"\0\0"]
+    assert read_whole(url.parent / "b" / "y", 3) == b"why"
+    file.check_unchanged()
+    for wrong, call in [
+        (TruncatedError, lambda: file.read(1999, 2)),
+        (UnsafeError, lambda: read_whole(url, 1999)),
+        (FormatError, lambda: open_file(url.parent)),
+        (FormatError, lambda: open_file(url / "below")),
+    ]:
+        with pytest.raises(wrong, match=r"^mem://bucket/a"):
+            call()
+    bucket.held["a/x.bin"] = bytes(2000)
+    for call in (file.check_unchanged, lambda: file.read(0, 1)):
+        with pytest.raises(SourceChangedError):
+            call()
+    del bucket.held["a/x.bin"]
+    with pytest.raises(SourceChangedError, match="disappeared"):
+        file.check_unchanged()
+
+
+def test_a_store_is_asked_as_a_directory_is(bucket):
+    home = Url.parse("mem://bucket")
+    assert sorted(names_in(home)) == ["a", "z"]
+    assert everything_in(home) == [home / "a/b/y", home / "a/x.bin", home / "z"]
+    assert listing.is_file(home / "z")
+    assert listing.is_dir(home / "a")
+    assert not listing.is_link(home / "z")
+    assert not listing.exists(home / "gone")
+    with pytest.raises(FormatError, match="^mem://bucket/gone: no such file"):
+        names_in(home / "gone")
+    bucket.asked.clear()
+    with listing.kept():
+        for _ in range(3):
+            names_in(home / "a")
+            assert listing.is_file(home / "a" / "x.bin")
+            assert not listing.exists(home / "a" / "gone")
+            assert listing.status(home / "a" / "x.bin").size == 2000
+    assert bucket.asked == [("entries", "a"), ("status", "a/x.bin")]
