@@ -1,10 +1,15 @@
-"""Files beside a dataset that are not regular files, or become others while they are opened: nothing waits for them."""
+"""Manifests that say nothing: not regular files, or files that become others while they are opened, or false numbers."""
 
+import json
 import os
 import sys
 
 import pytest
+from paths import CORPUS, TOKENIZER
 
+import tokfmt
+from tokfmt import check, convert
+from tokfmt.core.errors import CorruptError
 from tokfmt.ops.source import manifest
 from tokfmt.ops.source.manifest import read_manifest
 
@@ -58,3 +63,53 @@ def test_a_manifest_that_is_too_large_is_broken(tmp_path):
     path.write_text('{"schema": "tokfmt.manifest/1"}')
     os.truncate(path, (1 << 24) + 1)
     assert read_manifest(tmp_path / "x.pbin").broken
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ({"eos_id": 10**30}, "its eos_id is a number of 31 digits, and not a number from 0 to 4,294,967,295"),
+        ({"eos_id": -1}, "its eos_id is -1, and not a number from 0 to 4,294,967,295"),
+        ({"eos_id": True}, "its eos_id is true, and not"),
+        ({"tokens": "12"}, 'its tokens is "12", and not a number from 0 to 9,223,372,036,854,775,807'),
+        ({"max_id": False}, "its max_id is false, and not a number from -1 to"),
+        ({"sequences": 10**400}, "its sequences is a number of 401 digits"),
+        ({"splits": {"a": {"sequences": 1.5}}}, "its sequences is 1.5"),
+    ],
+)
+def test_a_manifest_with_a_number_that_cannot_be_is_broken(tmp_path, value, why):
+    path = tmp_path / "x.pbin"
+    convert(CORPUS, path, tokenizer=TOKENIZER, jobs=1)
+    beside = tmp_path / "x.pbin.tokfmt.json"
+    beside.write_text(json.dumps(json.loads(beside.read_text()) | value))
+    assert read_manifest(path).broken.startswith(why)
+    (verdict,) = check([path], deep=True)
+    assert [(found.code, why in found.message) for found in verdict.findings] == [("TF910", True)]
+    notes = " ".join(tokfmt.open(path).notes)
+    assert f"the manifest {beside.name} cannot be read, so nothing is known from it: {why}" in notes
+
+
+@pytest.mark.parametrize("name", ["x.pbin", "x.jsonl", "x.zarr", "x_document.bin"])
+def test_the_largest_id_is_compared(tmp_path, name):
+    path = tmp_path / name
+    convert(CORPUS, path, tokenizer=TOKENIZER, jobs=1)
+    (beside,) = tmp_path.glob("*.tokfmt.json")
+    content = json.loads(beside.read_text())
+    assert check([path], deep=True)[0].findings == []
+    beside.write_text(json.dumps({**content, "max_id": 4000}))
+    (verdict,) = check([path], deep=True)
+    assert [found.code for found in verdict.findings] == (["TF913"] if name != "x.jsonl" else [])
+    assert name == "x.jsonl" or "has the largest ID 4,0" in verdict.findings[0].message
+
+
+def test_amounts_of_a_manifest_are_not_printed_at_length(tmp_path):
+    path = tmp_path / "x.pbin"
+    convert(CORPUS, path, tokenizer=TOKENIZER, jobs=1)
+    beside = tmp_path / "x.pbin.tokfmt.json"
+    content = json.loads(beside.read_text())
+    content["output"]["bytes"] = 10**400
+    beside.write_text(json.dumps(content))
+    with pytest.raises(CorruptError, match="in bytes: expected a number of 401 digits, found"):
+        tokfmt.open(path)
+    (verdict,) = check([path])
+    assert "the manifest says a number of 401 digits" in verdict.findings[0].message

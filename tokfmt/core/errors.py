@@ -36,7 +36,7 @@ from os import PathLike
 from typing import Any, NamedTuple, Protocol
 
 from tokfmt.core.messages import Message, Option, Words, allow_loss, marked
-from tokfmt.core.text_format import printable
+from tokfmt.core.text_format import grouped, printable
 
 
 class Address(Protocol):
@@ -174,7 +174,7 @@ def _contrast(expected: object, found: object) -> str:
 
 
 def _worded(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else printable(value)
+    return grouped(value) if isinstance(value, int) and not isinstance(value, bool) else printable(value)
 
 
 class TruncatedError(FormatError):

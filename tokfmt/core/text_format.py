@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 _EIGHTHS = "▏▎▍▌▋▊▉█"
+_LONGEST_NUMBER = 10**21
 
 
 def plural(word: str, number: int) -> str:
@@ -14,7 +16,14 @@ def plural(word: str, number: int) -> str:
 
 def counted(number: int, word: str) -> str:
     """`1 sequence`, `2,000 sequences`."""
-    return f"{number:,} {plural(word, number)}"
+    return f"{grouped(number)} {plural(word, number)}"
+
+
+def grouped(number: int) -> str:
+    """`2,000`; of a number that only a damaged file states, how many digits it has."""
+    if abs(number) < _LONGEST_NUMBER:
+        return f"{number:,}"
+    return f"a number of {math.floor(math.log10(abs(number))) + 1:,} digits"
 
 
 def short(number: int) -> str:

@@ -28,7 +28,7 @@ from tokfmt.core.findings import Finding
 from tokfmt.core.messages import Option
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.records import RecordReader
-from tokfmt.core.text_format import printable
+from tokfmt.core.text_format import grouped, printable
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_print, hands, read_records
 from tokfmt.ops.source.manifest import (
@@ -58,9 +58,9 @@ def file_findings(one: SourceFiles, deep: bool, jobs: int, progress: Progress) -
     if not os.path.lexists(said.path):
         return
     if not said.output:
-        yield Finding(
-            "TF910", "warning", str(said.path), "is no manifest that tokfmt can read", "Remove it, or restore it"
-        )
+        why = f": {said.broken}" if said.broken else ""
+        what = f"is no manifest that tokfmt can read{why}"
+        yield Finding("TF910", "warning", str(said.path), what, "Remove it, or restore it")
         return
     try:
         wrong = {what: (expected, found) for what, expected, found in file_differences(one, said)}
@@ -102,7 +102,7 @@ def _sources(said: Manifest, path: Path) -> Iterator[Finding]:
                 "TF914",
                 "info",
                 str(path),
-                f"its source {printable(name)} has {size:,} bytes now, {bytes_:,} when it was converted",
+                f"its source {printable(name)} has {size:,} bytes now, {_number(bytes_)} when it was converted",
                 "Convert again, if it should follow its source",
             )
 
@@ -161,22 +161,38 @@ def other_findings(one: SourceFiles) -> Iterator[Finding]:
 
 
 def count_findings(
-    path: Path, sequences: int | None, tokens: int | None, eos_id: int | None, *, samples: bool = False
+    path: Path,
+    sequences: int | None,
+    tokens: int | None,
+    eos_id: int | None,
+    *,
+    samples: bool = False,
+    max_id: int | None = None,
 ) -> Iterator[Finding]:
-    """Compare how many were read, with `eos_id` taken away, with the manifest's counts; `samples`: of rows of them."""
+    """Compare how many were read, with `eos_id` taken away, with the manifest's counts.
+
+    Args:
+        path: The dataset.
+        sequences, tokens, eos_id: What was read.
+        samples: The sequences are samples.
+        max_id: The largest ID of all tokens that were read; None if it is not known.
+    """
     said = read_manifest(path)
     counts = said.counts(samples=samples)  # none of several splits, of which one was read
     alike = said.eos_id == eos_id  # else tokens are counted with separators in one, and without in the other
-    for key, found in (("sequences", sequences), ("tokens", tokens if alike else None)):
-        expected = counts.get(key)
-        if isinstance(expected, int) and found is not None and expected != found:
-            yield Finding(
-                "TF913",
-                "error",
-                str(path),
-                f"holds {found:,} {key}, the manifest says {expected:,}",
-                f"The manifest belongs to another dataset, or {Option('eos')} differs from what was converted",
-            )
+    compared = [("sequences", sequences), ("tokens", tokens if alike else None)]
+    different = [(key, found, counts.get(key)) for key, found in compared if found not in (None, counts.get(key))]
+    for key, found, expected in different:
+        if isinstance(expected, int):
+            what = f"holds {found:,} {key}, the manifest says {expected:,}"
+            remedy = f"The manifest belongs to another dataset, or {Option('eos')} differs from what was converted"
+            yield Finding("TF913", "error", str(path), what, remedy)
+    stated = counts.get("max_id")
+    if isinstance(stated, int) and max_id is not None and alike and tokens is not None and not different:
+        largest = max(max_id, stated if stated == eos_id else max_id)  # separators count where they are stored
+        if stated != largest:
+            what = f"has the largest ID {largest:,}, the manifest says {stated:,}"
+            yield Finding("TF913", "error", str(path), what, "The manifest belongs to another dataset")
 
 
 def stored_count_findings(path: Path, source: Source) -> Iterator[Finding]:
@@ -192,7 +208,7 @@ def stored_count_findings(path: Path, source: Source) -> Iterator[Finding]:
 
 
 def _number(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else printable(value)
+    return grouped(value) if isinstance(value, int) and not isinstance(value, bool) else printable(value)
 
 
 _CHEAP = 1 << 24  # tokens that are all looked at, as that takes less than a second

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tokfmt import registry
-from tokfmt.core.axis import Info, Layout, TokenReader, windows
+from tokfmt.core.axis import Info, Layout, TokenReader, largest_id, windows
 from tokfmt.core.errors import (
     ConversionError,
     DetectionError,
@@ -325,7 +325,7 @@ class _Checking:
         return source
 
     def _of_source(self, source: Source) -> Iterator[Finding]:
-        reader = source.reader
+        reader, max_id = source.reader, None
         self.found.remark(() if self.found.errors else source.remarks)
         if isinstance(reader, RecordReader):
             if self.deep:
@@ -340,39 +340,44 @@ class _Checking:
             vocabulary = None if self.handle is None else Vocabulary(reader, self.handle, self.jobs)
             # what splits at separators has read all of it on opening
             if self.deep and (vocabulary is not None or not isinstance(reader, SplitAt)):
-                yield from self._walked(reader, vocabulary)
+                max_id = yield from self._walked(reader, vocabulary)
             if self.handle is not None and vocabulary is not None:
                 yield from tokenizer_findings(source, reader, self.handle, vocabulary)
         if self.deep:
             counts, eos_id = (self.found.sequences, self.found.tokens), source.separator.eos_id
             samples = isinstance(reader.info, Info) and reader.info.layout is Layout.SAMPLES
-            yield from count_findings(self.path, *counts, eos_id, samples=samples)
+            yield from count_findings(self.path, *counts, eos_id, samples=samples, max_id=max_id)
         if self.corpus is not None:
             yield from corpus_findings(source, self.corpus)
 
-    def _walked(self, reader: TokenReader, vocabulary: Vocabulary | None) -> Iterator[Finding]:
-        """Every token, through the reader, once: shown to whoever looks at ids."""
+    def _walked(self, reader: TokenReader, vocabulary: Vocabulary | None) -> Generator[Finding, None, int | None]:
+        """Every token, through the reader, once: shown to whoever looks at ids; returns the largest ID."""
         self.progress.phase(f"reading {self.path.name}", reader.info.tokens, "tokens")
 
-        def look_at(interval: tuple[int, int]) -> tuple[TokfmtError | None, list[Beyond]]:
-            beyond = []
+        def look_at(interval: tuple[int, int]) -> tuple[TokfmtError | None, list[Beyond], int]:
+            beyond, top = [], -1
             try:
                 for a, b in windows(*interval):
                     tokens = reader.tokens(a, b)
+                    top = max(top, largest_id(tokens))
                     if vocabulary is not None:
                         beyond.append(vocabulary.look(a, tokens))
             except TokfmtError as error:
-                return error, beyond
-            return None, beyond
+                return error, beyond, top
+            return None, beyond, top
+
+        max_id: int | None = -1
 
         with ThreadPoolExecutor(self.jobs, thread_name_prefix="tokfmt") as pool:
             cuts = list(windows(0, reader.info.tokens, REGION))
-            for (error, beyond), (a, b) in zip(_Spread(pool, self.jobs)(look_at, cuts), cuts, strict=True):
+            for (error, beyond, top), (a, b) in zip(_Spread(pool, self.jobs)(look_at, cuts), cuts, strict=True):
                 self.progress.advance(b - a)
                 if vocabulary is not None:
                     vocabulary.note(beyond, whole=True)
+                max_id = None if error is not None or max_id is None else max(max_id, top)
                 if error is not None:
                     yield _refusal(os.fspath(self.path), error)
+        return max_id
 
 
 class _Spread:

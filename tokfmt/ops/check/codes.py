@@ -35,7 +35,8 @@ _MANIFEST = {
     "TF910": Code(
         "the manifest cannot be read",
         "X.tokfmt.json beside a dataset says what was converted, with counts and checksums. This one is no JSON of "
-        "that kind, so nothing was compared with it. Remove it, or restore it from where the dataset comes from.",
+        "that kind, or has a number that cannot be a count or an ID, so nothing was compared with it. Remove it, or "
+        "restore it from where the dataset comes from.",
     ),
     "TF911": Code(
         "another size than the manifest says",
@@ -50,7 +51,8 @@ _MANIFEST = {
     ),
     "TF913": Code(
         "other counts than the manifest says",
-        "The dataset, read now, has another number of sequences or tokens, or another format, than the manifest says: "
+        "The dataset, read now, has another number of sequences or tokens, another largest ID, or another format, than "
+        "the manifest says: "
         "the manifest belongs to another dataset of that name, or the dataset was changed.",
     ),
     "TF914": Code(

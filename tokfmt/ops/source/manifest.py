@@ -35,7 +35,7 @@ from tokfmt.core.files import File, reading_error
 from tokfmt.core.format import Format
 from tokfmt.core.messages import Message, Option, from_option
 from tokfmt.core.options import parse_options
-from tokfmt.core.text_format import counted, printable
+from tokfmt.core.text_format import counted, grouped, printable
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, given_to, words_of
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ _JOINING = {"view", "stride"}
 """Options of readers that say whether samples are joined."""
 _SUFFIX = ".tokfmt.json"
 _SEVERAL, _NAMED = 2, 3  # splits; sources
+_SHOWN = 40  # characters of a value
+_IDS, _COUNTS = (1 << 32) - 1, (1 << 63) - 1
+_BOUNDS = {"eos_id": (0, _IDS), "max_id": (-1, _IDS), "sequences": (0, _COUNTS), "tokens": (0, _COUNTS)}
 
 
 def manifest_path(path: Path) -> Path:
@@ -70,18 +73,18 @@ class Manifest(NamedTuple):
     Attributes:
         content: The JSON object; empty when there is none, or it is not one of ours.
         path: The file.
-        broken: It is there, but nobody can tell what it says.
+        broken: Why the file that is there says nothing; "" if it can be read, or is not there.
     """
 
     content: Mapping[str, Any]
     path: Path = Path()
-    broken: bool = False
+    broken: str = ""
 
     @property
     def eos_id(self) -> int | None:
         """The separator of what was written."""
         found = self.content.get("eos_id")
-        return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
+        return found if isinstance(found, int) else None
 
     @property
     def tokenizer(self) -> Mapping[str, Any] | None:
@@ -113,7 +116,9 @@ class Manifest(NamedTuple):
         paths = ", ".join(printable(part.get("path")) for part in parts[:_NAMED])
         lost = [part.get("lost_sequences") for part in parts]
         known = [count for count in lost if isinstance(count, int)]
-        what = f"at least {sum(known):,} sequences" if len(known) < len(lost) else counted(sum(known), "sequence")
+        what = (
+            f"at least {counted(sum(known), 'sequence')}" if len(known) < len(lost) else counted(sum(known), "sequence")
+        )
         return f"partial, by its manifest: saved of damaged sources ({paths}), without {what} of theirs"
 
     @property
@@ -179,9 +184,23 @@ def _read_manifest(path: Path) -> Manifest:
         return Manifest({}, beside)
     except (OSError, ValueError, RecursionError):
         content = None
-    if isinstance(content, dict) and content.get("schema") == SCHEMA:
-        return Manifest(content, beside)
-    return Manifest({}, beside, broken=True)
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        return Manifest({}, beside, broken="it is not JSON of that kind")
+    wrong = _invalid(content)
+    return Manifest({}, beside, broken=wrong) if wrong else Manifest(content, beside)
+
+
+def _invalid(content: Mapping[str, Any]) -> str:
+    """The first number of a manifest, or of one of its splits, that counts and IDs cannot be; "" if there is none."""
+    splits = content.get("splits")
+    parts = [part for part in splits.values() if isinstance(part, dict)] if isinstance(splits, dict) else []
+    for part in [content, *parts]:
+        for key, (least, most) in _BOUNDS.items():
+            found = part.get(key)
+            if found is not None and (type(found) is not int or not least <= found <= most):
+                said = grouped(found) if type(found) is int else printable(json.dumps(found))[:_SHOWN]
+                return f"its {key} is {said}, and not a number from {least} to {most:,}"
+    return ""
 
 
 class Located(NamedTuple):
@@ -266,7 +285,8 @@ def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tu
                 manifest = Manifest({})
                 notes.append(f"the dataset {wrong.what}; {IGNORED}")
         elif manifest.broken:
-            notes.append(f"the manifest {printable(manifest.path.name)} cannot be read, so nothing is known from it")
+            what = f"the manifest {printable(manifest.path.name)} cannot be read"
+            notes.append(f"{what}, so nothing is known from it: {manifest.broken}")
         said.append(manifest)
     return said, notes
 
@@ -394,7 +414,7 @@ def shrunk(one: SourceFiles, manifest: Manifest) -> Damage | None:
     if not differences or not all(type(told) is int and type(found) is int and found < told
                                   for _, told, found in differences):  # fmt: skip
         return None
-    told = "; ".join(f"expected {told:,} {what}, found {found:,}" for what, told, found in differences)
+    told = "; ".join(f"expected {grouped(told)} {what}, found {found:,}" for what, told, found in differences)
     return Damage(f"{printable(one.path)}: its manifest {printable(manifest.path.name)} tells of more: {told}")
 
 
