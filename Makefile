@@ -19,6 +19,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST_JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 
 PYTEST := $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal
+LINT := $(MAKE) --no-print-directory lint # by another name `make -n` does not run the line that has it
 
 AT_LENGTH := tests/fuzz tests/survival tests/joints tests/unit/test_pickled_index.py tests/ops/test_pairs.py \
   tests/recipe/test_rows.py tests/cli/test_signals.py
@@ -59,7 +60,7 @@ types-of-tests:
 # lint runs beside the tests, which wait for disks and processes; what it says is printed after them
 test: $(STAMP)
 	@tests/system.sh
-	@$(MAKE) --no-print-directory lint > .venv/lint.log 2>&1 & lint=$$!; \
+	@$(LINT) > .venv/lint.log 2>&1 & lint=$$!; \
 	$(PYTEST) --durations=20; tests=$$?; \
 	wait $$lint; lint=$$?; cat .venv/lint.log; exit $$((tests | lint))
 
