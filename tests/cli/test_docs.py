@@ -70,6 +70,14 @@ def test_what_is_shown_to_look_inside_with_finds_something(tmp_path):
         assert wants[command] in done.stdout + done.stderr or line in more, f"$ {line}\n{done.stdout}"
 
 
+def test_the_first_example_of_the_python_page_runs(tmp_path):
+    (tmp_path / "fixtures").symlink_to(FIXTURES)
+    code = re.search(r"^```python\n(.*?)^```$", (ROOT / "docs" / "python.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+    done = forkserver.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("184 17450 ")
+
+
 PACKS = "fixtures/modalities/"
 DOCUMENTS = [
     "convert {0}D_2byte_gpt2.pbin {1}/o.zarr", "stats {0}D_2byte_gpt2.pbin", "stats {0}D_2byte_gpt2.pbin {0}E_D_2byte_gpt2.pbin",
@@ -99,7 +107,19 @@ def test_documents_of_json_have_the_keys_that_the_page_names(row, line, tmp_path
             assert not inner or [*one] == inner.split(", "), key
 
 
-def test_pages_name_files_that_exist():
-    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
-        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-            assert "://" in target or (page.parent / target).exists(), f"{page.name}: {target}"
+def anchors(page):
+    """The headings of a page, as links name them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_pages_name_files_and_headings_that_exist():
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "tokfmt" / "formats" / "README.md"):
+        for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+            if "://" in target:
+                continue
+            name, _, anchor = target.partition("#")
+            other = page.parent / name if name else page
+            assert other.exists(), f"{page.name}: {target}"
+            assert not anchor or anchor in anchors(other), f"{page.name}: {target}"
