@@ -32,7 +32,7 @@ from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import File
 from tokfmt.core.findings import Problem, fatal, noted
 from tokfmt.core.format import Confidence, Hints, Probe, Target, WriterTraits
-from tokfmt.core.messages import Option, allow_loss, from_option
+from tokfmt.core.messages import Message, Option, allow_loss, from_option
 from tokfmt.core.options import Late, option
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Tokens
@@ -312,7 +312,7 @@ def _block(blocks: Sequence[Path], seq_len: int, number: int) -> Field:
     except FormatError as error:
         return Field(path.name, None, 0, error.what, wrong=True, path=path)
     told = f"{counted(-(-file.size // (4 * seq_len)), 'sample')} of {seq_len:,} tokens of int32, little-endian"
-    value, meaning = f"{file.size // 4:,} tokens", "; ".join(wrong) or told
+    value, meaning = f"{file.size // 4:,} tokens", Message("; ".join(wrong) or told)
     return Field(path.name, 0, file.size, value, meaning, bool(wrong), path=path)
 
 
