@@ -82,7 +82,7 @@ def open(  # noqa: A001 - the verb that users expect
     )
     (source,) = open_sources(wanted, handle)
     reader = source.reader
-    if source.format.name == "recipe":
+    if source.format.computed:
         from tokfmt.recipe_dataset import dataset_of_recipe
 
         return dataset_of_recipe(cast("TokenReader | Draft", reader), source.notes, (source,))

@@ -303,6 +303,7 @@ class Format(ABC):
         streams: Its files, one after the other, make sense as one stream: `-` is a destination.
         computed: Its datasets are computed from other datasets, which their files name.
         read_only: Nothing is written in this format.
+        takes_lines: It stores JSON lines: those of a source are copied with all their fields.
         stores_rows: Its samples can store the rows of a recipe as they are; see `row_writer`.
         packages: What reading it needs beside numpy, as pip knows it.
         carries, cannot: What it keeps and what it cannot, for `tokfmt formats`.
@@ -320,6 +321,7 @@ class Format(ABC):
     streams: ClassVar[bool] = False
     computed: ClassVar[bool] = False
     read_only: ClassVar[bool] = False
+    takes_lines: ClassVar[bool] = False
     stores_rows: ClassVar[bool] = False
     packages: ClassVar[tuple[str, ...]] = ()
     carries: ClassVar[str] = ""

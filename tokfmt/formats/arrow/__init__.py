@@ -56,6 +56,8 @@ class Columnar(Format):
     """What Parquet and Arrow share."""
 
     hundred: ClassVar[int]
+    Container: Any
+    Writer: Any
     joins = True
     drops = ("null-rows",)
     carries = "sequences in order, empty ones too; IDs up to 2^31-1 (2^32-1 with dtype=uint32)"
@@ -86,15 +88,13 @@ class Columnar(Format):
         return open_reader(self, paths, options, hints)
 
     def writer(self, path: Path, options: WriteOptions, target: Target) -> Any:
-        from tokfmt.formats.arrow.writer import ArrowWriter, ParquetWriter
-
-        return (ParquetWriter if self.name == "parquet" else ArrowWriter)(path, options, target)
+        return self.Writer(path, options, target)
 
     def writer_traits(self, options: WriteOptions) -> WriterTraits:
         """See `Format.writer_traits`."""
-        from tokfmt.formats.arrow.writer import ArrowWriter, ParquetWriter, traits
+        from tokfmt.formats.arrow.writer import traits
 
-        return traits(options, (ParquetWriter if self.name == "parquet" else ArrowWriter).suffixes)
+        return traits(options, self.Writer.suffixes)
 
     def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
         from tokfmt.formats.arrow.check import findings
@@ -114,6 +114,8 @@ class Parquet(Columnar):
     title = "Parquet: token IDs, packed rows, or text"
     extensions = (".parquet", ".pq")
     hundred = 660
+    Container = Late("tokfmt.formats.arrow.container", "ParquetContainer")
+    Writer = Late("tokfmt.formats.arrow.writer", "ParquetWriter")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if not probe.is_directory:
@@ -154,6 +156,8 @@ class Arrow(Columnar):
     title = "Arrow IPC, and datasets that Hugging Face saved to disk"
     extensions = (".arrow",)
     hundred = 680
+    Container = Late("tokfmt.formats.arrow.container", "ArrowContainer")
+    Writer = Late("tokfmt.formats.arrow.writer", "ArrowWriter")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if not probe.is_directory:

@@ -673,8 +673,7 @@ def open_containers(format_: Variant, files: Sequence[Path], *, tail: bool = Fal
     Raises:
         FormatError: One is not what it should be.
     """
-    kind = ParquetContainer if format_.name == "parquet" else ArrowContainer
-    return [kind(path, tail=tail) for path in files]
+    return [format_.Container(path, tail=tail) for path in files]
 
 
 def own_blocks(container: Container) -> bool:

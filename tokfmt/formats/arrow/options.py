@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from tokfmt.core.options import option
 
@@ -54,10 +54,12 @@ class Variant(Protocol):
     Attributes:
         name: Of the format.
         hundred: The first number of its findings.
+        Container: The class of an open file.
     """
 
     name: ClassVar[str]
     hundred: ClassVar[int]
+    Container: Any
 
     def find(self, path: Path, split: str | None = None) -> Found:
         """The files of a dataset; of a folder with several splits those of one."""

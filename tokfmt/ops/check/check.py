@@ -261,7 +261,7 @@ class _Checking:
         except MissingDependencyError:
             raise
         except TokfmtError as error:
-            if one.format.name == "recipe":  # of others --deep says it
+            if one.format.computed:  # of others --deep says it
                 yield _refusal_of_recipe(self.path, error)
             return
         source.reader.close()
@@ -291,7 +291,7 @@ class _Checking:
         except MissingDependencyError:
             raise
         except TokfmtError as error:
-            if format_.name == "recipe":
+            if format_.computed:
                 yield _refusal_of_recipe(self.path, error)
                 return
             if isinstance(error, OptionError):

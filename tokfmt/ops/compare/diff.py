@@ -276,7 +276,7 @@ def _beside(reader: TokenReader, *, masked: bool, packed: bool) -> Sequence[Any]
 
 def _pack_samples(sources: list[Source]) -> bool:
     """Have samples of a recipe compared with packed rows as these hold them: pieces, their marks, no padding."""
-    if all(source.format.name != "recipe" for source in sources):
+    if all(not source.format.computed for source in sources):
         return False
     from tokfmt.recipes.samples import PackedRows, Samples  # only recipes need what it imports
 
@@ -291,7 +291,7 @@ def _pack_samples(sources: list[Source]) -> bool:
 def _as_rows(one: SourceRequest, other: SourceRequest, formats: Sequence[Format]) -> SourceRequest:
     """What is compared with samples of a recipe is read as samples of that length, if its format has them."""
     mine, others = formats
-    rows = viewed(one, mine, "samples") if others.name == "recipe" else one
+    rows = viewed(one, mine, "samples") if others.computed else one
     width = read_recipe(Path(other.paths[0])).seq_len if rows is not one else None
     if width is None:
         return one

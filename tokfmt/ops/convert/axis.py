@@ -83,7 +83,7 @@ def token_axis(
             rows[number] = (source.reader, [])
             readers.append(_not_twice(source.reader, stored_eos, source.paths[0], notes))
             continue
-        if source.format.name == "recipe":
+        if source.format.computed:
             from tokfmt.ops.prepare.prepare import prepared
 
             draft = cast("Draft", source.reader)  # else it would be no reader of records
@@ -116,7 +116,7 @@ def token_axis(
         chosen = parse_selection(selection, axis.info.sequences, paths_of(sources))
         axis = Slice(axis, *chosen)
     kept = encoded or workers.journal.keeps
-    told = kept and workers.share is None and any(source.format.name == "recipe" for source in sources)
+    told = kept and workers.share is None and any(source.format.computed for source in sources)
     report, padded = _report(sources, readers, rows, chosen) if told else ([], 0)
     return Reading(axis, asides, kept, tuple(notes), report, counts, made, padded)
 
@@ -134,7 +134,7 @@ def _report(
     """
     found, padded, before = list[Mapping[str, Any]](), 0, 0
     for number, (source, reader) in enumerate(zip(sources, readers, strict=True)):
-        if source.format.name == "recipe" and number in rows:
+        if source.format.computed and number in rows:
             from tokfmt.ops.prepare.report import padding, rows_of_ids, with_amounts
 
             recipe, of_ids = rows_of_ids(rows[number][0])

@@ -243,7 +243,7 @@ def names_lost(source: Source, aside: Aside, target: Format) -> set[str]:
 def _counts(source: Source, aside: Aside, target: Format) -> dict[str, int]:
     """Fields beside text that becomes tokens are nobody's loss: jsonl could have kept them, and whoever has ids."""
     text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
-    asked = not text or target is source.format or target.name == "jsonl"
+    asked = not text or target is source.format or target.takes_lines
     return {"invalid-lines": aside.invalid, "fields": aside.others if asked else 0}
 
 

@@ -81,7 +81,7 @@ def refuse_undealt(sources: Sequence[Source], *, copies: bool) -> None:
     why = "lines are copied as they stand" if copies else ""
     for source in sources:
         records = source.reader
-        if source.format.name == "recipe" and isinstance(records, RecordReader) and records.info.kind == "ids":
+        if source.format.computed and isinstance(records, RecordReader) and records.info.kind == "ids":
             why = "equal sequences of ids are looked for"
     if why:
         raise OptionError(
@@ -109,7 +109,7 @@ def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
     Raises:
         OptionError.
     """
-    if len(sources) > 1 or sources[0].format.name != "recipe":
+    if len(sources) > 1 or not sources[0].format.computed:
         raise OptionError(
             f"{Option('ledger')} tells what a recipe took from where: name one recipe as SRC, and nothing else"
         )
@@ -131,7 +131,7 @@ def refuse_rejects(request: Request, path: Path, sources: Sequence[Source], read
     Raises:
         OptionError, ConversionError, DestinationExistsError.
     """
-    if not any(source.format.name == "recipe" and isinstance(source.reader, RecordReader) for source in sources):
+    if not any(source.format.computed and isinstance(source.reader, RecordReader) for source in sources):
         raise OptionError(f"{Option('rejects')} is for what filters of a recipe of text leave out, and there is none")
     guard(path, (*request.source.paths, request.destination), read)
     if os.path.lexists(path) and not (request.overwrite and path.is_file()):

@@ -138,7 +138,7 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
     tokenizer = tokenizer_of(request.tokenizer, special_tokens=request.special_tokens, engine=request.engine)
     with listing.kept() as answers:
         found = files_of_sources(given[0]) if given else find_sources(request.source)
-        found = [with_named(one) if one.format.name == "recipe" else one for one in found]
+        found = [with_named(one) if one.format.computed else one for one in found]
     files = tuple(one for source in found for one in source.all())
     for path in destination.paths:
         guard(path, request.source.paths, files)
@@ -148,7 +148,7 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
     with listing.kept(answers):
         sources = given[0] if given else _opened(request, destination, tokenizer, found, notes)
     read = [sources[0]._replace(reader=given[1])] if given else sources
-    if any(source.format.name == "recipe" for source in sources):
+    if any(source.format.computed for source in sources):
         tokenizer = _named_tokenizer(sources, tokenizer)
     if len(sources) == 1:
         destination = with_rows(destination, read[0], request)
@@ -160,7 +160,7 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
         refuse_ledger(request, sources)
     _pass_on(sources, notes)
     made_by = agreed_tokenizer(sources, tokenizer, request.source.drop)
-    copies = tokenizer is None and destination.format.name == "jsonl" and _are_lines(sources)
+    copies = tokenizer is None and destination.format.takes_lines and _are_lines(sources)
     if not copies and tokenizer is None:
         refuse_text(sources, destination.format)
     separator = Separator(None) if copies else agreed_separator(sources, request.source.eos)
@@ -265,7 +265,7 @@ def with_rows(destination: Destination, source: Source, request: Request) -> Des
         from tokfmt.recipes.samples import Samples  # only recipes need what it imports
 
         return destination.with_rows_of(source.reader, request) if isinstance(source.reader, Samples) else destination
-    if source.format.name == "recipe" and isinstance(source.reader, RecordReader):
+    if source.format.computed and isinstance(source.reader, RecordReader):
         seq_len = cast("Draft", source.reader).file.seq_len
         return destination if seq_len is None else destination.with_rows_of_length(seq_len, request) or destination
     return destination
@@ -278,7 +278,7 @@ def _named_tokenizer(sources: Sequence[Source], tokenizer: TokenizerHandle | Non
         OptionError: --tokenizer is another one.
     """
     for source in sources:
-        named = getattr(source.reader, "tokenizer", None) if source.format.name == "recipe" else None
+        named = getattr(source.reader, "tokenizer", None) if source.format.computed else None
         if named is None:  # it holds ids
             continue
         if tokenizer is not None and tokenizer.describe()["digest"] != named.describe()["digest"]:
@@ -305,7 +305,7 @@ def _pass_on(sources: Sequence[Source], notes: Notes) -> None:
 
 def _are_lines(sources: Sequence[Source]) -> bool:
     """Whether all sources go to jsonl record by record; IDs that are not JSON lines go as sequences of tokens."""
-    infos = [source.reader.info for source in sources if source.format.name != "recipe"]
+    infos = [source.reader.info for source in sources if not source.format.computed]
     records = [info for info in infos if isinstance(info, RecordInfo)]
     return len(records) == len(sources) and all(info.json_lines or info.kind == "text" for info in records)
 

@@ -252,7 +252,7 @@ def named_by(recipe: Path) -> Found:
             try:
                 for path in dataset_paths(request):
                     one = found_at(path, format_of(path, entry.format), request)
-                    named = named_by(path) if one.format.name == "recipe" else None
+                    named = named_by(path) if one.format.computed else None
                     found[path, entry.format] = one._replace(named=named)
             except _NestingError:
                 raise
