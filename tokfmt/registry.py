@@ -16,75 +16,19 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import NamedTuple
 
 from tokfmt.core.errors import AmbiguousFormatError, FormatError, OptionError, PluginWarning, UnknownFormatError
 from tokfmt.core.files import reading_error
-from tokfmt.core.format import Confidence, Format, Probe, look
+from tokfmt.core.format import Confidence, Format, Probe, Signature, look
 from tokfmt.core.messages import Option
 from tokfmt.core.options import nearest
 from tokfmt.core.text_format import printable
 
 GROUP = "tokfmt.formats"
 _OWN = ("jsonl", "modalities", "stage1", "hdf5", "flat-tokens")
-
-
-class _Clue(NamedTuple):
-    """What every file has that a format claims or writes: one of these is enough to ask it; see `_CLUES`.
-
-    Attributes:
-        names: One of these is part of its name.
-        marks: One of these is among the bytes at its beginning.
-        beside: There is a file of its name with this suffix.
-        text: There is no zero byte at its beginning.
-    """
-
-    names: tuple[str, ...] = ()
-    marks: tuple[bytes, ...] = ()
-    beside: str = ""
-    text: bool = False
-
-    def named(self, name: str) -> bool:
-        return any(part in name.lower() for part in self.names)
-
-    def fits(self, probe: Probe) -> bool:
-        return (
-            self.named(probe.path.name)
-            or any(mark in probe.head for mark in self.marks)
-            or (self.beside != "" and probe.path.with_suffix(self.beside).exists())
-            or (self.text and b"\0" not in probe.head)
-        )
-
-
-_CLUES = {
-    "arrow": _Clue((".arrow",), (b"ARROW1", b"\xff\xff\xff\xff")),
-    "datatrove": _Clue((".ds",)),
-    "flat-tokens": _Clue((".zarr",), (b"PK\3\4",)),
-    "hdf5": _Clue((".h5",), (b"\x89HDF",)),
-    "jsonl": _Clue((".json", ".ndjson"), (b"\x1f\x8b", b"\x28\xb5\x2f\xfd"), text=True),
-    "levanter": _Clue(),
-    "litdata": _Clue(),
-    "llmc": _Clue(
-        ("_train_", "_val_"),
-        tuple(
-            number.to_bytes(4, order)
-            for number in (20240520, 20240801, 278895051, 20240522, 20240326, 20240327, 20240328)
-            for order in ("little", "big")
-        ),
-    ),
-    "mds": _Clue(),
-    "megatron": _Clue(("_document.", ".idx"), beside=".idx", text=True),
-    "nanogpt": _Clue(("train.bin", "val.bin")),
-    "olmo": _Clue((".npy",)),
-    "parquet": _Clue((".parquet", ".pq"), (b"PAR1",)),
-    "recipe": _Clue((), (b"tokfmt",)),
-    "text": _Clue((".txt", ".text", ".md", ".markdown", ".rst")),
-}
-"""Of tokfmt's own formats those that can be ruled out before they are imported, which takes longer than to convert a
-small file. Directories are shown to all.
-"""
 
 
 @functools.cache
@@ -181,6 +125,22 @@ def _files_of(error: BaseException | None) -> Iterator[str]:
         error = error.__cause__
 
 
+def _signature(name: str) -> Signature | None:
+    """The signature of a format, which is read without importing the format; None if it states none."""
+    package = _points()[name].module.rpartition(".")[0]
+    return _signatures(package).get(name) if package else None
+
+
+@functools.cache
+def _signatures(package: str) -> Mapping[str, Signature]:
+    """The `SIGNATURES` of the module `signatures` of a package of formats, by the names of the formats."""
+    try:
+        found: Mapping[str, Signature] = import_module(f"{package}.signatures").SIGNATURES
+    except Exception:  # noqa: BLE001 - most have none; what else is wrong with a package, importing its format reports
+        return {}
+    return found
+
+
 @functools.cache
 def _usable(name: str) -> Format | None:
     try:
@@ -190,9 +150,9 @@ def _usable(name: str) -> Format | None:
         return None
 
 
-def formats(wanted: Callable[[_Clue], bool] = lambda clue: True) -> list[Format]:
-    """Every format installed that can be used; of those with a clue, what is wanted of them."""
-    asked = [name for name in names() if (clue := _CLUES.get(name)) is None or wanted(clue)]
+def formats(wanted: Callable[[Signature], bool] = lambda signature: True) -> list[Format]:
+    """Every format installed that can be used; of those with a signature, those whose signature is wanted."""
+    asked = [name for name in names() if (found := _signature(name)) is None or wanted(found)]
     return [format_ for name in asked if (format_ := _usable(name)) is not None]
 
 
@@ -308,7 +268,7 @@ def of_prefix(path: Path) -> Path:
 
 def candidates(probe: Probe) -> dict[str, int]:
     """Every format that claims the probe, with its confidence."""
-    asked = formats() if probe.is_directory else formats(lambda clue: clue.fits(probe))
+    asked = formats() if probe.is_directory else formats(lambda signature: signature.fits(probe))
     claims = {format_.name: _claim(format_, probe) for format_ in asked}
     return {name: int(confidence) for name, confidence in claims.items() if confidence is not None}
 
@@ -354,7 +314,7 @@ def _named(name: str) -> list[tuple[str, int]]:
     """The formats that a name means, each with the length of the suffix or pattern which fits."""
     return [
         (format_.name, len(pattern))
-        for format_ in formats(lambda clue: clue.named(name))
+        for format_ in formats(lambda signature: signature.is_named(name))
         for pattern in format_.extensions
         if (name.endswith(pattern) if pattern.startswith(".") else fnmatch.fnmatch(name, pattern))
     ]

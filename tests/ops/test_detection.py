@@ -136,7 +136,7 @@ def disputed(path):
 
 
 def test_formats_that_are_not_asked_claim_nothing(tmp_path):
-    """No clue rules a format out that would have claimed a file: all fixtures, under the names of all formats as well."""
+    """No signature rules a format out that would have claimed a file: all fixtures, under the names of all formats as well."""
     files = [path for path in FIXTURES.rglob("*") if path.is_file()]
     assert {str(path): claims for path in files if (claims := disputed(path))} == {}
     patterns = [pattern for format_ in registry.formats() for pattern in format_.extensions]
@@ -154,7 +154,7 @@ def test_a_format_is_asked_for_the_names_that_it_writes():
     for format_ in registry.formats():
         for pattern in format_.extensions:
             name = pattern.replace("*", "x") if "." in pattern[1:] else f"x{pattern}"
-            assert format_ in registry.formats(lambda clue, name=name: clue.named(name))
+            assert format_ in registry.formats(lambda signature, name=name: signature.is_named(name))
 
 
 def test_what_a_conversion_imports(tmp_path):
@@ -167,7 +167,7 @@ def test_what_a_conversion_imports(tmp_path):
     )
     command = [sys.executable, "-c", program, str(source), str(tmp_path / "out.pbin")]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
-    homes = ("flat", "folders", "modalities", "pickled_index", "stage1")
+    homes = ("flat", "folders", "modalities", "pickled_index", "signatures", "stage1")
     assert set(ran.stdout.split()) <= {"text.ingest", "text.long_texts", *(f"formats.{home}" for home in homes)}
 
 

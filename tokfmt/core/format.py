@@ -78,6 +78,39 @@ class Probe(NamedTuple):
         return look(self.path / name) if self.is_directory and listing.is_file(self.path / name) else None
 
 
+class Signature(NamedTuple):
+    """What every file has that a format claims or writes: without any of it, the format is not imported to be asked.
+
+    To import all formats takes longer than to convert a small file. A package states the signatures of its formats in a
+    module `signatures` beside them, as `SIGNATURES`, by the names of the formats. A format without a signature is asked
+    about every file. All formats are asked about directories.
+
+    Attributes:
+        names: One of these is part of its name.
+        marks: One of these is among the bytes at its beginning.
+        beside: There is a file of its name with this suffix.
+        text: There is no zero byte at its beginning.
+    """
+
+    names: tuple[str, ...] = ()
+    marks: tuple[bytes, ...] = ()
+    beside: str = ""
+    text: bool = False
+
+    def is_named(self, name: str) -> bool:
+        """Whether a file of that name may be of the format, whatever it holds."""
+        return any(part in name.lower() for part in self.names)
+
+    def fits(self, probe: Probe) -> bool:
+        """Whether a file may be of the format."""
+        return (
+            self.is_named(probe.path.name)
+            or any(mark in probe.head for mark in self.marks)
+            or (self.beside != "" and probe.path.with_suffix(self.beside).exists())
+            or (self.text and b"\0" not in probe.head)
+        )
+
+
 def look(path: str | os.PathLike[str]) -> Probe:
     """Probe a path.
 

@@ -1,0 +1,28 @@
+"""Signatures of tokfmt's formats: what rules a format out before it is imported, which detection reads first."""
+
+from tokfmt.core.format import Signature
+
+SIGNATURES = {
+    "arrow": Signature((".arrow",), (b"ARROW1", b"\xff\xff\xff\xff")),
+    "datatrove": Signature((".ds",)),
+    "flat-tokens": Signature((".zarr",), (b"PK\3\4",)),
+    "hdf5": Signature((".h5",), (b"\x89HDF",)),
+    "jsonl": Signature((".json", ".ndjson"), (b"\x1f\x8b", b"\x28\xb5\x2f\xfd"), text=True),
+    "levanter": Signature(),
+    "litdata": Signature(),
+    "llmc": Signature(
+        ("_train_", "_val_"),
+        tuple(
+            number.to_bytes(4, order)
+            for number in (20240520, 20240801, 278895051, 20240522, 20240326, 20240327, 20240328)
+            for order in ("little", "big")
+        ),
+    ),
+    "mds": Signature(),
+    "megatron": Signature(("_document.", ".idx"), beside=".idx", text=True),
+    "nanogpt": Signature(("train.bin", "val.bin")),
+    "olmo": Signature((".npy",)),
+    "parquet": Signature((".parquet", ".pq"), (b"PAR1",)),
+    "recipe": Signature((), (b"tokfmt",)),
+    "text": Signature((".txt", ".text", ".md", ".markdown", ".rst")),
+}
