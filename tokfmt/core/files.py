@@ -8,6 +8,7 @@ size, modification time or inode changed since it was first seen is an error, no
 from __future__ import annotations
 
 import errno
+import fnmatch
 import io
 import os
 import re
@@ -29,7 +30,7 @@ from tokfmt.core.axis import Passed
 from tokfmt.core.errors import CorruptError, FormatError, OutageError, SourceChangedError, TruncatedError, UnsafeError
 from tokfmt.core.listing import Path_
 from tokfmt.core.once import open_to_read
-from tokfmt.core.place import Identity, Kind, Url, refuse_address, status_of, store_of
+from tokfmt.core.place import AnyPlace, Identity, Kind, Url, refuse_address, status_of, store_of
 from tokfmt.core.resources import keep_freed_memory
 from tokfmt.core.text_format import printable
 
@@ -527,6 +528,17 @@ def names_in(directory: Path_) -> list[str]:
         return listing.names(directory)
     except OSError as error:
         raise reading_error(directory, error) from error
+
+
+def matching(directory: AnyPlace, pattern: str) -> list[AnyPlace]:
+    """What a directory holds by names that match a shell pattern, by name; nothing of what is not a directory.
+
+    Raises:
+        FormatError: It cannot be listed.
+    """
+    if not listing.is_dir(directory):
+        return []
+    return [directory / name for name in sorted(names_in(directory)) if fnmatch.fnmatchcase(name, pattern)]
 
 
 def walk(directory: str | os.PathLike[str]) -> Iterator[tuple[Path, list[str]]]:

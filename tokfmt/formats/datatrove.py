@@ -17,7 +17,6 @@ Source: huggingface/datatrove a649de79, pipeline/tokens/{tokenizer,merger}.py an
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,9 +25,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tokfmt.core import listing
 from tokfmt.core.axis import Damage, Separators, TokenReader, windows
 from tokfmt.core.errors import CorruptError, UnsupportedError
-from tokfmt.core.files import File
+from tokfmt.core.files import File, matching, open_file
 from tokfmt.core.findings import Code, Problem, fatal, noted
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.messages import Option, from_option
@@ -104,13 +104,13 @@ class Datatrove(FlatFormat):
     def recognise(self, probe: Probe) -> Confidence | None:
         if self.canonical(probe.path).suffix != ".ds":
             return None
-        told = any(beside.is_file() for beside in self.companions(probe.path))
+        told = any(listing.is_file(beside) for beside in self.companions(probe.path))
         return Confidence.CERTAIN if told else Confidence.NAME
 
     def files(self, path: Path) -> list[Path]:
         names = [beside(member, end) for member in self.members(path) for end in ("", ".index", ".metadata", ".loss")]
-        own = [file for file in names if file.is_file()]
-        totals = path.glob("*.ds.metadata")  # of all that were merged
+        own = [file for file in names if listing.is_file(file)]
+        totals = matching(path, "*.ds.metadata")  # of all that were merged
         return list(dict.fromkeys([*own, *totals]))
 
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
@@ -127,8 +127,8 @@ class Datatrove(FlatFormat):
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:
         index, metadata = (beside(file.path, suffix) for suffix in (".index", ".metadata"))
-        tokenizer, said, count = _said(metadata) if os.path.lexists(metadata) else ("", None, None)
-        if os.path.lexists(index):  # a link that leads nowhere is an error
+        tokenizer, said, count = _said(metadata) if listing.is_there(metadata) else ("", None, None)
+        if listing.is_there(index):  # a link that leads nowhere is an error
             laid = _indexed(file, options.width, said, index, metadata)
             told = laid.extents[0].dtype.itemsize in (options.width, said)
             if hints.partial and (not told or any(problem.fatal for problem in laid.problems)):
@@ -140,7 +140,7 @@ class Datatrove(FlatFormat):
         else:
             remedy = f"{from_option('width', '2')} (or 4) reads it as one stream"
             raise UnsupportedError(file.path, "has neither .index nor .metadata to tell its width", remedy=remedy)
-        if os.path.lexists(mask := beside(file.path, ".loss")):
+        if listing.is_there(mask := beside(file.path, ".loss")):
             whole, wrong = loss_mask(mask, laid.extents[0].tokens, "TF725")
             laid = replace(laid, masks=[whole], problems=[*laid.problems, *wrong])
         return replace(laid, extras={"tokenizer": shown(tokenizer)})
@@ -160,7 +160,7 @@ def for_people(count: int) -> str:
 
 def _said(metadata: Path) -> tuple[str, int | None, int | None]:
     """Tokenizer, bytes a token, and tokens, as far as the metadata tell them."""
-    text = File(metadata)
+    text = open_file(metadata)
     line, *rest = text.read(0, min(text.size, _METADATA)).decode("utf-8", "replace").split("\n", 2)
     count = int(rest[0]) if rest and re.fullmatch(r"[0-9]{1,18}", rest[0]) else None
     tokenizer, _, size = line.rpartition("|")
@@ -175,7 +175,7 @@ def _still_told(file: File, width: int | None, said: int | None, laid: Laid, eos
     """
     unknown = CorruptError(file.path, "the bytes of a token are not known, as some may be missing")
     error = next((problem.error for problem in laid.problems if problem.fatal), None) or unknown
-    index, dtype = File(beside(file.path, ".index")), laid.extents[0].dtype
+    index, dtype = open_file(beside(file.path, ".index")), laid.extents[0].dtype
     dtype = np.dtype(f"<u{width or said or dtype.itemsize}")
     starts = np.concatenate([np.zeros(1, np.int64), index.array(0, index.size // 8, "<u8").astype(np.int64)])
     if (np.diff(starts) < 0).any():
@@ -197,7 +197,7 @@ def _still_told(file: File, width: int | None, said: int | None, laid: Laid, eos
 
 def _indexed(file: File, width: int | None, said: int | None, ends_file: Path, metadata: Path) -> Laid:
     """Of tokens with an index of where documents end, and what the metadata say of their width."""
-    index, problems = File(ends_file), list[Problem]()
+    index, problems = open_file(ends_file), list[Problem]()
     bounded_entries(index.path, index.size // 8, file)
     starts, fall = np.zeros(index.size // 8 + 1, np.int64), -1
     for a, b in windows(0, len(starts) - 1, _AT_ONCE):

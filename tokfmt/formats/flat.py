@@ -42,7 +42,7 @@ from tokfmt.core.axis import (
 )
 from tokfmt.core.errors import NO_DAMAGE, ConversionError, FormatError
 from tokfmt.core.fields import Section
-from tokfmt.core.files import File, names_in, natural_key
+from tokfmt.core.files import File, names_in, natural_key, open_file
 from tokfmt.core.findings import Audit, Code, Finding, raise_fatal
 from tokfmt.core.format import (
     Confidence,
@@ -589,7 +589,7 @@ class FlatWriter:
             _, at, content = next(rest)
             if not at and path != self.path:
                 path.unlink(missing_ok=True)  # of a commit that was cut off
-            if not path.exists():
+            if not listing.exists(path):
                 preallocate(path, 0)
             with Output(path) as out:
                 out.write(at, content)
@@ -626,7 +626,7 @@ def _follows(before: Path, path: Path) -> bool:
 
 
 def _size_of(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0
+    return listing.status(path).size if listing.is_file(path) else 0
 
 
 class FlatFormat(Format):
@@ -680,9 +680,11 @@ class FlatFormat(Format):
         """What the files of a dataset hold, one after the other; see `examine_file`."""
         files = self.all_files(paths)
         if hints.partial:
-            parts = self.certain_parts(files, lambda path: self.examine_file(File(path), options, hints), hints.drop)
+            parts = self.certain_parts(
+                files, lambda path: self.examine_file(open_file(path), options, hints), hints.drop
+            )
         else:
-            parts = [self.examine_file(File(path), options, hints) for path in files]
+            parts = [self.examine_file(open_file(path), options, hints) for path in files]
         laid = joined(parts)
         return replace(laid, extras={**laid.extras, self.counted: len(parts)}) if self.counted else laid
 

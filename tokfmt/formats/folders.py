@@ -24,7 +24,7 @@ from tokfmt.core.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from tokfmt.core.files import File, Stream
+from tokfmt.core.files import File, Stream, open_file
 from tokfmt.core.place import Identity
 from tokfmt.core.resources import Recent
 
@@ -295,7 +295,7 @@ class Packed(File):
         return TruncatedError(self.path, what, expected=counts[0], found=counts[1], remedy="Copy it again")
 
     def _decode(self, length: int) -> bytes:
-        stored = File(self.path)
+        stored = open_file(self.path)
         if stored.identity != self.identity:
             raise SourceChangedError(self.path, "changed while it was being read")
         try:

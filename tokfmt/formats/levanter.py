@@ -23,10 +23,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from tokfmt.core import listing
 from tokfmt.core.axis import Damage, Separators, check_position
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
 from tokfmt.core.fields import Field
-from tokfmt.core.files import File, names_in
+from tokfmt.core.files import File, names_in, open_file
 from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.messages import from_option
@@ -140,7 +141,7 @@ class Levanter(FlatFormat):
 
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
         path = paths[0] / LEDGER
-        ledger = {} if (paths[0] / _BUILD).exists() and not path.exists() else json_object(File(path))
+        ledger = {} if listing.exists(paths[0] / _BUILD) and not listing.exists(path) else json_object(open_file(path))
         shards, problems = _shards(paths[0], ledger, options.leaf)
         looks = [_look(shard, options) for shard in shards]
         if hints.partial:
@@ -227,7 +228,7 @@ def _certain(shard: Shard, look: Laid) -> Laid:
 
 def _dtype(folder: Path, store: Directory, leaf: str) -> np.dtype[Any]:
     """Of the items of a leaf."""
-    if not folder.is_dir():
+    if not listing.is_dir(folder):
         raise CorruptError(folder, "is missing: the ledger says that it is finished", remedy="Copy it again")
     if not {"offsets", "data"} <= (names := store.names(leaf)) or "shapes" in names:
         what, listed = f"has no array {leaf} of one dimension", ", ".join(_others(folder, leaf)) or "nothing"
@@ -258,7 +259,7 @@ def _starts(shard: Shard, store: Directory, leaf: str, *, fill: bool) -> Offsets
 
 def _others(folder: Path, leaf: str) -> list[str]:
     """Leaves of a store but for one."""
-    found = (name for name in names_in(folder) if name != leaf and (folder / name / "offsets").is_dir())
+    found = (name for name in names_in(folder) if name != leaf and listing.is_dir(folder / name / "offsets"))
     return sorted(map(printable, found))[:9]
 
 

@@ -26,9 +26,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tokfmt.core import listing
 from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
-from tokfmt.core.files import File
+from tokfmt.core.files import File, matching, open_file
 from tokfmt.core.findings import Code, Problem
 from tokfmt.core.format import Confidence, Probe
 from tokfmt.core.messages import to_option
@@ -139,10 +140,10 @@ class LitData(ShardFormat):
         return Confidence.CERTAIN if listed else None
 
     def listing(self, path: Path, options: ReadOptions) -> Listing:
-        if not path.is_file() and any(path.parent.glob("*.index.json")):
+        if not listing.is_file(path) and matching(path.parent, "*.index.json"):
             what, remedy = "the indexes of its writers were never merged", "Run litdata's merge again"
             raise FormatError(path.parent, what, expected=INDEX, remedy=remedy)
-        index = json_object(File(path))
+        index = json_object(open_file(path))
         chunks, config = index.get("chunks"), index.get("config")
         if not isinstance(chunks, list) or not isinstance(config, dict):
             raise CorruptError(path, "is no index of LitData", expected="chunks and config")

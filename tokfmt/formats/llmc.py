@@ -28,6 +28,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tokfmt.core import listing
 from tokfmt.core.axis import Separators
 from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File
@@ -116,7 +117,7 @@ class Llmc(FlatFormat):
         used = 16 if magics & _MAGICS.keys() else 256 if magics & _OTHERS.keys() else 0  # to be refused by its name
         if not used or any(probe.head[used : HEADER.size]):
             return None
-        paired = probe.path.with_suffix(".idx").exists()  # Megatron's tokens may begin like this by chance
+        paired = listing.exists(probe.path.with_suffix(".idx"))  # Megatron's tokens may begin like this by chance
         return Confidence.STRUCTURE if paired else Confidence.CERTAIN
 
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:

@@ -32,8 +32,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File
+from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Probe
 from tokfmt.core.messages import from_option
@@ -155,10 +156,10 @@ class Mds(ShardFormat):
         return Confidence.CERTAIN if shards or kind else None  # `listing` refuses those of text
 
     def listing(self, path: Path, options: ReadOptions) -> Listing:
-        if path.parent.is_dir() and not (path.is_file() and File(path).size):
-            what = "is empty: its writer was killed" if path.is_file() else "no such file"
+        if listing.is_dir(path.parent) and not (listing.is_file(path) and open_file(path).size):
+            what = "is empty: its writer was killed" if listing.is_file(path) else "no such file"
             raise FormatError(path, what, remedy="Write it again, or streaming's merge_index")
-        index = json_object(File(path))
+        index = json_object(open_file(path))
         shards = index.get("shards")
         if index.get("version") != 2 or not isinstance(shards, list):
             found = f"version {index.get('version')}"[:60]

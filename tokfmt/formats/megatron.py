@@ -38,7 +38,7 @@ from tokfmt.core import listing
 from tokfmt.core.axis import INT32_MAX, Damage, Separators, TokenReader, windows
 from tokfmt.core.errors import ConversionError, CorruptError, FormatError, OptionError, TruncatedError, UnsupportedError
 from tokfmt.core.fields import Section
-from tokfmt.core.files import File
+from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal, noted, raise_fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.messages import from_option
@@ -186,7 +186,7 @@ class Megatron(FlatFormat):
         return path if self._is_list(path) else super().canonical(path)
 
     def destination(self, path: Path, options: WriteOptions) -> Path:
-        if options.tokens_per_file is None or path.is_dir():
+        if options.tokens_per_file is None or listing.is_dir(path):
             return self.canonical(path)
         if path.suffix in self.suffixes:
             what = f"tokens_per_file={options.tokens_per_file}: {printable(path.name)} is one file. Name a folder"
@@ -220,7 +220,7 @@ class Megatron(FlatFormat):
             raise FormatError(paths[0], "is a blend list that names no prefix", found=f"split {options.split}")
         prefixes = [located(paths[0], one.prefix) for one in blend]
         for one, prefix in zip(blend, prefixes, strict=True):
-            if not os.path.isfile(f"{prefix}.idx"):
+            if not listing.is_file(_index_of(prefix)):
                 raise _no_index(paths[0], one.prefix)
         laid = super().examine(prefixes, options, self._as_long(prefixes, hints))
         note = f"weights are not applied: each of {len(blend):,} prefixes is read once; tokfmt recipe mixes by weight"
@@ -237,7 +237,7 @@ class Megatron(FlatFormat):
         path = self.names(file.path)[1]
         if not listing.exists(path):
             raise FormatError(path, "no such file", remedy=_KILLED)
-        index, by_document = File(path), options.unit == "documents"
+        index, by_document = open_file(path), options.unit == "documents"
         if hints.few and (laid := laid_where_needed(file, index, by_document=by_document)):
             return laid
         try:
@@ -248,7 +248,7 @@ class Megatron(FlatFormat):
     def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
         """See `FlatFormat.audit`; of a folder also what its sequences file says of the prefixes."""
         yield from super().audit(path, options, how)
-        if path.is_dir() and (path / SIZES).is_file():
+        if listing.is_dir(path) and listing.is_file(path / SIZES):
             try:
                 errors = list(_miscounted(path / SIZES))
             except FormatError as error:
@@ -259,14 +259,14 @@ class Megatron(FlatFormat):
 
 def _miscounted(path: Path) -> Iterator[FormatError]:
     """Where a sequences file differs from the indexes of its prefixes; nothing of another file of that name."""
-    listed, dtypes = json_object(File(path)), dict[str, str]()
+    listed, dtypes = json_object(open_file(path)), dict[str, str]()
     if not all(isinstance(told, list) and len(told) == 2 for told in listed.values()):
         return
     for prefix, told in listed.items():
-        place = Path(f"{located(path, prefix)}.idx")
-        if not place.is_file():
+        place = _index_of(located(path, prefix))
+        if not listing.is_file(place):
             yield _no_index(path, prefix)
-        elif (index := File(place)).size >= HEADER.size:
+        elif (index := open_file(place)).size >= HEADER.size:
             head = HEADER.read(index)
             if told != (stored := [head["sequences"], head["document_indices"]]):
                 what = f"sequences and document indices of {printable(prefix)}"
@@ -286,7 +286,7 @@ def _no_index(path: Path, prefix: str) -> FormatError:
 
 def _lists_only(path: Path, files: Sequence[Path]) -> bool:
     """Whether a blend list is one of these prefixes without weights, which can be made again: others are the user's."""
-    listed, prefixes = File(path), {os.fsencode(file.stem) for file in files}
+    listed, prefixes = open_file(path), {os.fsencode(file.stem) for file in files}
     try:
         return listed.size <= LARGEST_LIST and set(listed.read(0, listed.size).split()) <= prefixes
     finally:
@@ -295,7 +295,7 @@ def _lists_only(path: Path, files: Sequence[Path]) -> bool:
 
 def _is_index(path: Path) -> bool:
     try:
-        index = File(path)
+        index = open_file(path)
         return index.read(0, min(len(MAGIC), index.size)).startswith((MAGIC, LEGACY))
     except FormatError:
         return False
@@ -607,7 +607,7 @@ def read_blend(path: Path, split: str = "train") -> list[Blended]:
     Raises:
         FormatError: It is no such list, or what it means is not certain.
     """
-    file = File(path)
+    file = open_file(path)
     if file.size > LARGEST_LIST:
         raise CorruptError(path, "bytes of a blend list", expected=f"at most {LARGEST_LIST:,}", found=f"{file.size:,}")
     try:
@@ -646,7 +646,12 @@ def likely_prefixes(head: bytes) -> list[str]:
 def located(path: Path, prefix: str) -> Path:
     """A prefix of a list: beside it, or else as upstream resolves it, from where the program runs."""
     beside = path.parent / prefix
-    return beside if os.path.isfile(f"{beside}.idx") or not os.path.isfile(f"{prefix}.idx") else Path(prefix)
+    here = Path(prefix)
+    return beside if listing.is_file(_index_of(beside)) or not listing.is_file(_index_of(here)) else here
+
+
+def _index_of(prefix: Path) -> Path:
+    return prefix.parent / f"{prefix.name}.idx"
 
 
 def _of_split(path: Path, listed: Mapping[str, Any], split: str) -> list[str]:

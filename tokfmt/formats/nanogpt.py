@@ -20,9 +20,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tokfmt.core import listing
 from tokfmt.core.axis import Separators
 from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
-from tokfmt.core.files import File
+from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.messages import from_option, to_option
@@ -91,20 +92,20 @@ class NanoGpt(FlatFormat):
         return max((sure for sure in found if sure), default=None)
 
     def recognise(self, probe: Probe) -> Confidence | None:
-        if probe.path.name not in ("train.bin", "val.bin") or probe.path.with_suffix(".idx").exists():
+        if probe.path.name not in ("train.bin", "val.bin") or listing.exists(probe.path.with_suffix(".idx")):
             return None
         ids = np.frombuffer(probe.head[: len(probe.head) // 2 * 2], "<u2")
-        known = bool((ids == GPT2_EOS).any()) or (probe.path.parent / "meta.pkl").exists()
+        known = bool((ids == GPT2_EOS).any()) or listing.exists(probe.path.parent / "meta.pkl")
         return Confidence.PLAUSIBLE if known and probe.size % 2 == 0 else Confidence.NAME
 
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
         path, splits = paths[0], {file.stem: file for file in self.all_files(paths)}
         split = options.split or ("train" if "train" in splits else min(splits))
-        if not path.is_dir():
-            return self.examine_file(File(path), options, hints)
+        if not listing.is_dir(path):
+            return self.examine_file(open_file(path), options, hints)
         if split not in splits:
             raise FormatError(path, f"holds no {split}.bin", found=", ".join(splits))
-        laid = self.examine_file(File(splits[split]), options, hints)
+        laid = self.examine_file(open_file(splits[split]), options, hints)
         others = tuple(name for name in splits if name != split)
         return replace(laid, split=split, other_splits=others)
 

@@ -32,9 +32,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tokfmt.core import listing
 from tokfmt.core.axis import Damage, Layout, Separators, TokenReader, windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File
+from tokfmt.core.files import File, matching, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.messages import Option, allow_loss, from_option
@@ -47,6 +48,7 @@ from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid
 
 _ROWS = 1 << 20  # written at once
 _LOOKED_AT = 1 << 16  # bytes of a mask, or of a tail, that opening looks at
+_MASKS = "labels_mask*.npy"
 _ENDS = 64  # documents whose last tokens show the separator
 _LINE = 1 << 16  # characters of a row
 _GZIP_INPUT, _GZIP_OUTPUT = 1 << 16, 1 << 20  # bytes at once
@@ -133,7 +135,7 @@ class Olmo(FlatFormat):
         if probe.path.suffix != ".npy" or _numpy(probe.head):
             return None
         rows = rows_of(probe.path)
-        packed = rows.is_file() and File(rows).read(0, min(3, rows.stat().st_size)) == b"\x1f\x8b\x08"
+        packed = listing.is_file(rows) and open_file(rows).read(0, min(3, listing.status(rows).size)) == b"\x1f\x8b\x08"
         if packed or not probe.size:
             return Confidence.CERTAIN if packed else None
         named = re.fullmatch(r"token_ids_part_\d+\.npy|part-\d+-\d+\.npy", probe.path.name)
@@ -149,13 +151,13 @@ class Olmo(FlatFormat):
     def _tokens_and_masks(self, paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
         """Files of tokens and their masks, which go together by rank."""
         tokens = [file for path in paths for file in self.members(path)]
-        found = [path.glob("labels_mask*.npy") if path.is_dir() else [Writer.mask_file(path)] for path in paths]
-        return tokens, sorted(mask for masks in found for mask in masks if mask.is_file() and mask not in tokens)
+        found = [matching(path, _MASKS) if listing.is_dir(path) else [Writer.mask_file(path)] for path in paths]
+        return tokens, sorted(mask for masks in found for mask in masks if listing.is_file(mask) and mask not in tokens)
 
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
         tokens, masks = self._tokens_and_masks(paths)
         if not tokens:
-            stopped = (paths[0] / "_tokens.partial.bin").exists()
+            stopped = listing.exists(paths[0] / "_tokens.partial.bin")
             what = "is a run of open-instruct that was stopped" if stopped else f"holds no {self.member}"
             raise FormatError(paths[0], what, remedy="Finish the run" if stopped else None)
         rows = all_or_none([rows_of(file) for file in tokens])
@@ -163,11 +165,13 @@ class Olmo(FlatFormat):
         if rows and hints.partial:
             masked = dict(zip(tokens, beside, strict=True))
             looks = self.certain_parts(
-                tokens, lambda path: _look_partly(File(path), masked[path], options.width, hints.eos_id), hints.drop
+                tokens,
+                lambda path: _look_partly(open_file(path), masked[path], options.width, hints.eos_id),
+                hints.drop,
             )
             looks = _closed(looks, hints.eos_id)
         else:
-            looks = [_look(File(file), beside[k], options.width, rows=rows) for k, file in enumerate(tokens)]
+            looks = [_look(open_file(file), beside[k], options.width, rows=rows) for k, file in enumerate(tokens)]
         laid, problems = joined(looks), list[Problem]()
         if len(masks) not in (0, len(tokens)):
             what = "label masks and token files differ in number"
@@ -338,7 +342,7 @@ def _rows_there(path: Path, most: int) -> tuple[Offsets, str]:
         found, tail, lost = array("q"), b"", error.sentence
         try:
             with suppress(EOFError):
-                for piece in _members(File(path)):
+                for piece in _members(open_file(path)):
                     *lines, tail = (tail + piece).split(b"\n")
                     found.extend(int(cell) for line in lines for cell in line.split(b",", 2)[:2])
             rows = np.asarray(found, np.int64).reshape(-1, 2)
@@ -375,7 +379,7 @@ def _zeros(file: File, at: int) -> bool:
 
 def _rows(path: Path, most: int) -> Offsets:
     """int64[rows, 2]: first and exclusive last token of each document. At most so many rows, and some."""
-    file = File(path)
+    file = open_file(path)
     if not file.size:
         raise CorruptError(path, "is empty: its writer was killed", remedy="Copy it again, or write the dataset again")
     if file.size > (largest := _ROW_BYTES * most + _SLACK):

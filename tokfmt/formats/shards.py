@@ -29,7 +29,7 @@ from tokfmt.core import listing
 from tokfmt.core.axis import Damage, Separators, TokenReader, check_ids, sequence_at, windows
 from tokfmt.core.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsupportedError
 from tokfmt.core.fields import Section
-from tokfmt.core.files import File
+from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits
 from tokfmt.core.messages import from_option
@@ -177,7 +177,7 @@ class Values(File):
             CorruptError: One differs.
         """
         for kind, said in self.hashes.items():
-            found = digest(File(self.path), kind)
+            found = digest(open_file(self.path), kind)
             if found and found != said:
                 remedy = f"Copy it again; {from_option('hashes', 'ignore')} reads it as it is"
                 raise CorruptError(self.path, f"does not fit its {kind}", expected=said, found=found, remedy=remedy)
@@ -286,7 +286,7 @@ class ShardFormat(FlatFormat):
         if isinstance(one, Problem) or not isinstance(look, Problem) or isinstance(look.error, NO_DAMAGE):
             return look
         paths = [inside(folder, form.name) for form in one.forms if not form.codec]
-        file = next((File(path) for path in paths if path.is_file()), None)
+        file = next((open_file(path) for path in paths if listing.is_file(path)), None)
         lost, kept = one.count, cast("Looked | None", None)
         if file is not None and file.size < one.size:
             with suppress(FormatError):
@@ -307,7 +307,7 @@ class ShardFormat(FlatFormat):
             path, form = next((each for each in forms if listing.exists(each[0])), forms[-1])
             if not listing.exists(path):
                 raise CorruptError(path, "is missing", remedy="Copy the folder again")
-            file = File(path)
+            file = open_file(path)
             code = self.wrong_size
             if form.codec:
                 file = Packed(path, form.codec.split(":")[0], one.size)
@@ -577,7 +577,7 @@ class ShardWriter(FlatWriter):
             elif hashes is None:  # without an id it was in no region
                 with Output(path) as out:
                     _, (_, hashes) = self._pack(out, stored, dtype, cut)
-            file = File(path)
+            file = open_file(path)
             own = {kind: digest(file, kind) for kind in self.hashed}
             shards.append(Written(cut, path.name, size, own if hashes is None else hashes, file.size, own))
             file.close()

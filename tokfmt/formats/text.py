@@ -16,7 +16,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core import listing
 from tokfmt.core.axis import Damage, check_interval
 from tokfmt.core.errors import (
     NO_DAMAGE,
@@ -346,7 +346,7 @@ def _is_text(data: bytes) -> bool:
 
 def _sizes_of(files: Sequence[Path]) -> list[int]:
     try:
-        return [os.stat(path).st_size for path in files]
+        return [listing.status_now(path).size for path in files]
     except OSError as error:
         raise reading_error(error.filename, error) from error
 
@@ -381,7 +381,7 @@ def _files(path: Path) -> list[Path]:
     Raises:
         FormatError: It holds none, or cannot be listed.
     """
-    if not path.is_dir():
+    if not listing.is_dir(path):
         return [path]
     found = _named(names_in(path))
     if not found:
@@ -416,7 +416,7 @@ class TextFormat(Format):
         return None if b"\0" in probe.head else Confidence.PLAUSIBLE
 
     def files(self, path: Path) -> Sequence[Path]:
-        return [path / name for name in _named(names_in(path))] if path.is_dir() else [path]
+        return [path / name for name in _named(names_in(path))] if listing.is_dir(path) else [path]
 
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> TextReader:
         return TextReader(paths, options, hints)
@@ -443,7 +443,9 @@ class TextFormat(Format):
         from tokfmt.formats.jsonl.check import file_start
 
         found = [Part("documents", path, lambda: Documents(TextReader([path], options, Hints())))]
-        return found if path.is_dir() else [Part(f"start of {path.name}", path, lambda: file_start(path)), *found]
+        if listing.is_dir(path):
+            return found
+        return [Part(f"start of {path.name}", path, lambda: file_start(path)), *found]
 
     def codes(self) -> Mapping[str, Code]:
         told = (

@@ -28,7 +28,7 @@ from typing import Any, Literal
 
 from tokfmt.core.axis import INT32_MAX
 from tokfmt.core.errors import FormatError, OptionError
-from tokfmt.core.files import File
+from tokfmt.core.files import open_file
 from tokfmt.core.options import nearest
 from tokfmt.core.text_format import printable
 
@@ -161,7 +161,7 @@ def read_recipe(path: Path) -> RecipeFile:
     Raises:
         FormatError: It cannot be read, or says something that the language has no word for.
     """
-    file = File(path)
+    file = open_file(path)
     try:
         if file.size > _LARGEST_FILE:
             raise FormatError(path, "is too long for a recipe", expected=f"at most {_LARGEST_FILE:,} bytes")
@@ -484,7 +484,7 @@ def read_blend(path: Path) -> list[str]:
     Raises:
         FormatError: The file cannot be read, or is no such list.
     """
-    file = File(path)
+    file = open_file(path)
     try:
         words = file.read(0, min(file.size, _LARGEST_FILE)).decode("utf-8", "replace").split()
     finally:

@@ -38,8 +38,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, FormatError
-from tokfmt.core.files import File, names_in, natural_key
+from tokfmt.core.files import names_in, natural_key, open_file
 from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import Confidence, Format, Hints, Probe, Target, WriterTraits
 from tokfmt.core.options import Late
@@ -78,7 +79,7 @@ class Columnar(Format):
             found = self.find(path)
             more = [self.find(path, other) for other in found.others]
         except FormatError:
-            return [path] if not path.is_dir() else []
+            return [path] if not listing.is_dir(path) else []
         every = [file for one in (found, *more) for file in (*one.files, *one.beside)]
         return sorted(dict.fromkeys(every), key=lambda file: natural_key(file.as_posix()))
 
@@ -121,14 +122,14 @@ class Parquet(Columnar):
         if not probe.is_directory:
             return Confidence.CERTAIN if probe.head.startswith(b"PAR1") else None
         data = probe.path / "data"
-        names = [*probe.entries, *(names_in(data) if "data" in probe.entries and data.is_dir() else ())]
+        names = [*probe.entries, *(names_in(data) if "data" in probe.entries and listing.is_dir(data) else ())]
         return Confidence.STRUCTURE if any(name.endswith((".parquet", ".pq")) for name in names) else None
 
     def find(self, path: Path, split: str | None = None) -> Found:
-        if not path.is_dir():
+        if not listing.is_dir(path):
             return Found([path])
         home, names = path, _named(path, ".parquet", ".pq")
-        if not names and (path / "data").is_dir():
+        if not names and listing.is_dir(path / "data"):
             home, names = path / "data", _named(path / "data", ".parquet", ".pq")
         if not names:
             raise FormatError(path, "holds no *.parquet")
@@ -171,32 +172,32 @@ class Arrow(Columnar):
         return Confidence.STRUCTURE if any(name.endswith(".arrow") for name in probe.entries) else None
 
     def find(self, path: Path, split: str | None = None) -> Found:
-        if not path.is_dir():
+        if not listing.is_dir(path):
             return Found([path])
-        if (listing := path / "dataset_dict.json").is_file():
-            splits = [inside(path, name).name for name in _listed(listing, "splits")]
-            if missing := next((name for name in splits if not (path / name).is_dir()), ""):
+        if listing.is_file(named := path / "dataset_dict.json"):
+            splits = [inside(path, name).name for name in _listed(named, "splits")]
+            if missing := next((name for name in splits if not listing.is_dir(path / name)), ""):
                 what = f'names the split "{printable(missing)}", which is missing'
-                raise CorruptError(listing, what, remedy="Copy it again, or take it out of the list")
+                raise CorruptError(named, what, remedy="Copy it again, or take it out of the list")
             chosen = _chosen(path, split, splits)
             one = self.find(path / chosen)
-            return Found(one.files, chosen, tuple(s for s in splits if s != chosen), (listing, *one.beside))
-        if (state := path / "state.json").is_file():
+            return Found(one.files, chosen, tuple(s for s in splits if s != chosen), (named, *one.beside))
+        if listing.is_file(state := path / "state.json"):
             listed = _listed(state, "_data_files")
             files = [inside(path, one.get("filename") if isinstance(one, dict) else one) for one in listed]
             info = path / "dataset_info.json"
-            return Found(files, None, (), (state, info) if info.is_file() else (state,))
+            return Found(files, None, (), (state, info) if listing.is_file(info) else (state,))
         names = [name for name in _named(path, ".arrow") if not name.startswith("cache-")]
         if not names:
             raise FormatError(path, "holds no *.arrow")
-        if (path / "dataset_info.json").is_file():
+        if listing.is_file(path / "dataset_info.json"):
             raise FormatError(state, "no such file, as beside dataset_info.json", remedy="Name the *.arrow files")
         return Found([path / name for name in names])
 
 
 def _named(directory: Path, *suffixes: str) -> list[str]:
     found = (name for name in names_in(directory) if name.endswith(suffixes) and not name.startswith("."))
-    return sorted((name for name in found if (directory / name).is_file()), key=natural_key)
+    return sorted((name for name in found if listing.is_file(directory / name)), key=natural_key)
 
 
 def _chosen(path: Path, split: str | None, splits: Sequence[str]) -> str:
@@ -208,7 +209,7 @@ def _chosen(path: Path, split: str | None, splits: Sequence[str]) -> str:
 
 def _listed(path: Path, key: str) -> list[Any]:
     """A list in a JSON file."""
-    found = json_object(File(path), _LARGEST_JSON).get(key)
+    found = json_object(open_file(path), _LARGEST_JSON).get(key)
     if not isinstance(found, list) or not found:
         raise CorruptError(path, f'has no list "{key}"{", or an empty one" if found == [] else ""}')
     return found

@@ -24,7 +24,7 @@ from tokfmt.core.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from tokfmt.core.files import File, Stream
+from tokfmt.core.files import Stream, open_file
 from tokfmt.core.findings import Problem, noted
 from tokfmt.core.messages import Option, allow_loss, from_option
 from tokfmt.core.records import CHATS, are_chats
@@ -137,7 +137,7 @@ class ParquetContainer:
     problems: Sequence[Problem] = ()
 
     def __init__(self, path: Path, *, tail: bool = False) -> None:  # noqa: ARG002 - a file without its end has no rows
-        self.path, self.file = path, File(path)
+        self.path, self.file = path, open_file(path)
         ends = self.file.read(max(0, self.file.size - 8), min(8, self.file.size))
         if self.file.size < 12 or ends[4:] != _MAGIC:
             if ends[4:] == b"PARE":
@@ -447,7 +447,7 @@ class ArrowContainer:
     problems: Sequence[Problem] = ()
 
     def __init__(self, path: Path, *, tail: bool = False) -> None:
-        self.path, self.file = path, File(path)
+        self.path, self.file = path, open_file(path)
         self._is_file = self.file.read(0, min(8, self.file.size)) == _ARROW
         self.messages, self.end, self.ended = self._walk()
         batches = [message for message in self.messages if message.kind == _BATCH]

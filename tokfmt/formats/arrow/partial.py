@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tokfmt.core import listing
 from tokfmt.core.axis import Damage
 from tokfmt.core.errors import NO_DAMAGE, FormatError
 from tokfmt.core.text_format import counted, printable
@@ -33,7 +34,7 @@ def readable_files(format_: Variant, files: Sequence[Path]) -> tuple[list[Contai
             raise
         except FormatError as error:
             failed.append(error)
-            damage.append(Damage(error.sentence, unused=path.stat().st_size if path.is_file() else 0))
+            damage.append(Damage(error.sentence, unused=listing.status(path).size if listing.is_file(path) else 0))
             continue
         found.append(container)
         if isinstance(container, ArrowContainer) and not container.ended:

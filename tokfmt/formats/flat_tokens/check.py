@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tokfmt.core import listing
 from tokfmt.core.axis import INT32_MAX, WINDOW, largest_id, windows
 from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.core.findings import Audit, Code, Finding, Repair
@@ -161,7 +162,7 @@ def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     except FormatError as error:
         yield _finding("TF401", error)
         return
-    if not store.root.is_dir():
+    if not listing.is_dir(store.root):
         what = "is a zip: zarr 3 opens it only as a ZipStore, seqax not at all"
         yield Finding("TF417", "info", str(store.root), what, "Unpack it for seqax")
     seen = set[Finding]()

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tokfmt.core import listing
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Confidence, Format, Probe
 from tokfmt.core.options import Late
@@ -71,12 +72,12 @@ class Hdf5(Format):
         return Confidence.CERTAIN if signed else None
 
     def files(self, path: Path) -> list[Path]:
-        params = (path if path.is_dir() else path.parent) / PARAMS
-        beside = [params] if params.is_file() else []
-        if not path.is_dir():
+        params = (path if listing.is_dir(path) else path.parent) / PARAMS
+        beside = [params] if listing.is_file(params) else []
+        if not listing.is_dir(path):
             return [path, *beside]
         names = sorted((name for name in names_in(path) if name.endswith(".h5")), key=natural_key)
-        return [*(path / name for name in names if not (path / name).is_dir()), *beside]
+        return [*(path / name for name in names if not listing.is_dir(path / name)), *beside]
 
 
 FORMAT = Hdf5()

@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core import listing
 from tokfmt.core.axis import windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
-from tokfmt.core.files import File, natural_key
+from tokfmt.core.files import natural_key, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.messages import Option, to_option
 from tokfmt.formats.hdf5.container import Stored, library_errors, open_stored
@@ -560,7 +561,7 @@ def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
             "Mend or remove it; what it says of separator and padding is not known now",
         )
     yield from _together(path, opened)
-    if path.is_dir() and len(opened) == len(files):
+    if listing.is_dir(path) and len(opened) == len(files):
         yield from (problem.finding() for problem in gaps(path, opened, accepted=options.gaps == "accept"))
 
 
@@ -601,7 +602,7 @@ def _layout(stored: Stored) -> Iterator[Finding]:
         if table.dtype.itemsize != 4 or table.dtype.kind != "i":
             text = f"ids are {table.dtype.name}; trainers make them int32 without a look at what is lost"
             yield Finding("TF323", "warning", name, text, "Write it again as int32")
-    file = File(stored.path)
+    file = open_file(stored.path)
     version = file.read(8, 1)[0]
     file.close()
     if version > 2:
@@ -628,7 +629,7 @@ def _together(path: Path, opened: Sequence[Stored]) -> Iterator[Finding]:
     samples = [stored for stored in opened if stored.rank == 3]
     if samples and not any(len(stored.table) for stored in samples):
         yield Finding("TF326", "warning", str(path), "holds no sample: iterable trainers stop with OverflowError")
-    if path.is_dir() and len(samples) == 1 and len(samples[0].table) >= _SOME:
+    if listing.is_dir(path) and len(samples) == 1 and len(samples[0].table) >= _SOME:
         yield Finding(
             "TF327",
             "info",

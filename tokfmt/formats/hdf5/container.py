@@ -44,7 +44,7 @@ from tokfmt.core.errors import (
     UnsupportedError,
 )
 from tokfmt.core.fields import Field
-from tokfmt.core.files import File
+from tokfmt.core.files import File, open_file
 from tokfmt.core.messages import Option
 from tokfmt.core.sections import shown
 from tokfmt.core.text_format import printable
@@ -162,7 +162,7 @@ def open_stored(path: Path, *, few: bool = False) -> Stored:
 
 def within(path: Path, look: Callable[[File, Any], R]) -> R:
     """What `look(file, handle)` finds in a file; raises what `open_stored` raises."""
-    file = File(path)
+    file = open_file(path)
     check_superblock(file)
     with library_errors(path):
         handle = open_library(path)

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from tokfmt.core import listing
 from tokfmt.core.axis import Damage
 from tokfmt.core.errors import NO_DAMAGE, FormatError, TruncatedError
-from tokfmt.core.files import File
+from tokfmt.core.files import File, open_file
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.hdf5.container import (
     Stored,
@@ -57,7 +58,8 @@ def open_first(paths: Sequence[Path]) -> tuple[list[Stored], list[Damage]]:
             damage.append(lost)
             if behind := paths[k + 1 :]:
                 what = f"{counted(len(behind), 'file')} from {printable(behind[0].name)} on may begin inside a document"
-                damage.append(Damage(what, unused=sum(one.stat().st_size for one in behind if one.is_file())))
+                unused = sum(listing.status(one).size for one in behind if listing.is_file(one))
+                damage.append(Damage(what, unused=unused))
             break
     return found, damage
 
@@ -67,7 +69,7 @@ def _open(path: Path) -> tuple[Stored, Damage | None]:
     try:
         return open_stored(path), None
     except TruncatedError as error:
-        file = File(path)
+        file = open_file(path)
         shown = _Padded(file, stated_end(file))
         with library_errors(path):
             handle = open_library(shown)

@@ -33,9 +33,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core import listing
 from tokfmt.core.axis import INT32_MAX, Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsupportedError
-from tokfmt.core.files import File, names_in
+from tokfmt.core.files import names_in, open_file
 from tokfmt.core.findings import Problem, fatal, noted, raise_fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import Option, allow_loss, from_option
@@ -76,10 +77,10 @@ def files_in(paths: Sequence[Path]) -> list[Path]:
     Raises:
         FormatError: The directory holds none.
     """
-    if len(paths) != 1 or not paths[0].is_dir():
+    if len(paths) != 1 or not listing.is_dir(paths[0]):
         return list(paths)
     inside = [paths[0] / name for name in names_in(paths[0])]
-    found = sorted(path for path in inside if path.name.endswith(".h5") and not path.is_dir())
+    found = sorted(path for path in inside if path.name.endswith(".h5") and not listing.is_dir(path))
     if not found:
         others = sorted(p.name for p in inside if p.suffix.lower() in (".h5", ".hdf5", ".he5"))
         raise FormatError(
@@ -143,8 +144,8 @@ def gaps(place: Path, files: Sequence[Stored], *, accepted: bool) -> Iterator[Pr
         files: Opened, in any order.
         accepted: The user said that gaps are accepted.
     """
-    refused = place.is_dir() and not accepted
-    for what in dict.fromkeys((*_in_streams(files), *(_in_names(files) if place.is_dir() else ()))):
+    refused = listing.is_dir(place) and not accepted
+    for what in dict.fromkeys((*_in_streams(files), *(_in_names(files) if listing.is_dir(place) else ()))):
         error = CorruptError(place, what, remedy=_REMEDY)
         yield Problem("TF344", "error" if refused else "warning", error, refused, _NOTE)
         return
@@ -307,10 +308,10 @@ def params_beside(files: Sequence[Path]) -> Params:
     """The hints of `data_params.json`, when all files lie in one directory that has one."""
     homes = {path.parent for path in files}
     place = next(iter(homes)) / PARAMS
-    if len(homes) != 1 or not place.is_file():
+    if len(homes) != 1 or not listing.is_file(place):
         return Params()
     try:
-        file = File(place)
+        file = open_file(place)
         if file.size > _LARGEST_PARAMS:
             return Params(note=f"{PARAMS} is too large to be looked at ({file.size:,} bytes)")
         content = json.loads(file.read(0, file.size))

@@ -15,7 +15,7 @@ import numpy as np
 
 from tokfmt.core.errors import CorruptError, FormatError
 from tokfmt.core.fields import Field, Section
-from tokfmt.core.files import File
+from tokfmt.core.files import File, open_file
 from tokfmt.core.sections import Listed, Part, broken, shown
 from tokfmt.formats.hdf5.container import (
     FILTER_NAMES,
@@ -66,7 +66,7 @@ def sections(path: Path, options: ReadOptions) -> Sequence[Section]:  # noqa: AR
 
 
 def _superblock(path: Path) -> list[Field]:
-    return superblock_fields(File(path))
+    return superblock_fields(open_file(path))
 
 
 def _objects(file: File, handle: Any) -> list[Field]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tokfmt.core.errors import FormatError
 from tokfmt.core.fields import Field, Pointer, Section
-from tokfmt.core.files import File
+from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import Message, Option, allow_loss
@@ -343,12 +343,12 @@ def _of_file(path: Path, options: ReadOptions) -> Iterator[Part]:
     if indexed:
         index = index_path(path)
         yield Part(f"start of {index.name}", index, lambda: _index_start(index))
-        yield Part(f"entries of {index.name}", index, lambda: _Entries(File(index), TextFile(path)))
+        yield Part(f"entries of {index.name}", index, lambda: _Entries(open_file(index), TextFile(path)))
 
 
 def file_start(path: Path) -> list[Field]:
     """How a file of text begins: a byte order mark, the header of its compression, or a character."""
-    file = File(path)
+    file = open_file(path)
     head = file.read(0, min(file.size, 16))
     if not head:
         return [Field("content", 0, 0, "nothing", "no records")]
@@ -461,7 +461,7 @@ def _fault(problem: Problem) -> str:
 
 
 def _index_start(path: Path) -> list[Field]:
-    file = File(path)
+    file = open_file(path)
     return start_fields(file, 0, file.size)
 
 

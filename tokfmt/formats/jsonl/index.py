@@ -11,7 +11,6 @@ that is older than the text, of another text, or damaged: an error, unless `inde
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -21,9 +20,10 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core import listing
 from tokfmt.core.axis import Damage
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File, writing
+from tokfmt.core.files import File, open_file, writing
 from tokfmt.core.findings import Finding
 from tokfmt.core.messages import Option, from_option
 from tokfmt.core.output import followed, readable_by
@@ -102,9 +102,9 @@ def index_path(text: Path) -> Path:
 def has_index(text: TextFile) -> bool:
     """Whether an index stands beside a plain text file; an .idx of another toolkit is none."""
     path = index_path(text.path)
-    if text.compression is not None or path == text.path or not os.path.lexists(path):
+    if text.compression is not None or path == text.path or not listing.is_there(path):
         return False
-    file = File(path)
+    file = open_file(path)
     head = file.read(0, min(file.size, 8))
     file.close()
     return not head.startswith(_OTHER_TOOLS)
@@ -140,7 +140,7 @@ def load_index(text: TextFile, *, trusted: bool, partial: bool = False, cut: boo
     if not has_index(text):
         return None
     path = index_path(text.path)
-    file = File(path)
+    file = open_file(path)
     offsets, gaps = array("q"), _Gaps(text)
     try:
         for read_offsets, read_lengths in read_entries(file, 0, file.size, text.file.size + 1, cut=cut):
@@ -346,7 +346,7 @@ class IndexAudit:
         self.unended = self.last_line_missing = False
         if self.present:
             try:
-                self._load(File(self.path))
+                self._load(open_file(self.path))
             except FormatError as error:
                 self.error = error
 
@@ -509,7 +509,7 @@ def write_index(
         raise UnsupportedError(source, f"is {text.compression} data; an index is of plain text", remedy="Decompress it")
     destination = destination or index_path(source)
     place = followed(destination)
-    if place.resolve() == source.resolve() or (place.exists() and place.samefile(source)):
+    if place.resolve() == source.resolve() or (listing.exists(place) and place.samefile(source)):
         raise OptionError(f"{source}: the index would replace the text. Name another with -o")
     validator = Validator() if validate else None
     with Staging(destination, overwrite=overwrite, readable=readable_by([source])) as staging:

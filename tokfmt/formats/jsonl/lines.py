@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import Damage
 from tokfmt.core.errors import CorruptError, FormatError, MissingDependencyError, TruncatedError, UnsafeError
-from tokfmt.core.files import File, writing
+from tokfmt.core.files import open_file, writing
 from tokfmt.core.messages import from_option
 from tokfmt.core.output import concatenate, whole
 from tokfmt.core.ragged import true_at
@@ -72,7 +72,7 @@ class TextFile:
     limit: int | None = None
 
     def __init__(self, path: Path) -> None:
-        self.file = File(path)
+        self.file = open_file(path)
         self.path = self.file.path
         head = self.file.read(0, min(4, self.file.size))
         self.compression = compression_of(head)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tokfmt.core import listing
 from tokfmt.core.axis import Damage, check_interval
 from tokfmt.core.errors import NO_DAMAGE, FormatError, SourceChangedError, TokfmtError, TruncatedError
 from tokfmt.core.files import names_in, natural_key
@@ -535,7 +536,7 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
     Raises:
         FormatError: A directory holds none, or one file twice, plain and compressed.
     """
-    return [file for path in paths for file in (_in_directory(path) if path.is_dir() else [path])]
+    return [file for path in paths for file in (_in_directory(path) if listing.is_dir(path) else [path])]
 
 
 def _in_directory(path: Path) -> list[Path]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import Damage, Separators, windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File
+from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Problem
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import Option, allow_loss, from_option
@@ -103,7 +103,7 @@ def glimpse(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatRe
 
     None when the header alone does not tell where they are and how wide. See `Format.glimpse`.
     """
-    file = File(paths[0])
+    file = open_file(paths[0])
     if options.layout != "P0":
         head = file.read(0, min(file.size, LONGEST))
         for header in headers(head, options.layout):

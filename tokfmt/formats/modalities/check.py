@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tokfmt.core.axis import windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.fields import Field, Pointer, Section
-from tokfmt.core.files import File
+from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.messages import allow_loss
 from tokfmt.core.sections import Extent, Part, StoredIds, broken
@@ -302,7 +302,7 @@ def _insides(reader: FlatReader, name: str, inside: int, first: int) -> Iterator
 def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     """Every violation in header, index and sizes; how documents end; and, if deep, what they hold."""
     try:
-        file = File(path)
+        file = open_file(path)
     except FormatError as error:
         yield Finding.of("TF101", error)
         return
@@ -362,7 +362,7 @@ _LAYOUTS = {
 
 def sections(path: Path, options: ReadOptions) -> Sequence[Section]:
     """Header, tokens, start of the index, its entries, the file's end."""
-    pack = _Pack(File(path), options)
+    pack = _Pack(open_file(path), options)
     parts = [Part("header", path, pack.header_fields), Part("tokens", path, lambda: _tokens(pack))]
     if options.layout != "P0":
         parts += [

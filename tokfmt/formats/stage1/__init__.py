@@ -26,10 +26,11 @@ from typing import Literal
 
 import numpy as np
 
+from tokfmt.core import listing
 from tokfmt.core.axis import INT32_MAX, Damage, Separators, TokenReader
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
 from tokfmt.core.fields import Field, Section
-from tokfmt.core.files import File
+from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Problem, fatal, noted
 from tokfmt.core.format import Confidence, Hints, Probe, Target, WriterTraits
 from tokfmt.core.messages import Message, Option, allow_loss, from_option
@@ -81,7 +82,7 @@ class Stage1Reader(FlatReader):
             return super().tokens(start, stop)
         except CorruptError as error:  # ids of another width or byte order are negative where they are not int32
             path = Path(error.path)
-            seems = next(suspicions(File(path)), "The file is damaged, or holds no int32 ids")
+            seems = next(suspicions(open_file(path)), "The file is damaged, or holds no int32 ids")
             raise CorruptError(
                 path, error.what, offset=error.offset, expected=error.expected, found=error.found, remedy=seems
             ) from error
@@ -256,7 +257,8 @@ def numbering(home: Path, blocks: Sequence[Path], *, gaps_accepted: bool) -> Ite
     numbers = [int(match[1]) for path in blocks if (match := BLOCK_NAME.fullmatch(path.name))]
     if numbers[:1] > [0] and not gaps_accepted:
         fragment = "without those before it, its first document may be a fragment"
-        what = f"begins with block {numbers[0]}: {fragment}" if home.is_dir() else f"is block {numbers[0]}: {fragment}"
+        verb = "begins with" if listing.is_dir(home) else "is"
+        what = f"{verb} block {numbers[0]}: {fragment}"
         remedy = f"Find them, or say {from_option('gaps', 'accept')}"
         yield Problem("TF204", "warning", CorruptError(home, what, remedy=remedy), note=what)
     for before, after in zip(numbers, numbers[1:], strict=False):
@@ -305,7 +307,7 @@ def _block(blocks: Sequence[Path], seq_len: int, number: int) -> Field:
     """A file of a dataset."""
     path = blocks[number]
     try:
-        file = File(path)
+        file = open_file(path)
         order = numbering(path.parent, blocks[max(0, number - 1) : number + 1], gaps_accepted=True)
         problems = [*order, *problems_of(file, seq_len)]
         wrong = [*(problem.error.what for problem in problems), *suspicions(file)]
@@ -317,7 +319,7 @@ def _block(blocks: Sequence[Path], seq_len: int, number: int) -> Field:
 
 
 def _samples(block: Path, seq_len: int) -> Numbered:
-    file, size = File(block), 4 * seq_len
+    file, size = open_file(block), 4 * seq_len
     return Numbered(-(-file.size // size), partial(_sample, file, size))
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.axis import WINDOW, windows
 from tokfmt.core.errors import FormatError
-from tokfmt.core.files import File
+from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.messages import Option
 from tokfmt.formats.stage1 import FORMAT, GPT2_EOS, ReadOptions, numbering, problems_of, short_blocks, suspicions
@@ -104,7 +104,7 @@ def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     files = []
     for block in blocks:
         try:
-            files.append(File(block))
+            files.append(open_file(block))
         except FormatError as error:
             yield Finding.of("TF202", error)
     eos_id = GPT2_EOS if how.eos_id is None else how.eos_id

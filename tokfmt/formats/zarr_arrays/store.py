@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File, Stream, names_in
+from tokfmt.core.files import File, Stream, names_in, open_file
 from tokfmt.formats.folders import inside, parsed_object
 
 _MEMBER = 1 << 28
@@ -122,7 +122,7 @@ class Directory:
         path = self._inside(key)
         if not listing.is_there(path):
             return None
-        file = File(path)
+        file = open_file(path)
         return Blob(path, file, 0, file.size)
 
     def origin(self, key: str) -> Origin:
@@ -149,7 +149,7 @@ class Zipped:
     """A zip of a store. Members are usually stored as they are; of several with one name the last counts."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self._file = root, File(root)
+        self.root, self._file = root, open_file(root)
         self._members: dict[str, _Member] = {}
         self._names: dict[str, set[str]] = {"": set()}
         for entry in self._entries():

@@ -80,7 +80,7 @@ def dataset_paths(request: SourceRequest) -> list[Path]:
     """
     found: list[Path] = []
     for path in map(Path, expanded(request.paths)):
-        places = _datasets_below(path, request.format) if request.recursive and path.is_dir() else [path]
+        places = _datasets_below(path, request.format) if request.recursive and listing.is_dir(path) else [path]
         if not places:
             raise FormatError(path, "holds no dataset, nor does a directory below it")
         found += places
@@ -99,7 +99,7 @@ def _datasets_below(directory: Path, name: str | None) -> list[Path]:
     for entry in sorted(map(directory.joinpath, names_in(directory)), key=lambda entry: natural_key(entry.name)):
         if entry in own or re.fullmatch(_HARMLESS, entry.name):
             continue
-        if entry.is_dir() and not entry.is_symlink():
+        if listing.is_dir(entry) and not listing.is_link(entry):
             found += _datasets_below(entry, name)
         elif directory not in own:
             found.append(entry)  # what it is, or that it is nothing, is said when it is opened
@@ -121,7 +121,8 @@ def found_at(path: Path, format_: Format, request: SourceRequest) -> SourceFiles
     if behind:
         others = [entry for entry in others if os.path.realpath(entry) not in behind]
     if request.recursive:  # what lies below is read as well
-        others = [entry for entry in others if entry.parent == path and (entry.is_symlink() or not entry.is_dir())]
+        here = (entry for entry in others if entry.parent == path)
+        others = [entry for entry in here if listing.is_link(entry) or not listing.is_dir(entry)]
     if not others:
         return SourceFiles(path, format_, files)
     first = printable(others[0].relative_to(path))

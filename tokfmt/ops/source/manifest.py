@@ -21,7 +21,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -31,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tokfmt.core import listing
 from tokfmt.core.axis import Damage
 from tokfmt.core.errors import CorruptError, FormatError, OptionError
-from tokfmt.core.files import File, reading_error
+from tokfmt.core.files import open_file, read_whole, reading_error
 from tokfmt.core.format import Format
 from tokfmt.core.messages import Message, Option, from_option
 from tokfmt.core.options import parse_options
@@ -173,16 +172,17 @@ def read_manifest(path: Path) -> Manifest:
 
 def _read_manifest(path: Path) -> Manifest:
     beside = manifest_path(Path(os.path.abspath(path)))
-    if not os.path.lexists(beside):
-        if not path.is_symlink():
+    if not listing.is_there(beside):
+        if not listing.is_link(path):
             return Manifest({}, beside)
         beside = manifest_path(Path(os.path.realpath(path)))
     try:
-        data = _small_file(beside, _LIMIT)
-        content = None if data is None else json.loads(data)
-    except FileNotFoundError:
-        return Manifest({}, beside)
-    except (OSError, ValueError, RecursionError):
+        content = json.loads(read_whole(beside, _LIMIT))
+    except FormatError as error:
+        if isinstance(error.__cause__, FileNotFoundError):  # the target of a link, or removed by now
+            return Manifest({}, beside)
+        content = None
+    except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         return Manifest({}, beside, broken="it is not JSON of that kind")
@@ -228,7 +228,7 @@ def located_tokenizer(path: Path) -> Located:
 
     stated = [made["path"]] if "path" in made else []  # else the manifest has the name alone, as the user gave it
     looked = list(dict.fromkeys([name, *stated, str(path.parent / name)]))
-    digests = {place: _tokenizer_digest(Path(place)) for place in looked if os.path.exists(place)}
+    digests = {place: _tokenizer_digest(Path(place)) for place in looked if listing.exists(place)}
     for wanted in (made["digest"], None):  # None: there is no file whose digest could be compared
         for place, digest in digests.items():
             if digest == wanted:
@@ -246,25 +246,10 @@ def _tokenizer_digest(place: Path) -> str | None:
     """The digest of a tokenizer.json, or of that in a directory; None if there is no such file, or it is too large."""
     from xxhash import xxh3_128_hexdigest
 
-    file = place / "tokenizer.json" if place.is_dir() else place
     try:
-        data = _small_file(file, _TOKENIZER)
-    except OSError:
+        return xxh3_128_hexdigest(read_whole(place / "tokenizer.json" if listing.is_dir(place) else place, _TOKENIZER))
+    except FormatError:
         return None
-    return None if data is None else xxh3_128_hexdigest(data)
-
-
-def _small_file(path: Path, most: int) -> bytes | None:
-    """The bytes of a regular file; None if it is larger than `most` bytes, or is not a regular file.
-
-    What was opened is looked at, not what the path names: a FIFO would wait for somebody to write.
-    """
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
-            return None
-        data = file.read(status.st_size + 1)  # a byte more tells whether it grew; `most` would be allocated
-        return data if len(data) <= most else None
 
 
 def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tuple[list[Manifest], list[str]]:
@@ -296,7 +281,7 @@ def manifest_of(
 ) -> Manifest:
     """The manifest beside a dataset; of a file without one, what that of its directory says of all files there."""
     manifest = read_manifest(one.path)
-    if manifest.content or one.path.is_dir():
+    if manifest.content or listing.is_dir(one.path):
         return manifest
     shared, files = (of_folder or _of_folder)(one.format, Path(os.path.abspath(one.path)).parent)
     return shared if one.path.name in files else manifest
@@ -491,7 +476,7 @@ def fingerprint(path: Path, files: Sequence[Path], jobs: int = 1) -> dict[str, A
     if list(files) == [path]:
         size, digest = _digest(path)
         return {"bytes": size, "files": 1, "xxh3_128": digest}
-    base = path if path.is_dir() else path.parent
+    base = path if listing.is_dir(path) else path.parent
     named = [(file.relative_to(base).as_posix() if file.is_relative_to(base) else file.name, file) for file in files]
     total, tree = 0, xxhash.xxh3_128()
     named.sort()
@@ -505,7 +490,7 @@ def fingerprint(path: Path, files: Sequence[Path], jobs: int = 1) -> dict[str, A
 def _digest(path: Path) -> tuple[int, str]:
     import xxhash
 
-    file, state = File(path), xxhash.xxh3_128()
+    file, state = open_file(path), xxhash.xxh3_128()
     buffer = bytearray(min(_PIECE, file.size))
     try:
         for offset in range(0, file.size, _PIECE):

@@ -167,7 +167,7 @@ def with_remedy(error: FormatError, request: SourceRequest) -> FormatError:
 
 def _is_of(one: SourceFiles, file: Path) -> bool:
     """Whether a file belongs to a dataset, a lost one as well."""
-    return file in (one.path, *(one.files or ())) or (one.path.is_dir() and one.path in file.parents)
+    return file in (one.path, *(one.files or ())) or (listing.is_dir(one.path) and one.path in file.parents)
 
 
 def _saves(source: Source) -> bool:

@@ -274,7 +274,7 @@ def _tokenizer(file: RecipeFile) -> TokenizerHandle | None:
 
     beside = file.where.parent / file.tokenizer
     try:
-        return load_tokenizer(str(beside) if beside.exists() else file.tokenizer)
+        return load_tokenizer(str(beside) if listing.exists(beside) else file.tokenizer)
     except TokfmtError as error:
         error.add_note(f"It is the tokenizer of {printable(file.where)}")
         raise

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tokfmt import registry
+from tokfmt.core import listing
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import natural_key
 from tokfmt.core.format import Format
@@ -158,7 +159,7 @@ def expanded(paths: Iterable[Path_]) -> tuple[Path_, ...]:
         if not os.fspath(path):
             raise OptionError("a path is empty: is a variable not set? The current directory is .")
         refuse_address(path, "read")
-        if not glob.has_magic(os.fspath(path)) or os.path.lexists(path):
+        if not glob.has_magic(os.fspath(path)) or listing.is_there(path):
             found.append(path)
             continue
         named = glob.glob(os.fspath(path), recursive=True)
