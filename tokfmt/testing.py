@@ -37,7 +37,7 @@ import numpy as np
 
 from tokfmt import registry
 from tokfmt.core.axis import U16, Info, Layout, TokenReader, batches, sequence_reader, windows
-from tokfmt.core.errors import FormatError, OptionError, TokfmtError, missing_package
+from tokfmt.core.errors import FormatError, MissingDependencyError, OptionError, TokfmtError
 from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import (
     REGION,
@@ -69,7 +69,7 @@ try:
     from hypothesis import HealthCheck, given, settings
     from hypothesis import strategies as st
 except ModuleNotFoundError as error:
-    raise missing_package(error, "tokfmt.testing", ("pytest", "hypothesis")) from error
+    raise MissingDependencyError("pytest hypothesis", "testing", "tokfmt.testing") from error
 
 _QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 _SLOW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))

@@ -28,6 +28,7 @@ PRINTING = {
     "formats": ["formats"],
     "formats NAME": ["formats", "hdf5"],
     "completion": ["completion", "bash"],
+    "plugin": ["plugin", "new", "--help"],
     "browse": ["browse", PACK],
 }
 AS_JSON = {

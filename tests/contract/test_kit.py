@@ -229,4 +229,4 @@ def test_a_companion_that_the_format_names():
 def test_what_the_kit_needs_is_named():
     hidden = "import sys; sys.modules['hypothesis'] = None; import tokfmt.testing"
     done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True)
-    assert "MissingDependencyError: tokfmt.testing needs the package hypothesis: pip install hypothesis" in done.stderr
+    assert "tokfmt.testing needs the packages pytest, hypothesis: pip install 'tokfmt[testing]'" in done.stderr

@@ -562,7 +562,7 @@ APART: dict[tuple[str, str], str] = {}
 
 COMMANDS = {
     "convert": "convert", "browse": "browse", "stats": "stats", "check": "check", "diff": "diff", "show": "show",
-    "recipe": "recipe", "index": "index", "formats": "", "completion": "",
+    "recipe": "recipe", "index": "index", "formats": "", "plugin": "", "completion": "",
 }  # fmt: skip
 """The reader or maker of each command; "" for those that read no dataset."""
 
