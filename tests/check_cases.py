@@ -15,6 +15,7 @@ import numpy as np
 from made_tokenizers import llama3_like
 from paths import CORPUS, FIXTURES, TOKENIZER
 
+import tokfmt
 from tokfmt.core.options import given_options
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.flat_tokens import FORMAT as FLAT
@@ -431,6 +432,21 @@ def upstream(name, change, **demands):
     return make
 
 
+def index_of_another(name, cut):
+    """Tokens of one run, and an index of another that made as many documents and tokens of another text."""
+
+    def make(tmp):
+        docs = documents(40)
+        for run, lengths in (("mine", docs), ("other", docs[::-1])):
+            (tmp / run).mkdir()
+            tokfmt.convert(pack(tmp / f"{run}.pbin", lengths), tmp / run / name, eos=EOS, manifest=False)
+        path = next(path for path in (tmp / "mine").iterdir() if path.suffix in (".bin", ".npy", ".ds"))
+        shutil.copy(tmp / "other" / f"{path.stem}{cut}", tmp / "mine")
+        return path, {"deep": True}
+
+    return make
+
+
 def prefixes_miscounted(tmp):
     """A folder of Megatron's with a sequences file of other counts."""
     upstream(PAIR, lambda path: None)(tmp)
@@ -569,6 +585,8 @@ CASES = {
     "TF603": upstream(PAIR, patched(34 + 4 * 30, b"\1", ".idx")), "TF604": upstream(PAIR, patched(500, lambda rest: b"")),
     "TF605": upstream(PAIR, patched(34 + 12 * 30, b"\1", ".idx")),
     "TF606": upstream("megatron/multimodal_document.bin", lambda path: None), "TF607": prefixes_miscounted,
+    "TF608": index_of_another("x_document.bin", ".idx"), "TF707": index_of_another("part-0.npy", ".csv.gz"),
+    "TF726": index_of_another("x.ds", ".ds.index"),
     "TF621": upstream(LLMC, patched(4, b"\7"), format="llmc"), "TF622": upstream(LLMC, patched(8, b"\7")),
     "TF641": lambda tmp: (tmp, {"format": "nanogpt"}),
     "TF642": upstream(NANOGPT, patched(13000, lambda rest: b"\1")),

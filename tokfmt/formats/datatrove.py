@@ -38,6 +38,7 @@ from tokfmt.core.sections import Column, all_or_none, bounded_entries, shown
 from tokfmt.core.text_format import counted
 from tokfmt.core.widths import ends_alike, width_of_size
 from tokfmt.formats.flat import Extent, FlatFormat, FlatWriter, Laid, loss_mask, told_tokens, whole_tokens
+from tokfmt.formats.index_ends import OTHER_INDEX
 
 _AT_ONCE = 1 << 16  # index entries
 _METADATA = 1 << 12  # bytes
@@ -85,7 +86,7 @@ class Datatrove(FlatFormat):
     cannot = "IDs above 2^32-1"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern = r"([^.].*\.ds)(?:\.index|\.loss)?"  # which tell that there were tokens; a total has metadata alone
-    unreadable, masked, runs_on = "TF721", "TF725", False
+    unreadable, masked, other_index, runs_on = "TF721", "TF725", "TF726", False
     suffixes, member = (".ds", ".ds.index", ".ds.metadata", ".ds.loss"), "X.ds"
     meanings = {
         "TF721": Code("no token file of datatrove", "It cannot be read, or neither .index nor .metadata tells the "
@@ -99,6 +100,7 @@ class Datatrove(FlatFormat):
                        "--from-opt width=N reads them in that width."),
         "TF725": Code("the loss mask does not fit", "Another number of bytes than tokens, or bytes other than 0 and "
                        "1. Write it again, or remove it."),
+        "TF726": OTHER_INDEX,
     }  # fmt: skip
 
     def recognise(self, probe: Probe) -> Confidence | None:

@@ -81,6 +81,7 @@ from tokfmt.core.sections import (
     written_tokens,
 )
 from tokfmt.core.text_format import counted, printable
+from tokfmt.formats.index_ends import indexes_of_others
 from tokfmt.views.select import lost_empties
 from tokfmt.views.view import WithSeparators
 
@@ -643,6 +644,7 @@ class FlatFormat(Format):
         meanings: Code of each problem: title and text.
         unreadable: The code of whatever `examine` raises.
         masked: The code of loss masks that are none.
+        other_index: The code of an index that seems to belong to other tokens; "" if there are no indexes.
     """
 
     Writer: ClassVar[type[FlatWriter]]
@@ -654,6 +656,7 @@ class FlatFormat(Format):
     meanings: ClassVar[Mapping[str, Code]]
     unreadable: ClassVar[str]
     masked: ClassVar[str] = ""
+    other_index: ClassVar[str] = ""
 
     def recognise(self, probe: Probe) -> Confidence | None:  # noqa: ARG002 - a format may have its own `sniff`
         """How surely a file is of this format; content first, and nothing is raised."""
@@ -802,11 +805,15 @@ class FlatFormat(Format):
             yield problem.finding()
         if not how.deep or any(problem.fatal for problem in laid.problems):
             return
-        reader = FlatReader(laid)
+        reader, readable = FlatReader(laid), True
         looks = how.spread(lambda cut: list(self._unreadable(reader, *cut)), windows(0, reader.info.tokens))
         for (a, b), findings in zip(windows(0, reader.info.tokens), looks, strict=True):
             how.advance(b - a)
             yield from findings
+            readable = readable and not findings
+        if self.other_index and readable:
+            found = indexes_of_others(reader, how.spread)
+            yield from (Finding.of(self.other_index, error, "warning") for error in found)
         reader.close()
 
     def _unreadable(self, reader: FlatReader, start: int, stop: int) -> Iterator[Finding]:

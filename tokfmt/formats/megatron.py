@@ -49,6 +49,7 @@ from tokfmt.core.sections import bounded_entries
 from tokfmt.core.text_format import printable
 from tokfmt.formats.flat import Columns, Cut, Extent, FlatFormat, FlatWriter, Laid, Pieces, Struct, told_tokens
 from tokfmt.formats.folders import json_object, parsed_object
+from tokfmt.formats.index_ends import OTHER_INDEX
 
 MAGIC, LEGACY = b"MMIDIDX\0\0", b"TNTIDX\0\0"
 HEADER = Struct(magic="V9", version="<u8", dtype_code="u1", sequences="<u8", document_indices="<u8")
@@ -149,7 +150,7 @@ class Megatron(FlatFormat):
     cannot = "IDs above 2^31-1; documents of 2^31 tokens and more"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     suffixes, prefix, counted, runs_on = (".bin", ".idx"), ".idx", "prefixes", False
-    pattern, unreadable, drops = r".+\.idx", "TF601", ("modes",)
+    pattern, unreadable, other_index, drops = r".+\.idx", "TF601", "TF608", ("modes",)
     meanings = {
         "TF601": Code("no index of Megatron-LM", "The magic number is another, .bin or .idx is missing, or its writer "
                        "was killed before it wrote the index, which comes last. Write the dataset again."),
@@ -167,6 +168,7 @@ class Megatron(FlatFormat):
         "TF607": Code("a sequences file that contradicts its prefixes", "With --per-dataset-sequences-path Megatron "
                        "opens no header: it trusts these counts, and reads all prefixes as uint16, or all as int32, "
                        "by the vocabulary. Make it again with tools/build_sequences_per_dataset.py."),
+        "TF608": OTHER_INDEX,
     }  # fmt: skip
 
     def recognise(self, probe: Probe) -> Confidence | None:

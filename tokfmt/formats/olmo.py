@@ -45,6 +45,7 @@ from tokfmt.core.sections import all_or_none, first_tokens
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.widths import ends_alike, width_of_size
 from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, joined, loss_mask
+from tokfmt.formats.index_ends import OTHER_INDEX
 
 _ROWS = 1 << 20  # written at once
 _LOOKED_AT = 1 << 16  # bytes of a mask, or of a tail, that opening looks at
@@ -111,6 +112,7 @@ class Olmo(FlatFormat):
     cannot = "sequences that contain the separator"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable, masked, drops = r"(?!labels_mask|[._]).+\.npy", "TF701", "TF706", ("gaps",)
+    other_index = "TF707"
     suffixes, member = (".npy", ".csv.gz"), "X.npy with raw tokens"
     meanings = {
         "TF701": Code("no raw tokens of OLMo", "A label mask, a real numpy array, a run of open-instruct that was "
@@ -125,6 +127,7 @@ class Olmo(FlatFormat):
                        "those without one run together, and those with one inside fall apart. tokfmt reads the rows."),
         "TF706": Code("a label mask does not fit", "Another number of bytes than tokens, or bytes other than 0 and 1: "
                        "OLMo-core stops, or trains on wrong tokens. Write the mask again."),
+        "TF707": OTHER_INDEX,
     }  # fmt: skip
 
     def sniff(self, probe: Probe) -> Confidence | None:

@@ -1,0 +1,96 @@
+"""Whether an index was written with the tokens that it lies beside, by where the separator is.
+
+An index of another run may have the same size and the same total, and then contradicts nothing. The last token of a
+file tells: if it occurs exactly as often as there are sequences, it is the separator, and ends each of them. If fewer
+than half of the sequences end with it, the sequences are not those of the tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from tokfmt.core.axis import Layout, TokenReader, windows
+from tokfmt.core.errors import CorruptError
+from tokfmt.core.findings import Code
+from tokfmt.core.sections import Extent
+
+_FEW = 8  # sequences: an ID that is no separator may occur as often as there are fewer
+_SAMPLED = 256
+_REMEDY = "Copy the index that was written with these tokens, or write both again"
+
+OTHER_INDEX = Code(
+    "the index seems to belong to other tokens",
+    "The last token of a file occurs exactly as often as there are sequences, as a separator does, but ends fewer than "
+    "half of them. An index of another run with as many tokens lies beside these, and cuts them in wrong places. Copy "
+    "the one that was written with them, or write both again.",
+)
+"""The meaning of such a finding, in formats whose index is a file beside the tokens."""
+
+Spread = Callable[[Callable[[tuple[int, int]], int], Iterable[tuple[int, int]]], Iterator[int]]
+
+
+class _Reader(TokenReader, Protocol):
+    extents: Sequence[Extent]
+
+
+def indexes_of_others(reader: _Reader, spread: Any) -> Iterator[CorruptError]:
+    """Find files whose index seems to be that of other tokens.
+
+    Args:
+        reader: All tokens as they are stored, separators too.
+        spread: Maps over intervals with threads; see `Audit`.
+    """
+    if reader.info.layout is not Layout.DOCUMENTS or reader.info.sequences < _FEW:
+        return
+    ends, begin = reader.offsets(0, reader.info.sequences)[1:], 0
+    for path, stop in _files(reader.extents):
+        first, last = np.searchsorted(ends, [begin, stop], side="right").tolist()
+        own = ends[first if begin else 0 : last]
+        error = _error(reader, path, (begin, stop), own, spread) if len(own) >= _FEW else None
+        if error is not None:
+            yield error
+        begin = stop
+
+
+def _files(extents: Sequence[Extent]) -> Iterator[tuple[Path, int]]:
+    """Each file, and the position behind its last token."""
+    stop = 0
+    for k, extent in enumerate(extents):
+        stop += extent.tokens
+        if k + 1 == len(extents) or extents[k + 1].file is not extent.file:
+            yield extent.file.path, stop
+
+
+def _error(
+    reader: TokenReader, path: Path, interval: tuple[int, int], ends: np.ndarray[Any, Any], spread: Spread
+) -> CorruptError | None:
+    """What is wrong with the index of the tokens in an interval, by the ends of its sequences."""
+    start, stop = interval
+    lasts = np.unique(ends)
+    lasts = lasts[lasts > start]  # without those of empty sequences
+    if not len(lasts):
+        return None
+    last = int(reader.tokens(stop - 1, stop)[0])
+    some = lasts[np.linspace(0, len(lasts) - 1, min(len(lasts), _SAMPLED)).astype(np.int64)]
+    if 4 * sum(int(reader.tokens(end - 1, end)[0]) == last for end in some.tolist()) > 3 * len(some):
+        return None  # surely more than half
+    found = sum(spread(lambda cut: int(np.count_nonzero(reader.tokens(*cut) == last)), windows(start, stop)))
+    if found != len(ends):
+        return None
+
+    def ended_in(cut: tuple[int, int]) -> int:
+        a, b = np.searchsorted(lasts, cut, side="right").tolist()
+        return int(np.count_nonzero(reader.tokens(*cut)[lasts[a:b] - 1 - cut[0]] == last))
+
+    ended = sum(spread(ended_in, windows(start, stop)))
+    if 2 * ended >= len(ends):
+        return None
+    what = (
+        f"the ID {last:,} ends the file and occurs as often as there are sequences ({found:,}), but ends only "
+        f"{ended:,} of them: the index seems to belong to other tokens"
+    )
+    return CorruptError(path, what, remedy=_REMEDY)
