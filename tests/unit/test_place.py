@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tokfmt
 from tokfmt.core import listing, place
 from tokfmt.core.errors import FormatError, OptionError, SourceChangedError, TruncatedError, UnsafeError
 from tokfmt.core.files import File, names_in, open_file, read_whole
 from tokfmt.core.format import everything_in
-from tokfmt.core.place import Identity, Kind, Status, Url, place_of, register, status_of
+from tokfmt.core.place import Identity, Kind, Status, Url, path_of, place_of, register, status_of
 
 NAMES = st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1, max_size=8).filter(
     lambda name: name not in (".", "..")
@@ -178,6 +179,9 @@ def test_words_of_users(bucket, tmp_path, monkeypatch):
             place_of(text)
     with pytest.raises(OptionError, match="^s3://b/k: only local paths are read"):
         place_of(Path("s3://b/k"))
+    for call in (lambda: path_of(url), lambda: path_of(str(url)), lambda: tokfmt.open(str(url))):
+        with pytest.raises(OptionError, match="^mem://bucket/a/x.bin: only local paths are read"):
+            call()  # reads no file mem:/bucket/a/x.bin
     (tmp_path / "s3:" / "b").mkdir(parents=True)
     assert place_of("s3://b") == Path("s3:/b")
     with pytest.raises(OptionError, match="^gs://b/k: only local paths are read"):

@@ -152,6 +152,16 @@ Place = Path | Url
 AnyPlace = TypeVar("AnyPlace", Path, Url)
 
 
+def absolute(path: Path) -> Path:
+    """A path from the root of the file system, without `..`; links are kept."""
+    return Path(os.path.abspath(path))
+
+
+def real(path: Path) -> Path:
+    """A path from the root of the file system, links followed as far as they lead."""
+    return Path(os.path.realpath(path))
+
+
 class Identity(NamedTuple):
     """What must not change while a file is read.
 
@@ -280,6 +290,18 @@ def place_of(given: str | os.PathLike[str] | Url) -> Place:
             return Url.parse(text)
         refuse_address(text, "read")
     return Path(given)
+
+
+def path_of(given: str | os.PathLike[str] | Url) -> Path:
+    """The local path that a user means, for what reads nothing else.
+
+    Raises:
+        OptionError: It is an address, be its scheme registered or not.
+    """
+    place = place_of(given)
+    if isinstance(place, Url):
+        raise _refused(str(place), "read")
+    return place
 
 
 def refuse_address(path: str | os.PathLike[str], done: Literal["read", "written"]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
-import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ from tokfmt.core.errors import (
     UnsupportedError,
 )
 from tokfmt.core.files import File, Stream, open_file
-from tokfmt.core.place import Identity
+from tokfmt.core.place import Identity, real
 from tokfmt.core.resources import Recent
 
 JSON_BYTES = 1 << 26
@@ -66,8 +65,7 @@ def inside(folder: Path, name: object, home: str = "folder") -> Path:
         path /= part
         if not listing.is_link(path):
             continue
-        real, own = os.path.realpath(path), os.path.realpath(folder)
-        if os.path.commonpath([real, own]) != own:
+        if not real(path).is_relative_to(real(folder)):
             remedy = f"Copy what it points to into the {home}, if it is to be trusted"
             raise UnsafeError(path, f"is a symbolic link that leaves the {home}", remedy=remedy)
     return path

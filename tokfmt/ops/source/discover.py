@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from tokfmt.core import listing
 from tokfmt.core.errors import DetectionError, FormatError, SourceChangedError, UnknownFormatError
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.format import Format, strangers
-from tokfmt.core.place import Identity
+from tokfmt.core.place import Identity, path_of, real
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import describes, read_manifest
 from tokfmt.ops.source.request import Found, Path_, SourceFiles, SourceRequest, expanded
@@ -43,7 +42,7 @@ def format_of(path: Path_, name: str | None = None) -> Format:
     """
     if name:
         return registry.get(name)
-    place = registry.of_prefix(Path(path))
+    place = registry.of_prefix(path_of(path))
     try:
         return registry.detect(place)
     except DetectionError:
@@ -79,7 +78,7 @@ def dataset_paths(request: SourceRequest) -> list[Path]:
         OptionError: A path that is none.
     """
     found: list[Path] = []
-    for path in map(Path, expanded(request.paths)):
+    for path in map(path_of, expanded(request.paths)):
         places = _datasets_below(path, request.format) if request.recursive and listing.is_dir(path) else [path]
         if not places:
             raise FormatError(path, "holds no dataset, nor does a directory below it")
@@ -116,10 +115,10 @@ def found_at(path: Path, format_: Format, request: SourceRequest) -> SourceFiles
     files = tuple(format_.files(path))
     if not listing.is_dir(path) or not files:
         return SourceFiles(path, format_, files)
-    behind = {os.path.realpath(file) for file in files if listing.is_link(file)}
+    behind = {real(file) for file in files if listing.is_link(file)}
     others = [entry for entry in strangers(format_, path) if _counts(entry, path)]
     if behind:
-        others = [entry for entry in others if os.path.realpath(entry) not in behind]
+        others = [entry for entry in others if real(entry) not in behind]
     if request.recursive:  # what lies below is read as well
         here = (entry for entry in others if entry.parent == path)
         others = [entry for entry in here if listing.is_link(entry) or not listing.is_dir(entry)]
@@ -142,7 +141,7 @@ def _counts(entry: Path, directory: Path) -> bool:
     if any(re.fullmatch(_HARMLESS, part) for part in named):
         return False
     if listing.is_link(entry):  # of what lies within the dataset itself
-        return not Path(os.path.realpath(entry)).is_relative_to(os.path.realpath(directory))
+        return not real(entry).is_relative_to(real(directory))
     return not listing.is_dir(entry)
 
 

@@ -34,6 +34,7 @@ from tokfmt.core.files import open_file, read_whole, reading_error
 from tokfmt.core.format import Format
 from tokfmt.core.messages import Message, Option, from_option
 from tokfmt.core.options import parse_options
+from tokfmt.core.place import absolute, real
 from tokfmt.core.text_format import counted, grouped, printable
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, given_to, words_of
 
@@ -171,11 +172,11 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def _read_manifest(path: Path) -> Manifest:
-    beside = manifest_path(Path(os.path.abspath(path)))
+    beside = manifest_path(absolute(path))
     if not listing.is_there(beside):
         if not listing.is_link(path):
             return Manifest({}, beside)
-        beside = manifest_path(Path(os.path.realpath(path)))
+        beside = manifest_path(real(path))
     try:
         content = json.loads(read_whole(beside, _LIMIT))
     except FormatError as error:
@@ -283,7 +284,7 @@ def manifest_of(
     manifest = read_manifest(one.path)
     if manifest.content or listing.is_dir(one.path):
         return manifest
-    shared, files = (of_folder or _of_folder)(one.format, Path(os.path.abspath(one.path)).parent)
+    shared, files = (of_folder or _of_folder)(one.format, absolute(one.path).parent)
     return shared if one.path.name in files else manifest
 
 

@@ -7,7 +7,6 @@ it. What is remembered holds as long as each file, and each manifest beside one,
 
 from __future__ import annotations
 
-import os
 import threading
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +25,7 @@ from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, 
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import Message, Option, allow_loss, marked, recipe_words, reword
 from tokfmt.core.options import given_options
+from tokfmt.core.place import absolute
 from tokfmt.core.protocols import Piece, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import RecordReader
@@ -221,7 +221,7 @@ def _entered(recipe: Path) -> Iterator[None]:
     Raises:
         FormatError: It includes itself; or the outermost one includes too many, or too deep.
     """
-    place, above = Path(os.path.abspath(recipe)), _UNDER_WAY.get() or _Nesting(recipe, (), [0])
+    place, above = absolute(recipe), _UNDER_WAY.get() or _Nesting(recipe, (), [0])
     if place in above.places:
         raise FormatError(recipe, "includes itself", remedy="A recipe may name others, but not in a circle")
     above.opened[0] += 1
@@ -296,7 +296,7 @@ def _opened(
     places = find_sources(request, named) if file.pack == "stored" else []
     if places:
         request = viewed(request, places[0].format, "samples")
-    places_named = [os.path.abspath(path) for path in paths]
+    places_named = [str(absolute(Path(path))) for path in paths]
     read = [entry.format, entry.options, entry.split, entry.select, file.eos, file.pack == "stored"]
     key = key_of(VERSION, _READING, "source", places_named, read, sorted(hints.drop))
     plain = file.pack != "stored" and handle is None and not entry.filter
@@ -333,7 +333,7 @@ def _opened(
     counts = [reader.info.sequences, reader.info.tokens]
     found = Source(
         entry.name, tuple(map(Path, paths)), parts[0].format.name, reader, next(iter(separators)),
-        [os.path.abspath(file.where.parent), _on_disk(places), read, inner], [facts, sizes, counts, read[1]],
+        [str(absolute(file.where.parent)), _on_disk(places), read, inner], [facts, sizes, counts, read[1]],
         _notes(entry, parts, readers, reader, handle),
     )  # fmt: skip
     if plain and kinds == {"ids"} and not any(inner) and not any(isinstance(p.reader, RecordReader) for p in parts):
@@ -412,7 +412,7 @@ def _text_source(
         [part.format.name for part in parts], [size for size, *_ in snapshot(places).values()], read,
         [tokenizer["digest"], tokenizer["special_tokens"]], unicodedata.unidata_version if filters else None,
     ]  # fmt: skip
-    state = [os.path.abspath(file.where.parent), _on_disk(places), facts]
+    state = [str(absolute(file.where.parent)), _on_disk(places), facts]
     eos_id = None if file.eos == "none" else file.eos if isinstance(file.eos, int) else handle.eos_id
     return TextSource(entry, tuple(parts), filters, eos_id, state, facts)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import glob
 import os
-import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -21,7 +20,7 @@ from tokfmt.core.files import natural_key
 from tokfmt.core.format import Format
 from tokfmt.core.messages import allow_loss
 from tokfmt.core.options import choices, given_options, nearest, parse_count, parse_options
-from tokfmt.core.place import refuse_address
+from tokfmt.core.place import Kind, path_of
 from tokfmt.core.text_format import printable
 
 EosChoice = int | Literal["none"] | None
@@ -118,7 +117,7 @@ def is_pipe(path: Path_) -> bool:
     if os.fspath(path) == STREAM:
         return True
     try:
-        return stat.S_ISFIFO(os.stat(path).st_mode)
+        return listing.status_now(path).kind is Kind.FIFO
     except OSError:
         return False
 
@@ -158,7 +157,7 @@ def expanded(paths: Iterable[Path_]) -> tuple[Path_, ...]:
     for path in paths:
         if not os.fspath(path):
             raise OptionError("a path is empty: is a variable not set? The current directory is .")
-        refuse_address(path, "read")
+        path_of(path)
         if not glob.has_magic(os.fspath(path)) or listing.is_there(path):
             found.append(path)
             continue
