@@ -53,7 +53,7 @@ import shutil
 shutil.rmtree(destination) if destination.is_dir() else destination.unlink()
 destination.with_name(destination.name + ".tokfmt.json").unlink()
 destination.with_suffix(".idx").unlink(missing_ok=True)
-manifest._small_file = counting(manifest._small_file, read)
+manifest.read_whole = counting(manifest.read_whole, read)
 for kind in (writer.FlatTokensWriter, flat.FlatWriter):
     kind.__init__ = (lambda made_by: lambda self, path, *more: (made.append(str(path)), made_by(self, path, *more))[1])(
         kind.__init__

@@ -27,6 +27,7 @@ import math
 import os
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -222,7 +223,7 @@ class Megatron(FlatFormat):
             raise FormatError(paths[0], "is a blend list that names no prefix", found=f"split {options.split}")
         prefixes = [located(paths[0], one.prefix) for one in blend]
         for one, prefix in zip(blend, prefixes, strict=True):
-            if not listing.is_file(_index_of(prefix)):
+            if not _is_indexed(prefix):
                 raise _no_index(paths[0], one.prefix)
         laid = super().examine(prefixes, options, self._as_long(prefixes, hints))
         note = f"weights are not applied: each of {len(blend):,} prefixes is read once; tokfmt recipe mixes by weight"
@@ -649,7 +650,14 @@ def located(path: Path, prefix: str) -> Path:
     """A prefix of a list: beside it, or else as upstream resolves it, from where the program runs."""
     beside = path.parent / prefix
     here = Path(prefix)
-    return beside if listing.is_file(_index_of(beside)) or not listing.is_file(_index_of(here)) else here
+    return beside if _is_indexed(beside) or not _is_indexed(here) else here
+
+
+def _is_indexed(prefix: Path) -> bool:
+    """Whether a word of a list is a prefix of files; not one that is too long for a name, or cannot be looked at."""
+    with suppress(OSError):
+        return listing.is_file(_index_of(prefix))
+    return False
 
 
 def _index_of(prefix: Path) -> Path:

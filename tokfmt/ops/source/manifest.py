@@ -229,7 +229,7 @@ def located_tokenizer(path: Path) -> Located:
 
     stated = [made["path"]] if "path" in made else []  # else the manifest has the name alone, as the user gave it
     looked = list(dict.fromkeys([name, *stated, str(path.parent / name)]))
-    digests = {place: _tokenizer_digest(Path(place)) for place in looked if listing.exists(place)}
+    digests = {place: _tokenizer_digest(Path(place)) for place in looked if _is_there(place)}
     for wanted in (made["digest"], None):  # None: there is no file whose digest could be compared
         for place, digest in digests.items():
             if digest == wanted:
@@ -241,6 +241,12 @@ def located_tokenizer(path: Path) -> Located:
         other, found = next(iter(digests.items()))
         return Located(None, f"{named}, and {printable(other)} is another file (digest {str(found)[:8]})")
     return Located(None, f"{named}, which is not at {' or '.join(map(printable, looked))}")
+
+
+def _is_there(place: str) -> bool:
+    with suppress(OSError):  # the name of a tokenizer of the hub may be no name of a file
+        return listing.exists(place)
+    return False
 
 
 def _tokenizer_digest(place: Path) -> str | None:
