@@ -30,7 +30,7 @@ def holds(place, stage, at, fault, operations):
     state = check(place, ended)
     # what this run broke at: journals are kept by the clock, so that a later run may have some operations more or fewer
     hit = (ended.operations or operations)[at] if at < len(ended.operations or operations) else "nothing"
-    cleaning = "errno" in fault and hit.startswith(("os.remove", "os.rmdir", "os.scandir", "open"))
+    cleaning = "errno" in fault and hit.startswith(("os.remove", "os.rmdir", "os.scandir", "os.listdir", "open"))
     resumes = "--resume" in place.words
     if ended.code == -signal.SIGKILL:
         assert fault == {"signal": signal.SIGKILL}
@@ -256,3 +256,16 @@ def test_a_worker_process_is_killed(tmp_path, stage, pack):
     assert ended.code == 4
     assert "a worker process ended abruptly" in ended.error()
     assert place.hidden() == []
+
+
+def test_a_run_that_fails_before_it_has_a_journal_leaves_no_place(tmp_path, stage, pack):
+    words, _ = KINDS["resume"]
+    place = Place(tmp_path / "home", [*words, "--executor", "serial"], pack)
+    operations = place.learn(stage).operations
+    begin = next(k for k, name in enumerate(operations) if name.startswith("open .out.pbin.tokfmt-resume"))
+    made = next(k for k, name in enumerate(operations) if name.startswith("os.mkdir .out.pbin.tokfmt-resume/scratch"))
+    for at in range(begin, made + 1):
+        for fault in ({"signal": signal.SIGTERM}, {"errno": errno.ENOSPC}):
+            place.reset()
+            ended = stage.run(place.home, *place.words, at=at, **fault)
+            assert place.hidden() == [], (operations[at], fault, ended.code)

@@ -153,7 +153,8 @@ class Staging:
             raise
 
     def _entered(self) -> Staging:
-        if self._kept and os.path.lexists(self.sibling):
+        new = bool(self._kept) and not os.path.lexists(self.sibling)
+        if self._kept and not new:
             with writing(self.given):
                 self._hold(made=False)
         self._inode = self._told()
@@ -164,15 +165,25 @@ class Staging:
             self._occupy()
             make_private(self.path.parent, taken_over=True)
             make_private(self.scratch, taken_over=True)
-        except OSError as error:
+        except BaseException as error:  # a signal, too
             self._leave()
-            raise write_error(self.given, error) from error
-        except BaseException:  # a signal
-            self._leave()
+            if new:
+                self._take_back()
+            if isinstance(error, OSError):
+                raise write_error(self.given, error) from error
             raise
         if self.published:
             self.path = self.destination
         return self
+
+    def _take_back(self) -> None:
+        """Remove a kept sibling in which nothing was done yet, unless another run has taken it over meanwhile."""
+        with contextlib.suppress(OSError, ConversionError):
+            lock = lock_dead(self.sibling)
+            if lock >= 0:
+                if set(os.listdir(self.sibling)) <= {"lock", "build", "scratch"}:
+                    remove_private(self.sibling, lock)
+                release(lock)
 
     def check_replaceable(self) -> None:
         """Refuse a destination that is there, unless it may be replaced.
