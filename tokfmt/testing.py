@@ -52,7 +52,7 @@ from tokfmt.core.format import (
 from tokfmt.core.options import parse_options
 from tokfmt.core.protocols import pieces_of
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
-from tokfmt.core.records import RecordInfo, RecordReader, json_lines
+from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, json_lines
 from tokfmt.ops.convert.convert import carry_out
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.source.discover import found_at
@@ -826,3 +826,99 @@ class FormatContract:
                 certain |= name == "other" and self.format.sniff(look(home)) is Confidence.CERTAIN
                 foreign = content[:2] not in begins and what not in self.claims
                 assert not (certain and foreign), f"{what} called {name} is taken for certain"
+
+
+class ReadOnlyContract:
+    """The laws of a format that is read, not written. Inherit, name the format, and make a dataset with other code."""
+
+    format: ClassVar[Format]
+    filename: ClassVar[str]
+    eos_id: ClassVar[EosChoice] = "none"
+    contents: ClassVar[Sequence[Any]] = ([7, 8, 9], [10, 11], [12])
+    """What the dataset holds: a list of IDs, or a text, for each sequence or record."""
+
+    def make(self, path: Path) -> None:
+        """Write a dataset of `contents` with code that shares nothing with the format."""
+        raise NotImplementedError
+
+    def _made(self, home: Path) -> Path:
+        path = home / self.filename
+        self.make(path)
+        return path
+
+    def _open(self, path: Path) -> TokenReader | RecordReader:
+        hints = Hints(target(self.eos_id).eos_id, no_eos=self.eos_id == "none", jobs=1)
+        return self.format.open([path], self.format.read_options(), hints)
+
+    def _read(self, stored: TokenReader | RecordReader) -> list[Any]:
+        """The sequences or texts of a reader."""
+        if not isinstance(stored, RecordReader):
+            return sequences(stored)
+        found = [batch for block in stored.blocks(1 << 20) for batch in self._batches(stored, block)]
+        return [one for batch in found for one in (batch.texts or (batch.ragged.tolist() if batch.ragged else ()))]
+
+    def _batches(self, stored: RecordReader, block: Block) -> Iterator[RecordBatch]:
+        return stored.texts(block) if stored.info.kind == "text" else stored.ids(block)
+
+    def test_it_is_read_as_it_was_made(self, tmp_path: Path) -> None:
+        """By a reader, and by its copy in another process."""
+        stored = self._open(self._made(tmp_path))
+        again = pickle.loads(pickle.dumps(stored))
+        found = self._read(stored)
+        assert found == list(self.contents), f"{found} are read of {self.contents}"
+        assert self._read(again) == found, "a copy of the reader reads something else"
+        stored.close()
+        again.close()
+
+    def test_nothing_is_written(self, tmp_path: Path) -> None:
+        """The format states it, and both ways to a writer refuse it in words."""
+        assert self.format.read_only
+        options = self.format.write_options()
+        with pytest.raises(OptionError):
+            self.format.destination(tmp_path / "x", options)
+        with pytest.raises(OptionError):
+            self.format.writer(tmp_path / "x", options, target(self.eos_id))
+        assert list(tmp_path.iterdir()) == []
+
+    def test_files_are_named(self, tmp_path: Path) -> None:
+        """Its own files and no others; it claims its own dataset, and nothing of an empty file."""
+        path = self._made(tmp_path)
+        there = set(_files_in(tmp_path))
+        assert self.format.sniff(look(path)) is not None, "its own dataset is not claimed"
+        assert (left := strangers(self.format, path)) == [], f"files() leaves out {left}"
+        named = set(self.format.files(path))
+        assert named <= there, f"named, and not there: {named - there}"
+        if path.is_dir():
+            (path / "thesis.tex").write_text("not of the dataset")
+            assert [file.name for file in strangers(self.format, path)] == ["thesis.tex"]
+        (tmp_path / "nothing").touch()
+        assert self.format.sniff(look(tmp_path / "nothing")) is None, "an empty file is claimed"
+
+    def test_a_sound_dataset_has_no_errors(self, tmp_path: Path) -> None:
+        """A check finds none, and explains the codes of what it finds."""
+        findings = list(self.format.audit(self._made(tmp_path), self.format.read_options(), Audit(deep=True)))
+        assert [one for one in findings if one.severity == "error"] == []
+        assert {one.code for one in findings} <= self.format.codes().keys()
+
+    def test_damage_never_crashes(self, tmp_path: Path) -> None:
+        """Cut or flipped anywhere, it is read or refused in little memory; what the reader refuses, a check reports."""
+        path = self._made(tmp_path)
+        for file in _files_in(tmp_path):
+            content = file.read_bytes()
+            places = range(0, len(content), max(1, len(content) // 12))
+            flipped = [content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :] for at in places]
+            for damaged in (*flipped, *(content[:at] for at in places)):
+                file.write_bytes(damaged)
+                with _little_memory(64 << 20, f"{file.name} with {len(damaged):,} damaged bytes"):
+                    self._look_at_damaged(path)
+            file.write_bytes(content)
+
+    def _look_at_damaged(self, path: Path) -> None:
+        try:
+            with closing(self._open(path)) as stored:
+                self._read(stored)
+        except FormatError as error:
+            found = list(self.format.audit(path, self.format.read_options(), Audit(deep=True)))
+            assert found, f"it is refused ({error}), and a deep check finds nothing"
+        except TokfmtError as error:
+            assert "\n" not in str(error)
