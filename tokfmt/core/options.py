@@ -37,12 +37,13 @@ class Late:
         self.module, self.name = module, name
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
+        if instance is None:  # as when a class is made, which asks whether it is still abstract
+            return self
         try:
             found = getattr(import_module(self.module), self.name)
         except ModuleNotFoundError as error:
-            format_ = owner if instance is None else instance
-            needs = getattr(format_, "packages", ())
-            raise missing_package(error, getattr(format_, "name", self.module), needs) from error
+            needs = getattr(instance, "packages", ())
+            raise missing_package(error, getattr(instance, "name", self.module), needs) from error
         return found if callable(found) else lambda: found
 
 
