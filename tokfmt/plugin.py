@@ -38,7 +38,7 @@ from tokfmt.core.errors import (
     UnsupportedError,
 )
 from tokfmt.core.fields import Field, Fields, Pointer, Section
-from tokfmt.core.files import File, Stream, names_in, natural_key
+from tokfmt.core.files import File, Stream, matching, names_in, natural_key, open_file, read_whole
 from tokfmt.core.findings import Audit, Code, Finding, Problem, Repair, fatal, noted, raise_fatal
 from tokfmt.core.format import (
     Confidence,
@@ -196,16 +196,19 @@ __all__ = [
     "loss_mask",
     "marks_of",
     "mask_bytes",
+    "matching",
     "names_in",
     "natural_key",
     "noted",
     "numpy_extent",
     "offsets_of",
+    "open_file",
     "option",
     "parsed_object",
     "preallocate",
     "printable",
     "raise_fatal",
+    "read_whole",
     "sequence_at",
     "to_option",
     "told_tokens",

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tokfmt.plugin import (
-    Block, Code, Confidence, CorruptError, File, Finding, Format, FormatError, NoOptions, Ragged, Receipt, RecordBatch,
+    Block, Code, Confidence, CorruptError, Finding, Format, FormatError, NoOptions, Ragged, Receipt, RecordBatch,
     RecordInfo, Region, Stream, TruncatedError, UnsafeError, WriterTraits, batches, check_ids, check_interval,
-    json_object, names_in, offsets_of, option, sequence_at, whole, whole_number,
+    json_object, names_in, offsets_of, open_file, option, sequence_at, whole, whole_number,
 )  # fmt: skip
 
 INDEX, SHARD, MOST, BATCH = "reel.json", re.compile(r"\d{5}\.reel"), 1 << 26, 1 << 18
@@ -33,7 +33,7 @@ class Reader:
 
     def __init__(self, paths, options, hints):
         (self.folder,) = paths
-        index = json_object(File(self.folder / INDEX))
+        index = json_object(open_file(self.folder / INDEX))
         listed = index.get("shards")
         if index.get("reel") != 1 or not isinstance(listed, list) or not all(type(one) is list for one in listed):
             raise CorruptError(self.folder / INDEX, "is not the index of a reel")
@@ -46,7 +46,7 @@ class Reader:
         if missing := [path for path in self.shards if not path.is_file()]:
             raise TruncatedError(missing[0], "is missing, and the index lists it", remedy="Copy the dataset again")
         self.firsts = offsets_of([sequences for sequences, _ in counts])
-        self.sizes = [File(path).size for path in self.shards]
+        self.sizes = [open_file(path).size for path in self.shards]
         self.info = RecordInfo("ids", sum(self.sizes), int(self.firsts[-1]), random_access=False, field="ids")
 
     def count(self):
@@ -80,7 +80,7 @@ class Reader:
         """The records of a shard, one after the other."""
         path, found = self.shards[number], [0, 0]
         try:
-            with gzip.open(Stream(File(path))) as stream:
+            with gzip.open(Stream(open_file(path))) as stream:
                 while head := stream.read(4):
                     length = int.from_bytes(head, "little")
                     if length > MOST:
