@@ -239,6 +239,7 @@ class Staging:
                 if not os.path.lexists(self.sibling.parent):
                     raise
                 absent = error
+                self._settle()
                 continue
             absent = None
             self._lock = take_lock(self.home / "lock", shared=self._shared)
