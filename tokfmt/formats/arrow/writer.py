@@ -424,9 +424,9 @@ class ArrowWriter(ColumnWriter):
             (self.home / "dataset_info.json", info),
         ]
         if self.options.split:
-            listing = self.path / "dataset_dict.json"
-            splits = json.loads(listing.read_bytes())["splits"] if listing.is_file() else []
-            written.append((listing, {"splits": list(dict.fromkeys([*splits, self.options.split]))}))
+            named = self.path / "dataset_dict.json"
+            splits = json.loads(named.read_bytes())["splits"] if named.is_file() else []
+            written.append((named, {"splits": list(dict.fromkeys([*splits, self.options.split]))}))
         for path, content in written:
             with whole(path, self._parts, stays=True) as out:
                 out.write(json.dumps(content, indent=2, sort_keys=True).encode())
