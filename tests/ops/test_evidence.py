@@ -155,12 +155,12 @@ def test_every_file_of_a_source_is_watched(made, name, tmp_path):
     before = snapshot(found)
     check_unchanged(before, found)
     for file in files:
-        old = file.read_bytes()
+        old, modified_ns = file.read_bytes(), file.stat().st_mtime_ns
         file.write_bytes(old + b"\n")
         with pytest.raises(SourceChangedError, match="changed while it was being read"):
             check_unchanged(before, found)
         file.write_bytes(old)
-        os.utime(file, ns=(before[file][1], before[file][1]))
+        os.utime(file, ns=(modified_ns, modified_ns))
     check_unchanged(before, found)
 
 

@@ -135,9 +135,9 @@ def test_metadata_comes_last(tmp_path):
 )  # fmt: skip
 def test_options_that_cannot_be(tmp_path, options):
     with pytest.raises(OptionError):
-        FORMAT.writer(
-            tmp_path / "x", parse_options(WriteOptions, {k: str(v) for k, v in options.items()}, "x"), Target()
-        )
+        given = parse_options(WriteOptions, {k: str(v) for k, v in options.items()}, "x")
+        FORMAT.writer_traits(given)
+        FORMAT.writer(tmp_path / "x", given, Target())
 
 
 def test_metadata_is_stable(tmp_path):

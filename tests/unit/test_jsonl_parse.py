@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tokfmt.core.messages import Message
 from tokfmt.core.records import NAMED_FIELDS
 from tokfmt.formats.jsonl import parse
 from tokfmt.formats.jsonl.lines import lines_of
@@ -244,4 +245,4 @@ def test_ids_that_stand_where_text_is_looked_for(line, field, ids_field):
     """The error says which option reads them."""
     problem = Parser("text", tuple(field.split(".")), others=False).one(line)
     expected = f"--from-opt ids_field={ids_field} reads its ids" if ids_field else "--text-field NAME reads another one"
-    assert problem.remedy.startswith(expected)
+    assert Message(problem.remedy).startswith(expected)

@@ -118,7 +118,7 @@ def test_the_remedies_of_contradicting_metadata_work(eos, tmp_path):
     """Each command in the message is followed as it stands; the width is asked for once."""
     docs = documents(12, 50_000, eos=eos)
     path = written(tmp_path, "ds", docs, 4, cut=2, metadata=4)
-    with pytest.raises(FormatError, match='options={"width": "4"} with allow_partial=True saves'):
+    with pytest.raises(FormatError, match='options={"width": 4} with allow_partial=True saves'):
         tokfmt.open(path, eos="none")
     with tokfmt.open(path, eos="none", options={"width": 4}, allow_partial=True) as dataset:
         assert 0 < len(dataset) < len(docs)

@@ -111,10 +111,10 @@ class Losses:
         fault.accepted_by = "invalid-lines"
         lines = [loss for loss in refused if loss.name == "invalid-lines"]
         if len(lines) > 1 or not lines[0].what.startswith("1 "):
-            fault.add_note(f"In all {'; '.join(loss.what for loss in lines)}")
+            fault.add_note(f"In all {'; '.join(marked(loss.what) for loss in lines)}")
         others = _joined([loss for loss in refused if loss.name != "invalid-lines"])
         if others:
-            fault.add_note(str(LossyConversionError(target, others)))
+            fault.add_note(marked(LossyConversionError(target, others).args[0]))
         return fault
 
 
@@ -122,8 +122,8 @@ def _joined(losses: Sequence[Loss]) -> list[Loss]:
     """Those of one name, of several sources, as one."""
     found: dict[str, list[str]] = {}
     for loss in losses:
-        found.setdefault(loss.name, []).append(loss.what)
-    return [Loss(name, "; ".join(what)) for name, what in found.items()]
+        found.setdefault(loss.name, []).append(marked(loss.what))
+    return [Loss(name, Message("; ".join(what))) for name, what in found.items()]
 
 
 def known_losses(
