@@ -124,3 +124,10 @@ def test_copied_lines_are_read_back_by_all_workers(tmp_path, monkeypatch):
         monkeypatch.setattr(verify, task, both)
     done = tokfmt.convert(tmp_path / "x.jsonl", tmp_path / "o.jsonl", verify=True, jobs=2)
     assert done.compared == {"records": 900}
+
+
+def test_ids_that_look_wider_are_verified_as_they_were_written(tmp_path):
+    """Nothing in the file tells its width; that of the writer is known."""
+    (tmp_path / "in.jsonl").write_text('{"input_ids": [0]}\n' * 400)
+    done = tokfmt.convert(tmp_path / "in.jsonl", tmp_path / "o.bin", to_format="nanogpt", eos=99, verify=True)
+    assert done.sequences == 400

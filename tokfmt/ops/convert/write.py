@@ -192,6 +192,8 @@ def _verify(
     shared = option_names(format_.read_options) & {"split", "seq_len", "width", "text_field", "ids_field"}
     usual, written = asdict(format_.write_options()), asdict(portion.options)
     options = {name: written[name] for name in shared & written.keys() if written[name] != usual[name]}
+    if "width" in shared and isinstance(written.get("width"), int):
+        options["width"] = written["width"]  # also the usual width, since a reader without it looks at the data
     if destination.rows is not None or content.segmented(destination.traits):
         options["view"] = "samples"
     eos: EosChoice = "none" if request.source.eos == "none" else target.eos_id
