@@ -386,7 +386,11 @@ def test_the_loop_in_the_documentation_trains_and_goes_on(mix, tmp_path):
 
     def train(script):
         done = forkserver.run(
-            [sys.executable, "-c", f"import torch\ntorch.manual_seed(1)\n{script}"], also=WITH_TORCH, cwd=tmp_path, capture_output=True, text=True
+            [sys.executable, "-c", f"import torch\ntorch.manual_seed(1)\n{script}"],
+            also=WITH_TORCH,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
         )
         assert not done.returncode, done.stderr
         return done.stdout
