@@ -194,7 +194,8 @@ def _integers_at(words: NDArray[np.uint64], at: Ints) -> tuple[Ints, Ints, NDArr
 
 # One pass, over everything.
 
-_BUFFER = 15 << 16  # bytes: the index of 100,000 documents is one read, and a look at a few entries reads less than 2 MiB
+# bytes: the index of 100,000 documents is one read, and a look at a few entries reads less than 2 MiB
+_BUFFER = 15 << 16
 _SMALL = 64  # bytes: a rest of a frame that is shorter is walked
 _BURST = 256  # entries walked, where few are regular, before looking for regular ones again
 _ENTRIES = 1 << 16  # entries yielded at once
