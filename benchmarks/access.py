@@ -73,7 +73,7 @@ class Access:
 def _place(reader, position):
     """Where a token lies that views of the reader show."""
     while not hasattr(reader, "place"):
-        reader, position = reader.beneath(position)
+        reader, position = reader.to_source(position)
     return reader.place(position)
 
 

@@ -124,9 +124,9 @@ class Find:
         return done
 
     def tokfmt(self, out):
-        from tokfmt.ops.look.search import find
+        from tokfmt.ops.search.search import find
         from tokfmt.ops.source.open import open_source
-        from tokfmt.ops.look.query import TokenQuery
+        from tokfmt.ops.search.query import TokenQuery
 
         reader = open_source([HOME / "merge-0.pbin"]).reader
         for _ in range(self.TIMES):
@@ -152,8 +152,8 @@ class Memory:
         import asyncio
         import threading
 
-        from tokfmt.ops.look.search import find
-        from tokfmt.ops.look.query import TokenQuery
+        from tokfmt.ops.search.search import find
+        from tokfmt.ops.search.query import TokenQuery
         from tokfmt.ops.source.request import SourceRequest
         from tokfmt.tui.app import Browser
         from tokfmt.tui.session import open_session

@@ -5,10 +5,10 @@ import asyncio
 import numpy as np
 from paths import FIXTURES
 
-from tokfmt.core.axis import Info, Layout
 from tokfmt.core.errors import CorruptError
-from tokfmt.ops.source.opened import Separator
+from tokfmt.core.reader import Info, Layout
 from tokfmt.ops.source.request import SourceRequest
+from tokfmt.ops.source.stored import Separator
 from tokfmt.tui.app import Browser, settled
 from tokfmt.tui.rows import Viewport
 from tokfmt.tui.session import Opened, Session, View, open_session

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tokfmt.core.errors import TokfmtError
     from tokfmt.dataset import Dataset
     from tokfmt.ops.convert.convert import convert
-    from tokfmt.ops.look.show import show
+    from tokfmt.ops.show.show import show
     from tokfmt.recipe_dataset import recipe
     from tokfmt.registry import formats
 
@@ -43,7 +43,7 @@ _HOMES = {
     "diff": "tokfmt.api",
     "open": "tokfmt.api",
     "recipe": "tokfmt.recipe_dataset",
-    "show": "tokfmt.ops.look.show",
+    "show": "tokfmt.ops.show.show",
     "stats": "tokfmt.api",
 }
 

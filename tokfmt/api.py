@@ -22,11 +22,11 @@ from tokfmt.core.messages import python_words, reword
 from tokfmt.wording import READING, spoken
 
 if TYPE_CHECKING:
-    from tokfmt.core.axis import TokenReader
+    from tokfmt.core.reader import TokenReader
     from tokfmt.dataset import Dataset
     from tokfmt.ops.check import Verdict
     from tokfmt.ops.compare.diff import Report as DiffReport
-    from tokfmt.ops.source.draft import Draft
+    from tokfmt.ops.source.draft import TextRecipe
     from tokfmt.ops.source.request import EosChoice, Options
     from tokfmt.ops.stats.report import Report as StatsReport
 
@@ -72,8 +72,8 @@ def open(  # noqa: A001 - the verb that users expect
     from tokfmt.core.records import RecordReader
     from tokfmt.dataset import Dataset
     from tokfmt.ops.source.open import open_sources
-    from tokfmt.ops.source.opened import tokenizer_of
     from tokfmt.ops.source.request import SourceRequest
+    from tokfmt.ops.source.stored import tokenizer_of
 
     request = SourceRequest.of(path, format, eos, options, text_field, None, drop)
     handle = tokenizer_of(tokenizer)
@@ -85,7 +85,7 @@ def open(  # noqa: A001 - the verb that users expect
     if source.format.computed:
         from tokfmt.recipe_dataset import dataset_of_recipe
 
-        return dataset_of_recipe(cast("TokenReader | Draft", reader), source.notes, (source,))
+        return dataset_of_recipe(cast("TokenReader | TextRecipe", reader), source.notes, (source,))
     if isinstance(reader, RecordReader):
         if reader.info.kind == "text" and tokenizer is None:
             raise OptionError(f"{path}: holds text; give tokenizer= to read it as tokens")

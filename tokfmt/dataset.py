@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import (
+from tokfmt.core.errors import MissingDependencyError, OptionError, TokenRangeError
+from tokfmt.core.ragged import Offsets, Ragged, Tokens
+from tokfmt.core.reader import (
     INT64_MAX,
     WINDOW,
     Info,
@@ -23,17 +25,15 @@ from tokfmt.core.axis import (
     largest_id,
     sequence_reader,
 )
-from tokfmt.core.draws import check_seed
-from tokfmt.core.errors import MissingDependencyError, OptionError, TokenRangeError
-from tokfmt.core.ragged import Offsets, Ragged, Tokens
+from tokfmt.core.seeds import check_seed
 from tokfmt.views.select import Concat, Picked, Shuffled, Slice
 from tokfmt.wording import CONVERTING, spoken
 
 if TYPE_CHECKING:
     from tokfmt.ops.convert.request import Conversion
     from tokfmt.ops.source.ingest import Texts
-    from tokfmt.ops.source.opened import Source
     from tokfmt.ops.source.request import EosChoice, Options
+    from tokfmt.ops.source.stored import Source
 
 _CLOSED = "this dataset is closed: open it again to read from it"
 _WIDEST = 8  # bytes of an ID
@@ -270,7 +270,7 @@ class Dataset:
         from tokfmt.ops.convert.convert import carry_out
         from tokfmt.ops.convert.request import Request
         from tokfmt.ops.source.request import SourceRequest
-        from tokfmt.run.execute import Silent, worker_count
+        from tokfmt.run.execute import NullProgress, worker_count
 
         if not self.origin:
             raise OptionError(
@@ -286,7 +286,7 @@ class Dataset:
             manifest=manifest,
         )  # fmt: skip
         sources = [s._replace(reader=axis) if isinstance(s.reader, RecordReader) else s for s in self.origin]
-        return carry_out(request, Silent(), given=(sources, axis))
+        return carry_out(request, NullProgress(), given=(sources, axis))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Arrow's stream of record batches, for pyarrow, polars, pandas, duckdb.
@@ -331,12 +331,12 @@ class Dataset:
         """Offsets of sequences `first <= i < last` and the end; see `axis.TokenReader`."""
         return self.reader.offsets(first, last)
 
-    def beneath(self, position: int) -> tuple[TokenReader, int]:
+    def to_source(self, position: int) -> tuple[TokenReader, int]:
         """See `protocols.Underlying`."""
         check_position(position, self.info.tokens)
         return self.reader, position
 
-    def above(self, reader: TokenReader, position: int) -> int | None:
+    def from_source(self, reader: TokenReader, position: int) -> int | None:
         """See `protocols.Underlying`."""
         return position if reader is self.reader else None
 

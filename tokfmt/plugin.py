@@ -8,20 +8,20 @@ that works, and `tokfmt.testing.FormatContract` holds the laws that a format kee
 """
 
 from tokfmt.core import listing
-from tokfmt.core.axis import (
-    WINDOW,
-    Damage,
-    Info,
-    Layout,
-    Passed,
-    Separators,
-    TokenReader,
-    batches,
-    check_ids,
-    check_interval,
-    check_position,
-    sequence_at,
-    windows,
+from tokfmt.core.annotation import (
+    Column,
+    Columns,
+    Extent,
+    FileLayout,
+    Listed,
+    Part,
+    Struct,
+    loss_mask,
+    mask_bytes,
+    numpy_extent,
+    told_tokens,
+    whole_tokens,
+    written_tokens,
 )
 from tokfmt.core.errors import (
     NO_DAMAGE,
@@ -55,42 +55,42 @@ from tokfmt.core.format import (
     everything_in,
 )
 from tokfmt.core.messages import Message, Option, allow_loss, from_option, to_option
-from tokfmt.core.options import Late, option
+from tokfmt.core.options import LazyAttribute, option
 from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.protocols import (
     Filled,
-    Filling,
     Gatherer,
     Line,
     Located,
     LocatedRecords,
     Marked,
+    PaddingCounts,
     Piece,
     Place,
+    RawCopyable,
     Sampled,
     Scattered,
     Segmented,
-    Verbatim,
     Vouched,
     marks_of,
 )
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
-from tokfmt.core.records import Aside, Block, RecordBatch, RecordInfo, RecordReader, Spot
-from tokfmt.core.sections import (
-    Column,
-    Columns,
-    Extent,
-    Laid,
-    Listed,
-    Part,
-    Struct,
-    loss_mask,
-    mask_bytes,
-    numpy_extent,
-    told_tokens,
-    whole_tokens,
-    written_tokens,
+from tokfmt.core.reader import (
+    WINDOW,
+    Damage,
+    Info,
+    Layout,
+    Passed,
+    Separators,
+    TokenReader,
+    batches,
+    check_ids,
+    check_interval,
+    check_position,
+    sequence_at,
+    windows,
 )
+from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, SkippedRecords, Spot
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.flat import Cut, FlatFormat, FlatReader, FlatWriter
 from tokfmt.formats.folders import inside, json_object, parsed_object, whole_number
@@ -103,7 +103,6 @@ __all__ = [
     "NO_DAMAGE",
     "VERSION",
     "WINDOW",
-    "Aside",
     "Audit",
     "Block",
     "Code",
@@ -118,8 +117,8 @@ __all__ = [
     "Field",
     "Fields",
     "File",
+    "FileLayout",
     "Filled",
-    "Filling",
     "Finding",
     "FlatFormat",
     "FlatReader",
@@ -129,9 +128,8 @@ __all__ = [
     "Gatherer",
     "Hints",
     "Info",
-    "Laid",
-    "Late",
     "Layout",
+    "LazyAttribute",
     "Line",
     "Listed",
     "Located",
@@ -146,6 +144,7 @@ __all__ = [
     "Option",
     "OptionError",
     "Output",
+    "PaddingCounts",
     "Part",
     "Passed",
     "Piece",
@@ -154,6 +153,7 @@ __all__ = [
     "Probe",
     "Problem",
     "Ragged",
+    "RawCopyable",
     "Receipt",
     "RecordBatch",
     "RecordInfo",
@@ -166,6 +166,7 @@ __all__ = [
     "Segmented",
     "Separators",
     "Signature",
+    "SkippedRecords",
     "Spot",
     "Stream",
     "Struct",
@@ -178,7 +179,6 @@ __all__ = [
     "TruncatedError",
     "UnsafeError",
     "UnsupportedError",
-    "Verbatim",
     "Vouched",
     "WriterTraits",
     "allow_loss",

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Hints
+from tokfmt.core.reader import TokenReader
 from tokfmt.dataset import Dataset, sequence_numbers
-from tokfmt.ops.source.draft import Draft
+from tokfmt.ops.source.draft import TextRecipe
 from tokfmt.ops.source.open import open_recipe
 from tokfmt.ops.source.request import check_drops, selection_words
 from tokfmt.recipes.documents import Source, Span
@@ -25,7 +25,7 @@ from tokfmt.recipes.samples import DEFAULT, Samples, Where
 from tokfmt.wording import READING, spoken
 
 if TYPE_CHECKING:
-    from tokfmt.ops.source.opened import Source as Opened
+    from tokfmt.ops.source.stored import Source as Opened
 
 
 Sample = dict[str, NDArray[Any]]
@@ -250,13 +250,13 @@ def recipe(
     return dataset_of_recipe(reader, reader.info.notes, tuple(opened))
 
 
-def dataset_of_recipe(reader: TokenReader | Draft, notes: tuple[str, ...], origin: tuple[Opened, ...]) -> Dataset:
+def dataset_of_recipe(reader: TokenReader | TextRecipe, notes: tuple[str, ...], origin: tuple[Opened, ...]) -> Dataset:
     """Return the reader of a recipe as a Dataset: a `Recipe` if the recipe has samples.
 
     Raises:
         OptionError: It has text, and is stored before it is read.
     """
-    if isinstance(reader, Draft):
+    if isinstance(reader, TextRecipe):
         raise reader.unprepared()
     inferred = reader.info.inferred
     notes = tuple(note for note in notes if note not in inferred)

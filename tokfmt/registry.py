@@ -205,7 +205,7 @@ def _whole(probe: Probe, claims: Mapping[str, int]) -> str:
 
 def _refuse_foreign(path: str | os.PathLike[str], probe: Probe, *, claimed: bool) -> None:
     """Raise UnknownFormatError for what no format claims, or only by its name while its magic says something else."""
-    from tokfmt.foreign import foreign
+    from tokfmt.unsupported import foreign
 
     sign = foreign(probe) if probe.is_directory or probe.size else None
     if sign is not None and (sign.certain or not claimed):

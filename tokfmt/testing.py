@@ -36,7 +36,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tokfmt import registry
-from tokfmt.core.axis import U16, Info, Layout, TokenReader, batches, sequence_reader, windows
 from tokfmt.core.errors import FormatError, MissingDependencyError, OptionError, TokfmtError
 from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import (
@@ -47,11 +46,12 @@ from tokfmt.core.format import (
     Target,
     TokenWriter,
     look,
-    strangers,
+    unrelated_files,
 )
 from tokfmt.core.options import parse_options
 from tokfmt.core.protocols import pieces_of
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
+from tokfmt.core.reader import U16, Info, Layout, TokenReader, batches, sequence_reader, windows
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, json_lines
 from tokfmt.ops.convert.convert import carry_out
 from tokfmt.ops.convert.request import Request
@@ -59,7 +59,7 @@ from tokfmt.ops.source.discover import found_at
 from tokfmt.ops.source.ingest import tokenized
 from tokfmt.ops.source.open import open_found
 from tokfmt.ops.source.request import EosChoice, SourceRequest
-from tokfmt.run.execute import SerialExecutor, Silent, make_executor
+from tokfmt.run.execute import NullProgress, SerialExecutor, make_executor
 from tokfmt.run.plan import Workers, commit, plan, run
 from tokfmt.views.memory import MemoryReader
 from tokfmt.views.view import place_of, position_of
@@ -441,12 +441,12 @@ class FormatContract:
             if not path.is_dir():
                 unnamed = written - {path, *self.format.companions(path)}
                 assert not unnamed, f"companions() leaves out {unnamed}"
-            assert strangers(self.format, path) == []
+            assert unrelated_files(self.format, path) == []
             if path.is_dir():
                 for name in ("thesis.tex", "src/train.py", ".git/HEAD"):
                     (path / name).parent.mkdir(exist_ok=True)
                     (path / name).write_text("not of the dataset")
-                assert {p.name for p in strangers(self.format, path)} == {"thesis.tex", "train.py", "HEAD"}
+                assert {p.name for p in unrelated_files(self.format, path)} == {"thesis.tex", "train.py", "HEAD"}
                 assert set(self.format.files(path)) == written
 
     def _look_at_files(self, home: Path, path: Path) -> set[Path]:
@@ -651,7 +651,7 @@ class FormatContract:
             assert self.format.sniff(look(path)) is not None
             found = found_at(path, self.format, request)
             assert len(found.files) >= count
-            strangers(self.format, path)
+            unrelated_files(self.format, path)
             source = open_found([found], request)
             reader = tokenized(source.reader, None) if isinstance(source.reader, RecordReader) else source.reader
             sequences(reader)
@@ -759,7 +759,7 @@ class FormatContract:
             source = open_found([found_at(path, self.format, asked)], asked)
             request = Request(asked, home / "lines.jsonl", to="jsonl", verify=True)
             given: Any = [source], source.reader  # the format need not be installed, so nothing is detected
-            done = carry_out(request, Silent(), given=given)
+            done = carry_out(request, NullProgress(), given=given)
             source.reader.close()
             assert (done.sequences, done.tokens) == (len(lists), sum(map(len, lists)))
             info, written = source.reader.info, (home / "lines.jsonl").read_text().splitlines()
@@ -885,12 +885,12 @@ class ReadOnlyContract:
         path = self._made(tmp_path)
         there = set(_files_in(tmp_path))
         assert self.format.sniff(look(path)) is not None, "its own dataset is not claimed"
-        assert (left := strangers(self.format, path)) == [], f"files() leaves out {left}"
+        assert (left := unrelated_files(self.format, path)) == [], f"files() leaves out {left}"
         named = set(self.format.files(path))
         assert named <= there, f"named, and not there: {named - there}"
         if path.is_dir():
             (path / "thesis.tex").write_text("not of the dataset")
-            assert [file.name for file in strangers(self.format, path)] == ["thesis.tex"]
+            assert [file.name for file in unrelated_files(self.format, path)] == ["thesis.tex"]
         (tmp_path / "nothing").touch()
         assert self.format.sniff(look(tmp_path / "nothing")) is None, "an empty file is claimed"
 

@@ -18,7 +18,7 @@ from paths import FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt.cli import main
-from tokfmt.ops.look.step import show_step
+from tokfmt.ops.show.step import show_step
 
 MIX = FIXTURES / "recipe" / "mix.toml"
 EOS = 50256

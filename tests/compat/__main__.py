@@ -21,7 +21,7 @@ import numpy as np
 
 import tokfmt
 from benchmarks.environments import Absent, environment
-from tokfmt.core.marks import TARGET
+from tokfmt.core.loss_mask import TARGET
 from tokfmt.core.protocols import marks_of
 
 HERE = Path(__file__).parent

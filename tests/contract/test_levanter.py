@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tokfmt.core.errors import OptionError
-from tokfmt.core.format import Hints, Target, look, strangers
+from tokfmt.core.format import Hints, Target, look, unrelated_files
 from tokfmt.formats.levanter import FORMAT
 from tokfmt.testing import datasets, read, sequences
 from tokfmt.views.view import place_of, position_of
@@ -39,7 +39,7 @@ def test_rows_of_every_shard_in_order(shards, dtype):
             with pytest.raises(IndexError):
                 reader.tokens(start, stop)
         reader.close()
-        assert strangers(FORMAT, folder) == []
+        assert unrelated_files(FORMAT, folder) == []
 
 
 def test_a_reader_travels_and_knows_chunks(tmp_path):
@@ -55,7 +55,7 @@ def test_a_reader_travels_and_knows_chunks(tmp_path):
         assert 0 <= position - position_of(stored, place.path, place.offset) < 1 << 18
     assert FORMAT.sniff(look(folder)) == 4
     (folder / "thesis.tex").write_text("not of the cache")
-    assert [path.name for path in strangers(FORMAT, folder)] == ["thesis.tex"]
+    assert [path.name for path in unrelated_files(FORMAT, folder)] == ["thesis.tex"]
     assert not {path.name for path in FORMAT.files(folder)} & {"thesis.tex"}
 
 

@@ -18,8 +18,8 @@ from tokfmt.core.errors import CorruptError, DetectionError, FormatError, Option
 from tokfmt.core.format import Hints
 from tokfmt.formats.text import ReadOptions, TextReader
 from tokfmt.ops.convert.convert import finish
-from tokfmt.ops.ledger import ROW
-from tokfmt.ops.look.parts import sections
+from tokfmt.ops.provenance import ROW
+from tokfmt.ops.show.parts import sections
 
 PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
 

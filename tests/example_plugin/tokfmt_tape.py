@@ -11,7 +11,7 @@ import json
 import numpy as np
 
 from tokfmt.plugin import (
-    Code, Confidence, CorruptError, FlatFormat, FlatWriter, Laid, Separators, Struct, parsed_object, told_tokens,
+    Code, Confidence, CorruptError, FlatFormat, FlatWriter, FileLayout, Separators, Struct, parsed_object, told_tokens,
     whole_number,
 )  # fmt: skip
 
@@ -55,7 +55,7 @@ class Tape(FlatFormat):
         begin, u4 = HEADER.size + length, np.dtype("<u4")
         extent, problems = told_tokens(file, u4, tokens, "TAPE2", begin=begin, short=True)
         named = [HEADER.part("header", file)]
-        return Laid(
+        return FileLayout(
             extents=[extent], separators=Separators.AFTER, eos_id=eos_id, eos_from="header", problems=problems,
             sections=named,
         )  # fmt: skip

@@ -167,8 +167,8 @@ def read(format_, path, rng):
     """Open and read everything; raise AssertionError if what is read contradicts itself."""
     import numpy as np
 
-    from tokfmt.core.axis import batches
     from tokfmt.core.errors import TokfmtError
+    from tokfmt.core.reader import batches
     from tokfmt.core.records import RecordReader
     from tokfmt.ops.source.ingest import tokenized
     from tokfmt.ops.source.open import open_source
@@ -222,7 +222,7 @@ def check(format_, path, deep):
 def parts(format_, path):
     """The parts of the files: at both ends of each section, with the first bytes of each field."""
     from tokfmt.core.errors import FormatError
-    from tokfmt.ops.look.parts import sections
+    from tokfmt.ops.show.parts import sections
 
     raw = sections(path, format=format_)
     for section in raw.sections:

@@ -12,7 +12,7 @@ from joints.table import SERIAL
 
 import tokfmt
 from tokfmt.core.errors import FormatError
-from tokfmt.core.marks import TARGET
+from tokfmt.core.loss_mask import TARGET
 from tokfmt.core.protocols import marks_of
 
 EOS = 9

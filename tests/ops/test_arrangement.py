@@ -14,8 +14,8 @@ from paths import CORPUS, TOKENIZER
 
 import tokfmt
 from tokfmt import registry
-from tokfmt.core import publish
-from tokfmt.core.draws import SHUFFLE, SPLIT, draws
+from tokfmt.core import atomic_output
+from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import (
     ConversionError,
     DestinationExistsError,
@@ -23,14 +23,14 @@ from tokfmt.core.errors import (
     OptionError,
     VerificationError,
 )
-from tokfmt.core.publish import Staging
 from tokfmt.core.ragged import Ragged
+from tokfmt.core.seeds import SHUFFLE, SPLIT, draws
 from tokfmt.core.together import publish_together
 from tokfmt.ops.convert.arrangement import Arrangement, arrangement_of, split_path
 from tokfmt.ops.convert.convert import carry_out
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.run.execute import Silent
+from tokfmt.run.execute import NullProgress
 from tokfmt.testing import read, sequences, tree, write
 
 EOS = 50256
@@ -134,7 +134,7 @@ def test_same_bytes_whatever_the_parallelism(name, pack, tmp_path):
             SourceRequest((pack,), eos=EOS), home / NAMES[name], to=name, jobs=jobs, executor=executor, region=region,
             to_options=SMALL.get(name, {}), manifest=False, arrangement=arrangement_of(3, SPLITS, 0),
         )  # fmt: skip
-        carry_out(request, Silent())
+        carry_out(request, NullProgress())
         return {path.relative_to(home): tree(path) for path in home.iterdir()}
 
     expected = run("serial", 1, 1 << 24)
@@ -408,11 +408,11 @@ def test_a_wrong_second_split_leaves_nothing(pack, tmp_path, monkeypatch):
 @pytest.mark.parametrize("existing", [False, True])
 def test_published_together_or_not_at_all(tmp_path, monkeypatch, existing, portable):
     if portable:
-        monkeypatch.setattr(publish.ctypes, "CDLL", lambda *_, **__: object())
+        monkeypatch.setattr(atomic_output.ctypes, "CDLL", lambda *_, **__: object())
     if existing:
         for name in "abc":
             (tmp_path / name).write_text(f"old {name}")
-    renamed = publish.rename
+    renamed = atomic_output.rename
 
     def third_fails(old, new, how):
         if new.name == "c":
@@ -427,7 +427,7 @@ def test_published_together_or_not_at_all(tmp_path, monkeypatch, existing, porta
                 publish_together({a: {}, b: {}, c: {}})
 
     with monkeypatch.context() as patched:
-        patched.setattr(publish, "rename", third_fails)
+        patched.setattr(atomic_output, "rename", third_fails)
         with pytest.raises(ConversionError, match="no space left"):
             attempt()
     left = {path.name: path.read_text() for path in tmp_path.iterdir()}
@@ -461,7 +461,7 @@ def test_a_signal_leaves_nothing_whole_without_what_belongs_beside_it(tmp_path, 
         for staging in stagings:
             stack.enter_context(staging)
             staging.path.write_text("new")
-        patched.setattr(publish, "rename", struck(publish.rename))
+        patched.setattr(atomic_output, "rename", struck(atomic_output.rename))
         patched.setattr(os, "replace", struck(os.replace))
         publish_together({one: {f"{one.destination.name}.json": b"beside new"} for one in stagings})
     left = {path.name: path.read_text() for path in tmp_path.iterdir()}

@@ -13,12 +13,12 @@ from paths import CORPUS, TOKENIZER, golden
 from tokfmt import registry
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.check import CheckRequest, check
-from tokfmt.ops.check.beside import compare
+from tokfmt.ops.check.cross_checks import compare
 from tokfmt.ops.compare.fingerprint import fingerprints
 from tokfmt.ops.convert.convert import convert
-from tokfmt.ops.look.show import show
+from tokfmt.ops.show.show import show
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.run.execute import Silent
+from tokfmt.run.execute import NullProgress
 from tokfmt.testing import write
 
 
@@ -140,7 +140,7 @@ def test_nothing_is_written_to_scratch(tmp_path, monkeypatch):
     assert not look(path, deep=True, jobs=1).counts
 
 
-class Watching(Silent):
+class Watching(NullProgress):
     """What somebody who waits is told: of each phase how much there is, and how much of that was done."""
 
     def __init__(self):
@@ -280,9 +280,9 @@ def test_one_id_beyond_the_vocabulary_is_found_without_deep(tmp_path, at):
 
 def test_the_largest_id_that_a_store_records_is_compared(tmp_path, monkeypatch):
     """Where there is much, and places show nothing."""
-    monkeypatch.setattr("tokfmt.ops.check.beside._CHEAP", 0)
-    monkeypatch.setattr("tokfmt.ops.check.beside._PLACES", 2)
-    monkeypatch.setattr("tokfmt.ops.check.beside._PLACE", 10)
+    monkeypatch.setattr("tokfmt.ops.check.cross_checks._CHEAP", 0)
+    monkeypatch.setattr("tokfmt.ops.check.cross_checks._PLACES", 2)
+    monkeypatch.setattr("tokfmt.ops.check.cross_checks._PLACE", 10)
     sequences = [[1, 2, 3] * 50, [5, 50_000, 5], [1, 2, 3] * 50]
     write(registry.get("flat-tokens"), tmp_path / "x.zarr", Ragged.of(sequences))
     (verdict,) = check(CheckRequest(SourceRequest((tmp_path / "x.zarr",)), tokenizer=str(TOKENIZER)))

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.core import axis
-from tokfmt.core.axis import Info, Layout
+from tokfmt.core import reader as token_axis
 from tokfmt.core.errors import OptionError
 from tokfmt.core.ragged import Ragged
+from tokfmt.core.reader import Info, Layout
 from tokfmt.ops.compare import alignment
 from tokfmt.ops.compare.alignment import align, first_unlike, surpluses
 from tokfmt.ops.compare.diff import diff
@@ -134,7 +134,7 @@ def test_the_counts_are_those_of_a_longest_common_subsequence(base, edits, unlik
     a = [[i, *row] for i, row in enumerate(base)] if unlike else base
     b = edited(a, edits) if other is None else other
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(axis, "WINDOW", 3)
+        patch.setattr(token_axis, "WINDOW", 3)
         patch.setattr(alignment, "_FIRST", 2)
         patch.setattr(alignment, "_SMALL", 1)
         one = found(a, b, jobs=1 + len(edits) % 3)
@@ -249,9 +249,9 @@ def test_one_giant_sequence_in_bounded_memory(jobs):
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_long_sequences_that_differ(tmp_path, monkeypatch, jobs):
     """The first difference is looked for by the same threads that compared: they must still be there."""
-    monkeypatch.setattr(axis, "WINDOW", 1 << 14)
+    monkeypatch.setattr(token_axis, "WINDOW", 1 << 14)
     long = np.arange(100_000, dtype=np.uint32) % 50_000
-    assert len(long) > 4 * axis.WINDOW, "shorter ones are compared without threads"
+    assert len(long) > 4 * token_axis.WINDOW, "shorter ones are compared without threads"
     for name, odd in (("a", 1), ("b", 2)):
         data = long.copy()
         data[-7] = odd

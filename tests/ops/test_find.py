@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokfmt.core import axis
+from tokfmt.core import reader as token_axis
 from tokfmt.core.errors import OptionError
 from tokfmt.core.ragged import Ragged
-from tokfmt.ops.look import search as finding
-from tokfmt.ops.look.query import Hit, LengthQuery, Search, TextQuery, TokenQuery, is_query, parse_query
-from tokfmt.ops.look.search import find, find_records
+from tokfmt.ops.search import search as finding
+from tokfmt.ops.search.query import Hit, LengthQuery, Search, TextQuery, TokenQuery, is_query, parse_query
+from tokfmt.ops.search.search import find, find_records
 from tokfmt.ops.source.open import open_source
 from tokfmt.text.decoding import ByteLevelDecoder
 from tokfmt.views.memory import MemoryReader
@@ -30,7 +30,7 @@ DECODER = ByteLevelDecoder(dict(enumerate(WORDS)), lenient=True)
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch):
-    monkeypatch.setattr(axis, "WINDOW", 5)
+    monkeypatch.setattr(token_axis, "WINDOW", 5)
     monkeypatch.setattr(finding, "MANY", 3)
     for name, value in (("PIECE", 6), ("AFTER", 20), ("BEFORE", 8), ("_SEQUENCES", 3)):
         monkeypatch.setattr(finding, name, value)

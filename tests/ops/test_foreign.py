@@ -18,7 +18,7 @@ import tokfmt
 from tokfmt import registry
 from tokfmt.core.errors import TokfmtError, UnknownFormatError
 from tokfmt.core.format import look
-from tokfmt.foreign import foreign
+from tokfmt.unsupported import foreign
 
 RNG = np.random.default_rng(3)
 COUNT = 40 * 8192

@@ -14,8 +14,8 @@ import tokfmt
 from tokfmt.core.files import File
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.convert import manifests
-from tokfmt.ops.look import show as shows
-from tokfmt.ops.look.show import show
+from tokfmt.ops.show import show as shows
+from tokfmt.ops.show.show import show
 from tokfmt.ops.source import open as opening
 from tokfmt.text.engine import TextEncoder
 from tokfmt.views.memory import MemoryReader

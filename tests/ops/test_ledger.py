@@ -29,13 +29,13 @@ from tokfmt.core.errors import (
     SourceChangedError,
     TruncatedError,
 )
-from tokfmt.ops import ledger
+from tokfmt.ops import provenance
 from tokfmt.ops.convert.convert import finish
-from tokfmt.ops.look.show import show_origins
-from tokfmt.ops.look.step import show_step
+from tokfmt.ops.show.show import show_origins
+from tokfmt.ops.show.step import show_step
 from tokfmt.ops.source.open import open_one
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.run.execute import Silent
+from tokfmt.run.execute import NullProgress
 
 EOS = 4095
 PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
@@ -557,7 +557,7 @@ if not os.path.exists(sys.argv[2]):
 
 
 def test_memory_does_not_grow_with_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(ledger, "_AT_ONCE", 1 << 10)
+    monkeypatch.setattr(provenance, "_AT_ONCE", 1 << 10)
     peaks = []
     for count in (5_000, 60_000):
         path = tmp_path / f"{count}.jsonl"
@@ -566,7 +566,7 @@ def test_memory_does_not_grow_with_rows(tmp_path, monkeypatch):
         (tmp_path / "mix.toml").write_text(f'tokfmt = 1\nshuffle = "documents"\n[[source]]\npath = "{count}.pbin"\n')
         reader = open_one(SourceRequest((tmp_path / "mix.toml",))).reader
         tracemalloc.start()
-        told = ledger.write_rows(tmp_path, reader, reader, reader, {}, Silent())
+        told = provenance.write_rows(tmp_path, reader, reader, reader, {}, NullProgress())
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert told["rows"] == count

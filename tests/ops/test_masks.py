@@ -12,7 +12,7 @@ from tokfmt.core.errors import ConversionError, FormatError, LossyConversionErro
 from tokfmt.core.protocols import marks_of
 from tokfmt.ops.convert.verify import compare
 from tokfmt.ops.source.open import open_source
-from tokfmt.run.execute import Silent, make_executor
+from tokfmt.run.execute import NullProgress, make_executor
 from tokfmt.run.plan import Workers
 from tokfmt.views.view import WithSeparators
 
@@ -175,7 +175,7 @@ def test_verification_compares_masks(tmp_path):
     datatrove(tmp_path / "elsewhere", [[1, 2], [3]], [[1, 1, 1], [0, 1]])
     opened = open_source([source], eos=EOS), open_source([tmp_path / "elsewhere"], format="datatrove", eos=EOS)
     with make_executor("serial", 1) as executor, pytest.raises(VerificationError, match="token position 1 "):
-        compare(opened[0].reader, opened[1].reader, Workers(executor, 1, tmp_path), Silent())
+        compare(opened[0].reader, opened[1].reader, Workers(executor, 1, tmp_path), NullProgress())
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))

@@ -16,13 +16,13 @@ from check_cases import asked
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core import publish
+from tokfmt.core import atomic_output
+from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import ConversionError, DestinationExistsError, TokfmtError, VerificationError
 from tokfmt.core.findings import Finding
-from tokfmt.core.publish import Staging
 from tokfmt.formats.jsonl.index import write_index
 from tokfmt.ops.check import check, fix
-from tokfmt.ops.look.export import export
+from tokfmt.ops.show.export import export
 
 PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
 EMPTY = ["empty-sequences", "embedded-separators"]
@@ -369,17 +369,17 @@ def test_a_stranger_that_comes_late(tmp_path, monkeypatch, portable, moment):
     """A file that is put into the old dataset while the new one is made, or in the very moment of the rename."""
     out = tmp_path / "out"
     convert(PACK, out, "stage1")
-    renamed = publish.rename_portably if portable else publish.rename
+    renamed = atomic_output.rename_portably if portable else atomic_output.rename
 
     def late(old, new, how):
         if moment == "before" or new != out:
             (out / "thesis.tex").write_text("three years")
         renamed(old, new, how)
         if moment == "after" and new == out and not (out / "thesis.tex").exists():
-            place = next(p for p in (publish.aside(old), old) if p.exists())
+            place = next(p for p in (atomic_output.aside(old), old) if p.exists())
             (place / "thesis.tex").write_text("three years")
 
-    monkeypatch.setattr(publish, "rename", late)
+    monkeypatch.setattr(atomic_output, "rename", late)
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     with pytest.raises(ConversionError, match=r"thesis\.tex, which belongs to no dataset"):
         convert(PACK, out, "stage1", overwrite=True)
@@ -476,7 +476,7 @@ def test_without_hard_links_or_flags(tmp_path, monkeypatch):
     def no_links(*paths):
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(publish, "rename", publish.rename_portably)
+    monkeypatch.setattr(atomic_output, "rename", atomic_output.rename_portably)
     monkeypatch.setattr(os, "link", no_links)
     for overwrite in (False, True):
         convert(PACK, tmp_path / "x.pbin", overwrite=overwrite)

@@ -16,7 +16,7 @@ MODULE = '''
 """A dummy format: ids as decimal lines."""
 from dataclasses import dataclass
 import numpy as np
-from tokfmt.core.axis import batches
+from tokfmt.core.reader import batches
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.format import Confidence, Format, Receipt, Region, WriterTraits
 from tokfmt.views.memory import MemoryReader

@@ -32,7 +32,7 @@ from tokfmt.ops.prepare.draw import Kept, draw, in_order
 from tokfmt.ops.prepare.prepare import Preparation
 from tokfmt.ops.source import ingest
 from tokfmt.text import ingest as text_ingest
-from tokfmt.text.filters import ENTRY, Sieve
+from tokfmt.text.filters import ENTRY, FilterChain
 
 EOS = 4095
 GARBAGE = {
@@ -561,7 +561,7 @@ def test_of_a_plain_source_that_is_tokenised_which_is_going_to_be_drawn(
     sources = {"web": (60_000, GARBAGE, 1)}
     recipe = written(tmp_path, sources, seed=1, **({"dedup": '"exact"'} if dedup else {}))
     recipe.write_text(recipe.read_text().replace("web.jsonl", "?.jsonl"))
-    whole, entries = ingest.ShardReader, Sieve.entries
+    whole, entries = ingest.ShardReader, FilterChain.entries
 
     def judging(self, texts):
         judged.append(len(texts))
@@ -572,7 +572,7 @@ def test_of_a_plain_source_that_is_tokenised_which_is_going_to_be_drawn(
         return held[-1]
 
     monkeypatch.setattr(ingest, "ShardReader", noting)
-    monkeypatch.setattr(Sieve, "entries", judging)
+    monkeypatch.setattr(FilterChain, "entries", judging)
     tokfmt.convert(recipe, tmp_path / "out.pbin", manifest=False, jobs=jobs, executor="threads")
     texts = [json.loads(line)["text"] for line in lines]
     assert documents_of(tmp_path / "out.pbin") == expected({"web": texts}, sources, seed=1, dedup=dedup)[0]

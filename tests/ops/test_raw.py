@@ -14,7 +14,7 @@ from paths import FIXTURES
 from tokfmt.core.errors import FormatError, UnsafeError
 from tokfmt.core.format import Format
 from tokfmt.formats.hdf5 import FORMAT as HDF5
-from tokfmt.ops.look.parts import Raw, sections
+from tokfmt.ops.show.parts import Raw, sections
 
 FORMATS = ("modalities", "stage1", "hdf5", "flat-tokens", "jsonl")
 SIDE = {".py", ".json", ".md", ".idx"}

@@ -12,7 +12,7 @@ import tokfmt
 from tokfmt.core.errors import CorruptError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.formats import megatron
-from tokfmt.ops.look.show import show
+from tokfmt.ops.show.show import show
 from tokfmt.ops.source.endings import Look
 
 EOS = 50256

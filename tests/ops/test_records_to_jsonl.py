@@ -11,8 +11,8 @@ from plugged import plugged
 import tokfmt
 from tokfmt.core.errors import ConversionError, LossyConversionError, OptionError, TokenRangeError, VerificationError
 from tokfmt.core.ragged import Ragged
-from tokfmt.core.records import Aside, RecordBatch
-from tokfmt.ops.look.export import export
+from tokfmt.core.records import RecordBatch, SkippedRecords
+from tokfmt.ops.show.export import export
 
 LISTS = [[k, k + 1, 10][: k % 4] for k in range(60)]
 
@@ -30,7 +30,7 @@ class Masked(tokfmt_reel.Reader):
     def ids(self, block):
         for batch in super().ids(block):
             count = len(batch.ragged)
-            yield batch._replace(aside=Aside(others=count, first=(0, 0), fields={"mask": count}))
+            yield batch._replace(aside=SkippedRecords(others=count, first=(0, 0), fields={"mask": count}))
 
 
 class Miscounted(tokfmt_reel.Reader):

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 from tokfmt.core.errors import FormatError, OptionError
-from tokfmt.core.marks import padding_of
-from tokfmt.ops.look.show import samples
+from tokfmt.core.loss_mask import padding_of
+from tokfmt.ops.show.show import samples
 from tokfmt.ops.source.request import SourceRequest
 
 HOME = FIXTURES / "hdf5"

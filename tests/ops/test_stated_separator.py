@@ -7,12 +7,12 @@ import pytest
 from plugged import plugged
 
 import tokfmt
-from tokfmt.core.axis import Separators, sequence_reader
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.findings import Code
 from tokfmt.core.format import Confidence
 from tokfmt.core.ragged import Ragged
-from tokfmt.formats.flat import Columns, Cut, Extent, FlatFormat, FlatWriter, Laid, Struct
+from tokfmt.core.reader import Separators, sequence_reader
+from tokfmt.formats.flat import Columns, Cut, Extent, FileLayout, FlatFormat, FlatWriter, Struct
 from tokfmt.testing import write
 from tokfmt.views.memory import MemoryReader
 from tokfmt.views.view import WithoutTrailing
@@ -47,7 +47,7 @@ class Bound(FlatFormat):
         columns = Columns(HEADER.size + 4 * told["tokens"], starts=("<u8", told["sequences"] + 1))
         extent = Extent(file, HEADER.size, told["tokens"], np.dtype("<u4"))
         starts = columns.read(file, "starts").astype(np.int64)
-        return Laid(extents=[extent], starts=starts, separators=Separators.TRAILING, eos_id=told["eos_id"])
+        return FileLayout(extents=[extent], starts=starts, separators=Separators.TRAILING, eos_id=told["eos_id"])
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ import tokfmt
 from tokfmt.cli.console import annotate
 from tokfmt.cli.main import cli
 from tokfmt.cli.stats_table import show
-from tokfmt.core.draws import SAMPLE, random_order
 from tokfmt.core.errors import FormatError, OptionError
+from tokfmt.core.seeds import SAMPLE, random_order
 from tokfmt.core.text_format import bar
 from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.open import open_source, open_stored

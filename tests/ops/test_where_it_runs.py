@@ -11,7 +11,7 @@ from paths import FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt.ops.convert import resolve as conversion
-from tokfmt.run.execute import POOLS, Parcel, may_spawn
+from tokfmt.run.execute import POOLS, SharedPayload, may_spawn
 
 TEXT, PACK = FIXTURES / "text" / "corpus.jsonl", FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 
@@ -169,7 +169,7 @@ def test_as_many_threads_as_jobs(command, tmp_path, monkeypatch):
 )
 def test_a_path_with_the_word_in_it_is_nothing_of_the_main_module(thing, tmp_path):
     """Workers would run the user's script for it."""
-    assert Parcel.pack(thing, tmp_path).main == {}
+    assert SharedPayload.pack(thing, tmp_path).main == {}
     assert may_spawn(thing)
 
 

@@ -17,8 +17,8 @@ from tokfmt import registry
 from tokfmt.core.errors import CorruptError, DetectionError, OptionError
 from tokfmt.ops.check.check import CheckRequest, check, fix
 from tokfmt.ops.convert.convert import finish
-from tokfmt.ops.look.parts import sections
-from tokfmt.ops.look.show import show_origins
+from tokfmt.ops.show.parts import sections
+from tokfmt.ops.show.show import show_origins
 from tokfmt.ops.source.manifest import manifest_path
 from tokfmt.ops.source.request import SourceRequest
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recipe import oracle
 
-from tokfmt.core.axis import Info, Layout, check_interval
+from tokfmt.core.reader import Info, Layout, check_interval
 from tokfmt.recipes.documents import Documents, Source
 from tokfmt.recipes.fields import FIELDS
 from tokfmt.recipes.language import parse_recipe

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recipe.test_laws import opened
 
-from tokfmt.core.axis import Info, Layout
 from tokfmt.core.errors import ConversionError, OptionError
+from tokfmt.core.reader import Info, Layout
 from tokfmt.recipes.documents import Source
 from tokfmt.recipes.language import parse_recipe
 from tokfmt.recipes.order import ORDER_SAMPLES, EvenTree, Permutation, numbers

@@ -21,7 +21,7 @@ from tokfmt.ops.convert.convert import carry_out
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run import plan, shuffle
-from tokfmt.run.execute import Silent
+from tokfmt.run.execute import NullProgress
 from tokfmt.run.plan import Shard, read_journal
 from tokfmt.testing import tree
 
@@ -113,7 +113,7 @@ def request(case, out, **more):
 
 
 def convert(case, out, **more):
-    return lambda: carry_out(request(case, out, **more), Silent())
+    return lambda: carry_out(request(case, out, **more), NullProgress())
 
 
 def held(home):

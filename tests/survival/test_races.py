@@ -7,9 +7,9 @@ import pytest
 from survival.stage import EVERY, TARGETS, Place
 from survival.test_limits import racing
 
-from tokfmt.core import publish
+from tokfmt.core import atomic_output
+from tokfmt.core.atomic_output import Staging, rename
 from tokfmt.core.errors import ConversionError, DestinationExistsError
-from tokfmt.core.publish import Staging, rename
 from tokfmt.core.together import publish_together
 
 
@@ -97,7 +97,7 @@ def test_a_manifest_never_joins_the_destination_of_another_run(tmp_path, stage, 
 
 def test_a_manifest_goes_while_its_permissions_are_read(tmp_path, monkeypatch):
     """Another run sets it aside right before it publishes."""
-    inherit = publish.inherit
+    inherit = atomic_output.inherit
     (tmp_path / "out").write_text("old")
     (tmp_path / "out.json").write_text("of old")
 
@@ -105,7 +105,7 @@ def test_a_manifest_goes_while_its_permissions_are_read(tmp_path, monkeypatch):
         old.unlink() if old.name == "out.json" else None
         inherit(new, old)
 
-    monkeypatch.setattr(publish, "inherit", too_late)
+    monkeypatch.setattr(atomic_output, "inherit", too_late)
     with Staging(tmp_path / "out", overwrite=True) as staging:
         staging.path.write_text("new")
         staging.publish({"out.json": b"{}"})
@@ -119,7 +119,7 @@ def test_a_sibling_is_taken_for_a_leftover_before_it_is_locked(tmp_path, monkeyp
         mkdir(path, *mode)
         made.append(path)
         if len(made) == 1:
-            publish.remove_leftovers(tmp_path / "out")
+            atomic_output.remove_leftovers(tmp_path / "out")
 
     monkeypatch.setattr(os, "mkdir", made_and_removed)
     with Staging(tmp_path / "out") as staging:
@@ -132,7 +132,7 @@ def test_a_sibling_is_taken_for_a_leftover_before_it_is_locked(tmp_path, monkeyp
 @pytest.mark.parametrize("sees", ["a stranger", FileNotFoundError, "permissions"])
 def test_a_directory_is_replaced_while_it_is_looked_at(tmp_path, monkeypatch, sees):
     """What a look has met of two datasets is no reason to stop; what is there afterwards is looked at again."""
-    out, looks, inherit = tmp_path / "out", [], publish.inherit
+    out, looks, inherit = tmp_path / "out", [], atomic_output.inherit
 
     def replaced():
         looks.append(1)
@@ -159,7 +159,7 @@ def test_a_directory_is_replaced_while_it_is_looked_at(tmp_path, monkeypatch, se
     out.mkdir()
     (out / "part").write_text("old")
     if sees == "permissions":
-        monkeypatch.setattr(publish, "inherit", names_of_both)
+        monkeypatch.setattr(atomic_output, "inherit", names_of_both)
     with Staging(out, overwrite=True, objection=objection) as staging:
         staging.path.mkdir()
         (staging.path / "part").write_text("new")
@@ -196,12 +196,12 @@ def test_a_signal_right_after_the_rename(tmp_path, monkeypatch, portable, existi
         path.write_text(text)
 
     def renames_and_stops(*job):
-        (publish.rename_portably if portable else rename)(*job)
+        (atomic_output.rename_portably if portable else rename)(*job)
         raise Stop
 
     if existing:
         fill(out, "old")
-    monkeypatch.setattr(publish, "rename", renames_and_stops)
+    monkeypatch.setattr(atomic_output, "rename", renames_and_stops)
     anything = {"overwrite": True, "objection": lambda path: ""}
     with pytest.raises(Stop) as stopped, Staging(out, **anything) as staging:
         fill(staging.path, "new")
@@ -234,7 +234,7 @@ def test_a_signal_after_each_step_of_a_rename_without_renameat2(tmp_path, monkey
         (path / "part" if kind == "directory" else path).write_text(text)
 
     fill(out, "old")
-    monkeypatch.setattr(publish, "rename", publish.rename_portably)
+    monkeypatch.setattr(atomic_output, "rename", atomic_output.rename_portably)
     staging = Staging(out, overwrite=True, objection=lambda path: "")
     try:
         with staging:
@@ -265,7 +265,7 @@ def test_a_signal_between_several_takes_all_back(tmp_path, monkeypatch, step):
         if calls == step:
             raise Stop
 
-    monkeypatch.setattr(publish, "rename", stops)
+    monkeypatch.setattr(atomic_output, "rename", stops)
     a, b, c = old_and_new(tmp_path, "abc")
     with pytest.raises(Stop), a, b, c:
         for staging in (a, b, c):
@@ -295,7 +295,7 @@ def test_taken_back_what_an_earlier_run_had_published(tmp_path, monkeypatch):
         assert (a.published, b.published) == (True, False)
         assert a.path == tmp_path / "a"
         with monkeypatch.context() as patched, pytest.raises(Exception, match="no space left"):
-            patched.setattr(publish, "rename", fails)
+            patched.setattr(atomic_output, "rename", fails)
             publish_together({a: {}, b: {}})
         assert [(tmp_path / name).read_text() for name in "ab"] == ["old a", "old b"]
         publish_together({a: {}, b: {}})
@@ -329,7 +329,7 @@ def test_taken_back_with_what_stood_beside(tmp_path, monkeypatch):
         for staging in staged:
             staging.path.write_text("new")
         with monkeypatch.context() as patched, pytest.raises(ConversionError, match="the disk reports"):
-            patched.setattr(publish, "rename", watched)
+            patched.setattr(atomic_output, "rename", watched)
             publish_together(beside)
         assert all("a.json" not in names for names in seen)
         left = {p.name: p.read_text() for p in tmp_path.iterdir() if p.is_file()}

@@ -11,10 +11,10 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
+from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import ConversionError
+from tokfmt.core.locks import Scratch, held, may_be_renamed
 from tokfmt.core.output import remove
-from tokfmt.core.private import Scratch, held, may_be_renamed
-from tokfmt.core.publish import Staging
 
 PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
 

@@ -12,11 +12,11 @@ import pytest
 from browsing import browse, line
 from paths import CORPUS, FIXTURES, TOKENIZER
 
+from tokfmt.core.annotation import Listed, Part
 from tokfmt.core.fields import Field, Pointer
 from tokfmt.core.format import Format
-from tokfmt.core.sections import Listed, Part
 from tokfmt.core.text_format import bar
-from tokfmt.ops.look.parts import Raw
+from tokfmt.ops.show.parts import Raw
 from tokfmt.ops.source.open import open_source
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.dialogs import Page

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
 
-from tokfmt.core.axis import Info, Layout
+from tokfmt.core.reader import Info, Layout
 from tokfmt.ops.convert.convert import convert
-from tokfmt.ops.source.opened import Separator
 from tokfmt.ops.source.request import SourceRequest
+from tokfmt.ops.source.stored import Separator
 from tokfmt.tui.app import Browser, settled
 from tokfmt.tui.rows import Viewport
 from tokfmt.tui.session import Opened, Session, View, open_session

@@ -15,8 +15,8 @@ from paths import TOKENIZER
 from textual.widgets import Input, Static
 
 from tokfmt.core.errors import OptionError
-from tokfmt.ops.look.query import Search, parse_query
-from tokfmt.ops.look.search import find_many
+from tokfmt.ops.search.query import Search, parse_query
+from tokfmt.ops.search.search import find_many
 from tokfmt.tui.session import open_first
 from tokfmt.tui.state import Bookmarks, recall, remember, state_file
 from tokfmt.tui.widgets.frame import FindBar

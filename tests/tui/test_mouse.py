@@ -10,7 +10,7 @@ from browsing import Fake as Trillion
 from textual.events import MouseScrollDown
 from textual.scrollbar import ScrollBar
 
-from tokfmt.core.axis import Info, Layout
+from tokfmt.core.reader import Info, Layout
 from tokfmt.tui.export import Export
 from tokfmt.tui.widgets.frame import Divider
 from tokfmt.tui.workers import Job

@@ -12,7 +12,7 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.ops.look.show import samples
+from tokfmt.ops.show.show import samples
 from tokfmt.ops.source.open import open_source
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.stats import Report

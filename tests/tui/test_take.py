@@ -14,7 +14,7 @@ from paths import CORPUS, TOKENIZER
 from textual.widgets import Input, Label
 
 from tokfmt.core.errors import OptionError
-from tokfmt.ops.look.query import Hits, LengthQuery, TextQuery, TokenQuery
+from tokfmt.ops.search.query import Hits, LengthQuery, TextQuery, TokenQuery
 from tokfmt.ops.source.open import open_source
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.export import Export, other_meaning

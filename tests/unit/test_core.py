@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 
 from tokfmt import registry
-from tokfmt.core import axis, errors, files, publish
+from tokfmt.core import atomic_output, errors, files
+from tokfmt.core import reader as token_axis
+from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import (
     ConversionError,
     CorruptError,
@@ -31,10 +33,9 @@ from tokfmt.core.errors import (
 from tokfmt.core.files import File, natural_key
 from tokfmt.core.options import described, option, parse_count, parse_options
 from tokfmt.core.output import Output, concatenate, preallocate
-from tokfmt.core.publish import Staging
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.text_format import printable
-from tokfmt.run.execute import Parcel, SerialExecutor, make_executor, receive, run_tasks
+from tokfmt.run.execute import SerialExecutor, SharedPayload, make_executor, receive, run_tasks
 
 # files
 
@@ -195,10 +196,18 @@ def test_a_list_is_no_count(text):
 
 
 def test_ids_never_wrap():
-    assert axis.check_ids(np.array([3, 5], np.uint32), 5, 0, "x") == 5
+    assert token_axis.check_ids(np.array([3, 5], np.uint32), 5, 0, "x") == 5
     with pytest.raises(TokenRangeError, match="x: token id 6 at position 11 is outside 0..5"):
-        axis.check_ids(np.array([3, 6], np.uint32), 5, 10, "x")
-    assert [axis.smallest(n).itemsize for n in (0, 255, 256, 65535, 65536, 2**32 - 1, 2**32)] == [1, 1, 2, 2, 4, 4, 8]
+        token_axis.check_ids(np.array([3, 6], np.uint32), 5, 10, "x")
+    assert [token_axis.smallest(n).itemsize for n in (0, 255, 256, 65535, 65536, 2**32 - 1, 2**32)] == [
+        1,
+        1,
+        2,
+        2,
+        4,
+        4,
+        8,
+    ]
 
 
 def test_signed_ids_are_not_negative(tmp_path):
@@ -284,7 +293,7 @@ def test_a_race_for_one_destination_has_one_winner(tmp_path):
 @pytest.mark.parametrize("kind", ["file", "directory"])
 def test_overwrite_exchanges(tmp_path, monkeypatch, portable, kind):
     if portable:
-        monkeypatch.setattr(publish, "rename", publish.rename_portably)
+        monkeypatch.setattr(atomic_output, "rename", atomic_output.rename_portably)
     out = tmp_path / "out"
     old, new = (out / "a", "b") if kind == "directory" else (out, None)
     old.parent.mkdir(exist_ok=True)
@@ -389,7 +398,7 @@ def test_unknown_executor():
 
 
 def test_large_arrays_travel_as_files(tmp_path):
-    parcel = Parcel.pack({"big": np.arange(1 << 16), "small": np.arange(3)}, tmp_path)
+    parcel = SharedPayload.pack({"big": np.arange(1 << 16), "small": np.arange(3)}, tmp_path)
     assert len(pickle.dumps(parcel)) < 10_000
     assert len(list(tmp_path.iterdir())) == 1
     thing = receive(parcel)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tokfmt.core.draws import SHUFFLE, SPLIT, check_seed, draws
 from tokfmt.core.errors import OptionError
+from tokfmt.core.seeds import SHUFFLE, SPLIT, check_seed, draws
 
 
 def philox(key, counter):

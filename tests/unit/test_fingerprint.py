@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokfmt.core import axis
+from tokfmt.core import reader as token_axis
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.compare.fingerprint import SHORT, AxisSide, Running, fingerprints, hands
 from tokfmt.views.memory import MemoryReader
@@ -33,15 +33,15 @@ def test_neither_dtype_nor_neighbours_nor_cuts_matter(lengths, seed, top):
         ragged = Ragged.of(rows, np.dtype(dtype))
         assert keys(fingerprints(ragged)) == alone
         for window in (7, 70, 10_000):
-            with_window = axis.WINDOW
-            axis.WINDOW = window
+            with_window = token_axis.WINDOW
+            token_axis.WINDOW = window
             try:
                 with hands(1) as workers:
                     found = AxisSide(MemoryReader(ragged)).fingerprints(0, workers, lambda tokens: None)
                     ends = Ragged.of([[*row, 99] for row in rows], np.dtype(dtype))
                     bare = AxisSide(MemoryReader(ends), ignored_end=99).fingerprints(0, workers, lambda tokens: None)
             finally:
-                axis.WINDOW = with_window
+                token_axis.WINDOW = with_window
             assert keys(found) == alone
             if not any(row and row[-1] == 99 for row in rows):
                 assert keys(bare) == alone

@@ -12,7 +12,7 @@ from tokfmt.formats.hdf5 import FORMAT, writer
 from tokfmt.formats.hdf5.options import WriteOptions
 from tokfmt.formats.hdf5.table import Packer
 from tokfmt.run.execute import SerialExecutor
-from tokfmt.run.plan import Forgetful, Plan, Workers, run
+from tokfmt.run.plan import NullJournal, Plan, Workers, run
 from tokfmt.views.memory import MemoryReader
 
 SOURCE = MemoryReader(Ragged.of([np.arange(1, n, dtype=np.uint32) for n in range(2, 120)]))
@@ -36,7 +36,7 @@ class Recorder:
         self.calls.append(("commit", [receipt.region for receipt in receipts]))
 
 
-class Keeping(Forgetful):
+class Keeping(NullJournal):
     """As a journal does whose commits may be cut off."""
 
     keeps = True
@@ -61,7 +61,7 @@ def recorded(tmp_path, monkeypatch):
 
 
 def test_a_region_is_gathered_when_all_before_it_are_written(recorded):
-    assert recorded(Forgetful()) == [[], [0, 1], [0, 1], [0, 1, 2, 3]]
+    assert recorded(NullJournal()) == [[], [0, 1], [0, 1], [0, 1, 2, 3]]
 
 
 def test_nothing_is_gathered_before_the_end_when_the_run_may_be_continued(recorded):

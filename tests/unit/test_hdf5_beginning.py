@@ -12,7 +12,7 @@ from tokfmt.formats.hdf5 import beginning, reader
 from tokfmt.formats.hdf5.chunk_tree import root_of
 from tokfmt.formats.hdf5.container import open_stored
 from tokfmt.formats.hdf5.table import Table
-from tokfmt.ops.look.show import show
+from tokfmt.ops.show.show import show
 
 EOS = 50256
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from paths import FIXTURES
 
-from tokfmt.core.axis import Layout
 from tokfmt.core.errors import SeparatorUnknownError, UnsupportedError
+from tokfmt.core.reader import Layout
 from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.options import ReadOptions
 from tokfmt.ops.source.open import open_source

@@ -88,18 +88,18 @@ def test_there_and_back(top):
         if not isinstance(reader, Underlying):
             continue
         for position, token in enumerate(tokens):
-            found = reader.beneath(position)
+            found = reader.to_source(position)
             if found is None:
                 assert isinstance(reader, WithSeparators) and token == reader.eos_id
                 continue
             below, at = found
             assert any(below is one for one in reader.readers())
             assert below.tokens(at, at + 1).tolist() == [token]
-            assert reader.above(below, at) == position
+            assert reader.from_source(below, at) == position
         for wrong in (-1, len(tokens)):
             with pytest.raises(IndexError):
-                reader.beneath(wrong)
-        assert reader.above(Placed(Ragged.of([[1]]), "stranger"), 0) is None
+                reader.to_source(wrong)
+        assert reader.from_source(Placed(Ragged.of([[1]]), "stranger"), 0) is None
 
 
 @settings(max_examples=120, deadline=None)
@@ -108,14 +108,14 @@ def test_what_is_not_on_the_axis_has_no_position_but_separators_taken_away(top):
     for reader in all_readers(top):
         if not isinstance(reader, Underlying):
             continue
-        reached = [reader.beneath(p) for p in range(reader.info.tokens)]  # type: ignore[attr-defined]
+        reached = [reader.to_source(p) for p in range(reader.info.tokens)]  # type: ignore[attr-defined]
         for below in reader.readers():
             mine = [found[1] for found in reached if found is not None and found[0] is below]
             for at in sorted(set(range(below.info.tokens)) - set(mine)):
-                here = reader.above(below, at)
+                here = reader.from_source(below, at)
                 if isinstance(reader, (SplitAt, WithoutTrailing)):
                     follows = [p for p in mine if p > at]
-                    assert here == (reader.above(below, min(follows)) if follows else None)
+                    assert here == (reader.from_source(below, min(follows)) if follows else None)
                     assert below.tokens(at, at + 1)[0] == reader.eos_id
                 else:
                     assert here is None

@@ -6,10 +6,10 @@ import os
 import numpy as np
 import pytest
 
+from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import ConversionError, DestinationExistsError
-from tokfmt.core.private import take_lock
-from tokfmt.core.publish import Staging
-from tokfmt.run.plan import WHOLE, Forgetful, Journal, Shard, read_journal
+from tokfmt.core.locks import take_lock
+from tokfmt.run.plan import WHOLE, Journal, NullJournal, Shard, read_journal
 
 
 def filled(home, count=3):
@@ -91,7 +91,7 @@ def test_once(tmp_path):
         with Journal(tmp_path) as journal:
             assert journal.once("scan", lambda: calls.append(1) or [5, 0, -1]) == [5, 0, -1]
     assert calls == [1]
-    assert Forgetful().once("scan", lambda: 7) == 7
+    assert NullJournal().once("scan", lambda: 7) == 7
 
 
 def test_a_destination_half_made_is_made_afresh(tmp_path):

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokfmt.core.axis import Info, Layout
 from tokfmt.core.errors import ConversionError, OptionError, TokenRangeError
 from tokfmt.core.format import Target
 from tokfmt.core.ragged import Ragged
+from tokfmt.core.reader import Info, Layout
 from tokfmt.formats.jsonl import FORMAT
 from tokfmt.formats.jsonl import writer as jsonl_writer
 from tokfmt.formats.jsonl.options import WriteOptions

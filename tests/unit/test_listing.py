@@ -13,7 +13,7 @@ from tokfmt.core.errors import TokfmtError
 from tokfmt.core.files import names_in, walk
 from tokfmt.core.format import everything_in
 from tokfmt.core.place import status_of
-from tokfmt.ops.look.show import show
+from tokfmt.ops.show.show import show
 from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.request import SourceRequest
 

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from paths import FIXTURES
 
-from tokfmt.core.axis import Layout, Separators
 from tokfmt.core.errors import CorruptError, FormatError, TokenRangeError, TokfmtError
 from tokfmt.core.findings import Audit
 from tokfmt.core.format import Confidence, Hints, look
 from tokfmt.core.ragged import Ragged
+from tokfmt.core.reader import Layout, Separators
 from tokfmt.formats.modalities import FORMAT, WithMissingSeparators, closed_offsets
 from tokfmt.formats.modalities.options import ReadOptions
 from tokfmt.ops.source.open import open_source

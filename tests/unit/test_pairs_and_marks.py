@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokfmt.core.axis import Info, Layout
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.ragged import offsets_of
+from tokfmt.core.reader import Info, Layout
 from tokfmt.ops.compare.alignment import Alignment, align
 from tokfmt.ops.compare.fingerprint import AxisSide, hands
 from tokfmt.tui.pairing import LOOKED, Hunk, Marks, Pairing, Row, first_unlike, marks_of, unlike

@@ -10,8 +10,9 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
+from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import ConversionError, UnsafeError
-from tokfmt.core.private import (
+from tokfmt.core.locks import (
     Scratch,
     check_private,
     holder,
@@ -22,10 +23,9 @@ from tokfmt.core.private import (
     remove_private,
     take_lock,
 )
-from tokfmt.core.publish import Staging
 from tokfmt.ops.convert.convert import finish
 from tokfmt.run import plan
-from tokfmt.run.execute import Parcel, receive
+from tokfmt.run.execute import SharedPayload, receive
 from tokfmt.run.plan import Journal
 
 ME = f"process {os.getpid()} on {os.uname().nodename}"
@@ -116,7 +116,7 @@ def test_conversions_where_there_are_no_locks(tmp_path, monkeypatch):
 
 def test_a_parcel_is_what_was_packed(tmp_path):
     """Whoever changes it, or puts another in its place: nothing of that is unpickled."""
-    parcel = Parcel.pack({"offsets": np.arange(1 << 15)}, tmp_path)
+    parcel = SharedPayload.pack({"offsets": np.arange(1 << 15)}, tmp_path)
     assert receive(parcel)["offsets"][-1] == (1 << 15) - 1
     (path,) = tmp_path.iterdir()
     assert path == parcel.parts
@@ -124,11 +124,11 @@ def test_a_parcel_is_what_was_packed(tmp_path):
     at = raw.index(b"offsets")
     path.write_bytes(raw[:at] + b"OFFSETS" + raw[at + 7 :])
     with pytest.raises(UnsafeError, match="is not what was written there"):
-        receive(Parcel("another key", path, parcel.digest, {}))
+        receive(SharedPayload("another key", path, parcel.digest, {}))
     path.rename(tmp_path / "moved")
     path.symlink_to("moved")
     with pytest.raises(OSError, match="symbolic links"):
-        receive(Parcel("a third", path, parcel.digest, {}))
+        receive(SharedPayload("a third", path, parcel.digest, {}))
 
 
 def test_private_directories(tmp_path):

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokfmt.core.axis import Info, Layout, windows
-from tokfmt.core.draws import SHUFFLE, draws
 from tokfmt.core.errors import ConversionError
 from tokfmt.core.ragged import Ragged, offsets_of, reordered
+from tokfmt.core.reader import Info, Layout, windows
+from tokfmt.core.seeds import SHUFFLE, draws
 from tokfmt.run import shuffle
 from tokfmt.run.execute import SerialExecutor, make_executor
 from tokfmt.run.plan import Workers

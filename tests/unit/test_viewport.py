@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokfmt.core.axis import Info, Layout
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.ragged import Ragged, offsets_of
+from tokfmt.core.reader import Info, Layout
 from tokfmt.tui.layout import (
     UNBOUNDED,
     Kind,

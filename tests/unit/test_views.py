@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokfmt.core.axis import Info, Layout, Separators, sequence_at
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.ragged import Ragged
+from tokfmt.core.reader import Info, Layout, Separators, sequence_at
 from tokfmt.testing import datasets, sequences
 from tokfmt.views.memory import MemoryReader
 from tokfmt.views.select import Concat, Known, NonEmpty, Slice, empty_sequences
@@ -88,17 +88,17 @@ def test_a_separator_after_or_before_each_sequence(data, ragged, whole):
         assert sequences(view) == lists
         check_windows(view, ragged.tokens.tolist(), data)
         for position in range(view.info.tokens):
-            beneath, at = view.beneath(position)
+            beneath, at = view.to_source(position)
             assert stored[at] == view.tokens(position, position + 1)[0]
-            assert view.above(beneath, at) == position
+            assert view.from_source(beneath, at) == position
     again = WithSeparators(MemoryReader(ragged), EOS, before=True)
     check_windows(again, begun, data)
     assert sequences(again) == [[EOS, *s] for s in lists]
     for at, token in enumerate(begun):
-        found = again.beneath(at)
+        found = again.to_source(at)
         assert (found is None) == (token == EOS)
         if found:
-            assert again.above(*found) == at
+            assert again.from_source(*found) == at
     if whole and lists:  # cut at one of its ends
         rest = [lists[-1]] if lists[-1] else []
         assert sequences(SplitAt(Stream(ended[:-1], Separators.AFTER), EOS)) == lists[:-1] + rest

@@ -205,8 +205,8 @@ def _serve(host: str, port: int) -> None:
 
 
 def _draw(app: Any, out: str, keys: list[str], size: tuple[int, int]) -> None:
+    from tokfmt.core.atomic_output import publish_text
     from tokfmt.core.output import begins_with
-    from tokfmt.core.publish import publish_text
     from tokfmt.tui.app import screenshot
 
     drawn = _until_left(app, lambda: screenshot(app, keys, size))
@@ -231,7 +231,7 @@ def _preview(requests: list[Any], given: dict[str, Any], unfit: str) -> None:
     from tokfmt.cli.show import print_preview, show_raw
     from tokfmt.core.errors import TokfmtError
     from tokfmt.core.text_format import printable
-    from tokfmt.ops.look.show import show
+    from tokfmt.ops.show.show import show
 
     path = requests[0].paths[0]
     of = f" of {printable(path)}, the first of {len(requests):,} datasets" if len(requests) > 1 else ""

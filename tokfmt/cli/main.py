@@ -226,7 +226,7 @@ def _trace(debug: bool) -> None:
 def _stopped(stop: BaseException, words: list[str]) -> int:
     number = stop.number if isinstance(stop, signals.Interrupted) else signal.SIGINT
     signals.leave(128 + number)
-    publish = sys.modules.get("tokfmt.core.publish")  # an import that was just interrupted is not begun again
+    publish = sys.modules.get("tokfmt.core.atomic_output")  # an import that was just interrupted is not begun again
     whole = map(publish.is_whole, publish.finished) if publish is not None and hasattr(publish, "is_whole") else ()
     left = " ".join(dict.fromkeys((*getattr(stop, "__notes__", ()), *whole))) or "nothing was left behind"
     if left.startswith(("Nothing was", "What was")):  # others begin with a path

@@ -13,7 +13,7 @@ from tokfmt.cli.console import document, note
 from tokfmt.cli.parameters import DROP, PLACE, Command, Count, Eos, Words, common, examples
 
 if TYPE_CHECKING:
-    from tokfmt.ops.source.draft import Draft
+    from tokfmt.ops.source.draft import TextRecipe
     from tokfmt.recipes.language import RecipeFile
     from tokfmt.recipes.tree import Row
 
@@ -82,8 +82,8 @@ def command(
 
     Every command reads a recipe as one dataset.
     """
+    from tokfmt.core.atomic_output import publish_text
     from tokfmt.core.errors import OptionError
-    from tokfmt.core.publish import publish_text
     from tokfmt.recipes.language import written
 
     keys = {key: said[key] for key in _WRITTEN if said[key] is not None}
@@ -125,14 +125,14 @@ def _file(words: Sequence[str], output: str | None, keys: dict[str, Any]) -> tup
 
 def _explain(file: RecipeFile, drop: Sequence[str], *, as_json: bool) -> None:
     from tokfmt.core.format import Hints
-    from tokfmt.ops.source.draft import Draft
+    from tokfmt.ops.source.draft import TextRecipe
     from tokfmt.ops.source.open import open_recipe
     from tokfmt.ops.source.request import check_drops
     from tokfmt.recipes.samples import Samples
     from tokfmt.recipes.tree import explain
 
     reader, _ = open_recipe(file, Hints(drop=check_drops(drop), collect=True))
-    if isinstance(reader, Draft):
+    if isinstance(reader, TextRecipe):
         _explain_draft(reader, as_json=as_json)
         return
     rows, notes = explain(reader), [*reader.info.inferred, *reader.info.notes]
@@ -152,7 +152,7 @@ def _explain(file: RecipeFile, drop: Sequence[str], *, as_json: bool) -> None:
         note(text)
 
 
-def _explain_draft(draft: Draft, *, as_json: bool) -> None:
+def _explain_draft(draft: TextRecipe, *, as_json: bool) -> None:
     """What is known of such a recipe before it is stored: its sources, and what filters say of some texts."""
     from tokfmt.core.text_format import columns, printable
 

@@ -21,8 +21,8 @@ from tokfmt.core.text_format import counted, printable, shortened, visible
 
 if TYPE_CHECKING:
     from tokfmt.core.fields import Field, Section
-    from tokfmt.ops.look.parts import HexRow, Raw
-    from tokfmt.ops.look.show import Sample, SampleView, Shown
+    from tokfmt.ops.show.parts import HexRow, Raw
+    from tokfmt.ops.show.show import Sample, SampleView, Shown
 
 _EPILOG = examples(
     "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin",
@@ -89,7 +89,7 @@ def command(path: str, selection: str | None, **given: Any) -> None:
 
     Of a recipe, --step and --sample print which parts of which sequences the model sees.
     """
-    from tokfmt.ops.look.show import show, show_origins
+    from tokfmt.ops.show.show import show, show_origins
 
     only_ids, only_text, full = given.pop("only_ids"), given.pop("only_text"), given.pop("full")
     quiet, as_json = given.pop("quiet"), given.pop("as_json")
@@ -401,7 +401,7 @@ def show_samples(
     path: str, given: dict[str, Any], *, selection: str | None, full: bool, only_text: bool, as_json: bool, quiet: bool
 ) -> None:
     """Print rows as they are stored, or their text alone."""
-    from tokfmt.ops.look.show import samples
+    from tokfmt.ops.show.show import samples
 
     view = samples(requested((path,), given), selection, tokenizer=given["tokenizer"])
     if as_json:
@@ -561,7 +561,7 @@ _COLUMNS = ("offset", "length", "bytes", "field", "value", "meaning")
 
 def show_raw(path: str, given: dict[str, Any], *, limit: int | None, as_json: bool, quiet: bool) -> None:
     """Print the annotated parts of a dataset's files."""
-    from tokfmt.ops.look.parts import sections
+    from tokfmt.ops.show.parts import sections
 
     raw = sections(path, format=given["from_format"], options=_options(given))
     most = _FIELDS if limit is None else limit or sys.maxsize

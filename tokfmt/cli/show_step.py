@@ -16,8 +16,8 @@ from tokfmt.core.text_format import counted, printable, shortened, visible
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tokfmt.ops.ledger import Origin
-    from tokfmt.ops.look.step import Drawn, Part, Step
+    from tokfmt.ops.provenance import Origin
+    from tokfmt.ops.show.step import Drawn, Part, Step
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue")
 """Of sources, in the order in which they are met."""
@@ -37,7 +37,7 @@ class Printing(NamedTuple):
 
 def show_step(path: str, selection: str | None, asked: dict[str, Any], given: dict[str, Any], how: Printing) -> None:
     """Print the samples of a step, or one sample, and what they are made of."""
-    from tokfmt.ops.look.step import show_step as find
+    from tokfmt.ops.show.step import show_step as find
 
     for word, wrong in (("SEL", selection is not None), ("--raw", given["raw"]), ("--samples", given["rows"])):
         if wrong:

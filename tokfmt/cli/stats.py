@@ -31,7 +31,7 @@ Problem = tuple[str, str, str]
 """The path, the message, and how a line on stderr begins."""
 
 if TYPE_CHECKING:
-    from tokfmt.core.publish import Staging
+    from tokfmt.core.atomic_output import Staging
     from tokfmt.ops.stats import Report, StatsRequest
     from tokfmt.ops.stats.report import Expectation, Unmet
 
@@ -151,8 +151,8 @@ def _page_place(path: str | None) -> Any:
     if path is None:
         return nullcontext()
     from tokfmt.cli.page import BEGINNING
+    from tokfmt.core.atomic_output import Staging
     from tokfmt.core.output import begins_with
-    from tokfmt.core.publish import Staging
 
     return Staging(path, overwrite=True, objection=begins_with("page of tokfmt stats", BEGINNING))
 

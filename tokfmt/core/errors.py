@@ -107,7 +107,7 @@ def _rebuild(kind: type[TokfmtError], args: tuple[object, ...], state: dict[str,
     return error
 
 
-def retell(error: TokfmtError, real: Path, shown: Path) -> None:
+def replace_paths(error: TokfmtError, real: Path, shown: Path) -> None:
     """Replace the path of a hidden place with the path that the user knows: the destination."""
     names = [(str(real), str(shown)), (printable(real), printable(shown))]
 

@@ -26,11 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core import listing
-from tokfmt.core.axis import Passed
 from tokfmt.core.errors import CorruptError, FormatError, OutageError, SourceChangedError, TruncatedError, UnsafeError
 from tokfmt.core.listing import Path_
 from tokfmt.core.once import open_to_read
 from tokfmt.core.place import AnyPlace, Identity, Kind, Url, refuse_address, status_of, store_of
+from tokfmt.core.reader import Passed
 from tokfmt.core.resources import keep_freed_memory
 from tokfmt.core.text_format import printable
 

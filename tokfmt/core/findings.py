@@ -125,13 +125,13 @@ I = TypeVar("I")  # noqa: E741 - an item
 R = TypeVar("R")
 
 
-class Spread(Protocol):
+class ParallelMap(Protocol):
     """A map over items, in order, several at a time; only a few results are held."""
 
     def __call__(self, function: Callable[[I], R], items: Iterable[I]) -> Iterator[R]: ...
 
 
-def in_turn(function: Callable[[I], R], items: Iterable[I]) -> Iterator[R]:
+def run_serially(function: Callable[[I], R], items: Iterable[I]) -> Iterator[R]:
     """The spread that does one item after the other."""
     return map(function, items)
 
@@ -153,5 +153,5 @@ class Audit:
 
     deep: bool = False
     eos_id: int | None = None
-    spread: Spread = in_turn
+    spread: ParallelMap = run_serially
     advance: Callable[[int], None] = ignore

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core import listing
-from tokfmt.core.axis import Separators, TokenReader
 from tokfmt.core.errors import Loss, OptionError
 from tokfmt.core.fields import Section
 from tokfmt.core.files import File, names_in, natural_key, reading_error
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.place import AnyPlace, Kind
 from tokfmt.core.ragged import Ragged
+from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.records import RecordReader
 
 REGION = 1 << 24
@@ -143,7 +143,7 @@ class Hints(NamedTuple):
         drop: What the user said may be given up.
         no_eos: `--eos none`: nothing is a separator, whatever the dataset itself says.
         jobs: Threads that opening may use; None: as many as there are cores.
-        collect: Records with trouble are set aside and told by their batches (`records.Aside`), not raised.
+        collect: Records with trouble are set aside and told by their batches (`records.SkippedRecords`), not raised.
         tokenizer_eos: The tokenizer's end of text: it goes before a convention of the format, not before what the
             dataset itself states.
         recipes: Opens the sources that a recipe (`tokfmt.recipes`) names, and gives the reader of what it says.
@@ -494,7 +494,7 @@ class Format(ABC):
         return None
 
 
-def strangers(format_: Format, path: Path) -> list[Path]:
+def unrelated_files(format_: Format, path: Path) -> list[Path]:
     """What lies in the directory `path`, at any depth, and is no file of the dataset there: in natural order.
 
     Empty directories and links to directories count as well. Nothing of a path that is a file.

@@ -23,7 +23,7 @@ _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SUFFIXES |= {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
-class Late:
+class LazyAttribute:
     """A function, a class or a table that is imported when it is first asked for, as an attribute of a format.
 
     Detection asks every format, and only one is read: what reads, writes and checks it stands in modules of its own.

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import ConversionError
 from tokfmt.core.files import File, walk, writing
 from tokfmt.core.format import Receipt, Region
 from tokfmt.core.place import refuse_address
 from tokfmt.core.protocols import pieces_of
+from tokfmt.core.reader import TokenReader
 from tokfmt.core.text_format import printable
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-def followed(path: str | os.PathLike[str]) -> Path:
+def resolve_link(path: str | os.PathLike[str]) -> Path:
     """The absolute path that writing to `path` means: links at its end are followed, dangling ones too.
 
     As the kernel does it in directories like /tmp (`protected_symlinks`): a link counts only if it was made by the
@@ -281,7 +281,7 @@ def obstacle(path: Path, objection: Objection) -> str:
     """Why what stands at `path` cannot be replaced, as "it is a FIFO"; "" when it can, or nothing is there.
 
     Args:
-        path: A destination; see `followed`.
+        path: A destination; see `resolve_link`.
         objection: Of the caller's, to what may be replaced as far as the file system goes.
     """
     try:

@@ -35,11 +35,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Damage, Structural, TokenReader
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.files import File
 from tokfmt.core.format import Receipt
 from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.reader import CachedProtocolMeta, Damage, TokenReader
 from tokfmt.core.records import Spot
 
 
@@ -123,7 +123,7 @@ class LocatedRecords(Protocol):
 class Underlying(Protocol):
     """A view over other readers. What it answers is exact, in O(log n)."""
 
-    def beneath(self, position: int) -> tuple[TokenReader, int] | None:
+    def to_source(self, position: int) -> tuple[TokenReader, int] | None:
         """The reader beneath, and its position of the token that is at `position` here.
 
         None for a separator that the view put in, which is nowhere beneath.
@@ -132,7 +132,7 @@ class Underlying(Protocol):
             IndexError: The position leaves the axis.
         """
 
-    def above(self, reader: TokenReader, position: int) -> int | None:
+    def from_source(self, reader: TokenReader, position: int) -> int | None:
         """The position here of a token of a reader beneath.
 
         A separator that was taken away has the position of what follows it. None where the token is not on this axis,
@@ -160,7 +160,7 @@ class Piece(NamedTuple):
 
 
 @runtime_checkable
-class Verbatim(Protocol, metaclass=Structural):
+class RawCopyable(Protocol, metaclass=CachedProtocolMeta):
     """A reader whose tokens lie in files, one after the other, uncompressed."""
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
@@ -176,11 +176,11 @@ class Verbatim(Protocol, metaclass=Structural):
 
 def pieces_of(reader: object, start: int, stop: int) -> Sequence[Piece] | None:
     """Where a reader's tokens lie, if it knows."""
-    return reader.pieces(start, stop) if isinstance(reader, Verbatim) else None
+    return reader.pieces(start, stop) if isinstance(reader, RawCopyable) else None
 
 
 @runtime_checkable
-class Vouched(Protocol, metaclass=Structural):
+class Vouched(Protocol, metaclass=CachedProtocolMeta):
     """A reader that knows without reading whether all its tokens can be read; others are read to find out."""
 
     @property
@@ -189,7 +189,7 @@ class Vouched(Protocol, metaclass=Structural):
 
 
 @runtime_checkable
-class Scattered(Protocol, metaclass=Structural):
+class Scattered(Protocol, metaclass=CachedProtocolMeta):
     """A reader that reads many sequences from anywhere for little more than their bytes cost."""
 
     def scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
@@ -213,7 +213,7 @@ def read_scattered(reader: TokenReader, begins: Offsets, places: Offsets, length
 
 
 @runtime_checkable
-class Ranged(Protocol, metaclass=Structural):
+class Ranged(Protocol, metaclass=CachedProtocolMeta):
     """A reader that reads several intervals with fewer reads than one by one, where they lie close together."""
 
     def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
@@ -230,7 +230,7 @@ def read_intervals(reader: TokenReader, wanted: Sequence[tuple[int, int]]) -> It
 
 
 @runtime_checkable
-class Restorable(Protocol, metaclass=Structural):
+class Restorable(Protocol, metaclass=CachedProtocolMeta):
     """A view that took separators away, and knows the axis that has them still."""
 
     def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
@@ -239,7 +239,7 @@ class Restorable(Protocol, metaclass=Structural):
         Args:
             eos_id: The separator.
             read: The whole axis has been read before: what is looked at as it is read need not be again, so that
-                tokens may be copied unread (`Verbatim`).
+                tokens may be copied unread (`RawCopyable`).
             before: The separator stands before each sequence, not after it.
         """
 
@@ -250,7 +250,7 @@ def restored(view: object, eos_id: int, *, read: bool = False, before: bool = Fa
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class PaddingCounts:
     """What was left out of an axis, and what was put in.
 
     Attributes:
@@ -268,8 +268,8 @@ class Filling:
 class Filled(Protocol):
     """A reader that leaves padding out, or puts separators in. Optional; asked for with `isinstance`."""
 
-    def filling(self) -> Filling:
-        """See `Filling`."""
+    def filling(self) -> PaddingCounts:
+        """See `PaddingCounts`."""
 
 
 @runtime_checkable
@@ -284,8 +284,8 @@ class Sampled(Protocol):
 
 
 @runtime_checkable
-class Marked(Protocol, metaclass=Structural):
-    """A reader of any layout that may have marks beside its tokens; see `core.marks`."""
+class Marked(Protocol, metaclass=CachedProtocolMeta):
+    """A reader of any layout that may have marks beside its tokens; see `core.loss_mask`."""
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
         """uint8[stop - start], of bits TARGET, MASKED_END and BEGINS; None where the dataset has none.

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from tokfmt.core.axis import Damage, Structural
 from tokfmt.core.messages import Message
 from tokfmt.core.ragged import Offsets, Ragged
+from tokfmt.core.reader import CachedProtocolMeta, Damage
 
 
 class Block(NamedTuple):
@@ -54,7 +54,7 @@ NAMED_FIELDS = 1_000
 """Names of fields that are counted: the first of those there are."""
 
 
-class Aside(NamedTuple):
+class SkippedRecords(NamedTuple):
     """What of some records does not go along: lines that are no record, and fields that nobody reads.
 
     Attributes:
@@ -73,12 +73,12 @@ class Aside(NamedTuple):
     fields: Mapping[str, int] = {}
     blank: int = 0
 
-    def __add__(self, more: object) -> Aside:
-        if not isinstance(more, Aside):
+    def __add__(self, more: object) -> SkippedRecords:
+        if not isinstance(more, SkippedRecords):
             return NotImplemented
         names = sorted(self.fields.keys() | more.fields.keys())[:NAMED_FIELDS]
         fields = {name: self.fields.get(name, 0) + more.fields.get(name, 0) for name in names}
-        return Aside(
+        return SkippedRecords(
             self.invalid + more.invalid,
             tuple(sorted(self.faults + more.faults)[:_REMEMBERED]),
             self.others + more.others,
@@ -93,10 +93,12 @@ class Aside(NamedTuple):
         return [self.invalid, [list(spot) for spot in self.faults], self.others, first, dict(self.fields), self.blank]
 
     @staticmethod
-    def recalled(facts: Sequence[Any]) -> Aside:
+    def recalled(facts: Sequence[Any]) -> SkippedRecords:
         """From `facts`."""
         invalid, faults, others, first, fields, blank = facts
-        return Aside(invalid, tuple((a, b) for a, b in faults), others, first and (first[0], first[1]), fields, blank)
+        return SkippedRecords(
+            invalid, tuple((a, b) for a, b in faults), others, first and (first[0], first[1]), fields, blank
+        )
 
 
 class RecordBatch(NamedTuple):
@@ -116,7 +118,7 @@ class RecordBatch(NamedTuple):
     ragged: Ragged | None = None
     lines: Sequence[bytes] = ()
     tokens: int | None = None
-    aside: Aside = Aside()
+    aside: SkippedRecords = SkippedRecords()
     begins: Offsets | None = None
 
     @property
@@ -166,7 +168,7 @@ class RecordInfo:
 
 
 @runtime_checkable
-class RecordReader(Protocol, metaclass=Structural):
+class RecordReader(Protocol, metaclass=CachedProtocolMeta):
     """Records of text or of ids, in order. Picklable, no open handles."""
 
     @property

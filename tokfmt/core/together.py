@@ -22,11 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tokfmt.core.errors import ConversionError
-from tokfmt.core.files import walk
-from tokfmt.core.output import followed
-from tokfmt.core.private import held, release, take_lock
-from tokfmt.core.publish import (
+from tokfmt.core.atomic_output import (
     Belonging,
     Beside,
     Staging,
@@ -39,6 +35,10 @@ from tokfmt.core.publish import (
     take_back,
     write_whole,
 )
+from tokfmt.core.errors import ConversionError
+from tokfmt.core.files import walk
+from tokfmt.core.locks import held, release, take_lock
+from tokfmt.core.output import resolve_link
 from tokfmt.core.text_format import printable
 
 _RECORD = "together.json"
@@ -199,7 +199,7 @@ def foreseen(destination: Path) -> tuple[list[str], set[Path]]:
 
 def _homes(destination: Path) -> list[Path]:
     with contextlib.suppress(OSError):  # whoever writes there reports it
-        return hidden_siblings(followed(destination))
+        return hidden_siblings(resolve_link(destination))
     return []
 
 

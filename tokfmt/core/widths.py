@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.annotation import Extent
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.messages import Option, from_option
 from tokfmt.core.ragged import Offsets
-from tokfmt.core.sections import Extent
 
 _ENOUGH = 8  # sequences that must end alike before a part of a file means anything
 _LOOKED_AT = 1 << 17  # bytes at the beginning that show a width

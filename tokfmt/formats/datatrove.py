@@ -26,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tokfmt.core import listing
-from tokfmt.core.axis import Damage, Separators, TokenReader, windows
+from tokfmt.core.annotation import Column, all_or_none, bounded_entries, shown
 from tokfmt.core.errors import CorruptError, UnsupportedError
 from tokfmt.core.files import File, matching, open_file
 from tokfmt.core.findings import Code, Problem, fatal, noted
@@ -34,10 +34,10 @@ from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.messages import Option, from_option
 from tokfmt.core.options import option
 from tokfmt.core.ragged import offsets_of
-from tokfmt.core.sections import Column, all_or_none, bounded_entries, shown
+from tokfmt.core.reader import Damage, Separators, TokenReader, windows
 from tokfmt.core.text_format import counted
 from tokfmt.core.widths import ends_alike, width_of_size
-from tokfmt.formats.flat import Extent, FlatFormat, FlatWriter, Laid, loss_mask, told_tokens, whole_tokens
+from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatWriter, loss_mask, told_tokens, whole_tokens
 from tokfmt.formats.index_ends import OTHER_INDEX
 
 _AT_ONCE = 1 << 16  # index entries
@@ -115,7 +115,7 @@ class Datatrove(FlatFormat):
         totals = matching(path, "*.ds.metadata")  # of all that were merged
         return list(dict.fromkeys([*own, *totals]))
 
-    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
+    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FileLayout:
         files = self.all_files(paths)
         all_or_none([beside(file, ".index") for file in files])
         laid = super().examine(paths, options, hints)
@@ -127,7 +127,7 @@ class Datatrove(FlatFormat):
         error = CorruptError(paths[0], "files with a .loss", expected=len(files), found=len(laid.masks))
         return replace(laid, masks=(), problems=[*laid.problems, fatal("TF725", error)])
 
-    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:
+    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         index, metadata = (beside(file.path, suffix) for suffix in (".index", ".metadata"))
         tokenizer, said, count = _said(metadata) if listing.is_there(metadata) else ("", None, None)
         if listing.is_there(index):  # a link that leads nowhere is an error
@@ -138,7 +138,7 @@ class Datatrove(FlatFormat):
         elif width := options.width or said:
             args = file, np.dtype(f"<u{width}")
             extent, problems = whole_tokens(*args, "TF723") if count is None else told_tokens(*args, count, "TF723")
-            laid = Laid(extents=[extent], separators=Separators.AFTER, problems=problems)
+            laid = FileLayout(extents=[extent], separators=Separators.AFTER, problems=problems)
         else:
             remedy = f"{from_option('width', '2')} (or 4) reads it as one stream"
             raise UnsupportedError(file.path, "has neither .index nor .metadata to tell its width", remedy=remedy)
@@ -169,7 +169,7 @@ def _said(metadata: Path) -> tuple[str, int | None, int | None]:
     return (tokenizer, int(size), count) if size in ("2", "4") and tokenizer else (line, None, count)
 
 
-def _still_told(file: File, width: int | None, said: int | None, laid: Laid, eos_id: int | None) -> Laid:
+def _still_told(file: File, width: int | None, said: int | None, laid: FileLayout, eos_id: int | None) -> FileLayout:
     """What tokens or an index that end too early tell for certain: the documents whose ends and tokens are there.
 
     Raises:
@@ -197,7 +197,7 @@ def _still_told(file: File, width: int | None, said: int | None, laid: Laid, eos
     )
 
 
-def _indexed(file: File, width: int | None, said: int | None, ends_file: Path, metadata: Path) -> Laid:
+def _indexed(file: File, width: int | None, said: int | None, ends_file: Path, metadata: Path) -> FileLayout:
     """Of tokens with an index of where documents end, and what the metadata say of their width."""
     index, problems = open_file(ends_file), list[Problem]()
     bounded_entries(index.path, index.size // 8, file)
@@ -210,7 +210,7 @@ def _indexed(file: File, width: int | None, said: int | None, ends_file: Path, m
         what = f"decreases at entry {fall:,}" if fall >= 0 else "ends inside an entry"
         at = 8 * (fall if fall >= 0 else index.size // 8)
         broken = fatal("TF722", CorruptError(index.path, what, offset=at, remedy="Copy it again"))
-        return Laid(extents=[Extent(file, 0, 0, np.dtype("<u2"))], starts=offsets_of([]), problems=[broken])
+        return FileLayout(extents=[Extent(file, 0, 0, np.dtype("<u2"))], starts=offsets_of([]), problems=[broken])
     end = int(starts[-1])
     fitting, inferred = [w for w in (2, 4) if end * w == file.size], tuple[str, ...]()
     extent, sizes = told_tokens(file, np.dtype(f"<u{width or said or (fitting or [2])[0]}"), end, "TF723")
@@ -222,7 +222,7 @@ def _indexed(file: File, width: int | None, said: int | None, ends_file: Path, m
             inferred = width_of_size(extent, starts, (2, 4), index.path.name)
         except CorruptError as error:
             sizes = [fatal("TF723", error)]
-    return Laid(
+    return FileLayout(
         extents=[extent],
         starts=starts,
         separators=Separators.TRAILING,

@@ -25,20 +25,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core import listing
-from tokfmt.core.axis import (
-    U16,
-    Damage,
-    Info,
-    Layout,
-    Passed,
-    Separators,
-    TokenReader,
-    between_offsets,
-    check_ids,
-    check_interval,
-    check_position,
-    sequence_at,
-    windows,
+from tokfmt.core.annotation import (
+    NATIVE,
+    Column,
+    Columns,
+    Entries,
+    Extent,
+    FileLayout,
+    Part,
+    StoredIds,
+    Struct,
+    broken,
+    certain,
+    loss_mask,
+    mask_bytes,
+    numpy_extent,
+    told_tokens,
+    whole_tokens,
+    written_tokens,
 )
 from tokfmt.core.errors import NO_DAMAGE, ConversionError, FormatError
 from tokfmt.core.fields import Section
@@ -61,24 +65,20 @@ from tokfmt.core.messages import Option
 from tokfmt.core.output import Output, copy_region, preallocate
 from tokfmt.core.protocols import Piece, Place, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
-from tokfmt.core.sections import (
-    NATIVE,
-    Column,
-    Columns,
-    Entries,
-    Extent,
-    Laid,
-    Part,
-    StoredIds,
-    Struct,
-    broken,
-    certain,
-    loss_mask,
-    mask_bytes,
-    numpy_extent,
-    told_tokens,
-    whole_tokens,
-    written_tokens,
+from tokfmt.core.reader import (
+    U16,
+    Damage,
+    Info,
+    Layout,
+    Passed,
+    Separators,
+    TokenReader,
+    between_offsets,
+    check_ids,
+    check_interval,
+    check_position,
+    sequence_at,
+    windows,
 )
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.index_ends import indexes_of_others
@@ -90,10 +90,10 @@ __all__ = [
     "Columns",
     "Cut",
     "Extent",
+    "FileLayout",
     "FlatFormat",
     "FlatReader",
     "FlatWriter",
-    "Laid",
     "Pieces",
     "Struct",
     "joined",
@@ -130,7 +130,7 @@ class Cut(NamedTuple):
         return self.stop - self.start
 
 
-def joined(parts: Sequence[Laid]) -> Laid:
+def joined(parts: Sequence[FileLayout]) -> FileLayout:
     """The contents of several files, one after the other, as one dataset.
 
     One stream that files cut anywhere, or the sequences of each; of extras those in which all agree.
@@ -203,7 +203,7 @@ class _Held:
 class FlatReader:
     """The stored axis of a flat dataset; keeps 8 bytes a sequence. Picklable."""
 
-    def __init__(self, laid: Laid, accepted: frozenset[str] = frozenset()) -> None:
+    def __init__(self, laid: FileLayout, accepted: frozenset[str] = frozenset()) -> None:
         """Check that it can be read.
 
         Args:
@@ -318,7 +318,7 @@ class FlatReader:
         return self.closed_reader(None, partial(between_offsets, self))
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """Where tokens lie; see `protocols.Verbatim`. Signed and unsigned ids are the same bytes."""
+        """Where tokens lie; see `protocols.RawCopyable`. Signed and unsigned ids are the same bytes."""
         check_interval(start, stop, self.info.tokens)
         pieces = []
         for extent, a, b in self._parts(self.extents, start, stop):
@@ -670,7 +670,7 @@ class FlatFormat(Format):
         looks = (self.recognise(inside) for name in names if (inside := probe.entry(name)))
         return next(filter(None, looks), None)
 
-    def examine_file(self, file: File, options: Any, hints: Hints) -> Laid:  # noqa: ARG002
+    def examine_file(self, file: File, options: Any, hints: Hints) -> FileLayout:  # noqa: ARG002
         """What a file holds. Reads headers, indexes and sizes, never all tokens.
 
         Raises:
@@ -679,7 +679,7 @@ class FlatFormat(Format):
         """
         raise TypeError(f"the format {self.name} defines neither examine_file nor examine, to say what its files hold")
 
-    def examine(self, paths: Sequence[Path], options: Any, hints: Hints) -> Laid:
+    def examine(self, paths: Sequence[Path], options: Any, hints: Hints) -> FileLayout:
         """What the files of a dataset hold, one after the other; see `examine_file`."""
         files = self.all_files(paths)
         if hints.partial:
@@ -692,8 +692,8 @@ class FlatFormat(Format):
         return replace(laid, extras={**laid.extras, self.counted: len(parts)}) if self.counted else laid
 
     def certain_parts(
-        self, files: Sequence[Path], look: Callable[[Path], Laid], accepted: frozenset[str]
-    ) -> list[Laid]:
+        self, files: Sequence[Path], look: Callable[[Path], FileLayout], accepted: frozenset[str]
+    ) -> list[FileLayout]:
         """What is certain of each file: of one that ends too early its beginning, of one that cannot be read nothing.
 
         Where sequences may run on from file to file, nothing behind a damaged or missing file is taken: nothing tells
@@ -702,7 +702,7 @@ class FlatFormat(Format):
         Raises:
             FormatError: Of the first file, if no file can be read.
         """
-        parts, damage, failed = list[Laid](), list[Damage](), list[FormatError]()
+        parts, damage, failed = list[FileLayout](), list[Damage](), list[FormatError]()
         for k, path in enumerate(files):
             stop, behind = k + 1 < len(files) and not _follows(path, files[k + 1]), files[k + 1 :]
             try:
@@ -726,7 +726,7 @@ class FlatFormat(Format):
             raise failed[0]
         return [*parts[:-1], replace(parts[-1], damage=(*parts[-1].damage, *damage))]
 
-    def examine_wholly(self, path: Path, options: Any, hints: Hints) -> Laid:
+    def examine_wholly(self, path: Path, options: Any, hints: Hints) -> FileLayout:
         """The same for `check`, of a format that leaves a part of it until something is read."""
         return self.examine([path], options, hints)
 
@@ -781,7 +781,7 @@ class FlatFormat(Format):
         """See `Format.open`."""
         return FlatReader(self.laid(paths, options, hints), hints.drop)
 
-    def laid(self, paths: Sequence[Path], options: Any, hints: Hints) -> Laid:
+    def laid(self, paths: Sequence[Path], options: Any, hints: Hints) -> FileLayout:
         """What is read of the files of a dataset: of damaged ones, with `Hints.partial`, what is certain."""
         laid = self.examine(paths, options, hints)
         return certain(laid) if hints.partial else laid

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from tokfmt.core import listing
-from tokfmt.core.axis import windows
 from tokfmt.core.errors import (
     CorruptError,
     MissingDependencyError,
@@ -25,6 +24,7 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.files import File, Stream, open_file
 from tokfmt.core.place import Identity, real
+from tokfmt.core.reader import windows
 from tokfmt.core.resources import Recent
 
 JSON_BYTES = 1 << 26

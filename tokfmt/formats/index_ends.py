@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tokfmt.core.axis import Layout, TokenReader, windows
+from tokfmt.core.annotation import Extent
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.findings import Code
-from tokfmt.core.sections import Extent
+from tokfmt.core.reader import Layout, TokenReader, windows
 
 _FEW = 8  # sequences: an ID that is no separator may occur as often as there are fewer
 _SAMPLED = 256
@@ -30,7 +30,7 @@ OTHER_INDEX = Code(
 )
 """The meaning of such a finding, in formats whose index is a file beside the tokens."""
 
-Spread = Callable[[Callable[[tuple[int, int]], int], Iterable[tuple[int, int]]], Iterator[int]]
+ParallelMap = Callable[[Callable[[tuple[int, int]], int], Iterable[tuple[int, int]]], Iterator[int]]
 
 
 class _Reader(TokenReader, Protocol):
@@ -66,7 +66,7 @@ def _files(extents: Sequence[Extent]) -> Iterator[tuple[Path, int]]:
 
 
 def _error(
-    reader: TokenReader, path: Path, interval: tuple[int, int], ends: np.ndarray[Any, Any], spread: Spread
+    reader: TokenReader, path: Path, interval: tuple[int, int], ends: np.ndarray[Any, Any], spread: ParallelMap
 ) -> CorruptError | None:
     """What is wrong with the index of the tokens in an interval, by the ends of its sequences."""
     start, stop = interval

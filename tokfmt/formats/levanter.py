@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from tokfmt.core import listing
-from tokfmt.core.axis import Damage, Separators, check_position
+from tokfmt.core.annotation import Part, shown
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
 from tokfmt.core.fields import Field
 from tokfmt.core.files import File, names_in, open_file
@@ -34,9 +34,9 @@ from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Offsets
-from tokfmt.core.sections import Part, shown
+from tokfmt.core.reader import Damage, Separators, check_position
 from tokfmt.core.text_format import printable
-from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, Laid, joined
+from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatReader, joined
 from tokfmt.formats.folders import inside, json_object, whole_number
 from tokfmt.formats.zarr_arrays.array import Array
 from tokfmt.formats.zarr_arrays.store import Directory, json_of
@@ -139,14 +139,14 @@ class Levanter(FlatFormat):
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Reader:
         return Reader(self.laid(paths, options, hints), hints.drop)
 
-    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
+    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FileLayout:
         path = paths[0] / LEDGER
         ledger = {} if listing.exists(paths[0] / _BUILD) and not listing.exists(path) else json_object(open_file(path))
         shards, problems = _shards(paths[0], ledger, options.leaf)
         looks = [_look(shard, options) for shard in shards]
         if hints.partial:
             looks = [_certain(shard, look) for shard, look in zip(shards, looks, strict=True)]
-        rows = joined([Laid(extents=(), starts=np.zeros(1, np.int64)), *looks])
+        rows = joined([FileLayout(extents=(), starts=np.zeros(1, np.int64)), *looks])
         said = ledger.get("metadata")
         told = said.get("preprocessor_metadata") if isinstance(said, dict) else None
         tokenizer = shown(told.get("tokenizer", "")) if isinstance(told, dict) else ""
@@ -203,7 +203,7 @@ def _count(path: Path, counts: object, leaf: str) -> int | None:
     return None if said is None else whole_number(path, "field_counts", said)
 
 
-def _look(shard: Shard, options: ReadOptions) -> Laid:
+def _look(shard: Shard, options: ReadOptions) -> FileLayout:
     """The items and rows of one store; or none, and why it cannot be read."""
     code = "TF782"
     try:
@@ -214,16 +214,18 @@ def _look(shard: Shard, options: ReadOptions) -> Laid:
         data = Array(store, f"{leaf}/data", width, 3, fill=fill, signed=dtype.kind == "i", length=tokens)
     except FormatError as error:
         code = "TF786" if isinstance(error, UnsafeError) and "leaves" in error.what else code
-        return Laid(extents=(), problems=[fatal(code, error)])
-    return Laid(extents=[Extent(Cells(data, width), 0, tokens, dtype)], starts=starts)
+        return FileLayout(extents=(), problems=[fatal(code, error)])
+    return FileLayout(extents=[Extent(Cells(data, width), 0, tokens, dtype)], starts=starts)
 
 
-def _certain(shard: Shard, look: Laid) -> Laid:
+def _certain(shard: Shard, look: FileLayout) -> FileLayout:
     """A store without the rows that its ledger counts, if it cannot be read."""
     failed = next((problem.error for problem in look.problems if not isinstance(problem.error, NO_DAMAGE)), None)
     if failed is None:
         return look
-    return Laid(extents=(), starts=np.zeros(1, np.int64), damage=(Damage(failed.sentence, shard.rows, shard.elements),))
+    return FileLayout(
+        extents=(), starts=np.zeros(1, np.int64), damage=(Damage(failed.sentence, shard.rows, shard.elements),)
+    )
 
 
 def _dtype(folder: Path, store: Directory, leaf: str) -> np.dtype[Any]:

@@ -27,7 +27,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tokfmt.core import listing
-from tokfmt.core.axis import TokenReader
+from tokfmt.core.annotation import shown
 from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File, matching, open_file
 from tokfmt.core.findings import Code, Problem
@@ -35,7 +35,7 @@ from tokfmt.core.format import Confidence, Probe
 from tokfmt.core.messages import to_option
 from tokfmt.core.options import option
 from tokfmt.core.ragged import Offsets
-from tokfmt.core.sections import shown
+from tokfmt.core.reader import TokenReader
 from tokfmt.formats.folders import json_object, whole_number
 from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat, ShardWriter, Written, gathered
 

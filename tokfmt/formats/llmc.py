@@ -29,13 +29,13 @@ from typing import Any, Literal
 import numpy as np
 
 from tokfmt.core import listing
-from tokfmt.core.axis import Separators
 from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.findings import Code, Problem
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.options import option
-from tokfmt.formats.flat import Cut, Extent, FlatFormat, FlatWriter, Laid, Struct, numpy_extent, told_tokens
+from tokfmt.core.reader import Separators
+from tokfmt.formats.flat import Cut, Extent, FileLayout, FlatFormat, FlatWriter, Struct, numpy_extent, told_tokens
 
 HEADER = Struct(magic="<i4", version="<i4", tokens="<i4", width="<i4", unused="V1008")
 VARIANTS = {"gpt2": (20240520, 1, 2, 50256), "llama3": (20240801, 7, 4, 128000), "automodel": (278895051, 1, 0, None)}
@@ -120,7 +120,7 @@ class Llmc(FlatFormat):
         paired = listing.exists(probe.path.with_suffix(".idx"))  # Megatron's tokens may begin like this by chance
         return Confidence.STRUCTURE if paired else Confidence.CERTAIN
 
-    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
+    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FileLayout:
         files = [file for file in self.all_files(paths) if not options.split or f"_{options.split}_" in file.name]
         if not files:
             raise FormatError(paths[0], f"holds no NAME_{options.split}_NNNNNN.bin")
@@ -136,13 +136,13 @@ class Llmc(FlatFormat):
                 notes.append(f"{other} is read behind {name}: a document that goes on from one to the other is of both")
         return replace(laid, notes=tuple(notes))
 
-    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:  # noqa: ARG002
+    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:  # noqa: ARG002
         numpy = file.path.suffix == ".npy"
         extent, kind, problems = (numpy_extent(file), "numpy", []) if numpy else _headed(file)
         eos_id = VARIANTS[kind][3]
         if eos_id is None and extent.tokens:
             eos_id = int(file.array(extent.begin, 1, extent.dtype)[0])
-        return Laid(
+        return FileLayout(
             extents=[extent],
             separators=Separators.BEFORE,
             eos_id=eos_id,

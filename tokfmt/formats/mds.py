@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core import listing
+from tokfmt.core.annotation import shown
 from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Code, Problem, fatal
@@ -40,7 +41,6 @@ from tokfmt.core.format import Confidence, Probe
 from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
 from tokfmt.core.ragged import Offsets
-from tokfmt.core.sections import shown
 from tokfmt.formats.folders import begin_of, json_object, whole_number
 from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat, ShardWriter, Written, gathered
 

@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core import listing
-from tokfmt.core.axis import INT32_MAX, Damage, Separators, TokenReader, windows
+from tokfmt.core.annotation import bounded_entries
 from tokfmt.core.errors import ConversionError, CorruptError, FormatError, OptionError, TruncatedError, UnsupportedError
 from tokfmt.core.fields import Section
 from tokfmt.core.files import File, open_file
@@ -45,10 +45,10 @@ from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
 from tokfmt.core.ragged import Offsets, offsets_of
+from tokfmt.core.reader import INT32_MAX, Damage, Separators, TokenReader, windows
 from tokfmt.core.resources import Recent
-from tokfmt.core.sections import bounded_entries
 from tokfmt.core.text_format import printable
-from tokfmt.formats.flat import Columns, Cut, Extent, FlatFormat, FlatWriter, Laid, Pieces, Struct, told_tokens
+from tokfmt.formats.flat import Columns, Cut, Extent, FileLayout, FlatFormat, FlatWriter, Pieces, Struct, told_tokens
 from tokfmt.formats.folders import json_object, parsed_object
 from tokfmt.formats.index_ends import OTHER_INDEX
 
@@ -216,7 +216,7 @@ class Megatron(FlatFormat):
             return [path]  # `open` and `audit` say what is wrong with it
         return [path, *(file for prefix in prefixes for file in self.names(prefix) if listing.is_file(file))]
 
-    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
+    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FileLayout:
         if not self._is_list(paths[0]):
             return super().examine(paths, options, self._as_long(paths, hints))
         if not (blend := read_blend(paths[0], options.split)):
@@ -236,7 +236,7 @@ class Megatron(FlatFormat):
         indexes = [self.names(file)[1] for path in paths for file in self.members(path)]
         return hints._replace(few=sum(listing.status(one).size for one in indexes if listing.is_file(one)) > _LONG)
 
-    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:
+    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         path = self.names(file.path)[1]
         if not listing.exists(path):
             raise FormatError(path, "no such file", remedy=_KILLED)
@@ -314,7 +314,7 @@ def columns_of(sequences: int, document_indices: int) -> Columns:
     )
 
 
-def laid_out(data: File, index: File, *, by_document: bool, partial: bool = False) -> Laid:
+def laid_out(data: File, index: File, *, by_document: bool, partial: bool = False) -> FileLayout:
     """What a pair holds: its documents, or each sequence by itself; with `partial`, those a cut index still tells.
 
     Raises:
@@ -357,7 +357,7 @@ def laid_out(data: File, index: File, *, by_document: bool, partial: bool = Fals
     return _documents(extent, starts, [*(negative or sizes), *problems, *marked], header, *columns.sections(index))
 
 
-def laid_where_needed(data: File, index: File, *, by_document: bool) -> Laid | None:
+def laid_where_needed(data: File, index: File, *, by_document: bool) -> FileLayout | None:
     """The same of a long index, of which entries are read when their sequences are; None if something speaks against.
 
     Compared are the sizes of both files with the counts, the first and the last entry of each column, and, of the
@@ -449,7 +449,7 @@ class Needed:
 
 def _still_told(
     data: File, index: File, columns: Columns, dtype: np.dtype[Any], cut: FormatError, *, by_document: bool
-) -> Laid:
+) -> FileLayout:
     """What an index that ends too early tells for certain: a length, a pointer and a document index for each of them.
 
     Raises:
@@ -539,8 +539,8 @@ def _marked(index: File, columns: Columns, begins: Offsets, *, by_document: bool
     return begins, [fatal("TF605", error) if len(marks) > 1 and by_document else noted("TF605", error, note)]
 
 
-def _documents(extent: Extent, starts: Offsets, problems: list[Problem], *sections: Section) -> Laid:
-    return Laid(
+def _documents(extent: Extent, starts: Offsets, problems: list[Problem], *sections: Section) -> FileLayout:
+    return FileLayout(
         extents=[extent],
         starts=starts,
         separators=Separators.TRAILING,
@@ -550,7 +550,7 @@ def _documents(extent: Extent, starts: Offsets, problems: list[Problem], *sectio
     )
 
 
-def _legacy(data: File, index: File, *, by_document: bool) -> Laid:
+def _legacy(data: File, index: File, *, by_document: bool) -> FileLayout:
     """The same of an index of TNTIDX.
 
     magic, version, dtype code             54 4E 54 49 44 58 00 00; u64 1; u64 as in MMIDIDX

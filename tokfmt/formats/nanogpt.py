@@ -21,14 +21,14 @@ from typing import Any, Literal
 import numpy as np
 
 from tokfmt.core import listing
-from tokfmt.core.axis import Separators
 from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.messages import from_option, to_option
 from tokfmt.core.options import option
-from tokfmt.formats.flat import FlatFormat, FlatWriter, Laid, whole_tokens, written_tokens
+from tokfmt.core.reader import Separators
+from tokfmt.formats.flat import FileLayout, FlatFormat, FlatWriter, whole_tokens, written_tokens
 
 GPT2_EOS = 50256
 _LOOKED_AT = 1 << 15  # tokens at the beginning that show width and separator
@@ -98,7 +98,7 @@ class NanoGpt(FlatFormat):
         known = bool((ids == GPT2_EOS).any()) or listing.exists(probe.path.parent / "meta.pkl")
         return Confidence.PLAUSIBLE if known and probe.size % 2 == 0 else Confidence.NAME
 
-    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
+    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FileLayout:
         path, splits = paths[0], {file.stem: file for file in self.all_files(paths)}
         split = options.split or ("train" if "train" in splits else min(splits))
         if not listing.is_dir(path):
@@ -109,7 +109,7 @@ class NanoGpt(FlatFormat):
         others = tuple(name for name in splits if name != split)
         return replace(laid, split=split, other_splits=others)
 
-    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:
+    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         pairs = file.array(0, min(file.size // 2, 2 * _LOOKED_AT), "<u2")
         turned, enough = pairs.byteswap(), len(pairs) >= 256
         wide, wide_turned = (enough and float(np.mean(high < 4)) > 0.95 for high in (pairs[1::2], turned[::2]))
@@ -136,7 +136,7 @@ class NanoGpt(FlatFormat):
             unended = CorruptError(file.path, f"ends without {ends}", offset=extent.tokens * width)
             note = f"{file.path.name} {unended.statement}: its last document is not finished"
             problems.append(Problem("TF645", "warning", unended, note=note))
-        return Laid(
+        return FileLayout(
             extents=[extent],
             separators=Separators.AFTER,
             eos_id=GPT2_EOS if gpt2 else None,

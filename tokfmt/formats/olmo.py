@@ -33,7 +33,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tokfmt.core import listing
-from tokfmt.core.axis import Damage, Layout, Separators, TokenReader, windows
+from tokfmt.core.annotation import all_or_none, first_tokens
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, matching, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
@@ -41,10 +41,10 @@ from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.messages import Option, allow_loss, from_option
 from tokfmt.core.options import option
 from tokfmt.core.ragged import Offsets, offsets_of
-from tokfmt.core.sections import all_or_none, first_tokens
+from tokfmt.core.reader import Damage, Layout, Separators, TokenReader, windows
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.widths import ends_alike, width_of_size
-from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, joined, loss_mask
+from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatReader, FlatWriter, joined, loss_mask
 from tokfmt.formats.index_ends import OTHER_INDEX
 
 _ROWS = 1 << 20  # written at once
@@ -157,7 +157,7 @@ class Olmo(FlatFormat):
         found = [matching(path, _MASKS) if listing.is_dir(path) else [Writer.mask_file(path)] for path in paths]
         return tokens, sorted(mask for masks in found for mask in masks if listing.is_file(mask) and mask not in tokens)
 
-    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
+    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FileLayout:
         tokens, masks = self._tokens_and_masks(paths)
         if not tokens:
             stopped = listing.exists(paths[0] / "_tokens.partial.bin")
@@ -202,7 +202,7 @@ def _numpy(head: bytes) -> bool:
     return head.startswith(b"\x93NUMPY") and b"{" in (head[10:11], head[12:13])
 
 
-def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> Laid:
+def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> FileLayout:
     """What one file holds: runs of its tokens that rows cover, where documents begin among them, and its mask."""
     head = file.read(0, min(16, file.size))
     if _numpy(head) or file.path.name.startswith("labels_mask"):
@@ -231,7 +231,7 @@ def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> La
         error = CorruptError(path, what, expected=expected, found=found, remedy="Copy it and the tokens again")
         if (spans[:, 0] >= before).all() and (spans[:, 1] >= spans[:, 0]).all():  # nothing is wrong with the rows
             error = _too_few(file, count, end, path.name, width_given=given)
-        return Laid(extents=(), starts=offsets_of([]), problems=[*problems, fatal("TF702", error)])
+        return FileLayout(extents=(), starts=offsets_of([]), problems=[*problems, fatal("TF702", error)])
     gaps = np.flatnonzero(spans[:, 0] > before)
     for k in gaps[:1].tolist():
         error = CorruptError(path, f"row {k + 1:,} begins", expected=int(before[k]), found=int(spans[k, 0]),
@@ -255,7 +255,7 @@ def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> La
     extents = [Extent(file, at * width, many, dtype) for at, many in covered]
     stored = Separators.TRAILING if rows else Separators.AFTER
     starts = offsets_of(spans[:, 1] - spans[:, 0])
-    return Laid(
+    return FileLayout(
         extents=extents, starts=starts, masks=masks, problems=problems, separators=stored, inferred=inferred
     )  # fmt: skip
 
@@ -294,7 +294,7 @@ def _width(
         return width, (), [fatal("TF702", error)]
 
 
-def _look_partly(file: File, mask: Path | None, width: int | None, eos_id: int | None) -> Laid:
+def _look_partly(file: File, mask: Path | None, width: int | None, eos_id: int | None) -> FileLayout:
     """The same of tokens or rows that end too early: the documents of which both are there.
 
     Raises:
@@ -324,7 +324,7 @@ def _look_partly(file: File, mask: Path | None, width: int | None, eos_id: int |
         whole, wrong = loss_mask(mask, count if lost else int(ends[-1]), "TF706")
         masks, problems = [whole._replace(tokens=int(ends[-1]))], [*problems, *wrong]
     extents = [extent._replace(tokens=int(ends[-1]))]
-    return Laid(
+    return FileLayout(
         extents=extents, starts=ends, masks=masks, problems=problems, separators=Separators.TRAILING,
         damage=tuple(damage),
     )  # fmt: skip
@@ -359,7 +359,7 @@ def _rows_there(path: Path, most: int) -> tuple[Offsets, str]:
     return ends, lost
 
 
-def _closed(looks: list[Laid], eos_id: int | None) -> list[Laid]:
+def _closed(looks: list[FileLayout], eos_id: int | None) -> list[FileLayout]:
     """Without the last document, if it does not end as the others do: it may go on in a file that is missing."""
     readers = [FlatReader(look) for look in looks]
     eos_id = _common_end(readers) if eos_id is None else eos_id
@@ -439,7 +439,7 @@ def _members(file: File) -> Iterator[bytes]:
         raise EOFError
 
 
-def _run_on(looks: Sequence[Laid], eos_id: int | None) -> tuple[Offsets, tuple[str, ...]]:
+def _run_on(looks: Sequence[FileLayout], eos_id: int | None) -> tuple[Offsets, tuple[str, ...]]:
     """Where documents begin: one that does not end with its file goes on in the next, if the file is full."""
     readers = [FlatReader(replace(look, problems=())) for look in looks]
     eos_id = _common_end(readers) if eos_id is None else eos_id

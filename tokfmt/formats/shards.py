@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core import listing
-from tokfmt.core.axis import Damage, Separators, TokenReader, check_ids, sequence_at, windows
+from tokfmt.core.annotation import shown
 from tokfmt.core.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsupportedError
 from tokfmt.core.fields import Section
 from tokfmt.core.files import File, open_file
@@ -35,8 +35,8 @@ from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits
 from tokfmt.core.messages import from_option
 from tokfmt.core.output import Output
 from tokfmt.core.ragged import Offsets, offsets_of
-from tokfmt.core.sections import shown
-from tokfmt.formats.flat import Column, Cut, Extent, FlatFormat, FlatWriter, Laid, Pieces
+from tokfmt.core.reader import Damage, Separators, TokenReader, check_ids, sequence_at, windows
+from tokfmt.formats.flat import Column, Cut, Extent, FileLayout, FlatFormat, FlatWriter, Pieces
 from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, digest, inside, most_decoded
 from tokfmt.views.select import lost_empties
 
@@ -81,7 +81,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What an index tells. A shard may be a problem; the rest is as in `Laid`."""
+    """What an index tells. A shard may be a problem; the rest is as in `FileLayout`."""
 
     shards: Sequence[Listed | Problem]
     problems: Sequence[Problem] = ()
@@ -238,13 +238,13 @@ class ShardFormat(FlatFormat):
         """The same without `places`, where so much follows without a look at all items; what it says is checked."""
         return None
 
-    def examine(self, paths: Sequence[Path], options: Any, hints: Hints) -> Laid:
+    def examine(self, paths: Sequence[Path], options: Any, hints: Hints) -> FileLayout:
         return self._laid(paths[0], options, whole=False, certain_only=hints.partial)
 
-    def examine_wholly(self, path: Path, options: Any, hints: Hints) -> Laid:  # noqa: ARG002
+    def examine_wholly(self, path: Path, options: Any, hints: Hints) -> FileLayout:  # noqa: ARG002
         return self._laid(path, options, whole=True)
 
-    def _laid(self, folder: Path, options: Any, *, whole: bool, certain_only: bool = False) -> Laid:
+    def _laid(self, folder: Path, options: Any, *, whole: bool, certain_only: bool = False) -> FileLayout:
         listing = self.listing(folder / INDEX, options)
         named = [form.name for one in listing.shards if isinstance(one, Listed) for form in one.forms]
         spare = [file for file in self.files(folder) if str(file.relative_to(folder)) not in {INDEX, *map(str, named)}]
@@ -268,7 +268,7 @@ class ShardFormat(FlatFormat):
             looks = [self._certain(folder, one, look, damage) for one, look in zip(listing.shards, looks, strict=True)]
         found = [look for look in looks if look is not None and not isinstance(look, Problem)]
         starts = np.concatenate([np.zeros(1, np.int64), *(lengths for _, lengths, _ in found)], dtype=np.int64)
-        return Laid(
+        return FileLayout(
             extents=[extent for extent, _, _ in found],
             starts=np.cumsum(starts, out=starts),
             separators=Separators.TRAILING,

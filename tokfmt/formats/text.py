@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core import listing
-from tokfmt.core.axis import Damage, check_interval
+from tokfmt.core.annotation import SHOWN, Part, broken, shown
 from tokfmt.core.errors import (
     NO_DAMAGE,
     CorruptError,
@@ -45,8 +45,8 @@ from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
 from tokfmt.core.protocols import Line, Place
 from tokfmt.core.ragged import offsets_of
+from tokfmt.core.reader import Damage, check_interval
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, TextRecords
-from tokfmt.core.sections import SHOWN, Part, broken, shown
 from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.lines import BOM, TextFile, line_number
 

@@ -26,21 +26,21 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import msgspec
 
-from tokfmt.core.axis import TokenReader, batches, windows
+from tokfmt.core.atomic_output import Staging, write_whole
 from tokfmt.core.errors import ConversionError, OptionError, missing_package
 from tokfmt.core.files import names_in, write_error, writing
 from tokfmt.core.options import given_options
 from tokfmt.core.protocols import LocatedRecords
-from tokfmt.core.publish import Staging, write_whole
+from tokfmt.core.reader import TokenReader, batches, windows
 from tokfmt.core.records import Block, RecordReader, json_lines
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.convert import convert
 from tokfmt.ops.prepare.prepare import selected_records
-from tokfmt.ops.source.draft import Draft, TextSource
+from tokfmt.ops.source.draft import TextRecipe, TextSource
 from tokfmt.ops.source.manifest import extent, manifest_path, read_manifest
 from tokfmt.ops.source.open import open_sources
-from tokfmt.ops.source.opened import Source, tokenizer_of
 from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, check_drops, several
+from tokfmt.ops.source.stored import Source, tokenizer_of
 
 try:
     from datatrove.data import Document
@@ -165,7 +165,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is no dependen
         handle = tokenizer_of(self.tokenizer)
         sources = open_sources(request, handle)
         try:
-            recipe = next((source.reader for source in sources if isinstance(source.reader, Draft)), None)
+            recipe = next((source.reader for source in sources if isinstance(source.reader, TextRecipe)), None)
             handle = handle or (recipe.tokenizer if recipe is not None else None)
             decoder = handle.decoder(lenient="invalid-utf8" in self.drop) if handle is not None else None
             pieces = [piece for source in sources for piece in _pieces(source)]
@@ -214,7 +214,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is no dependen
 
 def _pieces(source: Source) -> Iterator[_Piece]:
     """A source in pieces that tasks share, in order."""
-    if not isinstance(source.reader, Draft):
+    if not isinstance(source.reader, TextRecipe):
         yield from _pieces_of(source.reader, str(source.paths[0]), None, source.format.name, (0, None))
         return
     for inner in source.reader.sources:

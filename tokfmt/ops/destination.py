@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tokfmt import registry
 from tokfmt.core.errors import ConversionError, DetectionError, OptionError
-from tokfmt.core.format import Confidence, Format, everything_in, look, strangers
-from tokfmt.core.output import Objection, followed
+from tokfmt.core.format import Confidence, Format, everything_in, look, unrelated_files
+from tokfmt.core.output import Objection, resolve_link
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import SCHEMA, ledger_paths, manifest_path, read_manifest
 from tokfmt.ops.source.request import SourceFiles
@@ -23,7 +23,7 @@ def strangers_in(destination: Path) -> Objection:
     All is the dataset's if the manifest beside the destination counts as many files and bytes as there are; else what
     its format names (a plug-in may name nothing: then nothing is known to be).
     """
-    told = read_manifest(followed(destination))  # now: when the question is asked again, it was moved
+    told = read_manifest(resolve_link(destination))  # now: when the question is asked again, it was moved
     written = (told.output.get("files"), told.output.get("bytes"))
 
     def objection(path: Path) -> str:
@@ -31,7 +31,7 @@ def strangers_in(destination: Path) -> Objection:
         if not held or (written is not None and _extent(held) == written):
             return ""
         format_ = _format_of(path, told.content.get("format"))
-        found = held if format_ is None or not hasattr(format_, "files") else strangers(format_, path)
+        found = held if format_ is None or not hasattr(format_, "files") else unrelated_files(format_, path)
         if not found:
             return ""
         more = f" and {len(found) - 1:,} more, which belong" if len(found) > 1 else ", which belongs"
@@ -72,7 +72,7 @@ def guard(destination: Path, paths: Iterable[str | os.PathLike[str]], found: Ite
     Raises:
         ConversionError: Names what to do.
     """
-    real = os.path.realpath(followed(destination))
+    real = os.path.realpath(resolve_link(destination))
     manifest, above, beneath = str(manifest_path(Path(real))), set(map(str, Path(real).parents)), os.path.join(real, "")
     files = [file for one in found for file in one.files]
     ours = {status for path in (real, manifest) if (status := _identity(path)) is not None}
@@ -116,7 +116,7 @@ def refuse_foreign(destination: Path) -> None:
     Raises:
         ConversionError: It is none of tokfmt's.
     """
-    place = followed(destination)
+    place = resolve_link(destination)
     rows, about = ledger_paths(place)
     for path, what, words in (
         (manifest_path(place), "manifest", SCHEMA), (about, "ledger", "tokfmt.ledger/"), (rows, "ledger", "'record'"),
@@ -159,7 +159,7 @@ def remove_manifest_of_link(destination: Path) -> None:
 
 def replaced(destination: Path) -> str:
     """What stands at a destination and would be replaced, in words; "" when nothing does."""
-    place = followed(destination)
+    place = resolve_link(destination)
     if not os.path.lexists(place):
         return ""
     if not place.is_dir():

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import TokenReader, windows
+from tokfmt.core.reader import TokenReader, windows
 from tokfmt.recipes.cache import Numbers
 from tokfmt.recipes.documents import Documents
 from tokfmt.recipes.packing import Packing, Some

@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.atomic_output import write_whole
 from tokfmt.core.errors import ConversionError, OutageError, TokfmtError
-from tokfmt.core.private import (
+from tokfmt.core.locks import (
     check_private,
     distrusted,
     held,
@@ -36,7 +37,6 @@ from tokfmt.core.private import (
     take_lock,
     user_directory,
 )
-from tokfmt.core.publish import write_whole
 from tokfmt.core.text_format import printable
 
 Numbers = NDArray[np.int64]

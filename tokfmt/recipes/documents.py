@@ -19,7 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import (
+from tokfmt.core.errors import ShortfallError, TokenRangeError
+from tokfmt.core.files import File
+from tokfmt.core.messages import marked
+from tokfmt.core.place import Identity
+from tokfmt.core.protocols import pieces_of, read_scattered, restored
+from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.core.reader import (
     INT32_MAX,
     U16,
     Info,
@@ -31,13 +37,7 @@ from tokfmt.core.axis import (
     smallest,
     windows,
 )
-from tokfmt.core.draws import DRAWN, draws
-from tokfmt.core.errors import ShortfallError, TokenRangeError
-from tokfmt.core.files import File
-from tokfmt.core.messages import marked
-from tokfmt.core.place import Identity
-from tokfmt.core.protocols import pieces_of, read_scattered, restored
-from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.core.seeds import DRAWN, draws
 from tokfmt.core.text_format import printable
 from tokfmt.recipes.cache import Column, Numbers, columns, key_of, recalled, remember
 from tokfmt.recipes.language import VERSION, RecipeFile
@@ -409,7 +409,7 @@ class Axis:
         """Where sequences of the row begin."""
         return places * self.width if self.width else self.starts.array[places]
 
-    def beneath(self, position: int) -> tuple[TokenReader, int] | None:
+    def to_source(self, position: int) -> tuple[TokenReader, int] | None:
         """The source's reader, and its position, of a position of the row; None for a separator put in here."""
         k = bisect.bisect_right(self.begins, position) - 1
         reader, local = self.sources[k].reader, position - self.begins[k]
@@ -601,7 +601,7 @@ class Documents:
         source = np.array(self._members, np.int64)[turn]
         return source, numbered(self.sources, source, numbers - self._firsts[turn])
 
-    def beneath(self, position: int) -> tuple[TokenReader, int]:
+    def to_source(self, position: int) -> tuple[TokenReader, int]:
         """See `protocols.Underlying`."""
         check_position(position, self.info.tokens)
         if self._starts is None or self._begins is None:
@@ -609,7 +609,7 @@ class Documents:
         place = int(np.searchsorted(self._starts.array, position, side="right")) - 1
         return self._base, position + int(self._begins.array[place]) - int(self._starts.array[place])
 
-    def above(self, reader: TokenReader, position: int) -> int | None:
+    def from_source(self, reader: TokenReader, position: int) -> int | None:
         """Nobody knows: a token may be there in each pass, or not at all."""
         return position if reader is self._base and self._starts is None and position < self.info.tokens else None
 

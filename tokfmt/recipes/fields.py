@@ -18,10 +18,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import INT32_MAX, TokenReader, smallest
 from tokfmt.core.errors import OptionError, TokenRangeError
 from tokfmt.core.options import nearest
 from tokfmt.core.protocols import Sampled, Segmented, Underlying
+from tokfmt.core.reader import INT32_MAX, TokenReader, smallest
 from tokfmt.recipes.language import RecipeFile
 from tokfmt.recipes.packing import Packing, Rows, Run
 
@@ -231,7 +231,7 @@ def _inner(
 
 def row_of(packing: Packing, sample: int) -> tuple[Any, int]:
     """The reader of a stored row, and where the row begins in it."""
-    found = packing.axis.beneath(sample * packing.axis.width)
+    found = packing.axis.to_source(sample * packing.axis.width)
     return sampled_beneath(*found) if found else (None, 0)
 
 
@@ -239,7 +239,7 @@ def sampled_beneath(reader: TokenReader, position: int) -> tuple[TokenReader, in
     """The reader with masks and labels beneath what joins and selects its rows, and the place there."""
     inner: tuple[TokenReader, int] | None = reader, position
     while inner is not None and not isinstance(inner[0], Sampled):
-        inner = inner[0].beneath(inner[1]) if isinstance(inner[0], Underlying) else None
+        inner = inner[0].to_source(inner[1]) if isinstance(inner[0], Underlying) else None
     return inner or (reader, position)
 
 

@@ -26,10 +26,10 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
-from tokfmt.core.axis import INT32_MAX
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import open_file
 from tokfmt.core.options import nearest
+from tokfmt.core.reader import INT32_MAX
 from tokfmt.core.text_format import printable
 
 VERSION = 1

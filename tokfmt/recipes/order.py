@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.draws import draws
+from tokfmt.core.seeds import draws
 
 ORDER_SAMPLES, ORDER_DOCUMENTS = 32, 33
 """Purposes of draws: keys of permutations."""

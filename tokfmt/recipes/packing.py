@@ -18,8 +18,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import windows
 from tokfmt.core.ragged import offsets_of
+from tokfmt.core.reader import windows
 from tokfmt.recipes.cache import Numbers, columns, key_of
 from tokfmt.recipes.documents import Axis
 from tokfmt.recipes.language import RecipeFile

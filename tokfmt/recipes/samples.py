@@ -20,12 +20,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, Layout, TokenReader, check_interval, check_position, smallest, windows
 from tokfmt.core.errors import ConversionError, FormatError, OptionError, ShortfallError, TokenizerMismatchError
-from tokfmt.core.marks import BEGINS, IGNORED, TARGET, beside_samples, other_label
+from tokfmt.core.loss_mask import BEGINS, IGNORED, TARGET, beside_samples, other_label
 from tokfmt.core.messages import allow_loss, marked
 from tokfmt.core.protocols import Sampled, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.core.reader import Info, Layout, TokenReader, check_interval, check_position, smallest, windows
 from tokfmt.core.text_format import counted, printable
 from tokfmt.recipes.cache import key_of
 from tokfmt.recipes.documents import Axis, Source, Span, SpanTable, Vocabulary
@@ -490,7 +490,7 @@ class Samples:
         check_interval(first, last, self.count, "sequences")
         return np.arange(first, last + 1, dtype=np.int64) * self.seq_len
 
-    def beneath(self, position: int) -> tuple[TokenReader, int] | None:
+    def to_source(self, position: int) -> tuple[TokenReader, int] | None:
         """See `protocols.Underlying`; None in padding as well."""
         check_position(position, self.info.tokens)
         sample, column = divmod(position, self.seq_len)
@@ -498,10 +498,10 @@ class Samples:
         column -= self.file.convention == "starts"  # inputs are moved right by one
         for run in turn.packing.runs(number):
             if run.column <= column < run.column + run.length:
-                return turn.packing.axis.beneath(run.start + column - run.column)
+                return turn.packing.axis.to_source(run.start + column - run.column)
         return None
 
-    def above(self, reader: TokenReader, position: int) -> int | None:  # noqa: ARG002
+    def from_source(self, reader: TokenReader, position: int) -> int | None:  # noqa: ARG002
         """Nobody knows: a token may be in a sample of each pass, or in none."""
         return None
 

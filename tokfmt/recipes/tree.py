@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tokfmt.core.axis import TokenReader
+from tokfmt.core.reader import TokenReader
 from tokfmt.recipes.amounts import Amount, amounts, filled
 from tokfmt.recipes.documents import Documents
 from tokfmt.recipes.samples import Samples

@@ -53,9 +53,9 @@ from tokfmt.core.errors import (
     SourceChangedError,
     UnsafeError,
 )
+from tokfmt.core.locks import Scratch
 from tokfmt.core.messages import Option
 from tokfmt.core.options import nearest
-from tokfmt.core.private import Scratch
 from tokfmt.core.resources import cpus
 from tokfmt.core.text_format import printable
 from tokfmt.run.isolation import ENDING, isolated, undelivered, without_main
@@ -180,7 +180,11 @@ def run_tasks(
     """
     local = isinstance(executor, (SerialExecutor, ThreadPoolExecutor))
     ahead = 1 if isinstance(executor, SerialExecutor) else 2 * jobs
-    call = functools.partial(function, shared) if local else _Remote(function, Parcel.pack(shared, scratch), scratch)
+    call = (
+        functools.partial(function, shared)
+        if local
+        else _Remote(function, SharedPayload.pack(shared, scratch), scratch)
+    )
     pending: list[Future[R]] = []  # in order of items
     # not `wait(..., FIRST_COMPLETED)`: a signal in the middle of it leaves futures locked, and workers stuck on them
     ended: queue.SimpleQueue[Future[R]] = queue.SimpleQueue()
@@ -227,7 +231,7 @@ def _finished(pending: list[Future[R]], queued: queue.SimpleQueue[Future[R]]) ->
 class _Remote:
     """What is sent to a worker process with each task: a name, a small parcel, the shared directory, an item."""
 
-    def __init__(self, function: Callable[[Any, Any], Any], parcel: Parcel, shared: Path) -> None:
+    def __init__(self, function: Callable[[Any, Any], Any], parcel: SharedPayload, shared: Path) -> None:
         self.function, self.parcel, self.shared = function, parcel, shared
 
     def __call__(self, item: object) -> Any:
@@ -287,7 +291,7 @@ _receiving = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class SharedPayload:
     """An object on its way: its pickle and then its large buffers, inline or as a file in scratch.
 
     Attributes:
@@ -301,7 +305,7 @@ class Parcel:
     main: Mapping[str, str]
 
     @staticmethod
-    def pack(thing: object, scratch: Path) -> Parcel:
+    def pack(thing: object, scratch: Path) -> SharedPayload:
         """Pickle `thing` once, for any number of tasks."""
         from hashlib import sha256  # here, as it loads OpenSSL, which the most runs have no need of
 
@@ -309,13 +313,13 @@ class Parcel:
         digest, main = sha256(pickled).digest(), _main_module() if _names_main(pickled) else {}
         parts = [memoryview(pickled), *(buffer.raw() for buffer in out_of_band)]
         if sum(part.nbytes for part in parts) <= _INLINE:
-            return Parcel(key, tuple(bytes(part) for part in parts), digest, main)
+            return SharedPayload(key, tuple(bytes(part) for part in parts), digest, main)
         path = scratch / f"{key}.parcel"
         _store(parts, path)
-        return Parcel(key, path, digest, main)
+        return SharedPayload(key, path, digest, main)
 
 
-def receive(parcel: Parcel) -> Any:
+def receive(parcel: SharedPayload) -> Any:
     """The object, unpacked once a process and kept for the next tasks."""
     with _receiving:  # workers of a cluster have threads
         if parcel.key not in _received:
@@ -404,7 +408,7 @@ class Progress(Protocol):
         """Something a person should know: an inferred fact, a defect that changes no token."""
 
 
-class Silent:
+class NullProgress:
     """Nobody is watching."""
 
     def phase(self, name: str, total: int, unit: str) -> None:

@@ -1,7 +1,7 @@
 """A conversion as a list of regions, each owned by exactly one task; how a plan is run, and what of it is journaled.
 
 The journal says what is done already, so that the next run need not do it again. In the hidden sibling of a destination
-that is kept (`core.publish.Staging`):
+that is kept (`core.atomic_output.Staging`):
 
     setup                 locked while something is done once for all
     created.json ...      what was done once: the value that came of it (created-train.json: of one split)
@@ -33,12 +33,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from tokfmt.core.axis import TokenReader, largest_id, windows
+from tokfmt.core.atomic_output import sync_file_system, write_whole
 from tokfmt.core.errors import ConversionError, IncompleteWriteError
 from tokfmt.core.format import REGION, Receipt, Region, TokenWriter
-from tokfmt.core.private import holder, make_private, release, take_lock
+from tokfmt.core.locks import holder, make_private, release, take_lock
 from tokfmt.core.protocols import Gatherer
-from tokfmt.core.publish import sync_file_system, write_whole
+from tokfmt.core.reader import TokenReader, largest_id, windows
 from tokfmt.run.execute import ClusterExecutor, run_tasks
 
 S = TypeVar("S")
@@ -54,7 +54,7 @@ _SHARE = 9  # syncing may take one part of ten
 _PATIENCE = 600  # seconds until whoever prepares the destination, another shard at most, must be done
 
 
-class Forgetful:
+class NullJournal:
     """A journal that keeps nothing: of a conversion that leaves nothing behind.
 
     Attributes:
@@ -122,7 +122,7 @@ class Share:
         return items[first :: self.shard.count]
 
 
-class Journal(Forgetful):
+class Journal(NullJournal):
     """The journal of one shard, open for writing; a context manager. Not for several threads."""
 
     keeps = True
@@ -306,7 +306,7 @@ class Workers:
     executor: Executor
     jobs: int
     scratch: Path
-    journal: Forgetful = field(default_factory=Forgetful)
+    journal: NullJournal = field(default_factory=NullJournal)
     texts: Path | None = None
     share: Share | None = None
 

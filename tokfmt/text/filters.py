@@ -92,11 +92,11 @@ class Rejection(NamedTuple):
 
 ENTRY = np.dtype([("tokens", "<i4"), ("chars", "<i4"), ("rule", "<i4"), ("high", "<u8"), ("low", "<u8")])
 """What is known of a record before documents are drawn: its tokens (0 if it is rejected), code points, the rule it
-breaks (see `Sieve.rule`), and a hash of 128 bits of its content, where equal ones are looked for."""
+breaks (see `FilterChain.rule`), and a hash of 128 bits of its content, where equal ones are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sieve:
+class FilterChain:
     """What lets a text pass: filters, each with its name, one after the other.
 
     Attributes:

@@ -22,19 +22,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import U32, Info, Layout, check_interval, largest_id, windows
-from tokfmt.core.draws import DRAWN, draws
 from tokfmt.core.errors import TokenRangeError, UnsafeError
 from tokfmt.core.files import File
 from tokfmt.core.format import Encoder
 from tokfmt.core.output import whole
 from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
-from tokfmt.core.records import Aside, Block, RecordBatch, RecordReader
+from tokfmt.core.reader import U32, Info, Layout, check_interval, largest_id, windows
+from tokfmt.core.records import Block, RecordBatch, RecordReader, SkippedRecords
+from tokfmt.core.seeds import DRAWN, draws
 from tokfmt.text.long_texts import UnbrokenTextError, of_file
 
 if TYPE_CHECKING:
-    from tokfmt.text.filters import Sieve
+    from tokfmt.text.filters import FilterChain
 
 _MOST = (1 << 32) - 1  # largest id of a record
 _SMALLEST, _LARGEST = 1 << 22, 1 << 26
@@ -102,11 +102,11 @@ def _located(records: RecordReader, block: Block, batch: RecordBatch, before: in
 
 _ANY = (1 << 64) - 1  # the largest key there is
 UNREAD = -1
-"""Tokens in the entry of a record that was passed over: it cannot be drawn (`Ration`)."""
+"""Tokens in the entry of a record that was passed over: it cannot be drawn (`QuotaBudget`)."""
 
 
 @dataclass(slots=True, eq=False)
-class Ration:
+class QuotaBudget:
     """Which records of a source may be drawn to fill a quota, while it is read in order: all others are passed over.
 
     Those with the smallest keys are drawn. Once records with keys up to some key hold more tokens than the quota, a
@@ -132,9 +132,9 @@ class Ration:
         """Whether some records cannot be drawn."""
         return self.most < _ANY
 
-    def copy(self, first: int) -> Ration:
+    def copy(self, first: int) -> QuotaBudget:
         """One that goes on by itself from a record, for a task."""
-        return Ration(self.seed, self.quota, first, self.most)
+        return QuotaBudget(self.seed, self.quota, first, self.most)
 
     def keys(self, count: int) -> NDArray[np.uint64]:
         """Of the next records; those with a key up to `most` may be drawn."""
@@ -227,14 +227,14 @@ class Ingestion:
         ration: With a sieve, only texts that may be drawn are looked at; the others count as texts that pass, of no
             token here, and of `UNREAD` tokens in their entry.
         firsts: With a ration, the number in the source of the first record of each block; none where each block is read
-            when all before it have been counted (`Ration.trim`).
+            when all before it have been counted (`QuotaBudget.trim`).
     """
 
     records: RecordReader
     encoder: Encoder | None
     scratch: Path
-    sieve: Sieve | None = None
-    ration: Ration | None = None
+    sieve: FilterChain | None = None
+    ration: QuotaBudget | None = None
     firsts: Sequence[int] = ()
 
 
@@ -242,7 +242,7 @@ def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
     """Write the shard of one block; the task function for `run.execute.run_tasks`."""
     number, block = item
     path = shard_path(job.scratch, number)
-    sequences, total, top, aside = 0, 0, -1, Aside()
+    sequences, total, top, aside = 0, 0, -1, SkippedRecords()
     with (
         whole(Path(f"{path}.tokens")) as tokens,
         whole(Path(f"{path}.lengths")) as lengths,
@@ -266,13 +266,13 @@ def _batches(job: Ingestion, block: Block) -> Iterator[RecordBatch]:
     if job.sieve is None:
         yield from job.records.texts(block)
         return
-    texts, aside, size = list[str](), Aside(), 0
+    texts, aside, size = list[str](), SkippedRecords(), 0
     for batch in job.records.texts(block):
         texts += batch.texts
         aside, size = aside + batch.aside, size + sum(map(len, batch.texts))
         if size >= _JUDGED:
             yield RecordBatch(texts, aside=aside)
-            texts, aside, size = [], Aside(), 0
+            texts, aside, size = [], SkippedRecords(), 0
     yield RecordBatch(texts, aside=aside)
 
 
@@ -290,14 +290,14 @@ def _reading(job: Ingestion, number: int, path: Path) -> Iterator[Callable[[Reco
             yield partial(_rationed, job.sieve, job.encoder, file, job.ration.copy(first))
 
 
-def _passed(sieve: Sieve, encoder: Encoder, file: BinaryIO, batch: RecordBatch) -> Ragged:
+def _passed(sieve: FilterChain, encoder: Encoder, file: BinaryIO, batch: RecordBatch) -> Ragged:
     """The ids of the texts of a batch that pass the sieve; writes an entry for each of all."""
     entries, ragged = _sifted(sieve, encoder, batch.texts)
     file.write(entries.data)
     return ragged
 
 
-def _rationed(sieve: Sieve, encoder: Encoder, file: BinaryIO, ration: Ration, batch: RecordBatch) -> Ragged:
+def _rationed(sieve: FilterChain, encoder: Encoder, file: BinaryIO, ration: QuotaBudget, batch: RecordBatch) -> Ragged:
     """The same, with no ids of those that cannot be drawn; some at a time, as each may make the ration smaller."""
     from tokfmt.text.filters import ENTRY
 
@@ -314,7 +314,7 @@ def _rationed(sieve: Sieve, encoder: Encoder, file: BinaryIO, ration: Ration, ba
     return Ragged(together, offsets_of(np.maximum(entries["tokens"][entries["rule"] == 0], 0)))
 
 
-def _sifted(sieve: Sieve, encoder: Encoder, texts: Sequence[str]) -> tuple[NDArray[np.void], Ragged]:
+def _sifted(sieve: FilterChain, encoder: Encoder, texts: Sequence[str]) -> tuple[NDArray[np.void], Ragged]:
     """An entry for each text, and the ids of those that pass."""
     entries = sieve.entries(texts)
     passed = np.flatnonzero(entries["rule"] == 0)
@@ -354,7 +354,7 @@ class Shard:
     tokens: int
     max_id: int
     size: int
-    aside: Aside
+    aside: SkippedRecords
 
     def facts(self) -> list[object]:
         """What a journal says of it."""
@@ -364,7 +364,7 @@ class Shard:
     def recalled(home: Path, number: int, facts: list[Any]) -> Shard | None:
         """The shard that an earlier run wrote to `home`, or None when it is not there as journaled."""
         sequences, tokens, max_id, size, aside = facts
-        shard = Shard(number, shard_path(home, number), sequences, tokens, max_id, size, Aside.recalled(aside))
+        shard = Shard(number, shard_path(home, number), sequences, tokens, max_id, size, SkippedRecords.recalled(aside))
         for suffix, size in (("tokens", 4 * shard.tokens), ("lengths", 8 * shard.sequences)):
             file = Path(f"{shard.path}.{suffix}")
             if not file.is_file() or file.stat().st_size != size:
@@ -397,9 +397,9 @@ class ShardReader:
         self.info = Info(Layout.DOCUMENTS, U32, count, int(self._offsets[-1]), max_id=top)
 
     @property
-    def aside(self) -> Aside:
+    def aside(self) -> SkippedRecords:
         """What all shards left out."""
-        return reduce(operator.add, (shard.aside for shard in self.shards), Aside())
+        return reduce(operator.add, (shard.aside for shard in self.shards), SkippedRecords())
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.info.tokens)

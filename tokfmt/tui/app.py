@@ -527,7 +527,7 @@ def saved(drawing: str, path: str) -> Path:
     Raises:
         TokfmtError: It cannot be written, or something has that name.
     """
-    from tokfmt.core.publish import publish_text
+    from tokfmt.core.atomic_output import publish_text
 
     place = _place(path)
     publish_text(place, drawing)

@@ -21,7 +21,7 @@ from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.protocols import Sampled
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
-from tokfmt.ops.look.export import export
+from tokfmt.ops.show.export import export
 from tokfmt.ops.source.request import parse_selection
 from tokfmt.tui.dialogs import Dialog
 from tokfmt.tui.rows import Damage, fetched, fetched_span

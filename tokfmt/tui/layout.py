@@ -660,14 +660,14 @@ class ReaderPosition:
         if down is None:
             self.top = self._middle(at, height)
         elif down + under >= height:
-            self.top = self.above(at, height - 1 - under)
+            self.top = self.from_source(at, height - 1 - under)
 
     def _middle(self, at: At, height: int) -> At:
         """The top from which a line is in the middle, or lower where what follows it does not reach the last line."""
         following, below = 0, self._after(at)
         while below is not None and following < height - 1 - height // 2:
             following, below = following + 1, self._after(below)
-        return self.above(at, height - 1 - following)
+        return self.from_source(at, height - 1 - following)
 
     def _beneath(self, at: At) -> int:
         """Lines that belong beneath a line."""
@@ -691,7 +691,7 @@ class ReaderPosition:
             at, count = following, count + 1
         return count
 
-    def above(self, at: At, count: int) -> At:
+    def from_source(self, at: At, count: int) -> At:
         for _ in range(count):
             before = self._before(at)
             if before is None:

@@ -17,12 +17,12 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Layout, TokenReader, sequence_at
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Encoder
-from tokfmt.core.marks import padding_of
+from tokfmt.core.loss_mask import padding_of
 from tokfmt.core.protocols import Sampled, Segmented
 from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.reader import Layout, TokenReader, sequence_at
 from tokfmt.core.records import RecordReader
 
 WINDOW = 4096

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt import registry
-from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.format import Encoder
+from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import Block, RecordReader
-from tokfmt.ops.look.query import Hits, LengthQuery, Query, Search, TextQuery, TokenQuery, parse_query
-from tokfmt.ops.look.search import find_many, find_records
+from tokfmt.ops.search.query import Hits, LengthQuery, Query, Search, TextQuery, TokenQuery, parse_query
+from tokfmt.ops.search.search import find_many, find_records
 from tokfmt.text.ingest import encoded_batches
 from tokfmt.tui.layout import Pieces
 from tokfmt.tui.rows import Damage, Piece, RecordSource, RowSource, Span, fetched, fetched_span
@@ -87,7 +87,7 @@ def amount(scope: SearchScope, query: Query) -> tuple[int, str]:
 
 
 def hits_of(scope: SearchScope, query: Query, first: int, last: int, search: Search) -> Iterator[Hits]:
-    """Find the hits in rows `first <= i < last`; see `ops.look.search`. In records, they count from its beginning."""
+    """Find the hits in rows `first <= i < last`; see `ops.search.search`. In records, they count from its beginning."""
     if not isinstance(scope.reader, RecordReader):
         return find_many(scope.reader, query, search, decoder=scope.decoder, first=first, last=last)
     if by_characters(scope, query):
@@ -219,7 +219,7 @@ class Found:
     """A hit, as kept.
 
     Attributes:
-        row: Its row. start, stop: As in `ops.look.query.Hit`.
+        row: Its row. start, stop: As in `ops.search.query.Hit`.
         number: Of the hit among those kept, from 0; wrapped: The search for it went around an end.
     """
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tokfmt import registry
-from tokfmt.core.axis import Layout, Separators, TokenReader
 from tokfmt.core.errors import SourceChangedError, TokfmtError, UnsupportedError
 from tokfmt.core.fields import Pointer
 from tokfmt.core.files import natural_key
@@ -23,12 +22,13 @@ from tokfmt.core.format import Encoder, Format, Hints
 from tokfmt.core.place import Identity, Kind, status_of
 from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import Ragged
+from tokfmt.core.reader import Layout, Separators, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.manifest import found_as_written, located_tokenizer, read_manifest
 from tokfmt.ops.source.open import open_one, open_stored
-from tokfmt.ops.source.opened import Separator, Source
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, read_options, viewed
+from tokfmt.ops.source.stored import Separator, Source
 from tokfmt.run.execute import Progress
 from tokfmt.tui.layout import Pieces, TokenStyle
 from tokfmt.tui.rows import (

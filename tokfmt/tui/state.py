@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.private import distrusted, make_private, own_file, release, take_lock, user_directory
+from tokfmt.core.locks import distrusted, make_private, own_file, release, take_lock, user_directory
 
 SCHEMA = "tokfmt.browse/1"
 _MOST = 500

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tokfmt.core.axis import Info, Layout, check_interval, largest_id
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
+from tokfmt.core.reader import Info, Layout, check_interval, largest_id
 
 
 class MemoryReader:

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import WINDOW, Info, Layout, TokenReader, check_interval, check_position, windows
-from tokfmt.core.draws import SHUFFLE, draws
 from tokfmt.core.errors import Loss
 from tokfmt.core.protocols import Piece, marks_of, pieces_of, read_scattered, restored
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, gathered, offsets_of, reordered
+from tokfmt.core.reader import WINDOW, Info, Layout, TokenReader, check_interval, check_position, windows
+from tokfmt.core.seeds import SHUFFLE, draws
 from tokfmt.core.text_format import counted
 from tokfmt.views.view import Indexed, View, WithSeparators
 
@@ -42,7 +42,7 @@ class Slice(View):
         check_interval(first, last, self.last - self.first, "sequences")
         return self.source.offsets(first + self.first, last + self.first) - self._start
 
-    def beneath(self, position: int) -> tuple[TokenReader, int]:
+    def to_source(self, position: int) -> tuple[TokenReader, int]:
         check_position(position, self._stop - self._start)
         return self.source, position + self._start
 
@@ -52,7 +52,7 @@ class Slice(View):
         return None if whole is None else Slice(whole, self.first, self.last)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """As those of the source; see `protocols.Verbatim`."""
+        """As those of the source; see `protocols.RawCopyable`."""
         check_interval(start, stop, self._stop - self._start)
         return pieces_of(self.source, start + self._start, stop + self._start)
 
@@ -113,7 +113,7 @@ class Known(View):
         return None if stored is None else Known(stored, max(self.max_id, eos_id))
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """As those of the source; see `protocols.Verbatim`."""
+        """As those of the source; see `protocols.RawCopyable`."""
         return pieces_of(self.source, start, stop)
 
 
@@ -201,7 +201,7 @@ class Chosen(Indexed):
             k = j
         return found
 
-    def beneath(self, position: int) -> tuple[TokenReader, int]:
+    def to_source(self, position: int) -> tuple[TokenReader, int]:
         check_position(position, self.info.tokens)
         run = int(np.searchsorted(self._at, position, side="right")) - 1
         return self.source, position + int(self._shift[run])
@@ -253,12 +253,12 @@ class Intervals(Indexed):
         back[order] = np.arange(len(order))
         return reordered(Ragged(np.concatenate(found), offsets_of(lengths)), back).tokens
 
-    def beneath(self, position: int) -> tuple[TokenReader, int]:
+    def to_source(self, position: int) -> tuple[TokenReader, int]:
         check_position(position, self.info.tokens)
         number = int(np.searchsorted(self._offsets, position, side="right")) - 1
         return self.source, position - int(self._offsets[number]) + int(self._starts[number])
 
-    def above(self, reader: TokenReader, position: int) -> int | None:
+    def from_source(self, reader: TokenReader, position: int) -> int | None:
         """Of a sequence that is there several times, in the first place."""
         if reader is not self.source:
             return None
@@ -385,7 +385,7 @@ class Concat:
         return self._restored[key]
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """Those of all sources; see `protocols.Verbatim`."""
+        """Those of all sources; see `protocols.RawCopyable`."""
         check_interval(start, stop, self.info.tokens)
         found: list[Piece] = []
         for k, a, b in self._parts(start, stop):
@@ -412,12 +412,12 @@ class Concat:
         local = last - int(self._firsts[k])
         return int(self.sources[k].offsets(local, local)[0]) + int(self._starts[k])
 
-    def beneath(self, position: int) -> tuple[TokenReader, int]:
+    def to_source(self, position: int) -> tuple[TokenReader, int]:
         check_position(position, self.info.tokens)
         k = int(np.searchsorted(self._starts, position, side="right")) - 1
         return self.sources[k], position - int(self._starts[k])
 
-    def above(self, reader: TokenReader, position: int) -> int | None:
+    def from_source(self, reader: TokenReader, position: int) -> int | None:
         """Of a reader that is there several times, in the first place."""
         for k, source in enumerate(self.sources):
             if source is reader:

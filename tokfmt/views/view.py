@@ -16,7 +16,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import (
+from tokfmt.core.errors import ConversionError, CorruptError, IncompleteWriteError
+from tokfmt.core.findings import ignore
+from tokfmt.core.messages import Option
+from tokfmt.core.protocols import Located, Piece, Place, Underlying, marks_of, pieces_of, restored
+from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.reader import (
     U8,
     Info,
     Layout,
@@ -32,11 +37,6 @@ from tokfmt.core.axis import (
     smallest,
     windows,
 )
-from tokfmt.core.errors import ConversionError, CorruptError, IncompleteWriteError
-from tokfmt.core.findings import ignore
-from tokfmt.core.messages import Option
-from tokfmt.core.protocols import Located, Piece, Place, Underlying, marks_of, pieces_of, restored
-from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.resources import cpus
 
 
@@ -72,20 +72,20 @@ class View:
         vars(beside).update(source=_Beside(self.source), info=replace(self.info, dtype=U8))
         return np.asarray(beside.tokens(start, stop), np.uint8)
 
-    def beneath(self, position: int) -> tuple[TokenReader, int]:
+    def to_source(self, position: int) -> tuple[TokenReader, int]:
         """See `protocols.Underlying`."""
         check_position(position, self.info.tokens)
         return self.source, position
 
-    def above(self, reader: TokenReader, position: int) -> int | None:
+    def from_source(self, reader: TokenReader, position: int) -> int | None:
         """See `protocols.Underlying`. By bisection: O(log tokens) calls of `beneath`."""
         low, high = 0, self.info.tokens
         while low < high:
             middle = (low + high) // 2
-            low, high = (middle + 1, high) if self.beneath(middle)[1] < position else (low, middle)
+            low, high = (middle + 1, high) if self.to_source(middle)[1] < position else (low, middle)
         if reader is not self.source or low == self.info.tokens:
             return None
-        return low if self.passes_on or self.beneath(low)[1] == position else None
+        return low if self.passes_on or self.to_source(low)[1] == position else None
 
     def readers(self) -> tuple[TokenReader]:
         """See `protocols.Underlying`."""
@@ -108,7 +108,7 @@ class Indexed(View):
 def place_of(reader: TokenReader, position: int) -> Place | None:
     """Where the token at a position of any axis lies, through all views; None when nobody knows."""
     while isinstance(reader, Underlying):
-        found = reader.beneath(position)
+        found = reader.to_source(position)
         if found is None:
             return None
         reader, position = found
@@ -121,7 +121,7 @@ def position_of(reader: TokenReader, path: Path, offset: int) -> int | None:
         for below in reader.readers():
             found = position_of(below, path, offset)
             if found is not None:
-                return reader.above(below, found)
+                return reader.from_source(below, found)
         return None
     return reader.position(path, offset) if isinstance(reader, Located) else None
 
@@ -168,7 +168,7 @@ class WithSeparators(View):
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
         """As those of the stored axis, or of the source, with what its marks say of separators."""
-        from tokfmt.core.marks import separated
+        from tokfmt.core.loss_mask import separated
 
         check_interval(start, stop, self.info.tokens)
         if marks_of(self.source) is None or (self._stored is not None and marks_of(self._stored) is not None):
@@ -192,7 +192,7 @@ class WithSeparators(View):
         plain[ends - start] = False
         return plain, start - passed, stop - passed - len(ends)
 
-    def beneath(self, position: int) -> tuple[TokenReader, int] | None:  # type: ignore[override]  # so does `above`
+    def to_source(self, position: int) -> tuple[TokenReader, int] | None:  # type: ignore[override]  # so does `above`
         check_position(position, self.info.tokens)
         if self._stored is not None:
             return self._stored, position
@@ -201,7 +201,7 @@ class WithSeparators(View):
         mark = begin if self.before else end
         return None if position == mark else (self.source, position - sequence - self.before)
 
-    def above(self, reader: TokenReader, position: int) -> int | None:
+    def from_source(self, reader: TokenReader, position: int) -> int | None:
         if reader is not self.readers()[0]:
             return None
         if self._stored is not None:
@@ -212,7 +212,7 @@ class WithSeparators(View):
         return (self.source if self._stored is None else self._stored,)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """As those of the stored axis; see `protocols.Verbatim`."""
+        """As those of the stored axis; see `protocols.RawCopyable`."""
         return pieces_of(self._stored, start, stop)
 
 
@@ -244,7 +244,7 @@ class WithoutTrailing(View):
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
         """Those of the stored axis; those of a separator go to the token in front of it."""
-        from tokfmt.core.marks import unseparated
+        from tokfmt.core.loss_mask import unseparated
 
         check_interval(start, stop, self.info.tokens)
         if start == stop or marks_of(self.source) is None:
@@ -303,7 +303,7 @@ class WithoutTrailing(View):
             remedy=f"{Option('eos', 'none')} reads the sequences as they are stored, with whatever ends them",
         )
 
-    def beneath(self, position: int) -> tuple[TokenReader, int]:
+    def to_source(self, position: int) -> tuple[TokenReader, int]:
         check_position(position, self.info.tokens)
         return self.source, position + sequence_at(self, position)
 
@@ -389,7 +389,7 @@ class SplitAt(Indexed):
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
         """Those of the stream; those of a separator go to the token in front of it."""
-        from tokfmt.core.marks import unseparated
+        from tokfmt.core.loss_mask import unseparated
 
         check_interval(start, stop, self.info.tokens)
         if start == stop or marks_of(self.source) is None:
@@ -429,7 +429,7 @@ class SplitAt(Indexed):
         regular = steps == [(0, 1)] * before and self.info.sequences + self.info.tokens <= self.source.info.tokens
         return _Closed(self, before=before) if regular and eos_id == self.eos_id else None
 
-    def beneath(self, position: int) -> tuple[TokenReader, int]:
+    def to_source(self, position: int) -> tuple[TokenReader, int]:
         check_position(position, self.info.tokens)
         return self.source, position + self._before(position)
 
@@ -498,7 +498,7 @@ class _Closed(View):
         return self.view.offsets(first, last) + np.arange(first, last + 1)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """As those of the stream; see `protocols.Verbatim`."""
+        """As those of the stream; see `protocols.RawCopyable`."""
         check_interval(start, stop, self.info.tokens)
         return pieces_of(self.source, start, stop)
 
@@ -601,7 +601,7 @@ _ABOVE = np.uint64(56)
 """Bits of a joined id below its marks."""
 
 
-class Joined(View):
+class PackMarks(View):
     """Each token with its marks in one id of 64 bits, for what moves tokens and knows nothing of marks."""
 
     def __init__(self, source: TokenReader) -> None:
@@ -614,7 +614,7 @@ class Joined(View):
         return ids | marks.astype(np.uint64) << _ABOVE
 
 
-class Parted(View):
+class UnpackMarks(View):
     """The tokens, and the marks, of joined ids."""
 
     def __init__(self, source: TokenReader, dtype: np.dtype[np.unsignedinteger]) -> None:

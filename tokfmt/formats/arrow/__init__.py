@@ -43,7 +43,7 @@ from tokfmt.core.errors import CorruptError, FormatError
 from tokfmt.core.files import names_in, natural_key, open_file
 from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import Confidence, Format, Hints, Probe, Target, WriterTraits
-from tokfmt.core.options import Late
+from tokfmt.core.options import LazyAttribute
 from tokfmt.core.text_format import printable
 from tokfmt.formats.arrow.container import begins_old
 from tokfmt.formats.arrow.options import Found, ReadOptions, WriteOptions
@@ -64,7 +64,7 @@ class Columnar(Format):
     carries = "sequences in order, empty ones too; IDs up to 2^31-1 (2^32-1 with dtype=uint32)"
     cannot = "other columns; empty sequences and long ones in packed rows"
     read_options, write_options = ReadOptions, WriteOptions
-    codes = Late("tokfmt.formats.arrow.check", "codes")
+    codes = LazyAttribute("tokfmt.formats.arrow.check", "codes")
 
     @abstractmethod
     def find(self, path: Path, split: str | None = None) -> Found:
@@ -115,8 +115,8 @@ class Parquet(Columnar):
     title = "Parquet: token IDs, packed rows, or text"
     extensions = (".parquet", ".pq")
     hundred = 660
-    Container = Late("tokfmt.formats.arrow.container", "ParquetContainer")
-    Writer = Late("tokfmt.formats.arrow.writer", "ParquetWriter")
+    Container = LazyAttribute("tokfmt.formats.arrow.container", "ParquetContainer")
+    Writer = LazyAttribute("tokfmt.formats.arrow.writer", "ParquetWriter")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if not probe.is_directory:
@@ -157,8 +157,8 @@ class Arrow(Columnar):
     title = "Arrow IPC, and datasets that Hugging Face saved to disk"
     extensions = (".arrow",)
     hundred = 680
-    Container = Late("tokfmt.formats.arrow.container", "ArrowContainer")
-    Writer = Late("tokfmt.formats.arrow.writer", "ArrowWriter")
+    Container = LazyAttribute("tokfmt.formats.arrow.container", "ArrowContainer")
+    Writer = LazyAttribute("tokfmt.formats.arrow.writer", "ArrowWriter")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if not probe.is_directory:

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tokfmt.core.annotation import Part, broken, shown
 from tokfmt.core.errors import FormatError, UnsafeError, UnsupportedError
 from tokfmt.core.fields import Field, Section
 from tokfmt.core.findings import Audit, Code, Finding, Problem
 from tokfmt.core.format import Hints
-from tokfmt.core.sections import Part, broken, shown
 from tokfmt.formats.arrow.container import (
     ArrowContainer,
     Container,

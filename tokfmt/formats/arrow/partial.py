@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokfmt.core import listing
-from tokfmt.core.axis import Damage
 from tokfmt.core.errors import NO_DAMAGE, FormatError
+from tokfmt.core.reader import Damage
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.arrow.container import ArrowContainer, Container, Group, open_containers
 

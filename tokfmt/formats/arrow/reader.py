@@ -20,14 +20,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import U8, U16, U32, Damage, Info, Layout, Separators, check_interval, check_position, largest_id
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.findings import Problem, fatal, raise_fatal
 from tokfmt.core.format import Hints
-from tokfmt.core.marks import BEGINS, IGNORED, TARGET, other_label
+from tokfmt.core.loss_mask import BEGINS, IGNORED, TARGET, other_label
 from tokfmt.core.messages import Option, allow_loss
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.core.reader import (
+    U8,
+    U16,
+    U32,
+    Damage,
+    Info,
+    Layout,
+    Separators,
+    check_interval,
+    check_position,
+    largest_id,
+)
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, TextRecords
 from tokfmt.core.text_format import counted
 from tokfmt.formats.arrow.container import (
@@ -65,7 +76,7 @@ class Decoded(NamedTuple):
         tokens: Their ids, side by side.
         offsets: Of the sequences in them, from 0.
         mask, labels, begins: Beside the ids, where a column says so.
-        marks: The same as `core.marks` says it; OTHER where a label is another id.
+        marks: The same as `core.loss_mask` says it; OTHER where a label is another id.
         odd: How many sequences have a mask that leaves something out, or a label of another id; and the first of them.
         first, start: Their place on the axis: the first sequence, and the first token.
     """

@@ -21,15 +21,15 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Layout, Separators, TokenReader, check_ids, check_interval, windows
 from tokfmt.core.errors import ConversionError, Loss, OptionError, SeparatorUnknownError
 from tokfmt.core.files import File, writing
 from tokfmt.core.format import Receipt, Region, Target, WriterTraits
-from tokfmt.core.marks import BEGINS, TARGET, labels_of, of_next
+from tokfmt.core.loss_mask import BEGINS, TARGET, labels_of, of_next
 from tokfmt.core.messages import Option, to_option
 from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.protocols import marks_of
 from tokfmt.core.ragged import Offsets
+from tokfmt.core.reader import Layout, Separators, TokenReader, check_ids, check_interval, windows
 from tokfmt.core.text_format import counted
 from tokfmt.formats.arrow.container import PACKED, Spans, arrow, thrift, varint
 from tokfmt.formats.arrow.options import WriteOptions

@@ -33,7 +33,7 @@ from pathlib import Path
 from tokfmt.core import listing
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Confidence, Format, Probe, everything_in, look
-from tokfmt.core.options import Late
+from tokfmt.core.options import LazyAttribute
 from tokfmt.formats.flat_tokens.options import ReadOptions, WriteOptions
 
 _ARRAYS = {"encoded_tokens", "seq_starts"}
@@ -58,15 +58,15 @@ class FlatTokens(Format):
 
     read_options = ReadOptions
     write_options = WriteOptions
-    open = Late("tokfmt.formats.flat_tokens.reader", "FlatTokensReader")
-    glimpse = Late("tokfmt.formats.flat_tokens.reader", "glimpse")
-    writer = Late("tokfmt.formats.flat_tokens.writer", "FlatTokensWriter")
-    writer_traits = Late("tokfmt.formats.flat_tokens.writer", "traits")
-    audit = Late("tokfmt.formats.flat_tokens.check", "findings")
-    codes = Late("tokfmt.formats.flat_tokens.check", "CODES")
-    patches = Late("tokfmt.formats.flat_tokens.check", "PATCHES")
-    patch = Late("tokfmt.formats.flat_tokens.check", "patch")
-    sections = Late("tokfmt.formats.flat_tokens.sections", "sections")
+    open = LazyAttribute("tokfmt.formats.flat_tokens.reader", "FlatTokensReader")
+    glimpse = LazyAttribute("tokfmt.formats.flat_tokens.reader", "glimpse")
+    writer = LazyAttribute("tokfmt.formats.flat_tokens.writer", "FlatTokensWriter")
+    writer_traits = LazyAttribute("tokfmt.formats.flat_tokens.writer", "traits")
+    audit = LazyAttribute("tokfmt.formats.flat_tokens.check", "findings")
+    codes = LazyAttribute("tokfmt.formats.flat_tokens.check", "CODES")
+    patches = LazyAttribute("tokfmt.formats.flat_tokens.check", "PATCHES")
+    patch = LazyAttribute("tokfmt.formats.flat_tokens.check", "patch")
+    sections = LazyAttribute("tokfmt.formats.flat_tokens.sections", "sections")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if not probe.is_directory:

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from tokfmt.core import listing
-from tokfmt.core.axis import INT32_MAX, WINDOW, largest_id, windows
 from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.messages import from_option
 from tokfmt.core.ragged import Offsets
+from tokfmt.core.reader import INT32_MAX, WINDOW, largest_id, windows
 from tokfmt.core.text_format import printable
 from tokfmt.formats.flat_tokens.options import Codec, ReadOptions
 from tokfmt.formats.flat_tokens.reader import (

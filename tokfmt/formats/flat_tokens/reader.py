@@ -8,18 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from tokfmt.core.axis import (
-    INT32_MAX,
-    U32,
-    WINDOW,
-    Damage,
-    Info,
-    Layout,
-    Separators,
-    check_interval,
-    check_position,
-    windows,
-)
 from tokfmt.core.errors import (
     NO_DAMAGE,
     ContradictionError,
@@ -35,6 +23,18 @@ from tokfmt.core.format import Hints
 from tokfmt.core.messages import from_option
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.reader import (
+    INT32_MAX,
+    U32,
+    WINDOW,
+    Damage,
+    Info,
+    Layout,
+    Separators,
+    check_interval,
+    check_position,
+    windows,
+)
 from tokfmt.formats.flat_tokens.options import ReadOptions
 from tokfmt.formats.zarr_arrays.array import Array, Items, Json
 from tokfmt.formats.zarr_arrays.store import Store, json_of, open_store

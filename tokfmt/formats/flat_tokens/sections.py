@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tokfmt.core.axis import INT32_MAX
+from tokfmt.core.annotation import Listed, Part, broken, shown
 from tokfmt.core.errors import FormatError, TokfmtError
 from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import natural_key
 from tokfmt.core.protocols import Place
-from tokfmt.core.sections import Listed, Part, broken, shown
+from tokfmt.core.reader import INT32_MAX
 from tokfmt.core.text_format import counted
 from tokfmt.formats.flat_tokens.options import ReadOptions
 from tokfmt.formats.flat_tokens.reader import STARTS, TOKENS, Group, groups_of

@@ -9,7 +9,7 @@
     /                attribute n_examples, int64: samples in the file (not for a corpus)
     data             chunks (1, fields, width), each one zlib stream (deflate); a corpus is contiguous, uncompressed
     data, attributes of files that tokfmt wrote: stride, eos_id, pad_id, first_token, stream_tokens, first_mask; see
-    `container.Own`
+    `container.WriterAttributes`
 
 - A directory's `*.h5` files (top level, case-sensitive) are one dataset; `order` says which of them make one stream.
 - A sample is a window T of width + 1 tokens of a stream: input_ids = T[:-1], labels = T[1:]. Windows overlap by one
@@ -34,7 +34,7 @@ from pathlib import Path
 from tokfmt.core import listing
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Confidence, Format, Probe
-from tokfmt.core.options import Late
+from tokfmt.core.options import LazyAttribute
 from tokfmt.formats.hdf5.options import PARAMS, ReadOptions, WriteOptions
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -54,16 +54,16 @@ class Hdf5(Format):
 
     read_options = ReadOptions
     write_options = WriteOptions
-    open = Late("tokfmt.formats.hdf5.reader", "open_reader")
-    writer = Late("tokfmt.formats.hdf5.writer", "make_writer")
-    writer_traits = Late("tokfmt.formats.hdf5.writer", "traits")
-    row_writer = Late("tokfmt.formats.hdf5.writer", "make_row_writer")
-    row_traits = Late("tokfmt.formats.hdf5.writer", "row_traits")
-    audit = Late("tokfmt.formats.hdf5.check", "findings")
-    codes = Late("tokfmt.formats.hdf5.check", "CODES")
-    patches = Late("tokfmt.formats.hdf5.check", "PATCHES")
-    patch = Late("tokfmt.formats.hdf5.check", "set_examples")
-    sections = Late("tokfmt.formats.hdf5.sections", "sections")
+    open = LazyAttribute("tokfmt.formats.hdf5.reader", "open_reader")
+    writer = LazyAttribute("tokfmt.formats.hdf5.writer", "make_writer")
+    writer_traits = LazyAttribute("tokfmt.formats.hdf5.writer", "traits")
+    row_writer = LazyAttribute("tokfmt.formats.hdf5.writer", "make_row_writer")
+    row_traits = LazyAttribute("tokfmt.formats.hdf5.writer", "row_traits")
+    audit = LazyAttribute("tokfmt.formats.hdf5.check", "findings")
+    codes = LazyAttribute("tokfmt.formats.hdf5.check", "CODES")
+    patches = LazyAttribute("tokfmt.formats.hdf5.check", "PATCHES")
+    patch = LazyAttribute("tokfmt.formats.hdf5.check", "set_examples")
+    sections = LazyAttribute("tokfmt.formats.hdf5.sections", "sections")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if probe.is_directory:

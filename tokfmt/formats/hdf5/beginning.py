@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import windows
+from tokfmt.core.reader import windows
 from tokfmt.formats.hdf5.table import Rows, Values
 
 LONG = 1 << 26

@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core import listing
-from tokfmt.core.axis import windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
 from tokfmt.core.files import natural_key, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.messages import Option, to_option
+from tokfmt.core.reader import windows
 from tokfmt.formats.hdf5.container import Stored, library_errors, open_stored
 from tokfmt.formats.hdf5.options import PARAMS, ReadOptions
 from tokfmt.formats.hdf5.reader import Params, examples_problem, files_in, gaps, misfit, own_facts, params_beside
 from tokfmt.formats.hdf5.samples import IGNORED, Ends, Tally
-from tokfmt.formats.hdf5.streams import look_for_segments
+from tokfmt.formats.hdf5.stride import look_for_segments
 from tokfmt.formats.hdf5.table import DEFLATE, Rows, Table, Values
 
 _COPY = "Copy the file again, or write it again."

@@ -36,6 +36,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from tokfmt.core.annotation import shown
 from tokfmt.core.errors import (
     CorruptError,
     FormatError,
@@ -46,7 +47,6 @@ from tokfmt.core.errors import (
 from tokfmt.core.fields import Field
 from tokfmt.core.files import File, open_file
 from tokfmt.core.messages import Option
-from tokfmt.core.sections import shown
 from tokfmt.core.text_format import printable
 from tokfmt.formats.hdf5.chunk_tree import ChunkTree, root_of
 from tokfmt.formats.hdf5.table import (
@@ -72,7 +72,7 @@ R = TypeVar("R")
 Attribute = int | float | str | None
 
 
-class Own(NamedTuple):
+class WriterAttributes(NamedTuple):
     """tokfmt's own attributes of `data`, in one file that it wrote.
 
     Attributes:
@@ -300,7 +300,7 @@ def header_of(
         table,
         frozenset(root_names(handle)),
         attribute_of(handle.id, "n_examples"),
-        {name: value for name in Own._fields if (value := attribute_of(dataset, name)) is not None},
+        {name: value for name in WriterAttributes._fields if (value := attribute_of(dataset, name)) is not None},
         chunk,
         filters,
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tokfmt.core.axis import INT32_MAX
 from tokfmt.core.options import option
+from tokfmt.core.reader import INT32_MAX
 
 PARAMS = "data_params.json"
 """What upstream's writers say of a directory of samples, beside them."""

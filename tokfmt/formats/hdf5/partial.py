@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from tokfmt.core import listing
-from tokfmt.core.axis import Damage
 from tokfmt.core.errors import NO_DAMAGE, FormatError, TruncatedError
 from tokfmt.core.files import File, open_file
+from tokfmt.core.reader import Damage
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.hdf5.container import (
     Stored,

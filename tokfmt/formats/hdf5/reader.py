@@ -34,15 +34,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core import listing
-from tokfmt.core.axis import INT32_MAX, Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsupportedError
 from tokfmt.core.files import names_in, open_file
 from tokfmt.core.findings import Problem, fatal, noted, raise_fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import Option, allow_loss, from_option
+from tokfmt.core.reader import INT32_MAX, Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.rows import ROWS, Continuation, continuation
 from tokfmt.formats.hdf5.beginning import FIRST, LONG, Some, looked_at, row_bytes
-from tokfmt.formats.hdf5.container import Own, Stored, open_stored
+from tokfmt.formats.hdf5.container import Stored, WriterAttributes, open_stored
 from tokfmt.formats.hdf5.options import PARAMS, Order, ReadOptions
 from tokfmt.formats.hdf5.partial import open_first
 from tokfmt.formats.hdf5.samples import (
@@ -58,7 +58,7 @@ from tokfmt.formats.hdf5.samples import (
     scan_samples,
     torn,
 )
-from tokfmt.formats.hdf5.streams import chained, continued, join, judge, pieces_of, scan_segments
+from tokfmt.formats.hdf5.stride import chained, continued, join, judge, pieces_of, scan_segments
 from tokfmt.formats.hdf5.table import LARGEST_CHUNK, Rows
 from tokfmt.views.select import Leading
 from tokfmt.views.view import Beginning, View
@@ -153,7 +153,7 @@ def gaps(place: Path, files: Sequence[Stored], *, accepted: bool) -> Iterator[Pr
 
 def _in_streams(files: Sequence[Stored]) -> Iterator[str]:
     """Tokens of the streams that tokfmt wrote which are in no file."""
-    streams: dict[Own, list[tuple[int, int, Stored]]] = {}
+    streams: dict[WriterAttributes, list[tuple[int, int, Stored]]] = {}
     for stored in files:
         try:
             own = own_facts(stored)
@@ -173,7 +173,7 @@ def _in_streams(files: Sequence[Stored]) -> Iterator[str]:
             yield f"{_tokens(reached, stream.stream_tokens, stream)} are in no file: what follows {before} is missing"
 
 
-def _tokens(first: int, last: int, stream: Own) -> str:
+def _tokens(first: int, last: int, stream: WriterAttributes) -> str:
     return f"tokens {first:,} to {last - 1:,} of its {stream.stream_tokens:,}"
 
 
@@ -197,7 +197,7 @@ def _in_names(files: Sequence[Stored]) -> Iterator[str]:
 _LARGEST_PARAMS = 1 << 20
 
 
-def own_facts(stored: Stored) -> Own | None:
+def own_facts(stored: Stored) -> WriterAttributes | None:
     """The attributes of a file, None when it is not tokfmt's.
 
     Raises:
@@ -228,7 +228,7 @@ def own_facts(stored: Stored) -> Own | None:
         raise _untrue(stored, "first_mask", "0 or 1, of samples that overlap", mask)
     first_mask = None if mask is None else int(mask)
     first, total = numbers["first_token"], numbers["stream_tokens"]
-    return Own(str(facts["stride"]), numbers.get("eos_id"), None, first, total, first_mask)
+    return WriterAttributes(str(facts["stride"]), numbers.get("eos_id"), None, first, total, first_mask)
 
 
 def pad_id_of(stored: Stored, params: Params) -> int | None:
@@ -242,12 +242,12 @@ def _step(stored: Stored, stride: str) -> int:
     return stored.table.shape[2] + (stride == "disjoint")
 
 
-def tokens_in(stored: Stored, own: Own) -> int:
+def tokens_in(stored: Stored, own: WriterAttributes) -> int:
     """Tokens of the stream from a file's first to that of the file after it."""
     return len(stored.table) * _step(stored, own.stride)
 
 
-def goes_on(before: tuple[Stored, Own], after: Own) -> bool:
+def goes_on(before: tuple[Stored, WriterAttributes], after: WriterAttributes) -> bool:
     """Whether a file begins where the one before it in the stream ends."""
     stored, facts = before
     next_token = facts.first_token + tokens_in(stored, facts)
@@ -360,7 +360,7 @@ class Opening:
     inferred: list[str]
     damage: tuple[Damage, ...] = ()
 
-    def own(self) -> list[Own | None]:
+    def own(self) -> list[WriterAttributes | None]:
         """The attributes that tokfmt wrote in each file, unless the user knows better."""
         if self.options.stride != "auto":
             return [None] * len(self.files)
@@ -369,7 +369,7 @@ class Opening:
             return found
         return [one if one is not None and one.stride == ROWS else None for one in found]
 
-    def separator(self, own: Own | None) -> tuple[int | None, str]:
+    def separator(self, own: WriterAttributes | None) -> tuple[int | None, str]:
         """The separator that is known before samples are looked at, and how."""
         if self.hints.no_eos:
             return None, ""
@@ -529,7 +529,7 @@ def _corpus(opening: Opening, rows: Rows) -> TokenReader:
     return _split_later(Corpus(rows, np.asarray(_opens(opening, own), np.bool_), told))
 
 
-def _opens(opening: Opening, own: Sequence[Own | None]) -> list[bool]:
+def _opens(opening: Opening, own: Sequence[WriterAttributes | None]) -> list[bool]:
     """Of each file, whether a stream begins with it; the attributes say when it goes on."""
     opens = [True] * len(own)
     for k in range(1, len(own)):
@@ -690,7 +690,7 @@ def _names_go_on(before: Path, after: Path) -> bool:
     return stream == other and place < later
 
 
-def _own_samples(opening: Opening, rows: Rows, own: list[Own]) -> TokenReader:
+def _own_samples(opening: Opening, rows: Rows, own: list[WriterAttributes]) -> TokenReader:
     """Samples that tokfmt wrote: their attributes say where each lies in the stream."""
     opens = _opens(opening, own)
     ends = [one.stream_tokens - one.first_token for one in own]
@@ -727,7 +727,7 @@ def _check_labels(opening: Opening, rows: Rows | Some, scan: Scan) -> None:
         )
 
 
-def _check_all_rows(opening: Opening, own: Sequence[Own | None]) -> None:
+def _check_all_rows(opening: Opening, own: Sequence[WriterAttributes | None]) -> None:
     """Refuse files of which some state that their rows are the sequences, and others do not."""
     others = [stored.path.name for stored, one in zip(opening.files, own, strict=True) if not one or one.stride != ROWS]
     if others:

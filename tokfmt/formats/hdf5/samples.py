@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, Separators, TokenReader, check_interval, check_position, smallest, windows
 from tokfmt.core.errors import CorruptError, UnsupportedError
 from tokfmt.core.messages import Option, from_option
-from tokfmt.core.protocols import Filled, Filling, Place
+from tokfmt.core.protocols import Filled, PaddingCounts, Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.core.reader import Info, Separators, TokenReader, check_interval, check_position, smallest, windows
 from tokfmt.formats.hdf5.beginning import Some
 from tokfmt.formats.hdf5.table import Rows, Values
 from tokfmt.views.view import View, WithSeparators
@@ -287,9 +287,9 @@ class Runs:
             out[left - start : right - start] = tokens[left - base : right - base]
         return out
 
-    def filling(self) -> Filling:
+    def filling(self) -> PaddingCounts:
         """The padding of the rows; see `protocols.Filled`."""
-        return Filling(self.padding, len(self.rows) * self.rows.width)
+        return PaddingCounts(self.padding, len(self.rows) * self.rows.width)
 
     def check_ends_before(self, following: object, eos_id: int | None) -> None:
         """See `protocols.Continuing`. Attributes of tokfmt's own files tell where streams end."""
@@ -475,9 +475,9 @@ class Stream(View):
         check_interval(first, last, self.info.sequences, "sequences")
         return np.asarray([0, self.info.tokens], np.int64)[first : last + 1]
 
-    def filling(self) -> Filling:
+    def filling(self) -> PaddingCounts:
         """The padding of the runs, and the separators put after them; see `protocols.Filled`."""
-        below = self.runs.filling() if isinstance(self.runs, Filled) else Filling(None, self.runs.info.tokens)
+        below = self.runs.filling() if isinstance(self.runs, Filled) else PaddingCounts(None, self.runs.info.tokens)
         return replace(below, separators=self.runs.info.sequences)
 
 
@@ -601,7 +601,7 @@ class MaskedSamples(Samples):
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
         """See `protocols.Marked`."""
-        from tokfmt.core.marks import beside_samples
+        from tokfmt.core.loss_mask import beside_samples
 
         check_interval(start, stop, self.info.tokens)
         return beside_samples(self, start, stop)

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from tokfmt.core.annotation import Listed, Part, broken, shown
 from tokfmt.core.errors import CorruptError, FormatError
 from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import File, open_file
-from tokfmt.core.sections import Listed, Part, broken, shown
 from tokfmt.formats.hdf5.container import (
     FILTER_NAMES,
     attribute_of,

@@ -27,11 +27,11 @@ import numpy as np
 from isal import isal_zlib
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import WINDOW, check_interval, windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import offsets_of
+from tokfmt.core.reader import WINDOW, check_interval, windows
 from tokfmt.core.resources import Recent, cpus
 
 DEFLATE, SHUFFLE, FLETCHER32 = 1, 2, 3

@@ -27,17 +27,17 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import INT32_MAX, U16, U32, WINDOW, Dtype, Separators, TokenReader, check_ids, windows
 from tokfmt.core.errors import OptionError, TokenRangeError
 from tokfmt.core.files import write_error, writing
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits
-from tokfmt.core.marks import TARGET
+from tokfmt.core.loss_mask import TARGET
 from tokfmt.core.messages import to_option
 from tokfmt.core.output import Output, copy_region, whole
 from tokfmt.core.protocols import Sampled, marks_of
 from tokfmt.core.ragged import Tokens
+from tokfmt.core.reader import INT32_MAX, U16, U32, WINDOW, Dtype, Separators, TokenReader, check_ids, windows
 from tokfmt.core.rows import ROWS
-from tokfmt.formats.hdf5.container import Own
+from tokfmt.formats.hdf5.container import WriterAttributes
 from tokfmt.formats.hdf5.options import WriteOptions
 from tokfmt.formats.hdf5.table import REACH, Packer
 from tokfmt.views.select import lost_empties
@@ -93,7 +93,7 @@ class SampleFile:
         shuffle: Whether the chunks went through the shuffle filter.
     """
 
-    def __init__(self, path: Path, shape: tuple[int, int], facts: Own, *, shuffle: bool) -> None:
+    def __init__(self, path: Path, shape: tuple[int, int], facts: WriterAttributes, *, shuffle: bool) -> None:
         count, width = shape
         self.path, self._filled = path, 0
         self._deflate = 1 << int(shuffle)  # its bit in the filter mask
@@ -126,7 +126,7 @@ class SampleFile:
             self._file.close()
 
 
-def empty_corpus(path: Path, tokens: int, dtype: Dtype, facts: Own) -> None:
+def empty_corpus(path: Path, tokens: int, dtype: Dtype, facts: WriterAttributes) -> None:
     """Write a corpus file of zeros, its space allocated in one piece."""
     with _worded(path), _new(path) as file:
         from h5py import Dataset, h5d, h5p, h5s, h5t
@@ -149,9 +149,9 @@ def corpus_place(path: Path) -> int:
         return int(file["data"].id.get_offset())
 
 
-def _annotate(data: Any, facts: Own) -> None:
+def _annotate(data: Any, facts: WriterAttributes) -> None:
     data.attrs.create("stride", np.bytes_(facts.stride))
-    numbers = {name: getattr(facts, name) for name in Own._fields[1:]}
+    numbers = {name: getattr(facts, name) for name in WriterAttributes._fields[1:]}
     for name, value in numbers.items():
         if value is not None:
             data.attrs.create(name, np.int64(value))
@@ -268,9 +268,9 @@ class SampleWriter:
         pairs = enumerate(zip(cuts, bounds, strict=True))
         return [Region(index, range(first, last), tokens) for index, ((first, last), tokens) in pairs]
 
-    def _own(self, source: TokenReader) -> Own:  # noqa: ARG002 - rows have their own padding
+    def _own(self, source: TokenReader) -> WriterAttributes:  # noqa: ARG002 - rows have their own padding
         """The attributes of the files, but for what each holds of the stream."""
-        return Own(self.options.stride, self.eos_id, self.pad_id, 0, 0)
+        return WriterAttributes(self.options.stride, self.eos_id, self.pad_id, 0, 0)
 
     @property
     def parts(self) -> Path:
@@ -385,9 +385,9 @@ class RowWriter(SampleWriter):
     def _masked(self, source: TokenReader) -> bool:  # noqa: ARG002 - the mask is that of the rows
         return False
 
-    def _own(self, source: TokenReader) -> Own:
+    def _own(self, source: TokenReader) -> WriterAttributes:
         """Attributes that say that the rows are the sequences: no stream was cut."""
-        return Own(ROWS, self._separator, source.info.pad_id, 0, 0)
+        return WriterAttributes(ROWS, self._separator, source.info.pad_id, 0, 0)
 
     def _length(self, source: TokenReader) -> int:
         return source.info.tokens
@@ -467,7 +467,7 @@ class CorpusWriter:
             if not files.single:
                 self.path.mkdir()
         for number, (first, last) in enumerate(pairwise(files.bounds)):
-            facts = Own("corpus", self.eos_id, None, first, files.bounds[-1])
+            facts = WriterAttributes("corpus", self.eos_id, None, first, files.bounds[-1])
             empty_corpus(files.name(number), last - first, self._dtype(source), facts)
 
     def write(self, region: Region, source: TokenReader) -> Receipt:

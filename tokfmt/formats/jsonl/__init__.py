@@ -38,7 +38,7 @@ from tokfmt.core import listing
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Confidence, Format, Probe
-from tokfmt.core.options import Late
+from tokfmt.core.options import LazyAttribute
 from tokfmt.formats.jsonl.lines import BOM, FILE_NAME, TextFile, compression_of
 from tokfmt.formats.jsonl.options import ReadOptions, WriteOptions
 
@@ -60,13 +60,13 @@ class Jsonl(Format):
 
     read_options = ReadOptions
     write_options = WriteOptions
-    open = Late("tokfmt.formats.jsonl.reader", "JsonlReader")
-    writer = Late("tokfmt.formats.jsonl.writer", "JsonlWriter")
-    writer_traits = Late("tokfmt.formats.jsonl.writer", "traits")
-    audit = Late("tokfmt.formats.jsonl.check", "findings")
-    codes = Late("tokfmt.formats.jsonl.check", "CODES")
-    repairs = Late("tokfmt.formats.jsonl.check", "REPAIRS")
-    sections = Late("tokfmt.formats.jsonl.check", "sections")
+    open = LazyAttribute("tokfmt.formats.jsonl.reader", "JsonlReader")
+    writer = LazyAttribute("tokfmt.formats.jsonl.writer", "JsonlWriter")
+    writer_traits = LazyAttribute("tokfmt.formats.jsonl.writer", "traits")
+    audit = LazyAttribute("tokfmt.formats.jsonl.check", "findings")
+    codes = LazyAttribute("tokfmt.formats.jsonl.check", "CODES")
+    repairs = LazyAttribute("tokfmt.formats.jsonl.check", "REPAIRS")
+    sections = LazyAttribute("tokfmt.formats.jsonl.check", "sections")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         """How surely a probe is JSON lines: an object in its first line that holds anything."""

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
+from tokfmt.core.annotation import Part, broken, shown
 from tokfmt.core.errors import FormatError
 from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import Message, Option, allow_loss
-from tokfmt.core.sections import Part, broken, shown
 from tokfmt.core.text_format import counted
 from tokfmt.formats.jsonl.index import IndexAudit, has_index, index_path, misplaced, out_of_order, unreadable
 from tokfmt.formats.jsonl.lines import BOM, Lines, TextFile, border, lines_of, walk

@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core import listing
-from tokfmt.core.axis import Damage
+from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, open_file, writing
 from tokfmt.core.findings import Finding
 from tokfmt.core.messages import Option, from_option
-from tokfmt.core.output import followed, readable_by
-from tokfmt.core.publish import Staging
+from tokfmt.core.output import readable_by, resolve_link
+from tokfmt.core.reader import Damage
 from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, border, bounds, lines_of, walk
 from tokfmt.formats.jsonl.options import MAX_LINE
 from tokfmt.formats.jsonl.parse import Fault, Validator, line_error
@@ -508,7 +508,7 @@ def write_index(
     if text.compression is not None:
         raise UnsupportedError(source, f"is {text.compression} data; an index is of plain text", remedy="Decompress it")
     destination = destination or index_path(source)
-    place = followed(destination)
+    place = resolve_link(destination)
     if place.resolve() == source.resolve() or (listing.exists(place) and place.samefile(source)):
         raise OptionError(f"{source}: the index would replace the text. Name another with -o")
     validator = Validator() if validate else None

@@ -25,12 +25,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Damage
 from tokfmt.core.errors import CorruptError, FormatError, MissingDependencyError, TruncatedError, UnsafeError
 from tokfmt.core.files import open_file, writing
 from tokfmt.core.messages import from_option
 from tokfmt.core.output import concatenate, whole
 from tokfmt.core.ragged import true_at
+from tokfmt.core.reader import Damage
 from tokfmt.core.text_format import printable
 
 PIECE = 1 << 18

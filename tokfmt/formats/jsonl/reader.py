@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from tokfmt.core import listing
-from tokfmt.core.axis import Damage, check_interval
 from tokfmt.core.errors import NO_DAMAGE, FormatError, SourceChangedError, TokfmtError, TruncatedError
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import from_option
 from tokfmt.core.protocols import Line, Place
 from tokfmt.core.ragged import Ragged, offsets_of
-from tokfmt.core.records import Aside, Block, RecordBatch, RecordInfo, Spot
+from tokfmt.core.reader import Damage, check_interval
+from tokfmt.core.records import Block, RecordBatch, RecordInfo, SkippedRecords, Spot
 from tokfmt.formats.jsonl.index import RawIndex, load_certain, load_index, misplaced
 from tokfmt.formats.jsonl.lines import FILE_NAME, Lines, Positions, TextFile, border, line_number, walk
 from tokfmt.formats.jsonl.options import ReadOptions
@@ -394,7 +394,7 @@ class JsonlReader:
             tokens = sum(map(len, parsed.values)) if self.kind == "ids" else None
             yield RecordBatch(lines=kept.tolist(), tokens=tokens, aside=aside)
 
-    def _parsed(self, block: Block, *, whole: bool = False) -> Iterator[tuple[Lines, Parsed, Aside]]:
+    def _parsed(self, block: Block, *, whole: bool = False) -> Iterator[tuple[Lines, Parsed, SkippedRecords]]:
         """The records of a block by pieces; `whole`: as lines, so that other fields are no loss."""
         part, (skip, take) = self.parts[block.file], self._window(block)
         counted = self.collect and not whole
@@ -414,13 +414,13 @@ class JsonlReader:
             if take == 0:
                 return
 
-    def _invalid(self, file: int, lines: Lines, parsed: Parsed) -> Aside:
+    def _invalid(self, file: int, lines: Lines, parsed: Parsed) -> SkippedRecords:
         told = self._partial and "invalid-lines" not in self.drop  # by `damaged_records`
         problems = [index for index, problem in parsed.problems if not (told and _is_damage(problem))]
         if not problems:
-            return Aside(blank=lines.blank) if lines.blank else Aside()
+            return SkippedRecords(blank=lines.blank) if lines.blank else SkippedRecords()
         spots = tuple((file, lines.begin(index)) for index in problems[:5])
-        return Aside(len(problems), spots, blank=lines.blank)
+        return SkippedRecords(len(problems), spots, blank=lines.blank)
 
     def _window(self, block: Block) -> tuple[int, int]:
         """Records to leave out at the start of a block, and how many to take then (-1: all)."""
@@ -518,7 +518,7 @@ def _at(document: Document | Fault, keys: tuple[str, ...]) -> object:
     return value
 
 
-def _fields(file: int, lines: Lines, parsed: Parsed, parser: Parser) -> Aside:
+def _fields(file: int, lines: Lines, parsed: Parsed, parser: Parser) -> SkippedRecords:
     """The fields beside the one that is read, of the records among some lines."""
     counts, others, first = Counter[str](), 0, None
     for index in range(len(lines)) if parsed.kept is None else parsed.kept:
@@ -527,7 +527,7 @@ def _fields(file: int, lines: Lines, parsed: Parsed, parser: Parser) -> Aside:
             counts.update(names)
             others += 1
             first = first or (file, lines.begin(index))
-    return Aside(others=others, first=first, fields=dict(counts))
+    return SkippedRecords(others=others, first=first, fields=dict(counts))
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:

@@ -15,12 +15,12 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import WINDOW, TokenReader, check_ids, sequence_at, windows
 from tokfmt.core.errors import ConversionError
 from tokfmt.core.files import writing
 from tokfmt.core.format import Receipt, Region, Target, WriterTraits
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.reader import WINDOW, TokenReader, check_ids, sequence_at, windows
 from tokfmt.formats.jsonl.lines import join
 from tokfmt.formats.jsonl.options import WriteOptions
 from tokfmt.formats.jsonl.parse import LARGEST_ID, dotted

@@ -30,12 +30,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, Separators, TokenReader, check_interval, smallest, windows
 from tokfmt.core.files import File
 from tokfmt.core.format import Confidence, Hints, Probe, Target
-from tokfmt.core.options import Late
+from tokfmt.core.options import LazyAttribute
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.formats.flat import Cut, FlatFormat, FlatWriter, Laid, Pieces
+from tokfmt.core.reader import Info, Separators, TokenReader, check_interval, smallest, windows
+from tokfmt.formats.flat import Cut, FileLayout, FlatFormat, FlatWriter, Pieces
 from tokfmt.formats.modalities.header import LONGEST, begins_index, headers, multimodal, token_dtype
 from tokfmt.formats.modalities.options import ReadOptions, WriteOptions
 
@@ -173,11 +173,11 @@ class Modalities(FlatFormat):
     carries = "documents in order, empty ones too; IDs up to 2^32-1; separators inside documents"
     cannot = "IDs of 2^32 and more"
     read_options, write_options, Writer, counted = ReadOptions, WriteOptions, Writer, ""
-    glimpse = Late("tokfmt.formats.modalities.anatomy", "glimpse")
-    audit = Late("tokfmt.formats.modalities.check", "findings")
-    codes = Late("tokfmt.formats.modalities.check", "CODES")
-    repairs = Late("tokfmt.formats.modalities.check", "REPAIRS")
-    sections = Late("tokfmt.formats.modalities.check", "sections")
+    glimpse = LazyAttribute("tokfmt.formats.modalities.layout", "glimpse")
+    audit = LazyAttribute("tokfmt.formats.modalities.check", "findings")
+    codes = LazyAttribute("tokfmt.formats.modalities.check", "CODES")
+    repairs = LazyAttribute("tokfmt.formats.modalities.check", "REPAIRS")
+    sections = LazyAttribute("tokfmt.formats.modalities.check", "sections")
 
     def recognise(self, probe: Probe) -> Confidence | None:
         """Its header must point at what begins like a pickled list, and the file end like one.
@@ -197,8 +197,8 @@ class Modalities(FlatFormat):
     def members(self, path: Path) -> list[Path]:
         return [path]
 
-    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:
-        from tokfmt.formats.modalities.anatomy import examine, examine_partly
+    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
+        from tokfmt.formats.modalities.layout import examine, examine_partly
 
         return examine_partly(file, options) if hints.partial else examine(file, options).laid()
 

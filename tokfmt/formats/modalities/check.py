@@ -15,16 +15,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import windows
+from tokfmt.core.annotation import Extent, Part, StoredIds, broken
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.messages import allow_loss
-from tokfmt.core.sections import Extent, Part, StoredIds, broken
+from tokfmt.core.reader import windows
 from tokfmt.formats.flat import FlatReader
-from tokfmt.formats.modalities.anatomy import SHIFT, announces, examine
 from tokfmt.formats.modalities.header import LONGEST, Header, headers, token_dtype, twelve
+from tokfmt.formats.modalities.layout import SHIFT, announces, examine
 from tokfmt.formats.modalities.options import ReadOptions
 from tokfmt.formats.pickled_index import EntryTable, start_fields
 

@@ -27,20 +27,20 @@ from typing import Literal
 import numpy as np
 
 from tokfmt.core import listing
-from tokfmt.core.axis import INT32_MAX, Damage, Separators, TokenReader
+from tokfmt.core.annotation import Numbered, Part
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
 from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Problem, fatal, noted
 from tokfmt.core.format import Confidence, Hints, Probe, Target, WriterTraits
 from tokfmt.core.messages import Message, Option, allow_loss, from_option
-from tokfmt.core.options import Late, option
+from tokfmt.core.options import LazyAttribute, option
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import LARGEST, kind_of, places
-from tokfmt.core.sections import Numbered, Part
+from tokfmt.core.reader import INT32_MAX, Damage, Separators, TokenReader
 from tokfmt.core.text_format import counted, printable
-from tokfmt.formats.flat import Extent, FlatFormat, FlatReader, FlatWriter, Laid, whole_tokens
+from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatReader, FlatWriter, whole_tokens
 
 GPT2_EOS = 50256
 SAMPLE = 8192
@@ -131,8 +131,8 @@ class Stage1(FlatFormat):
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable = BLOCK_NAME.pattern, "TF202"
     member, counted = "stage1_block_NNNN.bin", "blocks"
-    audit = Late("tokfmt.formats.stage1.check", "findings")
-    codes = Late("tokfmt.formats.stage1.check", "CODES")
+    audit = LazyAttribute("tokfmt.formats.stage1.check", "findings")
+    codes = LazyAttribute("tokfmt.formats.stage1.check", "CODES")
 
     def row_writer(self, path: Path, options: WriteOptions, target: Target, shifted: bool) -> RowWriter:  # noqa: ARG002
         """See `Format.row_writer`: labels are not stored, and follow from the rows."""
@@ -157,7 +157,7 @@ class Stage1(FlatFormat):
             return None
         return Confidence.PLAUSIBLE if kind_of(places(probe), GPT2_EOS) == "int32 tokens" else None
 
-    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Laid:
+    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FileLayout:
         laid, problems = super().examine(paths, options, hints), list[Problem]()
         if hints.partial:
             laid = _unbroken(laid)
@@ -180,8 +180,8 @@ class Stage1(FlatFormat):
             problems.append(fatal("TF207", error, "tail", cut=True))
         return replace(laid, problems=problems, sample_length=options.seq_len, separators=Separators.NONE)
 
-    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> Laid:
-        return Laid(
+    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
+        return FileLayout(
             extents=[Extent(file, 0, file.size // 4, TOKEN)],
             separators=Separators.BETWEEN,
             eos_id=GPT2_EOS if hints.tokenizer_eos is None else hints.tokenizer_eos,
@@ -274,7 +274,7 @@ def numbering(home: Path, blocks: Sequence[Path], *, gaps_accepted: bool) -> Ite
             yield Problem("TF204", severity, CorruptError(home, what, remedy=remedy), not gaps_accepted, what)
 
 
-def _unbroken(laid: Laid) -> Laid:
+def _unbroken(laid: FileLayout) -> FileLayout:
     """The blocks up to the first that may have been cut: one before the last that is shorter than others.
 
     How long a block is when it is whole is known if it is as upstream writes it, or if two before the last agree.

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import WINDOW, windows
 from tokfmt.core.errors import FormatError
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.messages import Option
+from tokfmt.core.reader import WINDOW, windows
 from tokfmt.formats.stage1 import FORMAT, GPT2_EOS, ReadOptions, numbering, problems_of, short_blocks, suspicions
 
 LOOK = 1 << 14

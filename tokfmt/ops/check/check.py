@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tokfmt import registry
-from tokfmt.core.axis import Info, Layout, TokenReader, largest_id, windows
+from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import (
     ConversionError,
     DetectionError,
@@ -33,11 +33,12 @@ from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.format import REGION, Format, look
 from tokfmt.core.messages import marked
 from tokfmt.core.output import readable_by
-from tokfmt.core.publish import Staging
+from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.index import index_path, write_index
-from tokfmt.ops.check.beside import (
+from tokfmt.ops.check.codes import meanings
+from tokfmt.ops.check.cross_checks import (
     Beyond,
     Corpus,
     Vocabulary,
@@ -49,7 +50,6 @@ from tokfmt.ops.check.beside import (
     stored_count_findings,
     tokenizer_findings,
 )
-from tokfmt.ops.check.codes import meanings
 from tokfmt.ops.convert.convert import carry_out
 from tokfmt.ops.convert.manifests import manifests
 from tokfmt.ops.convert.request import Conversion, Request
@@ -57,7 +57,6 @@ from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.source.discover import check_unchanged, dataset_paths, find_sources, format_of, found_at, snapshot
 from tokfmt.ops.source.manifest import found_as_written, manifest_of, manifest_path
 from tokfmt.ops.source.open import open_found, open_one, open_stored
-from tokfmt.ops.source.opened import Source, tokenizer_of, told
 from tokfmt.ops.source.request import (
     EosChoice,
     SourceFiles,
@@ -67,7 +66,8 @@ from tokfmt.ops.source.request import (
     read_options,
     words_of,
 )
-from tokfmt.run.execute import Progress, Silent, worker_count
+from tokfmt.ops.source.stored import Source, tokenizer_of, told
+from tokfmt.run.execute import NullProgress, Progress, worker_count
 from tokfmt.views.view import SplitAt
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[V
         TokfmtError: The corpus to compare with cannot be opened. Damage of what is checked never raises.
     """
     handle = tokenizer_of(request.tokenizer)
-    watched = progress or Silent()
+    watched = progress or NullProgress()
     jobs = worker_count(request.jobs)
     corpus = _corpus(request, handle, jobs, watched)
     try:
@@ -470,7 +470,7 @@ def fix(
     source, _ = found_as_written(found_at(path, format_, request.source), request.source)  # the copy has no manifest
     written = {name: value for name, value in source.options.items() if name not in request.source.options}
     request = replace(request, source=source)
-    job = _Job(path, Path(destination), format_, request, written, chosen, progress or Silent(), overwrite)
+    job = _Job(path, Path(destination), format_, request, written, chosen, progress or NullProgress(), overwrite)
     partial = ""
     if hopeless:
         after, partial = job.saved(hopeless)

@@ -26,7 +26,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import axis, resources
+from tokfmt.core import reader as token_axis
+from tokfmt.core import resources
 from tokfmt.core.errors import OptionError
 from tokfmt.core.messages import Option
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Read, Side
@@ -378,7 +379,7 @@ def first_unlike(
         ]
         return begin + min(wrong) if wrong else -1
 
-    serial = isinstance(workers.executor, SerialExecutor) or length <= 4 * axis.WINDOW
+    serial = isinstance(workers.executor, SerialExecutor) or length <= 4 * token_axis.WINDOW
     rest = _growing(length)
     while group := list(islice(rest, 1 if serial else 2 * workers.jobs)):
         for window, found in zip(group, _mapped(workers.executor, compared, group), strict=True):
@@ -395,11 +396,11 @@ def _mapped(
 
 
 def _growing(length: int) -> Iterator[tuple[int, int]]:
-    start, size = 0, min(_SMALL, axis.WINDOW)
+    start, size = 0, min(_SMALL, token_axis.WINDOW)
     while start < length:
         stop = min(start + size, length)
         yield start, stop
-        start, size = stop, min(2 * size, axis.WINDOW)
+        start, size = stop, min(2 * size, token_axis.WINDOW)
 
 
 # with the order ignored
@@ -438,8 +439,10 @@ def _of_part(prints: Fingerprints, part: int) -> Positions:
     """The sequences of one of _PARTS parts, by their fingerprints; a window at a time, as these may lie on disk."""
     found = [
         first
-        + np.flatnonzero(prints[first : first + axis.WINDOW, 0] >> np.uint64(64 - _PARTS.bit_length() + 1) == part)
-        for first in range(0, len(prints), axis.WINDOW)
+        + np.flatnonzero(
+            prints[first : first + token_axis.WINDOW, 0] >> np.uint64(64 - _PARTS.bit_length() + 1) == part
+        )
+        for first in range(0, len(prints), token_axis.WINDOW)
     ]
     return np.concatenate(found) if found else np.empty(0, np.int64)
 

@@ -10,24 +10,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from tokfmt.core.axis import Info, Layout, TokenReader
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Encoder, Format
+from tokfmt.core.locks import Scratch
 from tokfmt.core.messages import Option, allow_loss
-from tokfmt.core.private import Scratch
 from tokfmt.core.protocols import Marked, Sampled
+from tokfmt.core.reader import Info, Layout, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.ops.compare.alignment import Difference, Kind, Surplus, align, first_unlike, multisets
 from tokfmt.ops.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, read_records
 from tokfmt.ops.prepare.prepare import prepared_in
 from tokfmt.ops.source.discover import format_of
-from tokfmt.ops.source.draft import Draft
+from tokfmt.ops.source.draft import TextRecipe
 from tokfmt.ops.source.open import open_one
-from tokfmt.ops.source.opened import Source, tokenizer_of
 from tokfmt.ops.source.request import WRITTEN, SourceRequest, option_names, viewed
+from tokfmt.ops.source.stored import Source, tokenizer_of
 from tokfmt.recipes.language import read_recipe
-from tokfmt.run.execute import Progress, Silent, worker_count
+from tokfmt.run.execute import NullProgress, Progress, worker_count
 from tokfmt.run.plan import Workers
 from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder
 
@@ -188,7 +188,7 @@ def diff(
     Raises:
         TokfmtError: One of its kinds.
     """
-    watched = progress or Silent()
+    watched = progress or NullProgress()
     if ignore_order and samples:
         raise OptionError(f"{Option('samples')} compares rows as they lie, so not with {Option('ignore-order')}")
     if unread := sorted((a.drop | b.drop) & WRITTEN):
@@ -234,7 +234,7 @@ def open_both(
     ]
     scratch = list[Scratch]()
     for k, source in enumerate(sources):
-        if isinstance(source.reader, Draft):
+        if isinstance(source.reader, TextRecipe):
             scratch.append(Scratch())
             sources[k] = source._replace(reader=prepared_in(scratch[-1].path, source.reader, jobs, progress))
     packed = _pack_samples(sources)

@@ -23,12 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_128, xxh3_128_digest
 
-from tokfmt.core import axis, resources
-from tokfmt.core.axis import TokenReader
+from tokfmt.core import reader as token_axis
+from tokfmt.core import resources
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Encoder
-from tokfmt.core.private import Scratch
+from tokfmt.core.locks import Scratch
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, gathered, offsets_of
+from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import Block, RecordReader
 from tokfmt.run.execute import Progress, make_executor, run_tasks
 from tokfmt.run.plan import Workers
@@ -209,7 +210,7 @@ def cuts(reader: TokenReader, first: int, last: int) -> Iterator[tuple[int, int]
         bounds = reader.offsets(first, min(last, first + _MOST))
         at = 0
         while at < len(bounds) - 1:
-            end = max(at + 1, int(np.searchsorted(bounds, bounds[at] + axis.WINDOW, side="right")) - 1)
+            end = max(at + 1, int(np.searchsorted(bounds, bounds[at] + token_axis.WINDOW, side="right")) - 1)
             yield first + at, first + end
             at = end
         first += at
@@ -222,7 +223,11 @@ def _hash_cut(what: Hashing, cut: tuple[int, int]) -> tuple[int, Fingerprints, i
     prints: Fingerprints | None = None
     for number, read in enumerate(what.channels):
         ignored = None if number else what.ignored_end
-        one = _hash_window(read, bounds, ignored) if end - begin <= axis.WINDOW else _hash_long(read, bounds, ignored)
+        one = (
+            _hash_window(read, bounds, ignored)
+            if end - begin <= token_axis.WINDOW
+            else _hash_long(read, bounds, ignored)
+        )
         prints = one if prints is None else prints * _ODD + one
     return cut[0], np.empty((0, 2), np.uint64) if prints is None else prints, end - begin
 
@@ -246,7 +251,7 @@ def _hash_long(read: Read, bounds: Offsets, ignored_end: int | None) -> Fingerpr
 def fingerprint_of(read: Read, start: int, stop: int) -> Fingerprints:
     """That of one sequence that is too long to be read at once, uint64[1, 2]."""
     running = Running()
-    for a, b in axis.windows(start, stop):
+    for a, b in token_axis.windows(start, stop):
         running.add(_unsigned(read(a, b)))
     return running.fingerprint
 

@@ -19,19 +19,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import TokenReader
-from tokfmt.core.draws import SPLIT, check_seed, draws
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Format
 from tokfmt.core.messages import Option, to_option
 from tokfmt.core.options import parse_options
 from tokfmt.core.protocols import marks_of
+from tokfmt.core.reader import TokenReader
+from tokfmt.core.seeds import SPLIT, check_seed, draws
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.request import option_names
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Workers
 from tokfmt.views.select import Chosen
-from tokfmt.views.view import Joined, Parted
+from tokfmt.views.view import PackMarks, UnpackMarks
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _SHARE = re.compile(r"[0-9]*\.?[0-9]+([eE]-[0-9]{1,2})?")
@@ -92,7 +92,7 @@ AS_IT_IS = Arrangement()
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class SplitTarget:
     """What one writer writes.
 
     Attributes:
@@ -151,7 +151,7 @@ def _parsed(text: str) -> tuple[tuple[str, ...], tuple[Fraction, ...]]:
 
 def portions(
     arrangement: Arrangement, destination: Path, format_: Format, given: Mapping[str, object]
-) -> list[Portion]:
+) -> list[SplitTarget]:
     """What is written where: all splits to one destination if its format has splits, else one each.
 
     Args:
@@ -162,11 +162,11 @@ def portions(
     """
     shares = arrangement.shares
     if shares is None:
-        return [Portion(0, None, destination, parse_options(format_.write_options, given, format_.name))]
+        return [SplitTarget(0, None, destination, parse_options(format_.write_options, given, format_.name))]
     if "split" not in option_names(format_.write_options):
         options: Any = parse_options(format_.write_options, given, format_.name)
         return [
-            Portion(k, name, split_path(destination, format_, name), options) for k, name in enumerate(shares.names)
+            SplitTarget(k, name, split_path(destination, format_, name), options) for k, name in enumerate(shares.names)
         ]
     if "split" in given:
         raise OptionError(
@@ -175,7 +175,7 @@ def portions(
         )
     each = [{**given, "split": name} for name in shares.names]
     return [
-        Portion(k, name, destination, parse_options(format_.write_options, also, format_.name))
+        SplitTarget(k, name, destination, parse_options(format_.write_options, also, format_.name))
         for k, (name, also) in enumerate(zip(shares.names, each, strict=True))
     ]
 
@@ -188,7 +188,7 @@ def split_path(destination: Path, format_: Format, split: str) -> Path:
     return destination.with_name(f"{name.removesuffix(found)}.{split}{found}")
 
 
-def portion_of(axis: TokenReader, arrangement: Arrangement, portion: Portion) -> TokenReader:
+def portion_of(axis: TokenReader, arrangement: Arrangement, portion: SplitTarget) -> TokenReader:
     """The sequences of a portion, in order of the source."""
     shares = arrangement.shares
     if shares is None:
@@ -198,7 +198,7 @@ def portion_of(axis: TokenReader, arrangement: Arrangement, portion: Portion) ->
 
 @contextmanager
 def arranged(
-    axis: TokenReader, arrangement: Arrangement, portion: Portion, workers: Workers, progress: Progress,
+    axis: TokenReader, arrangement: Arrangement, portion: SplitTarget, workers: Workers, progress: Progress,
     *, marked: bool = False,
 ) -> Iterator[TokenReader]:  # fmt: skip
     """The sequences of a portion, in their order; what it takes in scratch goes at the end, if nothing is kept.
@@ -212,8 +212,8 @@ def arranged(
     from tokfmt.run.shuffle import shuffled
 
     marked = marked and marks_of(chosen) is not None
-    chosen = Joined(chosen) if marked else chosen
+    chosen = PackMarks(chosen) if marked else chosen
     progress.phase(" ".join(filter(None, ("shuffling", portion.split))), chosen.info.tokens, "tokens")
     part = portion.split or ""
     with shuffled(chosen, arrangement.shuffle, workers, part=part, progress=progress.advance) as reader:
-        yield Parted(reader, axis.info.dtype) if marked else reader
+        yield UnpackMarks(reader, axis.info.dtype) if marked else reader

@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from tokfmt.core.axis import TokenReader
-from tokfmt.core.records import Aside, RecordReader
+from tokfmt.core.reader import TokenReader
+from tokfmt.core.records import RecordReader, SkippedRecords
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.endings import Look
 from tokfmt.ops.source.ingest import encoder_for, encoder_of, ingest
-from tokfmt.ops.source.opened import Source, paths_of
 from tokfmt.ops.source.request import parse_selection
+from tokfmt.ops.source.stored import Source, paths_of
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Workers
 from tokfmt.text.ingest import Unread
@@ -21,7 +21,7 @@ from tokfmt.views.select import Concat, Slice
 from tokfmt.views.view import WithoutTrailing
 
 if TYPE_CHECKING:
-    from tokfmt.ops.source.draft import Draft
+    from tokfmt.ops.source.draft import TextRecipe
     from tokfmt.text.tokenizer import TokenizerHandle
 
 
@@ -41,7 +41,7 @@ class Reading(NamedTuple):
     """
 
     axis: TokenReader
-    asides: list[tuple[Source, Aside]]
+    asides: list[tuple[Source, SkippedRecords]]
     encoded: bool = True
     notes: tuple[str, ...] = ()
     report: Sequence[Mapping[str, Any]] = ()
@@ -50,7 +50,7 @@ class Reading(NamedTuple):
     padded: int = 0
 
 
-def _never(source: Source, aside: Aside) -> bool:  # noqa: ARG001
+def _never(source: Source, aside: SkippedRecords) -> bool:  # noqa: ARG001
     return False
 
 
@@ -60,7 +60,7 @@ def token_axis(
     selection: str | None,
     workers: Workers,
     progress: Progress,
-    refused: Callable[[Source, Aside], bool] = _never,
+    refused: Callable[[Source, SkippedRecords], bool] = _never,
     *,
     stored_eos: int | None = None,
     rejects: Path | None = None,
@@ -75,7 +75,7 @@ def token_axis(
         rejects: A file for what filters of recipes leave out.
     """
     readers: list[TokenReader] = []
-    asides: list[tuple[Source, Aside]] = []
+    asides: list[tuple[Source, SkippedRecords]] = []
     encoded, notes, rows = True, list[str](), dict[int, tuple[object, list[Any]]]()
     counts, made = list[tuple[Source, int, int | None]](), list[Source]()
     for number, source in enumerate(sources):
@@ -86,7 +86,7 @@ def token_axis(
         if source.format.computed:
             from tokfmt.ops.prepare.prepare import prepared
 
-            draft = cast("Draft", source.reader)  # else it would be no reader of records
+            draft = cast("TextRecipe", source.reader)  # else it would be no reader of records
             done = prepared(draft, encoder_of(draft, tokenizer), workers, progress, number, rejects)
             readers.append(done.reader)
             asides += done.asides

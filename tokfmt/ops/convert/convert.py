@@ -15,10 +15,10 @@ from typing import Literal
 from tokfmt import registry
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import write_error
+from tokfmt.core.locks import Scratch
 from tokfmt.core.messages import Option
 from tokfmt.core.once import OpenedOnce
 from tokfmt.core.options import given_options
-from tokfmt.core.private import Scratch
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.arrangement import arrangement_of
 from tokfmt.ops.convert.dry_run import dry_run
@@ -44,7 +44,7 @@ from tokfmt.ops.source.request import (
     is_pipe,
     selection_words,
 )
-from tokfmt.run.execute import Progress, Silent, is_cluster, worker_count
+from tokfmt.run.execute import NullProgress, Progress, is_cluster, worker_count
 
 
 def convert(
@@ -126,7 +126,7 @@ def convert(
         dry_run=dry_run, manifest=manifest, checksums=checksums, resume=resume, ledger=ledger,
         shard=None if shard is None else shard_of(shard), rejects=None if rejects is None else Path(rejects),
     )  # fmt: skip
-    return _convert(request, progress or Silent())
+    return _convert(request, progress or NullProgress())
 
 
 def _convert(request: Request, progress: Progress) -> Conversion:
@@ -218,7 +218,7 @@ def finish(
         request_of_shards(destination), jobs=worker_count(jobs),
         executor=executor, overwrite=overwrite, verify=verify, manifest=manifest, checksums=checksums,
     )  # fmt: skip
-    return carry_out(request, progress or Silent())
+    return carry_out(request, progress or NullProgress())
 
 
 def _to_stdout(request: Request, progress: Progress) -> Conversion:

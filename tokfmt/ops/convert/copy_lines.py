@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tokfmt.core.axis import TokenReader, windows
 from tokfmt.core.errors import ConversionError, OptionError
 from tokfmt.core.messages import Option
+from tokfmt.core.reader import TokenReader, windows
 from tokfmt.core.records import RecordReader
-from tokfmt.ops.convert.arrangement import Portion, arranged
+from tokfmt.ops.convert.arrangement import SplitTarget, arranged
 from tokfmt.ops.convert.lines import LineReader, LineWriter, copied_text, copies_in, copy_records, dealt_text
 from tokfmt.ops.convert.losses import record_losses
 from tokfmt.ops.convert.notes import Notes
@@ -18,7 +18,7 @@ from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.resolve import Resolved
 from tokfmt.ops.convert.workplace import Workplace
 from tokfmt.ops.convert.write import PortionCounts, Written, region_size, write_regions
-from tokfmt.ops.source.opened import paths_of
+from tokfmt.ops.source.stored import paths_of
 from tokfmt.run.plan import Workers
 
 
@@ -80,7 +80,7 @@ def _refuse_fields(resolved: Resolved, readers: Sequence[RecordReader]) -> None:
 def _write_portion(
     request: Request,
     lines: TokenReader,
-    portion: Portion,
+    portion: SplitTarget,
     place: Workplace,
     workers: Workers,
     notes: Notes,

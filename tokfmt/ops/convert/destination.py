@@ -12,7 +12,7 @@ from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
 from tokfmt.core.messages import Option
 from tokfmt.core.options import parse_options
-from tokfmt.ops.convert.arrangement import Portion, portions
+from tokfmt.ops.convert.arrangement import SplitTarget, portions
 from tokfmt.ops.convert.request import Request
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Destination:
     path: Path
     format: Format
     given: Mapping[str, object]
-    portions: tuple[Portion, ...]
+    portions: tuple[SplitTarget, ...]
     options: Any
     traits: WriterTraits
     rows: Samples | None = None
@@ -62,7 +62,7 @@ class Destination:
         """Each path that is written, once."""
         return list(dict.fromkeys(portion.destination for portion in self.portions))
 
-    def writer(self, path: Path, portion: Portion, target: Target) -> TokenWriter:
+    def writer(self, path: Path, portion: SplitTarget, target: Target) -> TokenWriter:
         """Make the writer of a portion, of rows as they are or of sequences, which builds it at `path`."""
         if self.rows is None or not self.format.stores_rows:
             return self.format.writer(path, portion.options, target)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tokfmt.core.axis import TokenReader
 from tokfmt.core.format import Target
-from tokfmt.core.output import followed
-from tokfmt.ops.convert.arrangement import Portion, portion_of
+from tokfmt.core.output import resolve_link
+from tokfmt.core.reader import TokenReader
+from tokfmt.ops.convert.arrangement import SplitTarget, portion_of
 from tokfmt.ops.convert.axis import token_axis
 from tokfmt.ops.convert.losses import Losses
 from tokfmt.ops.convert.notes import Notes
@@ -31,7 +31,7 @@ def dry_run(resolved: Resolved, notes: Notes) -> Conversion:
     destination = resolved.destination
     written = _of_records(resolved) if resolved.holds_records else _of_tokens(resolved, notes)
     result = result_of(resolved, written, notes)
-    stay = [path for path in destination.paths if followed(path) not in resolved.freed]
+    stay = [path for path in destination.paths if resolve_link(path) not in resolved.freed]
     goes = {str(path): what for path in stay if (what := replaced(path))}
     least = total_of(one.least for one in written.portions)
     plan = {**result.plan, "least_bytes": least, "free_bytes": free_bytes(destination.path)}
@@ -58,7 +58,7 @@ def _of_tokens(resolved: Resolved, notes: Notes) -> Written:
     return Written(destination, counts, dropped, {}, reading.report, reading.padded)
 
 
-def _would_write(resolved: Resolved, axis: TokenReader, portion: Portion, target: Target) -> PortionCounts:
+def _would_write(resolved: Resolved, axis: TokenReader, portion: SplitTarget, target: Target) -> PortionCounts:
     view = portion_of(axis, resolved.request.arrangement, portion)
     writer = resolved.destination.writer(portion.destination, portion, target)
     least = least_bytes(writer, view)

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from tokfmt.core.axis import U8, Info, Layout, TokenReader, check_interval, windows
 from tokfmt.core.errors import ConversionError
 from tokfmt.core.files import File
 from tokfmt.core.format import Receipt, Region
 from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.records import Aside, Block, RecordReader, json_lines
+from tokfmt.core.reader import U8, Info, Layout, TokenReader, check_interval, windows
+from tokfmt.core.records import Block, RecordReader, SkippedRecords, json_lines
 from tokfmt.formats.jsonl.lines import compression_of_name, join
 from tokfmt.ops.source.request import parse_selection
 from tokfmt.run.execute import Progress
@@ -41,7 +41,7 @@ class Copied:
     counts: Sequence[int]
     tokens: int | None
     blocks: Sequence[tuple[int, Block]]
-    asides: Mapping[int, Aside]
+    asides: Mapping[int, SkippedRecords]
 
     @property
     def records(self) -> int:
@@ -57,7 +57,7 @@ class _Part:
     records: int
     tokens: int | None
     size: int
-    aside: Aside
+    aside: SkippedRecords
 
 
 def selected_blocks(
@@ -100,7 +100,7 @@ def copy_records(
     journal, paths = workers.journal, [part.path for part in parts]
     journal.sync()
     journal.once("copied", lambda: join(paths, path, workers.jobs, keep=journal.keeps))
-    asides, counts = dict.fromkeys(range(len(readers)), Aside()), [0] * len(readers)
+    asides, counts = dict.fromkeys(range(len(readers)), SkippedRecords()), [0] * len(readers)
     for part in parts:
         asides[part.reader] += part.aside
         counts[part.reader] += part.records
@@ -114,7 +114,7 @@ def copy_records(
 def _recalled(
     number: int, home: Path, reader: int, records: int, tokens: int | None, size: int, aside: Sequence[Any]
 ) -> _Part:
-    return _Part(number, home / f"{number:06d}", reader, records, tokens, size, Aside.recalled(aside))
+    return _Part(number, home / f"{number:06d}", reader, records, tokens, size, SkippedRecords.recalled(aside))
 
 
 def copies_in(workers: Workers) -> Path:
@@ -126,7 +126,7 @@ def _copy_block(shared: tuple[list[RecordReader], Path], item: tuple[int, tuple[
     readers, scratch = shared
     number, (k, block) = item
     path = scratch / f"{number:06d}"
-    records, aside = 0, Aside()
+    records, aside = 0, SkippedRecords()
     tokens: int | None = 0
     with whole(path) as out:
         for batch in json_lines(readers[k], block):

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Info, Layout, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.errors import FormatError, Loss, LossyConversionError, TokenRangeError, TokfmtError
 from tokfmt.core.format import Format, TokenWriter, WriterTraits
 from tokfmt.core.messages import Message, Option, from_option, marked, to_option
 from tokfmt.core.protocols import Collecting, Sampled, marks_of, restored
-from tokfmt.core.records import Aside, RecordInfo, RecordReader, Spot
+from tokfmt.core.reader import Info, Layout, Separators, TokenReader, sequence_at, windows
+from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords, Spot
 from tokfmt.core.text_format import counted, printable
-from tokfmt.ops.source.opened import Source
 from tokfmt.ops.source.request import SourceRequest
+from tokfmt.ops.source.stored import Source
 from tokfmt.run.plan import Scan, Workers, scan
 from tokfmt.views.select import Known, NonEmpty
 
@@ -189,7 +189,7 @@ def _unmarked(axis: TokenReader, sources: Sequence[Source], traits: WriterTraits
     Raises:
         ConversionError: A label is another id than the token that it should be.
     """
-    from tokfmt.core.marks import MASKED_END
+    from tokfmt.core.loss_mask import MASKED_END
 
     yield from _masked_empties(sources)
     sampled = [source.reader for source in sources if isinstance(source.reader, Sampled)]
@@ -207,7 +207,7 @@ def _unmarked(axis: TokenReader, sources: Sequence[Source], traits: WriterTraits
 
 def _last_labels(reader: Any) -> Iterator[Loss]:
     """Labels that count at the end of rows, each of a token that is in none."""
-    from tokfmt.core.marks import IGNORED
+    from tokfmt.core.loss_mask import IGNORED
 
     labels = _Tally("last-labels", "the last label of {}, whose token is in no row", "sample")
     total = reader.info.tokens if reader.info.layout is Layout.SAMPLES else 0
@@ -235,19 +235,19 @@ def _masked_empties(sources: Sequence[Source]) -> Iterator[Loss]:
     yield from found.losses()
 
 
-def names_lost(source: Source, aside: Aside, target: Format) -> set[str]:
+def names_lost(source: Source, aside: SkippedRecords, target: Format) -> set[str]:
     """The words of --drop that what was set aside of a source asks for."""
     return {name for name, count in _counts(source, aside, target).items() if count}
 
 
-def _counts(source: Source, aside: Aside, target: Format) -> dict[str, int]:
+def _counts(source: Source, aside: SkippedRecords, target: Format) -> dict[str, int]:
     """Fields beside text that becomes tokens are nobody's loss: jsonl could have kept them, and whoever has ids."""
     text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
     asked = not text or target is source.format or target.takes_lines
     return {"invalid-lines": aside.invalid, "fields": aside.others if asked else 0}
 
 
-def record_losses(asides: Sequence[tuple[Source, Aside]], target: Format, drop: frozenset[str]) -> Losses:
+def record_losses(asides: Sequence[tuple[Source, SkippedRecords]], target: Format, drop: frozenset[str]) -> Losses:
     """What records do not take along, in words, with the first places."""
     losses = Losses()
     fault: TokfmtError | None = None
@@ -279,7 +279,7 @@ def _told(source: Source, fault: TokfmtError) -> str:
     return fault.what if _alone(source, fault.path) else f"{Path(fault.path).name}: {fault.what}"
 
 
-def _fields(source: Source, aside: Aside) -> str:
+def _fields(source: Source, aside: SkippedRecords) -> str:
     info = source.reader.info
     read = info.field if isinstance(info, RecordInfo) else ""
     beside = f'beside "{read}" ' if read else ""

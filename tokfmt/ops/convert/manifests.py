@@ -17,7 +17,7 @@ from tokfmt.ops.source.request import SourceFiles
 from tokfmt.run.execute import Progress
 
 if TYPE_CHECKING:
-    from tokfmt.core.publish import Staging
+    from tokfmt.core.atomic_output import Staging
 
 _LISTED = 20_000  # what reads a manifest reads no more than 16 MiB of it
 

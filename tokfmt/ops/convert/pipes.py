@@ -10,9 +10,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tokfmt import registry
-from tokfmt.core.errors import DetectionError, OptionError, TokfmtError, retell
+from tokfmt.core.errors import DetectionError, OptionError, TokfmtError, replace_paths
 from tokfmt.core.files import reading_error, write_error, writing
-from tokfmt.core.private import Scratch
+from tokfmt.core.locks import Scratch
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.request import STREAM, Path_, is_pipe
 from tokfmt.run.execute import Progress
@@ -75,7 +75,7 @@ def renamed(names: Mapping[str, str]) -> Iterator[None]:
         yield
     except TokfmtError as error:
         for real, shown in names.items():
-            retell(error, real, shown)
+            replace_paths(error, real, shown)
         raise
 
 

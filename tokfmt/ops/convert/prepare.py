@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tokfmt.core.axis import TokenReader
 from tokfmt.core.format import Target, TokenWriter
+from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.convert.axis import token_axis
 from tokfmt.ops.convert.destination import Destination

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tokfmt.core.publish import Beside, Staging
+from tokfmt.core.atomic_output import Beside, Staging
 from tokfmt.core.together import publish_together
 from tokfmt.ops.convert.manifests import manifests
 from tokfmt.ops.convert.notes import Notes
@@ -58,7 +58,7 @@ def _ledger(written: Written, staging: Staging, manifest: bytes | None) -> Besid
     """Return the ledger beside a destination; without one, that of what stood there before goes."""
     if written.ledger is None:
         return dict.fromkeys(path.name for path in ledger_paths(staging.destination))
-    from tokfmt.ops.ledger import built
+    from tokfmt.ops.provenance import built
 
     return built(written.ledger, written.destination.format, staging, manifest)
 

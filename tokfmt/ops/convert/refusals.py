@@ -11,11 +11,11 @@ from tokfmt.core.format import Format, WriterTraits
 from tokfmt.core.messages import Option
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
-from tokfmt.ops.convert.arrangement import Portion
+from tokfmt.ops.convert.arrangement import SplitTarget
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.destination import guard
-from tokfmt.ops.source.opened import Source
 from tokfmt.ops.source.request import SourceFiles, parse_selection
+from tokfmt.ops.source.stored import Source
 
 
 def refuse_shards(request: Request) -> None:
@@ -43,7 +43,7 @@ def refuse_shards(request: Request) -> None:
     )
 
 
-def refuse_splits_of_one_file(portions: Sequence[Portion], traits: WriterTraits) -> None:
+def refuse_splits_of_one_file(portions: Sequence[SplitTarget], traits: WriterTraits) -> None:
     """Refuse several splits in one file: a format that has splits keeps them in a folder.
 
     Raises:

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tokfmt.core import listing
-from tokfmt.core.axis import TokenReader
+from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import Loss, OptionError, SeparatorUnknownError, TokfmtError
 from tokfmt.core.files import writing
 from tokfmt.core.messages import Option, marked, to_option
 from tokfmt.core.options import choices
-from tokfmt.core.output import followed, readable_by
+from tokfmt.core.output import readable_by, resolve_link
 from tokfmt.core.place import Identity
 from tokfmt.core.protocols import Sampled
-from tokfmt.core.publish import Staging
-from tokfmt.core.records import Aside, RecordInfo, RecordReader
+from tokfmt.core.reader import TokenReader
+from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.text_format import printable
 from tokfmt.core.together import foreseen, settle
 from tokfmt.ops.convert.destination import Destination
@@ -39,7 +39,8 @@ from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.source.discover import find_sources, snapshot
 from tokfmt.ops.source.ingest import first_look
 from tokfmt.ops.source.open import open_sources, with_named
-from tokfmt.ops.source.opened import (
+from tokfmt.ops.source.request import SourceFiles, parse_selection
+from tokfmt.ops.source.stored import (
     Separator,
     Source,
     agreed_separator,
@@ -48,12 +49,11 @@ from tokfmt.ops.source.opened import (
     paths_of,
     tokenizer_of,
 )
-from tokfmt.ops.source.request import SourceFiles, parse_selection
 from tokfmt.run.execute import is_cluster, may_spawn
 from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
-    from tokfmt.ops.source.draft import Draft
+    from tokfmt.ops.source.draft import TextRecipe
     from tokfmt.text.tokenizer import TokenizerHandle
 
 _NOTES = 20  # notes on sources that are reported one by one
@@ -240,7 +240,7 @@ def _stagings(
     }
     for path, staging in stagings.items():
         refuse_foreign(path)
-        if (not request.kept or request.dry_run) and followed(path) not in freed:
+        if (not request.kept or request.dry_run) and resolve_link(path) not in freed:
             staging.check_replaceable()
     return stagings
 
@@ -266,7 +266,7 @@ def with_rows(destination: Destination, source: Source, request: Request) -> Des
 
         return destination.with_rows_of(source.reader, request) if isinstance(source.reader, Samples) else destination
     if source.format.computed and isinstance(source.reader, RecordReader):
-        seq_len = cast("Draft", source.reader).file.seq_len
+        seq_len = cast("TextRecipe", source.reader).file.seq_len
         return destination if seq_len is None else destination.with_rows_of_length(seq_len, request) or destination
     return destination
 
@@ -354,7 +354,7 @@ def _known_losses(resolved: Resolved) -> list[Loss]:
     return known_losses(axis, resolved.sources, resolved.destination.traits, resolved.request.source)
 
 
-def _refuse_losses(resolved: Resolved, asides: Sequence[Aside]) -> None:
+def _refuse_losses(resolved: Resolved, asides: Sequence[SkippedRecords]) -> None:
     """Refuse losses that are known before the first byte is written.
 
     What a first look at records shows is refused by a dry run only: a run goes on to report all of it at once.

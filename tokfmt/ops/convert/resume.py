@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tokfmt import registry
+from tokfmt.core.atomic_output import Staging, hidden_sibling, remove_leftovers, write_whole
 from tokfmt.core.errors import (
     ConversionError,
     CorruptError,
@@ -34,19 +35,18 @@ from tokfmt.core.errors import (
     VerificationError,
 )
 from tokfmt.core.format import Format
+from tokfmt.core.locks import check_private, make_private, own_file
 from tokfmt.core.messages import Message, Option
 from tokfmt.core.options import given_options
-from tokfmt.core.output import followed
+from tokfmt.core.output import resolve_link
 from tokfmt.core.place import Identity
-from tokfmt.core.private import check_private, make_private, own_file
-from tokfmt.core.publish import Staging, hidden_sibling, remove_leftovers, write_whole
 from tokfmt.core.text_format import printable
 from tokfmt.core.version import __version__
 from tokfmt.ops.convert.arrangement import AS_IT_IS
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.source.manifest import Manifest, extent, file_differences, read_manifest
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, words_of
-from tokfmt.run.plan import Forgetful, Journal, Shard, keep_only, read_journal
+from tokfmt.run.plan import Journal, NullJournal, Shard, keep_only, read_journal
 
 SCHEMA = "tokfmt.conversion/1"
 Facts = Mapping[str, object]
@@ -158,9 +158,9 @@ def finished(
 
 def _clear(destination: Path, digest: str) -> None:
     """Remove what a run that was killed right after it published has left; not what another request has begun."""
-    kept = read_conversion(hidden_sibling(followed(destination), "resume") / "conversion.json")
+    kept = read_conversion(hidden_sibling(resolve_link(destination), "resume") / "conversion.json")
     if kept is None or digest_of(kept["facts"]) == digest:
-        remove_leftovers(followed(destination))
+        remove_leftovers(resolve_link(destination))
 
 
 def _here() -> str:
@@ -185,7 +185,7 @@ def _absolute(request: Request) -> dict[str, Any]:
 @contextlib.contextmanager
 def resumed(
     place: Staging, request: Request, facts: Facts, note: Callable[[str], None]
-) -> Iterator[tuple[Staging, Forgetful]]:
+) -> Iterator[tuple[Staging, NullJournal]]:
     """A place that is kept when a conversion is interrupted, and the journal of what is done there.
 
     Args:
@@ -334,7 +334,7 @@ def request_of_shards(destination: str | os.PathLike[str]) -> Request:
     """
     by_prefix = (one.canonical(Path(destination)) for one in registry.formats() if one.prefix)
     for place in itertools.chain([Path(destination)], by_prefix):
-        home = hidden_sibling(followed(place), "shards")
+        home = hidden_sibling(resolve_link(place), "shards")
         if os.path.lexists(home):
             check_private(home)
             break

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import ConversionError
 from tokfmt.core.format import TokenWriter
+from tokfmt.core.reader import TokenReader
 from tokfmt.core.text_format import printable
 
 

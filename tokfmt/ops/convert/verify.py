@@ -10,18 +10,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from xxhash import xxh3_128, xxh3_128_digest
 
-from tokfmt.core.axis import Separators, TokenReader, batches, sequence_at, windows
 from tokfmt.core.errors import VerificationError
 from tokfmt.core.format import REGION, Decoder, Format
 from tokfmt.core.protocols import Sampled, marks_of
+from tokfmt.core.reader import Separators, TokenReader, batches, sequence_at, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.lines import TextFile
 from tokfmt.ops.compare.fingerprint import Fingerprints, Hashing, RecordSide, Utf8, cuts, fingerprints, hash_axis
 from tokfmt.ops.convert.losses import Content
 from tokfmt.ops.source.open import open_source
-from tokfmt.ops.source.opened import Source
 from tokfmt.ops.source.request import EosChoice, Options
+from tokfmt.ops.source.stored import Source
 from tokfmt.run.execute import Progress, run_tasks
 from tokfmt.run.plan import Workers
 from tokfmt.views.view import SplitAt, WithSeparators

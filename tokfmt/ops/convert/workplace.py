@@ -7,15 +7,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tokfmt.core.atomic_output import Staging
 from tokfmt.core.messages import Option
-from tokfmt.core.publish import Staging
-from tokfmt.ops.convert.arrangement import Portion
+from tokfmt.ops.convert.arrangement import SplitTarget
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.resolve import Resolved
 from tokfmt.ops.convert.resume import Facts, resumed
 from tokfmt.run.execute import make_executor, slots
-from tokfmt.run.plan import Forgetful, Share, Workers
+from tokfmt.run.plan import NullJournal, Share, Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class Workplace:
     """
 
     stagings: Mapping[Path, Staging]
-    journals: Mapping[Path, Forgetful]
+    journals: Mapping[Path, NullJournal]
     first: Staging
     facts: Facts
 
-    def of(self, portion: Portion, workers: Workers) -> tuple[Path, Workers]:
+    def of(self, portion: SplitTarget, workers: Workers) -> tuple[Path, Workers]:
         """Return where a portion is written, and the workers with the scratch and the journal of its destination."""
         staging = self.stagings[portion.destination]
         return staging.path, replace(workers, scratch=staging.scratch, journal=self.journals[portion.destination])
@@ -52,7 +52,7 @@ def workplace(resolved: Resolved, facts: Facts, notes: Notes) -> Iterator[Workpl
 
 
 @contextmanager
-def _entered(staging: Staging, request: Request, facts: Facts, notes: Notes) -> Iterator[Forgetful]:
+def _entered(staging: Staging, request: Request, facts: Facts, notes: Notes) -> Iterator[NullJournal]:
     """Make one place, and yield the journal of what is done there."""
     if request.kept:
         with resumed(staging, request, facts, notes.report) as (_, journal):
@@ -63,7 +63,7 @@ def _entered(staging: Staging, request: Request, facts: Facts, notes: Notes) -> 
             notes.report(
                 f"removed {name}, which an unfinished conversion had left; {Option('resume')} would have continued it"
             )
-        yield Forgetful()
+        yield NullJournal()
 
 
 @contextmanager

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tokfmt.core.axis import TokenReader
 from tokfmt.core.errors import TokenRangeError
 from tokfmt.core.format import TokenWriter
 from tokfmt.core.messages import marked
+from tokfmt.core.reader import TokenReader
 from tokfmt.core.text_format import counted, printable
-from tokfmt.ops.convert.arrangement import Portion, arranged
+from tokfmt.ops.convert.arrangement import SplitTarget, arranged
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import Content
 from tokfmt.ops.convert.notes import Notes
@@ -43,7 +43,7 @@ class PortionCounts:
         least: Bytes that it would take at least; see `TokenWriter.least_bytes`.
     """
 
-    portion: Portion
+    portion: SplitTarget
     sequences: int | None
     tokens: int | None
     max_id: int | None = None
@@ -90,7 +90,7 @@ def write(resolved: Resolved, prepared: Prepared, place: Workplace, workers: Wor
         counts.append(_write_portion(resolved, prepared, content, portion, writer, place, workers, notes, compared))
     ledger = None
     if request.ledger and request.shard is None:
-        from tokfmt.ops.ledger import write_rows  # with all of recipes
+        from tokfmt.ops.provenance import write_rows  # with all of recipes
 
         rows = destination.rows
         opened = rows or resolved.sources[0].reader
@@ -105,7 +105,7 @@ def write(resolved: Resolved, prepared: Prepared, place: Workplace, workers: Wor
 def write_regions(
     reader: TokenReader,
     writer: TokenWriter,
-    portion: Portion,
+    portion: SplitTarget,
     size: int,
     workers: Workers,
     progress: Progress,
@@ -144,7 +144,7 @@ def _write_portion(
     resolved: Resolved,
     prepared: Prepared,
     content: Content,
-    portion: Portion,
+    portion: SplitTarget,
     writer: TokenWriter,
     place: Workplace,
     workers: Workers,
@@ -180,7 +180,7 @@ def _verify(
     prepared: Prepared,
     content: Content,
     path: Path,
-    portion: Portion,
+    portion: SplitTarget,
     workers: Workers,
     progress: Progress,
 ) -> Mapping[str, int]:

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import windows
-from tokfmt.core.draws import DRAWN, draws
+from tokfmt.core.reader import windows
+from tokfmt.core.seeds import DRAWN, draws
 from tokfmt.text.ingest import UNREAD
 
 _AT_ONCE = 1 << 20  # records
@@ -133,7 +133,7 @@ class Drawing(NamedTuple):
         chosen: Whether each record is kept.
         looked: Whether it was looked at, before a quota was full.
         tally: What became of them.
-        short: A record was wanted that had been passed over (`Ration`): it has to be read after all.
+        short: A record was wanted that had been passed over (`QuotaBudget`): it has to be read after all.
     """
 
     chosen: NDArray[np.bool_]

@@ -23,30 +23,30 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import TokenReader, batches, windows
-from tokfmt.core.draws import DRAWN, draws
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Encoder
 from tokfmt.core.messages import Message, marked
 from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import offsets_of
-from tokfmt.core.records import Aside, Block, RecordBatch, RecordInfo, RecordReader, json_lines
+from tokfmt.core.reader import TokenReader, batches, windows
+from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, SkippedRecords, json_lines
 from tokfmt.core.resources import share
+from tokfmt.core.seeds import DRAWN, draws
 from tokfmt.core.text_format import printable
 from tokfmt.ops.prepare.draw import Drawing, Kept, draw, in_order
 from tokfmt.ops.prepare.rejects import Rejects
 from tokfmt.ops.prepare.report import Row, row_of, row_of_ids
-from tokfmt.ops.source.draft import Draft, TextSource
+from tokfmt.ops.source.draft import TextRecipe, TextSource
 from tokfmt.ops.source.ingest import ingest
-from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.ops.source.request import parse_selection
+from tokfmt.ops.source.stored import Source as Opened
 from tokfmt.recipes.cache import Column
 from tokfmt.recipes.documents import Documents, Source, TextPart, drawn, filled, passes, quota_of
 from tokfmt.recipes.samples import Samples, separator_of
 from tokfmt.run.execute import Progress, make_executor, run_tasks
 from tokfmt.run.plan import Workers
-from tokfmt.text.filters import ENTRY, Sieve
-from tokfmt.text.ingest import Ration, Shard, ShardReader
+from tokfmt.text.filters import ENTRY, FilterChain
+from tokfmt.text.ingest import QuotaBudget, Shard, ShardReader
 from tokfmt.views.select import Chosen, Concat, Picked
 
 _SHARE = 4  # of the share of memory that an answer may take: for hashes
@@ -71,7 +71,7 @@ class Prepared:
 
     reader: TokenReader
     report: list[Row]
-    asides: list[tuple[Opened, Aside]]
+    asides: list[tuple[Opened, SkippedRecords]]
     notes: list[str]
 
 
@@ -89,7 +89,7 @@ class Read(NamedTuple):
 
     axis: TokenReader
     entries: NDArray[np.void]
-    sieve: Sieve
+    sieve: FilterChain
     numbers: NDArray[np.int64] | None = None
     keys: NDArray[np.uint64] | None = None
     files: tuple[TextPart, ...] = ()
@@ -150,7 +150,7 @@ class SomeRecords:
 
 
 def prepared(
-    draft: Draft,
+    draft: TextRecipe,
     encoder: Encoder | None,
     workers: Workers,
     progress: Progress,
@@ -174,7 +174,7 @@ def prepared(
     return Preparation(draft, encoder, workers, progress, place, rejects).run()
 
 
-def prepared_in(directory: Path, draft: Draft, jobs: int, progress: Progress) -> TokenReader:
+def prepared_in(directory: Path, draft: TextRecipe, jobs: int, progress: Progress) -> TokenReader:
     """The reader of a recipe of text, prepared in a directory that stays for as long as it is used."""
     encoder = draft.tokenizer.encoder() if draft.tokenizer is not None else None
     with make_executor("threads", jobs) as executor:
@@ -186,7 +186,7 @@ class Preparation:
 
     def __init__(
         self,
-        draft: Draft,
+        draft: TextRecipe,
         encoder: Encoder | None,
         workers: Workers,
         progress: Progress,
@@ -200,7 +200,7 @@ class Preparation:
         self.kept = Kept(self.home, share() // _SHARE, numbered=listed) if draft.file.dedup == "exact" else None
         self.rejects = Rejects(rejects, draft.file) if rejects is not None else None
         self.report = list[Row]()
-        self.asides = list[tuple[Opened, Aside]]()
+        self.asides = list[tuple[Opened, SkippedRecords]]()
         self.notes = list[str]()
 
     def run(self) -> Prepared:
@@ -259,19 +259,19 @@ class Preparation:
             done = self._drawn_of_all(number, source, f"{number}-whole", None)
         return done
 
-    def _ration(self, number: int, source: TextSource) -> Ration | None:
+    def _ration(self, number: int, source: TextSource) -> QuotaBudget | None:
         """What of a source is tokenised at most; twice its quota where some may be left out as equal."""
         quota = quota_of(self.draft.file, number)
         if quota is None:
             return None
-        ration = Ration(self.draft.file.seed, quota if self.kept is None else 2 * quota)
+        ration = QuotaBudget(self.draft.file.seed, quota if self.kept is None else 2 * quota)
         plain = source.entry.select is None and all(records.info.random_access for records in source.readers)
         if plain and source.size >= _SURVEYED:
             with contextlib.suppress(TokfmtError):  # whoever reads all of it tells the first error
                 self._foresee(ration, source)
         return ration
 
-    def _foresee(self, ration: Ration, source: TextSource) -> None:
+    def _foresee(self, ration: QuotaBudget, source: TextSource) -> None:
         """Pass over records that are not going to be drawn; should they be needed, all is read (`Drawing.short`)."""
         least, each = self._least_tokens(source)
         if least <= 0:
@@ -311,7 +311,9 @@ class Preparation:
         least = mean - 3 * math.sqrt(beside * places / (places - 1)) / total
         return least * every, sum(tokens) / records
 
-    def _drawn_of_all(self, number: int, source: TextSource, name: str, ration: Ration | None) -> tuple[Read, Drawing]:
+    def _drawn_of_all(
+        self, number: int, source: TextSource, name: str, ration: QuotaBudget | None
+    ) -> tuple[Read, Drawing]:
         shards = self._read(name, source, ration)
         entries = _joined([shard for one in shards for shard in one.shards], self.home / f"entries-{number}")
         read = Read(_concat(shards), entries, self._sieve(source), files=_files(source, shards))
@@ -320,7 +322,7 @@ class Preparation:
             self.asides += [(part, one.aside) for part, one in zip(source.parts, shards, strict=True)]
         return done
 
-    def _read(self, name: str, source: TextSource, ration: Ration | None) -> list[ShardReader]:
+    def _read(self, name: str, source: TextSource, ration: QuotaBudget | None) -> list[ShardReader]:
         """Tokenise all records, a part after the other, or as much of them as a ration lets."""
         self.progress.phase(f"tokenizing {printable(source.name)}", source.size // self.workers.shards, "bytes")
         found = list[ShardReader]()
@@ -330,7 +332,7 @@ class Preparation:
 
     def _some(self, number: int, source: TextSource) -> tuple[Read, Drawing] | None:
         """Read those records of a source that are drawn first, until its quota is full; None: read all of it."""
-        waves, asides = list[Read](), Aside()
+        waves, asides = list[Read](), SkippedRecords()
         for bounds in self._waves(number, source):
             shards, numbers, keys = self._wave(number, source, len(waves), bounds)
             asides += shards.aside
@@ -412,15 +414,15 @@ class Preparation:
         records: RecordReader,
         first: int,
         last: int | None,
-        ration: Ration | None = None,
+        ration: QuotaBudget | None = None,
     ) -> ShardReader:
         return ingest(
             records, self.encoder, self.workers, first=first, last=last, name=f"source-{self.place}-{name}",
             sieve=self._sieve(source), ration=ration, progress=lambda shard: self.progress.advance(shard.size),
         )  # fmt: skip
 
-    def _sieve(self, source: TextSource) -> Sieve:
-        return Sieve(source.filters, self.kept is not None)
+    def _sieve(self, source: TextSource) -> FilterChain:
+        return FilterChain(source.filters, self.kept is not None)
 
     def _compared(self, number: int, source: Source) -> Read:
         """Entries of a source of ids, where equal sequences are looked for."""
@@ -431,7 +433,9 @@ class Preparation:
         ranges = list(windows(0, count, _RANGE))
         for tokens in run_tasks(_hash, (source.reader, path), ranges, workers.executor, workers.jobs, workers.scratch):
             self.progress.advance(tokens)
-        return Read(source.reader, np.memmap(path, ENTRY, "r") if count else np.empty(0, ENTRY), Sieve(hashed=True))
+        return Read(
+            source.reader, np.memmap(path, ENTRY, "r") if count else np.empty(0, ENTRY), FilterChain(hashed=True)
+        )
 
     def _drawn(self, number: int, source: TextSource | Source, read: Read, drawing: Drawing) -> Source:
         """What was drawn of a source, as often as its quota asks for and `epochs` allows; its row of the report.

@@ -22,7 +22,7 @@ from tokfmt.ops.prepare.draw import Kept
 from tokfmt.ops.source.draft import TextSource
 from tokfmt.recipes.documents import TextPart
 from tokfmt.recipes.language import RecipeFile
-from tokfmt.text.filters import Sieve, value_of
+from tokfmt.text.filters import FilterChain, value_of
 
 
 class _Files(NamedTuple):
@@ -68,7 +68,7 @@ class Rejects:
     def add(
         self,
         source: TextSource,
-        sieve: Sieve,
+        sieve: FilterChain,
         entries: NDArray[np.void],
         numbers: NDArray[np.int64],
         texts: Iterable[tuple[str, int]],

@@ -9,12 +9,12 @@ from tokfmt.ops.prepare.draw import Tally
 from tokfmt.recipes.amounts import amounts
 from tokfmt.recipes.documents import Documents, Source, quota_of
 from tokfmt.recipes.samples import PackedRows, Samples
-from tokfmt.text.filters import Sieve
+from tokfmt.text.filters import FilterChain
 
 Row = dict[str, Any]
 
 
-def row_of(name: str, names: Sequence[str], sieve: Sieve, tally: Tally, quota: int | None, *, text: bool) -> Row:
+def row_of(name: str, names: Sequence[str], sieve: FilterChain, tally: Tally, quota: int | None, *, text: bool) -> Row:
     """What became of the documents of a source that were looked at: all, or those until its quota was full.
 
     Args:

@@ -10,7 +10,7 @@ from tokfmt import registry
 from tokfmt.core import listing
 from tokfmt.core.errors import DetectionError, FormatError, SourceChangedError, UnknownFormatError
 from tokfmt.core.files import names_in, natural_key, reading_error
-from tokfmt.core.format import Format, strangers
+from tokfmt.core.format import Format, unrelated_files
 from tokfmt.core.place import Identity, path_of, real
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import describes, read_manifest
@@ -116,7 +116,7 @@ def found_at(path: Path, format_: Format, request: SourceRequest) -> SourceFiles
     if not listing.is_dir(path) or not files:
         return SourceFiles(path, format_, files)
     behind = {real(file) for file in files if listing.is_link(file)}
-    others = [entry for entry in strangers(format_, path) if _counts(entry, path)]
+    others = [entry for entry in unrelated_files(format_, path) if _counts(entry, path)]
     if behind:
         others = [entry for entry in others if real(entry) not in behind]
     if request.recursive:  # what lies below is read as well

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tokfmt.core.errors import OptionError
-from tokfmt.core.records import Aside, Block, RecordInfo, RecordReader
+from tokfmt.core.records import Block, RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.ingest import first_look
-from tokfmt.ops.source.opened import Source as Opened
+from tokfmt.ops.source.stored import Source as Opened
 from tokfmt.recipes.documents import Source
 from tokfmt.recipes.language import RecipeFile, SourceEntry
 from tokfmt.recipes.samples import separator_of
-from tokfmt.text.filters import GARBAGE, Filter, Sieve
+from tokfmt.text.filters import GARBAGE, Filter, FilterChain
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -88,13 +88,13 @@ class Look:
 
 def _look(source: TextSource) -> Look:
     texts = [text for part in source.parts for text in first_look(part)[0]]
-    sieve = Sieve(source.filters)
+    sieve = FilterChain(source.filters)
     broken = Counter(number for number in sieve.entries(texts)["rule"].tolist() if number)
     rejected = {".".join(sieve.rule(number)): count for number, count in sorted(broken.items())}
     return Look(source.name, source.parts[0].format.name, source.size, source.entry.tokens, len(texts), rejected)
 
 
-class Draft:
+class TextRecipe:
     """A recipe of text, or one that leaves out equal sequences: prepared before anything of it can be read. Picklable.
 
     Also a `RecordReader`, whose records do not exist yet: to ask for them is an error.
@@ -161,9 +161,9 @@ class Draft:
         """What filters say of some texts of each source, from places spread over it."""
         return [_look(source) for source in self.of_text]
 
-    def first_look(self) -> tuple[list[str], Aside]:
+    def first_look(self) -> tuple[list[str], SkippedRecords]:
         """See `ops.source.ingest.Lookable`."""
-        texts, aside = list[str](), Aside()
+        texts, aside = list[str](), SkippedRecords()
         for part in (part for source in self.of_text for part in source.parts):
             found, beside = first_look(part)
             texts, aside = [*texts, *found], aside + beside

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tokfmt.core.axis import TokenReader, distinct
 from tokfmt.core.protocols import read_intervals
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.raw_ids import byte_swapped
+from tokfmt.core.reader import TokenReader, distinct
 
 _RUNS, _RUN = 64, 64
 _READ = 1 << 14  # tokens; reading on over so many costs less than another read

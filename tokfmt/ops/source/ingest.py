@@ -10,20 +10,29 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from tokfmt.core.axis import Info, TokenReader, check_position, sequence_at
 from tokfmt.core.errors import SourceChangedError
 from tokfmt.core.format import Encoder
-from tokfmt.core.private import Scratch
+from tokfmt.core.locks import Scratch
 from tokfmt.core.protocols import LocatedRecords, Place
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
-from tokfmt.core.records import Aside, Block, RecordReader
-from tokfmt.ops.source.opened import Source
+from tokfmt.core.reader import Info, TokenReader, check_position, sequence_at
+from tokfmt.core.records import Block, RecordReader, SkippedRecords
+from tokfmt.ops.source.stored import Source
 from tokfmt.run.execute import Progress, SerialExecutor, make_executor, run_tasks
 from tokfmt.run.plan import Kind, Workers, journaled
-from tokfmt.text.ingest import Ingestion, Ration, Shard, ShardReader, Unread, block_size, encoded_batches, ingest_block
+from tokfmt.text.ingest import (
+    Ingestion,
+    QuotaBudget,
+    Shard,
+    ShardReader,
+    Unread,
+    block_size,
+    encoded_batches,
+    ingest_block,
+)
 
 if TYPE_CHECKING:
-    from tokfmt.text.filters import Sieve
+    from tokfmt.text.filters import FilterChain
     from tokfmt.text.tokenizer import TokenizerHandle
 
 _PIECE = 1 << 22
@@ -45,9 +54,9 @@ def ingest(
     last: int | None = None,
     name: str = "text",
     progress: Callable[[Shard], None] = lambda shard: None,
-    refused: Callable[[Aside], bool] = lambda aside: False,
-    sieve: Sieve | None = None,
-    ration: Ration | None = None,
+    refused: Callable[[SkippedRecords], bool] = lambda aside: False,
+    sieve: FilterChain | None = None,
+    ration: QuotaBudget | None = None,
 ) -> ShardReader:
     """Tokenise records `first <= i < last`, or the workers' share of them, in parallel into shards in scratch.
 
@@ -67,14 +76,14 @@ def ingest(
     slots = workers.jobs * workers.shards
     size = workers.journal.once(f"blocks-{name}", lambda: block_size(records.info.size, slots))
     blocks: Sequence[tuple[int, Block]] = list(enumerate(records.blocks(size, first, last)))
-    in_turn = isinstance(workers.executor, SerialExecutor) and workers.share is None  # each is counted before the next
-    numbers = [] if ration is None or in_turn else _first_records(records, [one for _, one in blocks], first, ration)
-    job = Ingestion(records, encoder, home, sieve, ration if in_turn or numbers else None, numbers)
+    serial = isinstance(workers.executor, SerialExecutor) and workers.share is None  # each is counted before the next
+    numbers = [] if ration is None or serial else _first_records(records, [one for _, one in blocks], first, ration)
+    job = Ingestion(records, encoder, home, sieve, ration if serial or numbers else None, numbers)
     firsts, recalled = list[int](), workers.journal.done(f"shard of {name}")
     if workers.share is not None:
         blocks = workers.share.of(blocks)
     shards: dict[int, Shard] = {}
-    aside = Aside()
+    aside = SkippedRecords()
     kind: Kind[tuple[int, Block], Shard] = Kind(
         f"shard of {name}",
         number=lambda item: item[0],
@@ -103,7 +112,7 @@ def ingest(
     return ShardReader(list(shards.values()), [block for _, block in blocks])
 
 
-def _first_records(records: RecordReader, blocks: Sequence[Block], first: int, ration: Ration) -> list[int]:
+def _first_records(records: RecordReader, blocks: Sequence[Block], first: int, ration: QuotaBudget) -> list[int]:
     """The number in a rationed source of the first record of each block; none where it would have to be read for that.
 
     Args:
@@ -237,11 +246,11 @@ class Texts:
     def offsets(self, first: int, last: int) -> Offsets:
         return self.axis.offsets(first, last)
 
-    def beneath(self, position: int) -> tuple[TokenReader, int]:
+    def to_source(self, position: int) -> tuple[TokenReader, int]:
         check_position(position, self.info.tokens)
         return self.axis, position
 
-    def above(self, reader: TokenReader, position: int) -> int | None:
+    def from_source(self, reader: TokenReader, position: int) -> int | None:
         return position if reader is self._axis else None
 
     def readers(self) -> tuple[TokenReader]:
@@ -260,14 +269,14 @@ _TEXTS, _PLACES = 64, 16  # of a first look
 class Lookable(Protocol):
     """Records that do not exist yet, such as those of a recipe of text, whose sources can be looked at."""
 
-    def first_look(self) -> tuple[list[str], Aside]:
+    def first_look(self) -> tuple[list[str], SkippedRecords]:
         """Some texts of the sources, and what was set aside beside them."""
         ...
 
 
-def first_look(source: Source) -> tuple[list[str], Aside]:
+def first_look(source: Source) -> tuple[list[str], SkippedRecords]:
     """Some texts of a source, from up to sixteen places spread over it, and what was set aside beside them."""
-    records, texts, aside = source.reader, list[str](), Aside()
+    records, texts, aside = source.reader, list[str](), SkippedRecords()
     if isinstance(records, Lookable):
         return records.first_look()
     if not isinstance(records, RecordReader):

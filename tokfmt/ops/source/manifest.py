@@ -12,7 +12,8 @@
 null where sources are large and nobody asked for --checksums. Behind a recipe stand the datasets that it names.
 A tokenizer of this machine has its `path`, relative to the manifest, beside the `name` that the user gave.
 `partial` is there when a source is damaged: of each what was saved, see `tokfmt.ops.source.partial`.
-`ledger` is there when one was written: {"unit", "rows"}, see `tokfmt.ops.ledger`. `more_sources` is there when sources
+`ledger` is there when one was written: {"unit", "rows"}, see `tokfmt.ops.provenance`. `more_sources` is there when
+sources
 are too many to be listed: of the others, the same over such lines with the path as given, in order.
 """
 
@@ -28,13 +29,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokfmt.core import listing
-from tokfmt.core.axis import Damage
 from tokfmt.core.errors import CorruptError, FormatError, OptionError
 from tokfmt.core.files import open_file, read_whole, reading_error
 from tokfmt.core.format import Format
 from tokfmt.core.messages import Message, Option, from_option
 from tokfmt.core.options import parse_options
 from tokfmt.core.place import absolute, real
+from tokfmt.core.reader import Damage
 from tokfmt.core.text_format import counted, grouped, printable
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, given_to, words_of
 
@@ -63,7 +64,9 @@ def manifest_path(path: Path) -> Path:
 
 
 def ledger_paths(path: Path) -> tuple[Path, Path]:
-    """Where the ledger of a dataset stands, if it has one: its rows, and what they mean; see `tokfmt.ops.ledger`."""
+    """Where the ledger of a dataset stands, if it has one: its rows, and what they mean; see
+    `tokfmt.ops.provenance`.
+    """
     return path.parent / f"{path.name}.ledger", path.parent / f"{path.name}.ledger.json"
 
 

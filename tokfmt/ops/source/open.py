@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tokfmt.core import listing
-from tokfmt.core.axis import Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, SeparatorUnknownError, TokfmtError
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.messages import Option, allow_loss
 from tokfmt.core.options import given_options
 from tokfmt.core.protocols import Continuing, Screened, Underlying
+from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.discover import find_sources
@@ -37,14 +37,14 @@ from tokfmt.ops.source.manifest import (
     manifests_beside,
     shrunk,
 )
-from tokfmt.ops.source.opened import Separator, Source, notes_on_tokenizers, resolve, told, without_separators
 from tokfmt.ops.source.partial import closed, partial_of, readable
 from tokfmt.ops.source.request import EosChoice, Found, Options, Path_, SourceFiles, SourceRequest, read_options
+from tokfmt.ops.source.stored import Separator, Source, notes_on_tokenizers, resolve, told, without_separators
 from tokfmt.run.execute import Progress
 from tokfmt.views.view import WithoutTrailing
 
 if TYPE_CHECKING:
-    from tokfmt.ops.source.draft import Draft
+    from tokfmt.ops.source.draft import TextRecipe
     from tokfmt.recipes.documents import Documents
     from tokfmt.recipes.language import RecipeFile
     from tokfmt.recipes.samples import Samples
@@ -370,7 +370,7 @@ def _stated(records: RecordReader, format_: Format) -> Separator | None:
 
 def open_recipe(
     file: RecipeFile, hints: Hints, named: Found | None = None
-) -> tuple[Samples | Documents | Draft, list[Source]]:
+) -> tuple[Samples | Documents | TextRecipe, list[Source]]:
     """Open a recipe; returns its reader, and its sources. The arguments are those of `ops.source.recipe.assemble`.
 
     Raises:

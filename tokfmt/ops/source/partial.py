@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Damage, Separators, TokenReader, windows
 from tokfmt.core.errors import NO_DAMAGE, FormatError, TruncatedError
 from tokfmt.core.protocols import Vouched, marks_of
+from tokfmt.core.reader import Damage, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.text_format import counted
 from tokfmt.views.select import Chosen, Leading, Slice

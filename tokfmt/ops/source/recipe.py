@@ -20,7 +20,6 @@ import numpy as np
 
 from tokfmt import registry
 from tokfmt.core import listing
-from tokfmt.core.axis import Info, Layout, Separators, TokenReader
 from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, TokenizerMismatchError, TokfmtError
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import Message, Option, allow_loss, marked, recipe_words, reword
@@ -28,14 +27,13 @@ from tokfmt.core.options import given_options
 from tokfmt.core.place import absolute
 from tokfmt.core.protocols import Piece, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.reader import Info, Layout, Separators, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.source.discover import dataset_paths, find_sources, format_of, found_at, snapshot
-from tokfmt.ops.source.draft import Draft, TextSource, filters_of
+from tokfmt.ops.source.draft import TextRecipe, TextSource, filters_of
 from tokfmt.ops.source.ingest import ingested
 from tokfmt.ops.source.manifest import manifest_path, read_manifest
-from tokfmt.ops.source.opened import Separator, agreed_tokenizer
-from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.ops.source.request import (
     Found,
     SourceFiles,
@@ -44,6 +42,8 @@ from tokfmt.ops.source.request import (
     parse_selection,
     viewed,
 )
+from tokfmt.ops.source.stored import Separator, agreed_tokenizer
+from tokfmt.ops.source.stored import Source as Opened
 from tokfmt.recipes.cache import key_of, recalled, remember, unkept
 from tokfmt.recipes.documents import Documents, Source, Vocabulary, quotas
 from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, read_recipe
@@ -76,7 +76,7 @@ class Opener(Protocol):
 
 def assemble(
     file: RecipeFile, hints: Hints, opener: Opener, named: Found | None = None
-) -> tuple[Samples | Documents | Draft, list[Opened]]:
+) -> tuple[Samples | Documents | TextRecipe, list[Opened]]:
     """Open the sources of a recipe, and return its reader with them.
 
     Args:
@@ -86,21 +86,22 @@ def assemble(
         named: The datasets of its sources, from `named_by`, if they were looked for already.
 
     Returns:
-        `Samples`, or `Documents` of a recipe without `seq_len`, or a `Draft` of a recipe with text; and the sources.
+        `Samples`, or `Documents` of a recipe without `seq_len`, or a `TextRecipe` of a recipe with text; and the
+        sources.
 
     Raises:
         TokfmtError: A source cannot be opened, or they do not go together.
     """
     with unkept() as notes:
         reader, opened = _laid(file, hints, opener, named)
-    if notes and not isinstance(reader, Draft):
+    if notes and not isinstance(reader, TextRecipe):
         reader.info = replace(reader.info, notes=(*reader.info.notes, *notes))
     return reader, opened
 
 
 def _laid(
     file: RecipeFile, hints: Hints, opener: Opener, named: Found | None
-) -> tuple[Samples | Documents | Draft, list[Opened]]:
+) -> tuple[Samples | Documents | TextRecipe, list[Opened]]:
     with _entered(file.where):
         found, opened = list[Source | TextSource](), list[Opened]()
         handle = _tokenizer(file)
@@ -122,7 +123,7 @@ def _laid(
         vocabulary = _agreed_vocabulary(opened, handle, hints.drop)
     of_ids = [source for source in found if isinstance(source, Source)]
     if len(of_ids) < len(found) or file.dedup != "none":
-        return Draft(file, found, handle), opened
+        return TextRecipe(file, found, handle), opened
     of_ids = quotas(file, of_ids)
     if file.seq_len is not None:
         return Samples(file, of_ids, vocabulary), opened
@@ -395,7 +396,7 @@ def _text_source(
         OptionError: Something of it is no text, or a recipe itself; or nothing says how to tokenise it.
     """
     for part in parts:
-        if isinstance(part.reader, Draft):
+        if isinstance(part.reader, TextRecipe):
             raise OptionError("is a recipe with text. Store it first: tokfmt convert, or name its sources here")
         if _holds_ids(part):
             raise OptionError(f"{printable(part.paths[0])}: holds ids, and others of this source hold text")
@@ -493,14 +494,14 @@ class Deferred:
         return restored(self.reader, eos_id, read=read, before=before)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """See `protocols.Verbatim`."""
+        """See `protocols.RawCopyable`."""
         return pieces_of(self.reader, start, stop)
 
-    def beneath(self, position: int) -> tuple[TokenReader, int]:
+    def to_source(self, position: int) -> tuple[TokenReader, int]:
         """See `protocols.Underlying`."""
         return self.reader, position
 
-    def above(self, reader: TokenReader, position: int) -> int | None:
+    def from_source(self, reader: TokenReader, position: int) -> int | None:
         """See `protocols.Underlying`."""
         return position if reader is self._reader else None
 

@@ -14,9 +14,9 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Separators, windows
-from tokfmt.core.draws import SAMPLE, random_order
+from tokfmt.core.reader import Separators, windows
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, counted_records, json_lines
+from tokfmt.core.seeds import SAMPLE, random_order
 from tokfmt.ops.stats.walk import Indexed, StatsAxis, Streamed
 from tokfmt.views.select import Intervals, Picked
 

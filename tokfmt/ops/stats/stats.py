@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokfmt.core.axis import Separators, TokenReader, windows
-from tokfmt.core.draws import check_seed
 from tokfmt.core.errors import DetectionError, FormatError, OptionError
 from tokfmt.core.format import Decoder
+from tokfmt.core.locks import Scratch
 from tokfmt.core.messages import Message, Option
-from tokfmt.core.private import Scratch
-from tokfmt.core.protocols import Filled, Filling
+from tokfmt.core.protocols import Filled, PaddingCounts
 from tokfmt.core.protocols import Sampled as WithMasks
 from tokfmt.core.ragged import Tokens
+from tokfmt.core.reader import Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
+from tokfmt.core.seeds import check_seed
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.discover import check_unchanged, dataset_paths, format_of, found_at, snapshot
 from tokfmt.ops.source.ingest import encoder_for, ingest
 from tokfmt.ops.source.manifest import extent
 from tokfmt.ops.source.open import contradicted, open_stored
-from tokfmt.ops.source.opened import NO_SEPARATOR, Source, manifest_tokenizer, tokenizer_of, without_separators
 from tokfmt.ops.source.request import SourceRequest
+from tokfmt.ops.source.stored import NO_SEPARATOR, Source, manifest_tokenizer, tokenizer_of, without_separators
 from tokfmt.ops.stats.duplicates import TOO_MANY, Group, duplicates_of
 from tokfmt.ops.stats.report import Failure, RepeatedSequence, Report, Sampled, Share, Statistics
 from tokfmt.ops.stats.sampling import Drawn, draw, draw_records
@@ -37,7 +37,7 @@ from tokfmt.ops.stats.walk import Indexed, StatsAxis, Streamed, Survey, axis_of,
 from tokfmt.recipes.documents import Documents
 from tokfmt.recipes.samples import Samples
 from tokfmt.recipes.tree import explain
-from tokfmt.run.execute import Progress, Silent, make_executor, worker_count
+from tokfmt.run.execute import NullProgress, Progress, make_executor, worker_count
 from tokfmt.run.plan import Workers
 from tokfmt.views.view import SplitAt
 
@@ -93,7 +93,7 @@ def stats(request: StatsRequest, progress: Progress | None = None, cancelled: Ca
     with Scratch() as scratch, make_executor(request.executor, jobs) as executor:
         workers = Workers(executor, jobs, scratch)
         paths = dataset_paths(request.source)
-        run = _Run(request, handle, workers, progress or Silent(), cancelled, several=len(paths) > 1)
+        run = _Run(request, handle, workers, progress or NullProgress(), cancelled, several=len(paths) > 1)
         sources, before = [], []
         for path in paths:
             with run.noting(path):
@@ -132,7 +132,7 @@ def stats_of(
         make_executor(request.executor, request.jobs or 1) as executor,
     ):
         workers = Workers(executor, request.jobs or 1, scratch)
-        run = _Run(request, tokenizer, workers, progress or Silent(), cancelled)
+        run = _Run(request, tokenizer, workers, progress or NullProgress(), cancelled)
         return run.report([source], [size_of(source)]).datasets[0]
 
 
@@ -444,7 +444,7 @@ def figures_of(seen: Surveyed) -> Figures:
     """The figures of one dataset."""
     axis, stats, weight = seen.survey.axis, seen.survey.stats, seen.weight
     stored = axis.stored
-    filling = stored.filling() if isinstance(stored, Filled) else Filling(None, 0)
+    filling = stored.filling() if isinstance(stored, Filled) else PaddingCounts(None, 0)
     told = seen.subject.source.separator.eos_id
     eos_id = told if told is not None else -1
     made = filling.separators

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import distinct
 from tokfmt.core.format import Decoder
 from tokfmt.core.ragged import Tokens
+from tokfmt.core.reader import distinct
 from tokfmt.ops.stats.report import Cost, Ends, Frequencies, Histogram, Id, Ids, Lengths, Packing
 
 _DENSE = 1 << 16

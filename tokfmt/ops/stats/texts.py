@@ -14,7 +14,7 @@ from xxhash import xxh3_128_digest
 
 from tokfmt.core.errors import FormatError
 from tokfmt.core.records import Block, RecordReader, json_lines
-from tokfmt.ops.source.opened import Source
+from tokfmt.ops.source.stored import Source
 from tokfmt.ops.stats.duplicates import PLACE_BITS, Group, Seen, Store, duplicates_of, too_many
 from tokfmt.ops.stats.report import FieldCount, RepeatedSequence, Share, Statistics, TextFacts
 from tokfmt.ops.stats.tables import Table, lengths_of

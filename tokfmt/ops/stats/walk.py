@@ -22,11 +22,11 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from tokfmt.core.axis import WINDOW, Info, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.errors import CorruptError, FormatError, TokfmtError
 from tokfmt.core.messages import Option
 from tokfmt.core.protocols import Sampled
 from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.reader import WINDOW, Info, Separators, TokenReader, sequence_at, windows
 from tokfmt.ops.compare.fingerprint import Fingerprints, fingerprint_of, fingerprints_between
 from tokfmt.ops.stats.duplicates import TOO_MANY, Seen, Store, too_many
 from tokfmt.ops.stats.tables import Counter, Counts, Table

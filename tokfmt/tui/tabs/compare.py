@@ -140,10 +140,10 @@ class Pane(Reader):
 
     def __init__(self) -> None:
         super().__init__()
-        self.followed: tuple[int, int, int] | None = None
+        self.resolve_link: tuple[int, int, int] | None = None
 
     def show(self, port: RowSource, token_style: TokenStyle, row: int, unit: int = 0) -> None:
-        self.followed = None
+        self.resolve_link = None
         super().show(port, token_style, row, unit)
 
     @property
@@ -246,13 +246,13 @@ class Side(Vertical):
 
     def follow(self, cursor: int, anchor: int, y: int) -> None:
         """Put the cursor on a token, and another token on a line of the screen, unless that was done already."""
-        if self.pane.opening or self.pane.followed == (cursor, anchor, y):
+        if self.pane.opening or self.pane.resolve_link == (cursor, anchor, y):
             return
-        self.pane.followed = cursor, anchor, y
+        self.pane.resolve_link = cursor, anchor, y
 
         def step(scroll: ReaderPosition) -> None:
             scroll.to(cursor)
-            scroll.top = scroll.above(scroll.find(max(0, min(anchor, scroll.roll.span.length - 1))), y)
+            scroll.top = scroll.from_source(scroll.find(max(0, min(anchor, scroll.roll.span.length - 1))), y)
 
         self.pane.move(step, reveal=False)
 

@@ -24,7 +24,7 @@ from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.fields import Field, Pointer
 from tokfmt.core.options import parse_count
 from tokfmt.core.text_format import counted, printable
-from tokfmt.ops.look.parts import ROW, HexRow, Raw, sections
+from tokfmt.ops.show.parts import ROW, HexRow, Raw, sections
 from tokfmt.ops.source.request import given_to
 from tokfmt.tui.rows import Damage, Lru
 from tokfmt.tui.session import Session, is_small, row_at

@@ -24,8 +24,8 @@ from tokfmt.core.errors import TokfmtError
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import bar, counted, printable, short
 from tokfmt.ops.source.open import open_stored
-from tokfmt.ops.source.opened import Source
 from tokfmt.ops.source.request import SourceFiles, viewed
+from tokfmt.ops.source.stored import Source
 from tokfmt.ops.stats import Statistics, glance, stats_of
 from tokfmt.ops.stats.report import Duplicates, Ends, Frequencies, Id, Lengths, Share
 from tokfmt.tui.session import LOOKING, Session

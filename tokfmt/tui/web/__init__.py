@@ -314,8 +314,8 @@ class PageServer(Server):
             await asyncio.sleep(_PAUSE)
             held = runner.server.connections if runner.server else []
             self._known.intersection_update(held)
-            strangers = [one for one in held if one not in self._known]
-            for one in strangers[: max(0, len(strangers) - STRANGERS)]:
+            unrelated_files = [one for one in held if one not in self._known]
+            for one in unrelated_files[: max(0, len(unrelated_files) - STRANGERS)]:
                 one.force_close()
                 if one.transport is not None:
                     one.transport.close()

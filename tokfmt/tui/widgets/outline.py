@@ -17,9 +17,9 @@ from rich.segment import Segment
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
+from tokfmt.core.annotation import broken
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.fields import Field, Pointer, Section
-from tokfmt.core.sections import broken
 from tokfmt.core.text_format import counted, printable
 from tokfmt.tui.rows import Lru
 from tokfmt.tui.session import Session, Where, row_at

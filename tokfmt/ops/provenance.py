@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt import registry
-from tokfmt.core.axis import TokenReader, windows
 from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Format
@@ -35,14 +34,15 @@ from tokfmt.core.options import given_options
 from tokfmt.core.output import whole
 from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import offsets_of
+from tokfmt.core.reader import TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.manifest import LITTLE, extent, fingerprint, ledger_paths, read_manifest, written_files
 from tokfmt.ops.source.open import open_sources
-from tokfmt.ops.source.opened import Source as Opened
 from tokfmt.ops.source.recipe import Deferred
 from tokfmt.ops.source.request import SourceRequest, viewed, words_of
+from tokfmt.ops.source.stored import Source as Opened
 from tokfmt.recipes.cache import Numbers
 from tokfmt.recipes.documents import Documents, Source, SpanTable
 from tokfmt.recipes.samples import Samples
@@ -51,7 +51,7 @@ from tokfmt.views.select import Concat, Slice
 from tokfmt.views.view import place_of
 
 if TYPE_CHECKING:
-    from tokfmt.core.publish import Staging
+    from tokfmt.core.atomic_output import Staging
 
 SCHEMA = "tokfmt.ledger/1"
 ROW = np.dtype([("sequence", "<i8"), ("source", "<i4"), ("record", "<i8"), ("start", "<i8"), ("stop", "<i8")])

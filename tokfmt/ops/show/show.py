@@ -18,23 +18,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Layout, TokenReader, windows
-from tokfmt.core.draws import SHOW, check_seed, random_order
 from tokfmt.core.errors import CorruptError, FormatError, OptionError
 from tokfmt.core.format import Encoder
-from tokfmt.core.marks import padding_of
+from tokfmt.core.loss_mask import padding_of
 from tokfmt.core.messages import Option
 from tokfmt.core.options import given_options, nearest, parse_count
 from tokfmt.core.protocols import Reaching, Sampled, Segmented
 from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.reader import Layout, TokenReader, windows
 from tokfmt.core.records import RecordReader
+from tokfmt.core.seeds import SHOW, check_seed, random_order
 from tokfmt.core.text_format import printable
-from tokfmt.ops.look.query import Hit, LengthQuery, Query, Search, is_query, parse_query
-from tokfmt.ops.look.search import Spelling, find, find_records
+from tokfmt.ops.search.query import Hit, LengthQuery, Query, Search, is_query, parse_query
+from tokfmt.ops.search.search import Spelling, find, find_records
 from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.ingest import encoded, encoder_of, tokenized
 from tokfmt.ops.source.open import open_one
-from tokfmt.ops.source.opened import Source, tokenizer_of
 from tokfmt.ops.source.request import (
     EosChoice,
     Options,
@@ -45,12 +44,13 @@ from tokfmt.ops.source.request import (
     selection_words,
     viewed,
 )
-from tokfmt.run.execute import Progress, Silent
+from tokfmt.ops.source.stored import Source, tokenizer_of
+from tokfmt.run.execute import NullProgress, Progress
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
 from tokfmt.views.memory import MemoryReader
 
 if TYPE_CHECKING:
-    from tokfmt.ops.ledger import Origin
+    from tokfmt.ops.provenance import Origin
 
 DEFAULT = 5
 """Sequences shown when nothing is selected."""
@@ -110,8 +110,8 @@ def show(
 
     Args:
         path: A file or a directory.
-        selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, or a query (see `ops.look.query`); by default the
-            first five.
+        selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, or a query (see `ops.search.query`); by default
+            the first five.
         from_format, from_options, tokenizer, text_field, eos, split: As everywhere.
         seed: Of `random:5`: the same seed chooses the same sequences of datasets with as many.
         limit: At most so many sequences; by default ten of a search, all of any other selection. 0 for all.
@@ -130,7 +130,7 @@ def show(
     most = None if query is not None or _is_random(selection) else needed(selection, DEFAULT)
     source = open_one(request, handle, progress=progress, most=most, few=query is None)
     reader = source.reader
-    watched = progress or Silent()
+    watched = progress or NullProgress()
     if isinstance(reader, RecordReader):
         if reader.info.kind == "text" and tokenizer is None:
             return _of_texts(source, reader, selection, query, (seed, limit, most), watched)
@@ -161,7 +161,7 @@ def show_origins(path: str | os.PathLike[str], selection: Selection = None, **gi
     Raises:
         FormatError: There is no ledger, or it is damaged, cut, or of another dataset.
     """
-    from tokfmt.ops.ledger import Ledgers  # with all of recipes
+    from tokfmt.ops.provenance import Ledgers  # with all of recipes
 
     format_ = format_of(path, given.get("from_format"))
     place, ledgers, options = format_.canonical(Path(path)), Ledgers(), dict(given_options(given["from_options"]))

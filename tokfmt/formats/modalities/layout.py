@@ -16,13 +16,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Damage, Separators, windows
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Problem
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import Option, allow_loss, from_option
-from tokfmt.formats.flat import Extent, FlatReader, Laid
+from tokfmt.core.reader import Damage, Separators, windows
+from tokfmt.formats.flat import Extent, FileLayout, FlatReader
 from tokfmt.formats.modalities.header import (
     LONGEST,
     MEGATRON,
@@ -73,7 +73,7 @@ class Anatomy:
     problems: tuple[Problem, ...] = ()
     inferred: tuple[str, ...] = ()
 
-    def laid(self) -> Laid:
+    def laid(self) -> FileLayout:
         """The same for the base of flat formats."""
         index, header = self.index, self.header
         starts = None
@@ -84,7 +84,7 @@ class Anatomy:
             starts //= self.width
         extras = dict(_facts(header, self.width), layout=self.layout)
         extras["index_bytes"] = self.file.size - index.start if index else 0
-        return Laid(
+        return FileLayout(
             extents=[Extent(self.file, header.size, self.tokens, token_dtype(self.width, big=header.big))],
             starts=starts,
             separators=Separators.TRAILING if index else Separators.BETWEEN,
@@ -110,7 +110,9 @@ def glimpse(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatRe
             width = header.width or options.width
             if width and announces(file, header):
                 extent = Extent(file, header.size, header.length // width, token_dtype(width, big=header.big))
-                return FlatReader(Laid(extents=[extent], separators=Separators.BETWEEN, extras=_facts(header, width)))
+                return FlatReader(
+                    FileLayout(extents=[extent], separators=Separators.BETWEEN, extras=_facts(header, width))
+                )
     file.close()
     return None
 
@@ -151,7 +153,7 @@ def examine(file: File, options: ReadOptions) -> Anatomy:
     )
 
 
-def examine_partly(file: File, options: ReadOptions) -> Laid:
+def examine_partly(file: File, options: ReadOptions) -> FileLayout:
     """What is certain of a pack that ends inside its index: the documents whose entries are complete.
 
     Raises:

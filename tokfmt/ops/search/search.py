@@ -28,14 +28,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import axis
-from tokfmt.core.axis import TokenReader, check_interval, sequence_at
+from tokfmt.core import reader as token_axis
 from tokfmt.core.errors import OptionError
 from tokfmt.core.messages import Option
 from tokfmt.core.protocols import Restorable
 from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.reader import TokenReader, check_interval, sequence_at
 from tokfmt.core.records import RecordReader
-from tokfmt.ops.look.query import (
+from tokfmt.ops.search.query import (
     Hit,
     Hits,
     LengthQuery,
@@ -70,7 +70,7 @@ def find(
     """Find what a query asks for in sequences `first <= i < last`, in order, as it is found.
 
     Args:
-        query: See `ops.look.query`.
+        query: See `ops.search.query`.
         decoder: A `text.decoding.TextDecoder`; needed by queries of text.
         first, last: Sequence numbers; None for the end.
         each, backwards, stopped, progress: See `Search`.
@@ -194,7 +194,7 @@ class _Searched:
             return numbers, bounds[:, 0], bounds[:, 1] - self.shift
         low, high = (sequence_at(self.view, int(p), self.shift) for p in at[[0, -1]])
         found = []
-        for u, v in axis.windows(low, high + 1):  # empty sequences may be many more than tokens
+        for u, v in token_axis.windows(low, high + 1):  # empty sequences may be many more than tokens
             bounds = self.bounds(u, v)
             inside = at[np.searchsorted(at, bounds[0]) : np.searchsorted(at, bounds[-1])]
             local = np.searchsorted(bounds, inside, side="right") - 1
@@ -237,7 +237,7 @@ def find_ids(part: Part, ids: tuple[int, ...], search: Search) -> Iterator[Hits]
 
 
 def _next(start: int, stop: int, *, backwards: bool) -> tuple[int, int]:
-    return (max(start, stop - axis.WINDOW), stop) if backwards else (start, min(start + axis.WINDOW, stop))
+    return (max(start, stop - token_axis.WINDOW), stop) if backwards else (start, min(start + token_axis.WINDOW, stop))
 
 
 def _chosen(numbers: Positions, within: NDArray[np.bool_], search: Search) -> Positions:

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import U8, U16, U32, U64, Damage, Separators
 from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, TruncatedError, UnsafeError
 from tokfmt.core.fields import Field, Fields, Section
 from tokfmt.core.files import File
 from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.messages import allow_loss
 from tokfmt.core.ragged import Offsets
+from tokfmt.core.reader import U8, U16, U32, U64, Damage, Separators
 from tokfmt.core.text_format import counted, printable, shortened
 
 SHOWN = 96
@@ -273,7 +273,7 @@ class Entries(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Laid:
+class FileLayout:
     """What the files of a dataset hold, found out without reading its tokens.
 
     Attributes:
@@ -309,7 +309,7 @@ class Laid:
     damage: tuple[Damage, ...] = ()
 
 
-def certain(laid: Laid) -> Laid:
+def certain(laid: FileLayout) -> FileLayout:
     """What is certain of files that end too early: the sequences of the index, or the tokens, before the cut.
 
     A problem that says so (`Problem.cut`) becomes damage. Of a stream the last sequence may still be cut.
@@ -338,7 +338,7 @@ def certain(laid: Laid) -> Laid:
     )
 
 
-def _there(laid: Laid) -> int:
+def _there(laid: FileLayout) -> int:
     """How many tokens lie before the first that is not there, or whose mask is not."""
     found = sum(extent.tokens for extent in laid.extents)
     for extents in (laid.extents, laid.masks):

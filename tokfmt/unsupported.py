@@ -15,7 +15,7 @@ import numpy as np
 from tokfmt.core.format import Probe
 from tokfmt.core.messages import Option, from_option
 from tokfmt.core.raw_ids import kind_of, places
-from tokfmt.foreign_config import is_modalities, modalities_step
+from tokfmt.unsupported_config import is_modalities, modalities_step
 
 _GPT2_EOS = 50256
 _LINES = 'write one JSON line a document, {"text": "..."} or {"input_ids": [...]}, and convert that'

@@ -12,19 +12,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokfmt.core.axis import TokenReader, sequence_at
 from tokfmt.core.errors import OptionError
 from tokfmt.core.messages import Option
 from tokfmt.core.ragged import Tokens
+from tokfmt.core.reader import TokenReader, sequence_at
 from tokfmt.core.text_format import printable
-from tokfmt.ops.ledger import Ledgers, Origin
-from tokfmt.ops.look.search import Spelling
-from tokfmt.ops.look.show import Look
-from tokfmt.ops.source.draft import Draft
+from tokfmt.ops.provenance import Ledgers, Origin
+from tokfmt.ops.search.search import Spelling
+from tokfmt.ops.show.show import Look
+from tokfmt.ops.source.draft import TextRecipe
 from tokfmt.ops.source.open import open_one
-from tokfmt.ops.source.opened import tokenizer_of
 from tokfmt.ops.source.recipe import Deferred
 from tokfmt.ops.source.request import EosChoice, Options, SourceRequest
+from tokfmt.ops.source.stored import tokenizer_of
 from tokfmt.recipes.documents import Documents, Source, Span
 from tokfmt.recipes.order import numbers
 from tokfmt.recipes.samples import Samples, Where
@@ -142,7 +142,7 @@ def show_step(
     decoder = handle.decoder() if handle is not None else None
     source = open_one(SourceRequest.of(path, from_format, eos, from_options, drop=drop))
     reader = source.reader
-    if isinstance(reader, Draft):
+    if isinstance(reader, TextRecipe):
         raise reader.unprepared()
     if not isinstance(reader, Samples):
         raise OptionError(
@@ -211,7 +211,7 @@ def _begin(source: Source, span: Span) -> int:
 def _dataset(reader: TokenReader, position: int) -> tuple[TokenReader, int]:
     """The dataset that a position lies in, below what joins and selects."""
     while isinstance(reader, (Slice, Concat, Chosen, Deferred)):
-        reader, position = reader.beneath(position)
+        reader, position = reader.to_source(position)
     return reader, position
 
 

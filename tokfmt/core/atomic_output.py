@@ -12,7 +12,7 @@ the path is never missing. Siblings whose process is dead are removed at the nex
 
 A sibling of a fixed name (`.DST.tokfmt-resume`, `.DST.tokfmt-shards`) may outlive its process, to be taken over by the
 next one; only a run that keeps nothing removes it. The lock is a file, because a directory cannot be locked on NFS.
-Siblings are private (`core.private`): nobody else can read, make or change one that is used. What may be replaced is
+Siblings are private (`core.locks`): nobody else can read, make or change one that is used. What may be replaced is
 said in `core.output`, and looked at again right before and after the rename. Several destinations that appear together:
 `core.together`.
 """
@@ -31,12 +31,10 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TypeVar
 
-from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageError, TokfmtError, retell
+from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageError, TokfmtError, replace_paths
 from tokfmt.core.files import walk, write_error, write_reason, writing
 from tokfmt.core.format import everything_in
-from tokfmt.core.messages import Message
-from tokfmt.core.output import ANYBODY, Objection, followed, inherit, no_directory, obstacle, remove, restrict
-from tokfmt.core.private import (
+from tokfmt.core.locks import (
     distrusted,
     held,
     holder,
@@ -48,6 +46,8 @@ from tokfmt.core.private import (
     remove_private,
     take_lock,
 )
+from tokfmt.core.messages import Message
+from tokfmt.core.output import ANYBODY, Objection, inherit, no_directory, obstacle, remove, resolve_link, restrict
 from tokfmt.core.text_format import printable
 
 _OLD, _DRAFT = ".old", ".draft"
@@ -72,7 +72,7 @@ class Staging:
     Attributes:
         destination: Where the output will appear; links are followed.
         sibling: The hidden sibling, by its name.
-        home: The same, by a path that others cannot give to another directory; see `core.private`.
+        home: The same, by a path that others cannot give to another directory; see `core.locks`.
         path: Where to build it; same name, in the hidden sibling.
         given: The destination as it was named: so it is called in errors.
         scratch: A directory for intermediate files, removed at the end.
@@ -109,7 +109,7 @@ class Staging:
         Raises:
             ConversionError: The destination is a link that is not to be followed.
         """
-        self.destination, self.given = followed(destination), destination
+        self.destination, self.given = resolve_link(destination), destination
         self.overwrite, self.objection, self.readable = overwrite, objection, readable
         self.keep, self._sealed = bool(kept), False
         self._inode, self._replaced, self._published = _UNKNOWN, _ABSENT, False
@@ -195,7 +195,7 @@ class Staging:
         try:
             why = self._steadily(lambda: obstacle(self.destination, self.objection))
         except TokfmtError as error:  # what is there cannot be listed
-            retell(error, self.destination, self.given)
+            replace_paths(error, self.destination, self.given)
             raise
         if os.path.lexists(self.destination) and not self.overwrite:
             raise DestinationExistsError(self.given, why)
@@ -267,9 +267,9 @@ class Staging:
             self._say_what_stays(stop)
             raise
         if isinstance(error, TokfmtError):
-            retell(error, self._built(), self.given)
+            replace_paths(error, self._built(), self.given)
             for name in self.companions:
-                retell(error, self._built().with_name(name), Path(self.given).with_name(name))
+                replace_paths(error, self._built().with_name(name), Path(self.given).with_name(name))
             scratch = rf"{re.escape(printable(self.scratch))}/[^\s:]+"  # what is under way there is nobody's business
 
             def shown(text: str) -> str:

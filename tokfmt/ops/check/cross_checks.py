@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import Layout, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.errors import FormatError, OptionError, TokfmtError
 from tokfmt.core.findings import Finding
 from tokfmt.core.messages import Option
 from tokfmt.core.ragged import Tokens
+from tokfmt.core.reader import Layout, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import grouped, printable
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
@@ -40,8 +40,8 @@ from tokfmt.ops.source.manifest import (
     written_files,
 )
 from tokfmt.ops.source.open import open_one
-from tokfmt.ops.source.opened import Source
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, viewed
+from tokfmt.ops.source.stored import Source
 from tokfmt.run.execute import Progress
 from tokfmt.views.view import place_of
 
@@ -121,7 +121,7 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
                 "TF916", "warning", str(one.path), what, f"Copy it again, or convert again with {Option('ledger')}"
             )
         return
-    from tokfmt.ops.ledger import compare, read_ledger  # with all of recipes
+    from tokfmt.ops.provenance import compare, read_ledger  # with all of recipes
 
     try:
         ledger = read_ledger(one.path, one.format.name)

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import TokenReader, sequence_at
 from tokfmt.core.errors import ConversionError
 from tokfmt.core.messages import allow_loss
 from tokfmt.core.protocols import Sampled, Segmented
 from tokfmt.core.ragged import Tokens
+from tokfmt.core.reader import TokenReader, sequence_at
 
 TARGET, MASKED_END, BEGINS = 1, 2, 4
 IGNORED = -100

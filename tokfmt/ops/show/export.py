@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt import registry
-from tokfmt.core.axis import TokenReader
+from tokfmt.core.atomic_output import Staging
 from tokfmt.core.files import writing
 from tokfmt.core.format import Decoder, Format, Target
 from tokfmt.core.options import parse_options
 from tokfmt.core.output import readable_by
-from tokfmt.core.publish import Staging
+from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader, json_lines
 from tokfmt.ops.destination import guard
 from tokfmt.ops.source.discover import check_unchanged, snapshot
 from tokfmt.ops.source.manifest import manifest_path
 from tokfmt.ops.source.request import SourceFiles
-from tokfmt.run.execute import Progress, SerialExecutor, Silent
+from tokfmt.run.execute import NullProgress, Progress, SerialExecutor
 from tokfmt.run.plan import Workers, plan, run
 from tokfmt.views.select import Chosen, Slice
 
@@ -65,7 +65,7 @@ def export(
     place = Path(destination)
     found = [SourceFiles(path, format, tuple(format.files(path))) for path in map(Path, paths)] if format else []
     guard(place, paths, found)
-    watched, before = progress or Silent(), snapshot(found)
+    watched, before = progress or NullProgress(), snapshot(found)
     # readers word their own errors
     with writing(place), Staging(place, overwrite=overwrite, readable=readable_by(before)) as staging:
         if isinstance(source, RecordReader):

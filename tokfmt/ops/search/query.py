@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.axis import TokenReader, windows
 from tokfmt.core.errors import OptionError
 from tokfmt.core.options import nearest, parse_count
+from tokfmt.core.reader import TokenReader, windows
 
 if TYPE_CHECKING:
     import regex

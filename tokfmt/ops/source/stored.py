@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tokfmt.core.axis import Damage, Info, Separators, TokenReader
 from tokfmt.core.errors import (
     ConversionError,
     CorruptError,
@@ -24,6 +23,7 @@ from tokfmt.core.errors import (
 from tokfmt.core.format import Format
 from tokfmt.core.messages import Message, Option, marked
 from tokfmt.core.ragged import Tokens
+from tokfmt.core.reader import Damage, Info, Separators, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.endings import Look
@@ -33,7 +33,7 @@ from tokfmt.ops.source.manifest import (
 )
 from tokfmt.ops.source.partial import Partial
 from tokfmt.ops.source.request import EosChoice, SourceFiles
-from tokfmt.run.execute import Progress, Silent
+from tokfmt.run.execute import NullProgress, Progress
 from tokfmt.views.view import WithoutTrailing
 
 if TYPE_CHECKING:
@@ -296,7 +296,7 @@ def without_separators(
         if eos_id is not None:
             from tokfmt.views.view import SplitAt  # and its pool of threads
 
-            watched = progress or Silent()
+            watched = progress or NullProgress()
             watched.phase("finding separators", info.tokens, "tokens")
             return SplitAt(stored, eos_id, jobs=jobs, scanned=watched.advance), []
         if separator.source == NO_SEPARATOR:

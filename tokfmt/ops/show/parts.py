@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tokfmt import registry
+from tokfmt.core.annotation import Listed, Part, shown
 from tokfmt.core.errors import DetectionError, UnsafeError
 from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import File
 from tokfmt.core.format import Probe, look
 from tokfmt.core.options import given_options
-from tokfmt.core.sections import Listed, Part, shown
 from tokfmt.ops.source.discover import format_of, found_at
 from tokfmt.ops.source.manifest import found_as_written
 from tokfmt.ops.source.request import Options, SourceRequest, read_options

@@ -1,0 +1,1 @@
+"""Search for sequences by tokens, text or length."""
